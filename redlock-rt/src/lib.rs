@@ -1,0 +1,1 @@
+//! Distributed locks and synchronisers on Redis for async Rust.
