@@ -10,6 +10,9 @@ use crate::cli::{Lock, RushArgs};
 use crate::db::Books;
 use crate::instance::{Answer, OrderError, Placed};
 
+/// An hour in microseconds; a wait beyond it counts as one.
+const LONGEST_WAIT: u64 = 60 * 60 * 1_000_000;
+
 /// Counts how the requests end, one call of [`add`](Self::add) or [`fail`](Self::fail) for each.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -32,7 +35,8 @@ impl Tally {
             busy: 0,
             errors: 0,
             first_error: None,
-            waits: Histogram::new(3).expect("three significant figures are within 0 to 5"),
+            waits: Histogram::new_with_bounds(1, LONGEST_WAIT, 3)
+                .expect("the bounds are constants"),
         }
     }
 
