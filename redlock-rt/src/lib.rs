@@ -1,1 +1,4 @@
 //! Distributed locks and synchronisers on Redis for async Rust.
+
+#[cfg(feature = "embedded")]
+pub mod embedded;
