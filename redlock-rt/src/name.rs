@@ -14,8 +14,8 @@ pub(crate) struct LockName(Arc<str>);
 
 impl LockName {
     /// Joins the namespace, if there is one, and checks the whole.
-    pub(crate) fn new(namespace: Option<&str>, name: &str) -> Result<Self, Error> {
-        let refuse = |why: &'static str| Err(Error::bad_input("name a lock", why));
+    pub(crate) fn new(namespace: Option<&str>, name: &str) -> Result<Self, BadName> {
+        let refuse = |why: &'static str| Err(BadName(why));
         if name.trim().is_empty() {
             return refuse("the name is empty or blank");
         }
@@ -38,6 +38,17 @@ impl LockName {
 
     pub(crate) fn as_arc(&self) -> &Arc<str> {
         &self.0
+    }
+}
+
+/// Why a name cannot be one. Kept by a lock of that name until it is used, since making a lock is
+/// no operation that could fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadName(&'static str);
+
+impl From<BadName> for Error {
+    fn from(BadName(why): BadName) -> Self {
+        Self::bad_input("name a lock", why)
     }
 }
 
@@ -114,10 +125,11 @@ mod tests {
     #[test]
     fn bad_names_are_refused() {
         for bad in ["", " ", "\t\n", "a\0b", &"x".repeat(513)] {
-            assert!(LockName::new(None, bad).unwrap_err().is_bad_input(), "{bad:?}");
+            let error = Error::from(LockName::new(None, bad).unwrap_err());
+            assert!(error.is_bad_input(), "{bad:?}");
         }
         assert!(LockName::new(None, &"x".repeat(512)).is_ok());
-        assert!(LockName::new(Some("svc"), &"x".repeat(509)).unwrap_err().is_bad_input());
+        assert!(LockName::new(Some("svc"), &"x".repeat(509)).is_err());
     }
 
     #[test]

@@ -145,6 +145,7 @@ impl Link {
         let command = evalsha_command(call);
         match self.send(&mut conn, &command).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
+                tracing::debug!(script = call.script().name(), "loading a script");
                 // Another SCRIPT FLUSH may come between: then the caller tries again.
                 let mut load = redis::cmd("SCRIPT");
                 load.arg("LOAD").arg(call.script().text());

@@ -24,14 +24,17 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// More dead connections than this are forgotten: their commands end with their leases.
 const MOST_GHOSTS: usize = 64;
 
+/// Is told the run id of the server whenever a connection was made, and whether there was one
+/// before.
+type OnUp = Box<dyn Fn(Option<&str>, bool) + Send + Sync>;
+
 /// A connection that dials anew when it broke or when a command on it went unanswered.
 pub(crate) struct Connection {
     dialer: Dialer,
     spawner: Spawner,
     timeouts: Timeouts,
     on_down: OnDown,
-    /// Told the run id of the server whenever a connection was made.
-    on_up: Box<dyn Fn(Option<&str>) + Send + Sync>,
+    on_up: OnUp,
     /// Never held across an await.
     slot: Mutex<Slot>,
     /// One dials, the others wait for the outcome.
@@ -45,6 +48,7 @@ struct Slot {
     ghosts: Vec<Identity>,
     /// Tries to connect that ended; who waited through one takes its outcome.
     tries: u64,
+    connections: u64,
     failures: u32,
     not_before: Option<Instant>,
     last_fault: Option<Fault>,
@@ -56,7 +60,7 @@ impl Connection {
         spawner: Spawner,
         timeouts: Timeouts,
         on_down: impl Fn() + Send + Sync + 'static,
-        on_up: impl Fn(Option<&str>) + Send + Sync + 'static,
+        on_up: impl Fn(Option<&str>, bool) + Send + Sync + 'static,
     ) -> Self {
         Self {
             dialer,
@@ -152,9 +156,11 @@ impl Connection {
                 slot.failures = 0;
                 slot.not_before = None;
                 slot.last_fault = None;
+                slot.connections += 1;
+                let again = slot.connections > 1;
                 drop(slot);
-                tracing::debug!(dialer = ?self.dialer, "connected");
-                (self.on_up)(link.identity().map(|identity| identity.run_id.as_str()));
+                tracing::debug!(dialer = ?self.dialer, again, "connected");
+                (self.on_up)(link.identity().map(|identity| identity.run_id.as_str()), again);
                 Ok(link)
             }
             Err(fault) => {

@@ -9,7 +9,7 @@ mod script;
 
 pub(crate) use self::reply::{AcquireReply, HoldReply, Malformed, Reply};
 pub(crate) use self::rlock::{Holder, RLockWire};
-pub(crate) use self::script::{Call, Script, millis};
+pub(crate) use self::script::{Call, Script};
 
 use crate::name::{LockName, OwnerId};
 use std::time::Duration;
@@ -37,8 +37,9 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Ends the hold. Answered by [`HoldReply`].
     fn release(&self, owner: &OwnerId) -> Call;
 
-    /// The owner as the renewal script knows it.
-    fn renewal_field(&self, owner: &OwnerId) -> OwnerId {
-        owner.clone()
-    }
+    /// Frees the lock whoever holds it. Answers 1 or 0.
+    fn force_release(&self) -> Call;
+
+    /// Asks who holds it. Answered by [`Holder::decode`].
+    fn inspect(&self) -> Call;
 }

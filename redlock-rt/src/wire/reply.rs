@@ -8,7 +8,7 @@ pub(crate) enum Reply {
     Nil,
     Int(i64),
     Text(String),
-    List(Vec<Reply>),
+    List(Vec<Self>),
 }
 
 /// A reply that the script cannot have given.

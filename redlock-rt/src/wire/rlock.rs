@@ -44,16 +44,6 @@ impl RLockWire {
         }
         call
     }
-
-    /// Frees the lock whoever holds it. Answers 1 or 0.
-    pub(crate) fn force_release(&self) -> Call {
-        Call::new(&FORCE_RELEASE).key(self.name.as_str()).arg(&self.channel).arg(PUBLISH)
-    }
-
-    /// Asks who holds it. Answered by [`Holder::decode`].
-    pub(crate) fn inspect(&self) -> Call {
-        Call::new(&INSPECT).key(self.name.as_str())
-    }
 }
 
 impl Recipe for RLockWire {
@@ -87,6 +77,14 @@ impl Recipe for RLockWire {
             .arg(owner.as_str())
             .arg(&self.channel)
             .arg(PUBLISH)
+    }
+
+    fn force_release(&self) -> Call {
+        Call::new(&FORCE_RELEASE).key(self.name.as_str()).arg(&self.channel).arg(PUBLISH)
+    }
+
+    fn inspect(&self) -> Call {
+        Call::new(&INSPECT).key(self.name.as_str())
     }
 }
 
