@@ -1,4 +1,48 @@
 //! A flash sale: many users rush for few vouchers, and each may have one.
+//!
+//! ```console
+//! $ cargo run --release -p seckill -- rush
+//! $ cargo run --release -p seckill -- rush --lock off
+//! ```
+//!
+//! The app runs as several instances that share a database and nothing else. An order looks whether
+//! its user has one already, takes a voucher out of the stock and notes the order. Clients are
+//! impatient: every user sends the same request three times at once, and a load balancer spreads
+//! them over the instances. Each looks, none finds an order, all of them buy:
+//!
+//! ```text
+//! instance 1   has user 7 ordered? no ·············· buy
+//! instance 2     has user 7 ordered? no ·············· buy      a second voucher
+//! instance 3       has user 7 ordered? no ·············· buy    a third
+//! ```
+//!
+//! That is `--lock off`. With the lock, which is the default, one attribute makes it right:
+//!
+//! ```text
+//! #[distributed_lock(key = "order:<user_id>", wait = "1s", client = self.locks)]
+//! async fn place_order(&self, user_id: i64, ..) -> Result<Placed, OrderError>
+//! ```
+//!
+//! ```text
+//! instance 1   [ has user 7 ordered? no ····· buy ]
+//! instance 2     waiting                           [ has user 7 ordered? yes ]
+//! instance 3       waiting                                                    [ … yes ]
+//! ```
+//!
+//! Different users do not wait for each other, as their locks have different names. Who has not got
+//! the lock after a second is turned away as busy.
+//!
+//! What the lock is not there for: the stock never goes below zero with or without it, because that
+//! is one conditional update (`… SET stock = stock - 1 … WHERE stock > 0`). What one statement can
+//! do should not take a lock.
+//!
+//! The locks are kept in an engine inside the process, or with `--redis redis://…` on a server, under
+//! a namespace of this run. The program checks its books in the end: each request ended in one way
+//! (ordered, already, sold out, busy, failed), and the orders table says what was sold. Exit codes:
+//! 0 the sale came out right (or `--lock off`), 1 it did not, 2 it could not be held.
+//!
+//! Where to look: [`instance`] has the function under the attribute, [`locks`] makes the clients,
+//! [`db`] is the shop, [`rush`] the crowd and [`summary`] what has to be true afterwards.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,6 +55,7 @@ use crate::summary::Summary;
 mod cli;
 mod db;
 mod instance;
+mod locks;
 mod rush;
 mod summary;
 

@@ -14,13 +14,14 @@ use tokio::task::{JoinError, JoinSet};
 use crate::cli::RushArgs;
 use crate::db::Database;
 use crate::instance::{Instance, OrderError, Placed};
+use crate::locks;
 use crate::summary::{Summary, Tally};
 
 /// Opens the sale in a database of its own, lets the users rush, and reads the books.
 ///
 /// # Errors
 ///
-/// The sale could not be held: no room for the database, or the locks cannot be reached.
+/// The sale could not be held: the locks cannot be reached, or there is no room for the database.
 pub(crate) async fn run(args: &RushArgs) -> Result<Summary, Box<dyn Error>> {
     let dir = tempfile::Builder::new().prefix("seckill-").tempdir()?;
     let instances = open(args, &dir.path().join("shop.db")).await?;
@@ -29,26 +30,34 @@ pub(crate) async fn run(args: &RushArgs) -> Result<Summary, Box<dyn Error>> {
     let tally = rush(args, &instances).await;
     let took = started.elapsed();
 
-    let books = instances[0].books().await?;
-    join_all(instances.iter().map(|instance| instance.close())).await;
-    dir.close()?;
     if let Some(error) = tally.first_error() {
         eprintln!("the first request that failed said: {error}");
     }
+    let books = instances[0].books().await?;
+    for closed in join_all(instances.iter().map(|instance| instance.close())).await {
+        if let Err(error) = closed {
+            eprintln!("closing an instance: {error}");
+        }
+    }
+    dir.close()?;
     Ok(Summary::new(args, &tally, books, took))
 }
 
-/// Opens the shop's database once for every instance.
+/// Starts the instances: each has its own lock client and its own pool, all share one database.
 async fn open(args: &RushArgs, file: &Path) -> Result<Vec<Arc<Instance>>, Box<dyn Error>> {
-    let first = Database::create(file, args.stock).await?;
-    let mut shops = vec![first];
-    while shops.len() < args.instances as usize {
-        shops.push(Database::open(file).await?);
+    let clients = locks::clients(args.redis.as_deref(), args.instances)
+        .await
+        .map_err(|error| match &args.redis {
+            Some(_) => format!("--redis: {error}"),
+            None => error.to_string(),
+        })?;
+    Database::create(file, args.stock).await?.close().await;
+    let mut instances = Vec::new();
+    for locks in clients {
+        let shop = Database::open(file).await?;
+        instances.push(Arc::new(Instance::new(locks, shop, args.think, args.lock)));
     }
-    Ok(shops
-        .into_iter()
-        .map(|shop| Arc::new(Instance::new(shop, args.think, args.lock)))
-        .collect())
+    Ok(instances)
 }
 
 /// Runs every request of every user, at most `--concurrency` of them at a time.

@@ -136,8 +136,8 @@ fn wrong_input_is_refused_with_exit_code_2() {
         (&["--stock", "-1"], "-1"),
         (&["--lock", "maybe"], "maybe"),
         (&["--think", "2h"], "2ms"),
-        (&["--redis", "not a url"], "not a url"),
-        (&["--redis", "http://localhost"], "http"),
+        (&["--redis", "not a url"], "--redis"),
+        (&["--redis", "http://localhost"], "--redis"),
         (&["--discount", "1"], "--discount"),
     ];
     for (flags, named) in cases {
