@@ -117,9 +117,12 @@ impl Watchdog {
         let mut schedule = lock(&self.schedule);
         hold.doubt();
         match hold.plan(now) {
-            Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => {
-                dispatch(&mut schedule, connection, vec![(Arc::clone(hold), ttl)], now)
-            }
+            Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => dispatch(
+                &mut schedule,
+                connection,
+                vec![(Arc::clone(hold), ttl)],
+                now,
+            ),
             _ => Picked::Nothing,
         }
     }
@@ -195,8 +198,9 @@ fn dispatch(
     if due.is_empty() {
         return Picked::Nothing;
     }
-    let holds =
-        due.iter().map(|(hold, ttl)| (hold.recipe.name().as_str(), hold.owner.as_str(), *ttl));
+    let holds = due
+        .iter()
+        .map(|(hold, ttl)| (hold.recipe.name().as_str(), hold.owner.as_str(), *ttl));
     let exchange = connection.call_now(RLockWire::renew(holds));
     // Looked at again when the outcome must be known at the latest; at once where nothing is sent.
     let again = match exchange {
@@ -206,21 +210,33 @@ fn dispatch(
     for (hold, _) in &due {
         let _ = schedule.set(hold.number, again, Arc::clone(hold));
     }
-    let Some(mut exchange) = exchange else { return Picked::Unconnected };
+    let Some(mut exchange) = exchange else {
+        return Picked::Unconnected;
+    };
     // The first poll hands the call to the connection.
     let ready = match exchange.poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
-    Picked::Sent(Batch { due, exchange, ready })
+    Picked::Sent(Batch {
+        due,
+        exchange,
+        ready,
+    })
 }
 
 /// Waits for the outcome of a batch, at most for half of the shortest rest, so that there is time
 /// for another try.
 async fn answer(batch: Batch, response: Duration) -> Answered {
-    let Batch { due, mut exchange, ready } = batch;
+    let Batch {
+        due,
+        mut exchange,
+        ready,
+    } = batch;
     let sent = exchange.sent().unwrap_or_else(clock::now);
-    let rests = due.iter().map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
+    let rests = due
+        .iter()
+        .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
     let patience = rests.min().map_or(response, |rest| response.min(rest / 2));
     let reply = match ready {
         Some(reply) => reply,
