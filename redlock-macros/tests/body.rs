@@ -153,11 +153,11 @@ async fn several_attributes_lock_in_the_order_in_which_they_are_written() {
 
 #[distributed_lock(key = "all", client = client, crate = crate::mock)]
 async fn labels_and_locals(client: &Client) -> Result<u8, Error> {
-    #![allow(unused_labels)]
+    #![allow(clippy::never_loop)]
     // Names that the expansion uses itself.
     let (key, options, body) = (1, 2, 4);
-    'outer: loop {
-        loop {
+    'outer: for _ in 0..2 {
+        for _ in 0..2 {
             break 'outer;
         }
     }

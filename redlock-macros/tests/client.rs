@@ -51,7 +51,7 @@ async fn by_state(state: State<Arc<Client>>) -> Result<(), Error> {
     Ok(())
 }
 
-#[distributed_lock(key = "call", client = make(&client), crate = crate::mock)]
+#[distributed_lock(key = "call", client = make(client), crate = crate::mock)]
 async fn by_call(client: &Client) -> Result<(), Error> {
     Ok(())
 }

@@ -1,11 +1,7 @@
 //! The function stays what it was: its kind, its parameters, its lifetimes, its attributes.
 
 #![deny(warnings, clippy::all, clippy::pedantic)]
-#![allow(
-    clippy::unused_async,
-    clippy::used_underscore_binding,
-    reason = "of the functions here"
-)]
+#![allow(clippy::unwrap_used, clippy::unused_async, reason = "tests")]
 
 mod mock;
 
@@ -209,7 +205,7 @@ async fn return_types() {
 #[distributed_lock(key = "kept", client = client, crate = crate::mock)]
 #[inline]
 #[cfg_attr(all(), must_use = "told so")]
-async fn attributes(client: &Client, #[cfg(all())] mut number: u8) -> Result<u8, Error> {
+async fn attributes(client: &Client, #[cfg(test)] mut number: u8) -> Result<u8, Error> {
     #![allow(unused_assignments)]
     number += 1;
     let number = number;
