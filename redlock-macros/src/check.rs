@@ -5,7 +5,7 @@ use std::time::Duration;
 use proc_macro2::{Ident, Span};
 use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, GenericArgument, Path, PathArguments, ReturnType, Type, TypeParamBound};
+use syn::{Expr, GenericArgument, Pat, Path, PathArguments, ReturnType, Type, TypeParamBound};
 
 use crate::args::Args;
 use crate::errors::Errors;
@@ -293,9 +293,12 @@ fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> 
     for parameter in function.unnamed_parameters() {
         let pattern = parameter.pat.to_token_stream();
         let ty = parameter.ty.to_token_stream();
+        let apart = match &*parameter.pat {
+            Pat::Wild(_) => "",
+            _ => " and take it apart in the body",
+        };
         message += &format!(
-            "\n`{pattern}: {ty}` has no name: to use all of it, write `{name}: {ty}` and take it \
-             apart in the body"
+            "\n`{pattern}: {ty}` has no name: to use it as a whole, write `{name}: {ty}`{apart}"
         );
     }
     Err(syn::Error::new(span, message))

@@ -71,13 +71,13 @@ fn unknown_placeholders_list_what_there_is() {
             "<req.id>",
             "Req { id }: Req",
             "no parameter `req` to put into the key; the parameters are `id`\n`Req { id }: Req` \
-             has no name: to use all of it, write `req: Req` and take it apart in the body",
+             has no name: to use it as a whole, write `req: Req` and take it apart in the body",
         ),
         (
             "<id>",
             "_: u64",
             "no parameter `id` to put into the key; `place` has no parameters\n`_: u64` has no \
-             name: to use all of it, write `id: u64` and take it apart in the body",
+             name: to use it as a whole, write `id: u64`",
         ),
         (
             "<self.id>",

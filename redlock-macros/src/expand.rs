@@ -272,3 +272,7 @@ fn erase_in(ty: &mut Type) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+#[path = "expand_tests.rs"]
+mod tests;
