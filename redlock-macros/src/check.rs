@@ -52,6 +52,7 @@ pub(crate) enum Step {
 pub(crate) fn check(args: Args, function: &Function, errors: &mut Errors) -> Option<Plan> {
     qualifiers(function, errors);
     durations(&args, errors);
+    let returns = return_type(function, errors);
     if args.key.is_unset() {
         errors.at(
             Span::call_site(),
@@ -79,7 +80,7 @@ pub(crate) fn check(args: Args, function: &Function, errors: &mut Errors) -> Opt
         renew: args.renew.value(),
         client: args.client.value(),
         krate: args.krate.value(),
-        returns: return_type(function, errors)?,
+        returns: returns?,
     })
 }
 

@@ -117,6 +117,12 @@ fn the_key_is_required() {
 }
 
 #[test]
+fn a_missing_key_hides_nothing() {
+    let messages = messages(r#"lease = "2s", max_hold = "1s""#, "async fn f() {}");
+    assert_eq!(messages.len(), 3, "{messages:?}");
+}
+
+#[test]
 fn a_key_that_is_wrong_is_not_missing() {
     for args in ["key", "key = 1", "key = \"\"", "\"order\"", "key = "] {
         let messages = messages(args, "async fn f() -> Result<(), E> {}");
