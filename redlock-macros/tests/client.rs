@@ -108,6 +108,15 @@ async fn without_one_the_default_is_taken() {
     assert_eq!(client.keys(), ["default"]);
 }
 
+static OF_TESTS: LazyLock<Client> = LazyLock::new(Client::new);
+
+#[distributed_lock(key = "test", client = OF_TESTS, crate = crate::mock)]
+#[tokio::test]
+async fn a_test_may_be_locked() -> Result<(), Error> {
+    assert_eq!(OF_TESTS.log(), ["locked"]);
+    Ok(())
+}
+
 mod renamed {
     pub(crate) mod locks {
         pub(crate) use crate::mock::*;
