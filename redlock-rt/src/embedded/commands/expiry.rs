@@ -1,0 +1,145 @@
+//! When keys expire.
+
+use super::super::resp::{Fail, Reply};
+use super::{Args, Ctx, c_string, int, is};
+
+/// Milliseconds in the unit of a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Seconds,
+    Milliseconds,
+}
+
+pub(super) fn invalid(command: &str) -> Fail {
+    format!("ERR invalid expire time in '{command}' command").into()
+}
+
+/// The point in time that a number means, from a base (now, or zero for absolute times).
+pub(super) fn deadline(value: i64, unit: Unit, base: i64) -> Option<i64> {
+    let millis = match unit {
+        Unit::Seconds => value.checked_mul(1000)?,
+        Unit::Milliseconds => value,
+    };
+    // Only the upper end can overflow: the base is not negative.
+    millis.checked_add(base)
+}
+
+#[derive(Default)]
+struct Conditions {
+    absent: bool,
+    present: bool,
+    later: bool,
+    sooner: bool,
+}
+
+fn conditions(args: Args<'_>) -> Result<Conditions, Fail> {
+    let mut found = Conditions::default();
+    for arg in args {
+        if is(arg, "NX") {
+            found.absent = true;
+        } else if is(arg, "XX") {
+            found.present = true;
+        } else if is(arg, "GT") {
+            found.later = true;
+        } else if is(arg, "LT") {
+            found.sooner = true;
+        } else {
+            let mut text = b"ERR Unsupported option ".to_vec();
+            text.extend_from_slice(c_string(arg, usize::MAX));
+            return Err(text.into());
+        }
+    }
+    if found.absent && (found.present || found.later || found.sooner) {
+        return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+    }
+    if found.later && found.sooner {
+        return Err("ERR GT and LT options at the same time are not compatible".into());
+    }
+    Ok(found)
+}
+
+fn set(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    name: &str,
+    unit: Unit,
+    relative: bool,
+) -> Result<Reply, Fail> {
+    let db = ctx.db();
+    let wanted = conditions(&args[3..])?;
+    let base = if relative { db.now } else { 0 };
+    let at = deadline(int(args[2])?, unit, base).ok_or_else(|| invalid(name))?;
+    let key = args[1];
+    let Some(current) = db.expiry(key) else {
+        return Ok(Reply::Int(0));
+    };
+    let refused = (wanted.absent && current.is_some())
+        || (wanted.present && current.is_none())
+        // A key without expiry lives for ever: nothing is later.
+        || (wanted.later && current.is_none_or(|current| at <= current))
+        || (wanted.sooner && current.is_some_and(|current| at >= current));
+    if refused {
+        return Ok(Reply::Int(0));
+    }
+    if at <= db.now {
+        db.remove(key);
+    } else {
+        db.expire_at(key, at);
+        db.modified(key);
+    }
+    Ok(Reply::Int(1))
+}
+
+pub(super) fn expire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    set(ctx, args, "expire", Unit::Seconds, true)
+}
+
+pub(super) fn pexpire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    set(ctx, args, "pexpire", Unit::Milliseconds, true)
+}
+
+pub(super) fn expireat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    set(ctx, args, "expireat", Unit::Seconds, false)
+}
+
+pub(super) fn pexpireat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    set(ctx, args, "pexpireat", Unit::Milliseconds, false)
+}
+
+pub(super) fn persist(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Ok(ctx.db().persist(args[1]).into())
+}
+
+/// -2 without the key, -1 without expiry.
+fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit, relative: bool) -> Reply {
+    let db = ctx.db();
+    let now = if relative { db.now } else { 0 };
+    Reply::Int(match db.expiry(key) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => {
+            let millis = at.saturating_sub(now).max(0);
+            if unit == Unit::Seconds {
+                millis.saturating_add(500) / 1000
+            } else {
+                millis
+            }
+        }
+    })
+}
+
+pub(super) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Ok(ask(ctx, args[1], Unit::Seconds, true))
+}
+
+pub(super) fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Ok(ask(ctx, args[1], Unit::Milliseconds, true))
+}
+
+pub(super) fn expiretime(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Ok(ask(ctx, args[1], Unit::Seconds, false))
+}
+
+pub(super) fn pexpiretime(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Ok(ask(ctx, args[1], Unit::Milliseconds, false))
+}

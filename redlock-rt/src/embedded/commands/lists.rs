@@ -1,0 +1,252 @@
+//! Lists.
+
+use super::super::resp::{Blob, Fail, Reply};
+use super::{Args, Ctx, SYNTAX, int, is, position, positions, positive, wrong_arity};
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+fn push(ctx: &mut Ctx<'_>, args: Args<'_>, end: End, only_existing: bool) -> Result<Reply, Fail> {
+    let db = ctx.db();
+    if only_existing && db.list(args[1])?.is_none() {
+        return Ok(Reply::Int(0));
+    }
+    let list = db.list_or_new(args[1])?;
+    for item in &args[2..] {
+        match end {
+            End::Front => list.push_front(Blob::from(*item)),
+            End::Back => list.push_back(Blob::from(*item)),
+        }
+    }
+    let len = Reply::count(list.len());
+    db.modified(args[1]);
+    Ok(len)
+}
+
+pub(super) fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    push(ctx, args, End::Front, false)
+}
+
+pub(super) fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    push(ctx, args, End::Back, false)
+}
+
+pub(super) fn lpushx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    push(ctx, args, End::Front, true)
+}
+
+pub(super) fn rpushx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    push(ctx, args, End::Back, true)
+}
+
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, end: End) -> Result<Reply, Fail> {
+    if args.len() > 3 {
+        return Err(wrong_arity(name));
+    }
+    let count = args.get(2).map(|count| positive(count)).transpose()?;
+    let db = ctx.db();
+    let Some(list) = db.list_mut(args[1])? else {
+        return Ok(if count.is_some() {
+            Reply::NilArray
+        } else {
+            Reply::Nil
+        });
+    };
+    let take = |list: &mut VecDeque<Blob>| match end {
+        End::Front => list.pop_front(),
+        End::Back => list.pop_back(),
+    };
+    let reply = match count {
+        None => Reply::blob_or_nil(take(list).as_ref()),
+        Some(0) => return Ok(Reply::Array(Vec::new())),
+        Some(count) => {
+            let items = (0..count.min(list.len())).filter_map(|_| take(list));
+            Reply::Array(items.map(Reply::Bulk).collect())
+        }
+    };
+    db.prune(args[1]);
+    db.modified(args[1]);
+    Ok(reply)
+}
+
+pub(super) fn lpop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    pop(ctx, args, "lpop", End::Front)
+}
+
+pub(super) fn rpop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    pop(ctx, args, "rpop", End::Back)
+}
+
+pub(super) fn llen(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Ok(Reply::count(
+        ctx.db().list(args[1])?.map_or(0, VecDeque::len),
+    ))
+}
+
+pub(super) fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let Some(list) = ctx.db().list(args[1])? else {
+        return Ok(Reply::Nil);
+    };
+    let at = position(int(args[2])?, list.len());
+    Ok(Reply::blob_or_nil(at.and_then(|at| list.get(at))))
+}
+
+pub(super) fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let (start, stop) = (int(args[2])?, int(args[3])?);
+    let Some(list) = ctx.db().list(args[1])? else {
+        return Ok(Reply::Array(Vec::new()));
+    };
+    let items = list.range(positions(start, stop, list.len()));
+    Ok(Reply::Array(
+        items.map(|item| Reply::Bulk(Blob::clone(item))).collect(),
+    ))
+}
+
+pub(super) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let count = int(args[2])?;
+    let db = ctx.db();
+    let Some(list) = db.list_mut(args[1])? else {
+        return Ok(Reply::Int(0));
+    };
+    let item = args[3];
+    let most = match count.unsigned_abs() {
+        0 => usize::MAX,
+        most => usize::try_from(most).unwrap_or(usize::MAX),
+    };
+    let matching = list.iter().filter(|known| ***known == *item).count();
+    let removed = matching.min(most);
+    // A negative count removes from the end, so the first matches are those kept.
+    let mut keep = if count < 0 { matching - removed } else { 0 };
+    let mut remove = removed;
+    list.retain(|known| {
+        if **known != *item || keep > 0 || remove == 0 {
+            keep -= usize::from(**known == *item && keep > 0);
+            return true;
+        }
+        remove -= 1;
+        false
+    });
+    if removed > 0 {
+        db.prune(args[1]);
+        db.modified(args[1]);
+    }
+    Ok(Reply::count(removed))
+}
+
+pub(super) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let db = ctx.db();
+    let list = db.list_mut(args[1])?.ok_or("ERR no such key")?;
+    let at = position(int(args[2])?, list.len());
+    let place = at
+        .and_then(|at| list.get_mut(at))
+        .ok_or("ERR index out of range")?;
+    *place = args[3].into();
+    db.modified(args[1]);
+    Ok(Reply::Ok)
+}
+
+pub(super) fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let (start, stop) = (int(args[2])?, int(args[3])?);
+    let db = ctx.db();
+    let Some(list) = db.list_mut(args[1])? else {
+        return Ok(Reply::Ok);
+    };
+    let kept = positions(start, stop, list.len());
+    list.truncate(kept.end);
+    list.drain(..kept.start);
+    db.prune(args[1]);
+    db.modified(args[1]);
+    Ok(Reply::Ok)
+}
+
+pub(super) fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let after = is(args[2], "AFTER");
+    if !after && !is(args[2], "BEFORE") {
+        return Err(SYNTAX.into());
+    }
+    let db = ctx.db();
+    let Some(list) = db.list_mut(args[1])? else {
+        return Ok(Reply::Int(0));
+    };
+    let Some(pivot) = list.iter().position(|item| **item == *args[3]) else {
+        return Ok(Reply::Int(-1));
+    };
+    list.insert(pivot + usize::from(after), args[4].into());
+    let len = Reply::count(list.len());
+    db.modified(args[1]);
+    Ok(len)
+}
+
+pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let (mut rank, mut count, mut most) = (1, None, 0);
+    for option in args[3..].chunks(2) {
+        match option {
+            [word, value] if is(word, "RANK") => {
+                rank = int(value)?;
+                if rank == 0 {
+                    return Err(
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 \
+                                from the second ... or use negative to start from the end of the \
+                                list"
+                            .into(),
+                    );
+                }
+                if rank == i64::MIN {
+                    return Err("ERR value is out of range, value must between \
+                                -9223372036854775807 and 9223372036854775807"
+                        .into());
+                }
+            }
+            [word, value] if is(word, "COUNT") => {
+                count = Some(positive(value).map_err(|_| "ERR COUNT can't be negative")?);
+            }
+            [word, value] if is(word, "MAXLEN") => {
+                most = positive(value).map_err(|_| "ERR MAXLEN can't be negative")?;
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let list = ctx.db().list(args[1])?;
+    let Some(list) = list else {
+        return Ok(if count.is_some() {
+            Reply::Array(Vec::new())
+        } else {
+            Reply::Nil
+        });
+    };
+    let skip = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
+    let looked_at = if most == 0 { list.len() } else { most };
+    let wanted = match count {
+        None => 1,
+        Some(0) => usize::MAX,
+        Some(count) => count,
+    };
+    let matches = |(_, item): &(usize, &Blob)| ***item == *args[2];
+    let found: Vec<Reply> = if rank > 0 {
+        let ahead = list.iter().enumerate().take(looked_at).filter(matches);
+        ahead
+            .skip(skip)
+            .take(wanted)
+            .map(|(at, _)| Reply::count(at))
+            .collect()
+    } else {
+        let back = list
+            .iter()
+            .enumerate()
+            .rev()
+            .take(looked_at)
+            .filter(matches);
+        back.skip(skip)
+            .take(wanted)
+            .map(|(at, _)| Reply::count(at))
+            .collect()
+    };
+    Ok(match count {
+        None => found.into_iter().next().unwrap_or(Reply::Nil),
+        Some(_) => Reply::Array(found),
+    })
+}

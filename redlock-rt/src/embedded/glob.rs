@@ -1,0 +1,114 @@
+//! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^a]`, `\` escapes.
+
+/// Whether the whole text matches the pattern.
+///
+/// Only the last `*` is ever retried, so that the time is at most the product of the two lengths.
+pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p + 1, t));
+            p += 1;
+            continue;
+        }
+        if t == text.len() {
+            return p == pattern.len();
+        }
+        match one(&pattern[p..], text[t]) {
+            Some(used) => {
+                p += used;
+                t += 1;
+            }
+            None => match star {
+                Some((after, from)) => {
+                    p = after;
+                    t = from + 1;
+                    star = Some((after, t));
+                }
+                None => return false,
+            },
+        }
+    }
+}
+
+/// Matches one byte; gives the length of the pattern that it used.
+fn one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'[', rest @ ..] => class(rest, byte).map(|used| used + 1),
+        [b'\\', literal, ..] => (*literal == byte).then_some(2),
+        [literal, ..] => (*literal == byte).then_some(1),
+    }
+}
+
+/// Matches what follows a `[`. A class that is never closed reaches to the end of the pattern.
+fn class(pattern: &[u8], byte: u8) -> Option<usize> {
+    let negated = pattern.first() == Some(&b'^');
+    let mut at = usize::from(negated);
+    let mut found = false;
+    loop {
+        match pattern.get(at..) {
+            None | Some([]) => break,
+            Some([b'\\', literal, ..]) => {
+                found |= *literal == byte;
+                at += 2;
+            }
+            Some([b']', ..]) => {
+                at += 1;
+                break;
+            }
+            Some([low, b'-', high, ..]) => {
+                let (low, high) = (low.min(high), low.max(high));
+                found |= (low..=high).contains(&&byte);
+                at += 3;
+            }
+            Some([literal, ..]) => {
+                found |= *literal == byte;
+                at += 1;
+            }
+        }
+    }
+    (found != negated).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("h?llo", "hello", true),
+            ("h*llo", "heeello", true),
+            ("h[ae]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[b-a]llo", "hallo", true),
+            ("a\\*", "a*", true),
+            ("a\\*", "ab", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("", "", true),
+            ("", "a", false),
+            ("[", "a", false),
+            ("[a", "a", true),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_pattern_ends(pattern in "[a\\[\\]^*?\\\\-]{0,40}", text in "[a-]{0,40}") {
+            let _ = matches(pattern.as_bytes(), text.as_bytes());
+            prop_assert!(matches(b"*", text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! An in-process server with the part of Redis that locks need.
+//!
+//! [`Engine`] speaks RESP2 and RESP3, keeps keys with their expiry, delivers messages, and runs
+//! the same Lua scripts as a real server, in real Lua 5.1. Doctests, unit tests and demos run on
+//! it without a server; [`Engine::listen`] lets other processes share it.
+//!
+//! **It is not a database.** Nothing is stored on disk, nothing is evicted, there is no
+//! replication, no cluster, no access control beyond one password. It is for development and
+//! tests, and says so in the log.
+//!
+//! # Clock
+//!
+//! The engine's time is Tokio's: a test that pauses and advances the clock also moves expiry.
+//! Expired keys are never seen; they are removed when they are next asked for, or a few at a time
+//! by other commands.
+//!
+//! # Runtime compatibility
+//!
+//! A session of [`Engine::connect`] needs no task, timer or I/O driver: a command runs while it is
+//! written, its reply is there to be read at once. It works in any runtime and in several, one
+//! after the other. Only [`Engine::listen`] needs a Tokio runtime, with I/O enabled.
+//!
+//! ```text
+//! Session::poll_write ─▶ Parser ─▶ serve ─▶ table ─▶ commands ─▶ State ─▶ Outbox ─▶ poll_read
+//!                                    └────▶ scripts (Lua) ─▶ commands ─┘     ▲
+//!                                                    messages of other sessions
+//! ```
+//!
+//! # Lock order
+//!
+//! 1. `scripts`: held from the first to the last byte of a command, script or transaction, which
+//!    is what makes them atomic. It also owns the Lua state.
+//! 2. `state`: held for one command; a script takes it anew for each command that it calls.
+//! 3. The lock of one `Outbox`: innermost.
+//!
+//! Wakers are collected under the locks and woken after all of them are released, since what they
+//! wake may write to a session, or drop one, before `wake` returns.
+
+mod collections;
+mod commands;
+mod glob;
+mod hash;
+mod listener;
+mod lua;
+mod num;
+mod outbox;
+mod parser;
+mod resp;
+mod scripts;
+mod scripts_lib;
+mod serve;
+mod session;
+mod state;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use self::listener::Listener;
+pub use self::session::Session;
+
+use self::scripts::Scripts;
+use self::state::State;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::net::ToSocketAddrs;
+
+/// An in-process server for development and tests. See the [module](self).
+///
+/// Clones share one keyspace. It ends with its last clone, session and listener.
+///
+/// # Examples
+///
+/// ```
+/// use redlock_rt::embedded::Engine;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let engine = Engine::new();
+/// let mut session = engine.connect();
+/// session.write_all(b"SET greeting hello\r\nGET greeting\r\n").await?;
+/// let mut replies = [0; 16];
+/// session.read_exact(&mut replies).await?;
+/// assert_eq!(&replies, b"+OK\r\n$5\r\nhello\r\n");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// See the lock order of the module.
+struct Shared {
+    scripts: Mutex<Scripts>,
+    state: Arc<Mutex<State>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// Starts an empty engine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::start(None)
+    }
+
+    /// Starts an empty engine that asks its clients for a password, as `requirepass` does.
+    #[must_use]
+    pub fn with_password(password: impl AsRef<[u8]>) -> Self {
+        Self::start(Some(password.as_ref()))
+    }
+
+    fn start(password: Option<&[u8]>) -> Self {
+        tracing::warn!(
+            "embedded engine started: in memory only, for development and tests, not a database"
+        );
+        let state = State::new(password.map(Into::into), commands::count());
+        let state = Arc::new(Mutex::new(state));
+        let scripts = Mutex::new(Scripts::new(Arc::clone(&state)));
+        Self {
+            shared: Arc::new(Shared { scripts, state }),
+        }
+    }
+
+    /// Opens a connection: a byte stream that speaks the Redis protocol.
+    ///
+    /// Dropping it disconnects the client. It ends (reads give end of file, writes fail) when the
+    /// client is killed.
+    #[must_use]
+    pub fn connect(&self) -> Session {
+        Session::open(
+            Arc::clone(&self.shared),
+            "127.0.0.1:0".into(),
+            "127.0.0.1:0".into(),
+        )
+    }
+
+    /// Serves this engine on a TCP address too, until the listener is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be resolved or bound.
+    pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<Listener> {
+        Listener::start(Arc::clone(&self.shared), address).await
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,313 @@
+//! Numbers as Redis reads and writes them.
+
+/// A decimal integer in its one canonical spelling: no `+`, no blanks, no leading zeros.
+pub(super) fn parse_int(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    match digits {
+        [] => return None,
+        [b'0'] if !negative => return Some(0),
+        [b'0', ..] => return None,
+        _ if digits.len() > 19 => return None,
+        _ => {}
+    }
+    let mut value: u64 = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
+    }
+    match (negative, value) {
+        (false, v) => i64::try_from(v).ok(),
+        (true, v) if v == 1 << 63 => Some(i64::MIN),
+        (true, v) => i64::try_from(v).ok().map(|v| -v),
+    }
+}
+
+/// A float as C's `strtod` reads it, refusing NaN, blanks, and what over- or underflows.
+pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (negative, body) = match text.as_bytes() {
+        [b'-', ..] => (true, &text[1..]),
+        [b'+', ..] => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if body.starts_with(['+', '-']) {
+        return None;
+    }
+    let lower = body.to_ascii_lowercase();
+    let value = if let Some(hex) = lower.strip_prefix("0x") {
+        parse_hex(hex)?
+    } else if lower == "inf" || lower == "infinity" {
+        f64::INFINITY
+    } else {
+        let value: f64 = lower.parse().ok()?;
+        let mantissa = lower.split('e').next().unwrap_or_default();
+        let vanished = value == 0.0 && mantissa.bytes().any(|b| matches!(b, b'1'..=b'9'));
+        if !value.is_finite() || vanished {
+            return None;
+        }
+        value
+    };
+    Some(if negative { -value } else { value })
+}
+
+fn parse_hex(digits: &str) -> Option<f64> {
+    let (mantissa, exponent) = match digits.split_once('p') {
+        Some((m, e)) => (m, e.parse::<i32>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let mut value = 0.0_f64;
+    for digit in whole.chars().chain(fraction.chars()) {
+        value = value * 16.0 + f64::from(digit.to_digit(16)?);
+    }
+    let scale = exponent.checked_sub(4 * i32::try_from(fraction.len()).ok()?)?;
+    let scaled = value * 2.0_f64.powi(scale);
+    (scaled.is_finite() && (scaled != 0.0 || value == 0.0)).then_some(scaled)
+}
+
+/// Appends a decimal integer.
+pub(super) fn push_int(out: &mut Vec<u8>, value: i64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        // A remainder of ten fits a byte.
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The decimal digits of an integer.
+pub(super) fn int_bytes(value: i64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(20);
+    push_int(&mut out, value);
+    out
+}
+
+/// A double as C's `%.17g` prints it, which is what Redis 7.0 replies with.
+pub(super) fn format_float(value: f64) -> String {
+    if value.is_nan() {
+        return if value.is_sign_negative() {
+            "-nan"
+        } else {
+            "nan"
+        }
+        .to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    if value == 0.0 {
+        return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    }
+    if value == value.trunc() && value.abs() < 1e17 {
+        return format!("{}", value as i64);
+    }
+    // Seventeen significant digits, correctly rounded: "d.dddddddddddddddde±x".
+    let scientific = format!("{value:.16e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..17).contains(&exponent) {
+        let mantissa = trim_zeros(mantissa);
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
+    }
+    let decimals = usize::try_from(16 - exponent).unwrap_or(0);
+    trim_zeros(&format!("{value:.decimals$}")).to_owned()
+}
+
+fn trim_zeros(text: &str) -> &str {
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text
+    }
+}
+
+/// Decimals that INCRBYFLOAT and HINCRBYFLOAT keep.
+const DECIMALS: usize = 17;
+
+/// The sum of two decimal numbers, written without an exponent and without trailing zeros.
+///
+/// Redis adds in C's `long double`, which Rust lacks. Sums that fit are taken in exact decimal
+/// arithmetic of seventeen decimals instead: the two agree wherever `long double` is exact to
+/// that digit, and "10.5" + "0.1" is "10.6" in both.
+pub(super) fn add_decimal(a: &[u8], b: &[u8]) -> Option<Result<String, NotFinite>> {
+    if let (Some(x), Some(y)) = (parse_fixed(a), parse_fixed(b))
+        && let Some(sum) = x.checked_add(y)
+    {
+        return Some(Ok(format_fixed(sum)));
+    }
+    let sum = parse_float(a)? + parse_float(b)?;
+    if !sum.is_finite() {
+        return Some(Err(NotFinite));
+    }
+    Some(Ok(trim_zeros(&format!("{sum:.DECIMALS$}")).to_owned()))
+}
+
+/// The sum of two floats was not a finite number.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotFinite;
+
+/// Plain decimals, with an optional exponent, in units of 1e-17.
+fn parse_fixed(text: &[u8]) -> Option<i128> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((m, e)) => (m, e.parse::<i32>().ok().filter(|e| e.abs() <= 30)?),
+        None => (text, 0),
+    };
+    let (negative, mantissa) = match mantissa.as_bytes() {
+        [b'-', ..] => (true, &mantissa[1..]),
+        [b'+', ..] => (false, &mantissa[1..]),
+        _ => (false, mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let mut value: i128 = 0;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value
+            .checked_mul(10)?
+            .checked_add(i128::from(digit - b'0'))?;
+    }
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let shift = DECIMALS as i32 + exponent - i32::try_from(fraction.len()).ok()?;
+    let value = if shift >= 0 {
+        value.checked_mul(10_i128.checked_pow(shift.unsigned_abs())?)?
+    } else {
+        let unit = 10_i128.checked_pow(shift.unsigned_abs())?;
+        // Digits beyond the seventeenth decimal are the float path's to round.
+        (value % unit == 0).then_some(value / unit)?
+    };
+    Some(if negative { -value } else { value })
+}
+
+fn format_fixed(value: i128) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    let unit = 10_u128.pow(DECIMALS as u32);
+    let (whole, fraction) = (value.unsigned_abs() / unit, value.unsigned_abs() % unit);
+    trim_zeros(&format!("{sign}{whole}.{fraction:0DECIMALS$}")).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn integers_have_one_spelling() {
+        for (text, value) in [
+            ("0", 0),
+            ("-1", -1),
+            ("42", 42),
+            ("9223372036854775807", i64::MAX),
+        ] {
+            assert_eq!(parse_int(text.as_bytes()), Some(value));
+        }
+        assert_eq!(parse_int(b"-9223372036854775808"), Some(i64::MIN));
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            " 1",
+            "1 ",
+            "9223372036854775808",
+            "1.0",
+            "x",
+            "-01",
+        ] {
+            assert_eq!(parse_int(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn floats_read_as_strtod_does() {
+        for (text, value) in [
+            ("1.5", 1.5),
+            ("+2", 2.0),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("1e3", 1000.0),
+            ("0x10", 16.0),
+        ] {
+            assert_eq!(parse_float(text.as_bytes()), Some(value), "{text}");
+        }
+        assert_eq!(parse_float(b"-inf"), Some(f64::NEG_INFINITY));
+        for text in [
+            "", "nan", "1e400", "1e-400", " 1", "1 ", "--1", "+-1", "abc", "1x", "0x",
+        ] {
+            assert_eq!(parse_float(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn floats_print_as_percent_17g() {
+        for (value, text) in [
+            (0.1, "0.10000000000000001"),
+            (1.5, "1.5"),
+            (-0.0, "-0"),
+            (1e17, "1e+17"),
+            (123456789012345680.0, "1.2345678901234568e+17"),
+            (0.0001, "0.0001"),
+            (0.00001, "1.0000000000000001e-05"),
+            (1e300, "1.0000000000000001e+300"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(format_float(value), text);
+        }
+    }
+
+    #[test]
+    fn decimal_sums_stay_decimal() {
+        let add = |a: &str, b: &str| add_decimal(a.as_bytes(), b.as_bytes());
+        assert_eq!(add("10.5", "0.1"), Some(Ok("10.6".into())));
+        assert_eq!(add("5.0e3", "2.0e2"), Some(Ok("5200".into())));
+        assert_eq!(add("-0.5", "0.5"), Some(Ok("0".into())));
+        assert_eq!(add("x", "1"), None);
+        assert_eq!(add("1e308", "inf"), Some(Err(NotFinite)));
+    }
+
+    proptest! {
+        #[test]
+        fn printed_integers_parse_back(value: i64) {
+            prop_assert_eq!(parse_int(&int_bytes(value)), Some(value));
+        }
+
+        #[test]
+        fn printed_floats_parse_back(value: f64) {
+            prop_assume!(value.is_finite());
+            prop_assert_eq!(parse_float(format_float(value).as_bytes()), Some(value));
+        }
+
+        #[test]
+        fn number_readers_take_any_bytes(a: Vec<u8>, b: Vec<u8>) {
+            let _ = (parse_int(&a), parse_float(&a), add_decimal(&a, &b));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+-- Builds the globals that scripts see, and the function that runs a script.
+--
+-- Stock Lua 5.1 has no read-only tables, so scripts get proxies: reads fall through to the real
+-- tables, writes are refused. What Rust raises arrives here as userdata; the catchers below turn
+-- it into what Redis 7.0 gives: a table with `err`, or its text from pcall.
+local native = ...
+local explain, where = native.explain, native.where
+local raw_pcall, raw_xpcall, raw_resume = pcall, xpcall, coroutine.resume
+local raw_setmetatable, raw_rawset = setmetatable, rawset
+local error, type, tostring, rawget, select = error, type, tostring, rawget, select
+
+local globals = {}
+local protected = {}
+local READ_ONLY = 'Attempt to modify a readonly table'
+
+local function protect(real)
+  local proxy = raw_setmetatable({}, {
+    __index = real,
+    __newindex = function() error(READ_ONLY, 2) end,
+    __metatable = false,
+  })
+  protected[proxy] = true
+  return proxy
+end
+
+-- A script that ran out of time must not catch that and go on.
+local function caught(e)
+  if type(e) ~= 'userdata' then return e end
+  local text, fatal = explain(e)
+  if fatal then error(e, 0) end
+  return {err = text}
+end
+
+local function settle(ok, ...)
+  if ok then return true, ... end
+  return false, (caught((...)))
+end
+
+local function settle_text(ok, ...)
+  if ok then return true, ... end
+  local e = caught((...))
+  if type(e) == 'table' then
+    local text = rawget(e, 'err')
+    if type(text) == 'string' then e = text end
+  end
+  return false, e
+end
+
+local function settle_raw(ok, e, ...)
+  if not ok and type(e) == 'userdata' then error(e, 0) end
+  return ok, e, ...
+end
+
+local redis = {}
+for name, value in pairs(native.redis) do redis[name] = value end
+redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
+redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
+function redis.replicate_commands() return true end
+function redis.breakpoint() return false end
+function redis.debug() end
+
+local function single_field(field)
+  return function(...)
+    local text = ...
+    if select('#', ...) ~= 1 or type(text) ~= 'string' then
+      return {err = 'ERR wrong number or type of arguments'}
+    end
+    return {[field] = text}
+  end
+end
+redis.status_reply = single_field('ok')
+local error_field = single_field('err')
+function redis.error_reply(...)
+  local reply = error_field(...)
+  if reply.err == ... then
+    local text = string.gsub(reply.err, '^%-', '')
+    if not string.find(text, ' ', 1, true) then text = 'ERR ' .. text end
+    reply.err = text
+  end
+  return reply
+end
+
+for _, name in ipairs {
+  'assert', 'error', 'gcinfo', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select',
+  'tonumber', 'tostring', 'type', 'unpack', '_VERSION',
+} do
+  globals[name] = _G[name]
+end
+
+function globals.getmetatable(object)
+  local meta = getmetatable(object)
+  return meta or nil
+end
+function globals.setmetatable(object, meta)
+  if protected[object] then error(READ_ONLY, 0) end
+  return raw_setmetatable(object, meta)
+end
+function globals.rawset(object, key, value)
+  if protected[object] then error(READ_ONLY, 0) end
+  return raw_rawset(object, key, value)
+end
+function globals.collectgarbage(what, ...)
+  -- Nothing that would last beyond the script.
+  if what ~= nil and what ~= 'collect' and what ~= 'count' and what ~= 'step' then return 0 end
+  return collectgarbage(what, ...)
+end
+function globals.pcall(f, ...) return settle_text(raw_pcall(f, ...)) end
+function globals.xpcall(f, handler)
+  return settle_raw(raw_xpcall(f, function(e)
+    if type(e) == 'userdata' then
+      local text, fatal = explain(e)
+      if fatal then return e end
+      e = {err = text}
+    end
+    return handler(e)
+  end))
+end
+function globals.loadstring(text, name)
+  local f, message = native.load(text, name or text)
+  if f then return f end
+  return nil, message
+end
+function globals.load(pieces, name)
+  local text = {}
+  while true do
+    local piece = pieces()
+    if piece == nil or piece == '' then break end
+    if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
+    text[#text + 1] = piece
+  end
+  return globals.loadstring(table.concat(text), name or '=(load)')
+end
+
+local coroutines = {}
+for name, value in pairs(coroutine) do coroutines[name] = value end
+function coroutines.resume(...) return settle(raw_resume(...)) end
+
+globals.redis = protect(redis)
+globals.string = protect(string)
+globals.table = protect(table)
+globals.math = protect(math)
+globals.coroutine = protect(coroutines)
+for name, library in pairs(native.libraries) do globals[name] = protect(library) end
+getmetatable('').__metatable = protect({__index = globals.string})
+
+raw_setmetatable(globals, {
+  __index = function(_, name)
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+  end,
+})
+local environment = protect(globals)
+raw_rawset(globals, '_G', environment)
+raw_rawset(globals, 'KEYS', {})
+raw_rawset(globals, 'ARGV', {})
+
+local function describe(e)
+  if type(e) == 'userdata' then
+    e = explain(e)
+  elseif type(e) == 'table' then
+    e = rawget(e, 'err')
+    if type(e) ~= 'string' then e = 'ERR unknown error' end
+  else
+    e = 'ERR ' .. tostring(e)
+  end
+  return {e, where()}
+end
+
+local function run(f, keys, argv)
+  globals.KEYS, globals.ARGV = keys, argv
+  return raw_xpcall(f, describe)
+end
+
+return environment, run

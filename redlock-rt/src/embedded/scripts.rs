@@ -1,0 +1,360 @@
+//! Scripts: the Lua state, the cache by digest, one run.
+
+use super::commands::{self, Ctx, Run};
+use super::hash::FastMap;
+use super::lua::{self, Raised};
+use super::resp::{Fail, Reply};
+use super::state::{ScriptRun, State};
+use super::{lock, scripts_lib};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PRELUDE: &str = include_str!("prelude.lua");
+/// A script that runs longer is stopped: it holds up every client.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// How often, in instructions of Lua, the time is looked at.
+const CHECK_EVERY: u32 = 100_000;
+const CHUNK_NAME: &str = "@user_script";
+
+type Digest = [u8; 40];
+
+/// A compiled script.
+#[derive(Clone)]
+struct Script {
+    function: Function,
+    read_only: bool,
+}
+
+/// The scripts known to an engine, and the Lua state that runs them.
+pub(super) struct Scripts {
+    state: Arc<Mutex<State>>,
+    /// Started by the first script: most of an engine's cost.
+    vm: Option<Vm>,
+    cache: FastMap<Digest, Script>,
+}
+
+struct Vm {
+    lua: Lua,
+    environment: Table,
+    run: Function,
+    /// When the present script has to have ended.
+    deadline: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Scripts {
+    pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
+        Self {
+            state,
+            vm: None,
+            cache: FastMap::default(),
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        // A fresh Lua state, as in Redis.
+        self.cache.clear();
+        self.vm = None;
+    }
+
+    pub(super) fn is_cached(&self, digest: &[u8]) -> bool {
+        parse_digest(digest).is_some_and(|digest| self.cache.contains_key(&digest))
+    }
+
+    /// Compiles a script and keeps it; gives its digest.
+    pub(super) fn load(&mut self, body: &[u8]) -> Result<String, Fail> {
+        let digest = sha1_smol::Sha1::from(body).digest().to_string();
+        let key = parse_digest(digest.as_bytes());
+        if let Some(key) = key
+            && !self.cache.contains_key(&key)
+        {
+            let (read_only, code) = shebang(body)?;
+            let function = self.vm()?.compile(code, CHUNK_NAME).map_err(|message| {
+                Fail::from(format!(
+                    "ERR Error compiling script (new function): {message}"
+                ))
+            })?;
+            self.cache.insert(
+                key,
+                Script {
+                    function,
+                    read_only,
+                },
+            );
+        }
+        Ok(digest)
+    }
+
+    fn vm(&mut self) -> Result<&Vm, Fail> {
+        if self.vm.is_none() {
+            let vm = Vm::start(&self.state).map_err(|error| {
+                Fail::from(format!(
+                    "ERR cannot start Lua: {}",
+                    lua::first_line(&error.to_string())
+                ))
+            })?;
+            self.vm = Some(vm);
+        }
+        self.vm
+            .as_ref()
+            .ok_or_else(|| Fail::from("ERR cannot start Lua"))
+    }
+
+    /// Runs a cached script.
+    pub(super) fn run(
+        &mut self,
+        digest: &[u8],
+        context: ScriptRun,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Reply, Fail> {
+        let script = parse_digest(digest).and_then(|digest| self.cache.get(&digest));
+        let Some((script, vm)) = script.zip(self.vm.as_ref()) else {
+            return Err("NOSCRIPT No matching script. Please use EVAL.".into());
+        };
+        {
+            let mut state = lock(&self.state);
+            state.db(context.db).sweep_some();
+            state.script = context;
+            state.script.read_only |= script.read_only;
+        }
+        *lock(&vm.deadline) = Some(Instant::now() + TIME_LIMIT);
+        let outcome = vm.run(&script.function, keys, args);
+        *lock(&vm.deadline) = None;
+        let resp3 = lock(&self.state).script.resp3;
+        match outcome.and_then(|outcome| outcome.reply(digest, resp3)) {
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(lua::explain(&error).0.into()),
+        }
+    }
+}
+
+enum Outcome {
+    Returned(Value),
+    Failed { text: Vec<u8>, line: Option<i64> },
+}
+
+impl Outcome {
+    fn reply(self, digest: &[u8], resp3: bool) -> mlua::Result<Reply> {
+        match self {
+            Self::Returned(value) => lua::from_lua(value, resp3),
+            Self::Failed { mut text, line } => {
+                if let Some(line) = line {
+                    text.extend_from_slice(b" script: ");
+                    text.extend(digest.to_ascii_lowercase());
+                    text.extend_from_slice(format!(", on {CHUNK_NAME}:{line}.").as_bytes());
+                }
+                Ok(Fail::from(text).into())
+            }
+        }
+    }
+}
+
+impl Vm {
+    fn start(state: &Arc<Mutex<State>>) -> mlua::Result<Self> {
+        let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
+        let lua = Lua::new_with(libraries, LuaOptions::default())?;
+        let native = scripts_lib::native(&lua)?;
+        let redis: Table = native.raw_get("redis")?;
+        for (name, raises) in [("call", true), ("pcall", false)] {
+            let state = Arc::clone(state);
+            let call =
+                lua.create_function(move |lua, args: MultiValue| call(lua, &state, &args, raises))?;
+            redis.raw_set(name, call)?;
+        }
+        let state = Arc::clone(state);
+        let setresp = lua.create_function(move |_, args: MultiValue| set_resp(&state, &args))?;
+        redis.raw_set("setresp", setresp)?;
+
+        // What a script loads sees the environment of scripts, which exists only later.
+        let environment_slot = lua.create_table()?;
+        let slot = environment_slot.clone();
+        let load = lua.create_function(
+            move |lua, (text, name): (mlua::LuaString, mlua::LuaString)| {
+                let environment: Table = slot.raw_get(1)?;
+                Ok(compile(
+                    lua,
+                    environment,
+                    &text.as_bytes(),
+                    &name.to_string_lossy(),
+                ))
+            },
+        )?;
+        native.raw_set("load", load)?;
+
+        let (environment, run): (Table, Function) =
+            lua.load(PRELUDE).set_name("=prelude").call(native)?;
+        environment_slot.raw_set(1, &environment)?;
+
+        let deadline: Arc<Mutex<Option<Instant>>> = Arc::default();
+        let seen = Arc::clone(&deadline);
+        lua.set_global_hook(
+            HookTriggers::new().every_nth_instruction(CHECK_EVERY),
+            move |_, _| match *lock(&seen) {
+                Some(deadline) if Instant::now() > deadline => {
+                    let text = format!(
+                        "ERR script stopped: it ran for more than {} s, the limit of the embedded engine",
+                        TIME_LIMIT.as_secs()
+                    );
+                    let text = text.into_bytes().into();
+                    Err(mlua::Error::external(Raised { text, fatal: true }))
+                }
+                _ => Ok(VmState::Continue),
+            },
+        )?;
+        Ok(Self {
+            lua,
+            environment,
+            run,
+            deadline,
+        })
+    }
+
+    fn compile(&self, code: &[u8], name: &str) -> Result<Function, String> {
+        compile(&self.lua, self.environment.clone(), code, name)
+    }
+
+    fn run(&self, function: &Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Outcome> {
+        let list = |items: &[&[u8]]| {
+            let strings = items.iter().map(|item| self.lua.create_string(item));
+            self.lua
+                .create_sequence_from(strings.collect::<mlua::Result<Vec<_>>>()?)
+        };
+        let (ok, value): (bool, Value) = self.run.call((function, list(keys)?, list(args)?))?;
+        if ok {
+            return Ok(Outcome::Returned(value));
+        }
+        Ok(match value {
+            Value::Table(error) => {
+                let text: mlua::LuaString = error.raw_get(1)?;
+                let line = error.raw_get(2)?;
+                Outcome::Failed {
+                    text: text.as_bytes().to_vec(),
+                    line,
+                }
+            }
+            // The handler itself failed, as it does when the stack is full.
+            other => Outcome::Failed {
+                text: format!("ERR {}", other.to_string()?).into(),
+                line: None,
+            },
+        })
+    }
+}
+
+fn compile(lua: &Lua, environment: Table, code: &[u8], name: &str) -> Result<Function, String> {
+    // Text only: Lua 5.1 does not verify bytecode.
+    let chunk = lua
+        .load(code)
+        .set_mode(mlua::chunk::ChunkMode::Text)
+        .set_name(name);
+    chunk
+        .set_environment(environment)
+        .into_function()
+        .map_err(|error| match error {
+            mlua::Error::SyntaxError { message, .. } => lua::first_line(&message).to_owned(),
+            other => lua::first_line(&other.to_string()).to_owned(),
+        })
+}
+
+/// `redis.call` and `redis.pcall`.
+fn call(lua: &Lua, state: &Mutex<State>, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
+    let (reply, resp3) = match lua::arguments(args) {
+        Ok(args) => {
+            let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+            let mut state = lock(state);
+            let reply = command(&mut state, &args).unwrap_or_else(Reply::from);
+            (reply, state.script.resp3)
+        }
+        Err(fail) => (fail.into(), false),
+    };
+    match reply {
+        Reply::Error(fail) if raises => Err(lua::raise(fail)),
+        reply => lua::to_lua(lua, &reply, resp3),
+    }
+}
+
+fn command(state: &mut State, args: &[&[u8]]) -> Result<Reply, Fail> {
+    let command = commands::find_in_script(args)?;
+    let script = state.script;
+    let Run::Plain(run) = command.run else {
+        return Err("ERR This Redis command is not allowed from script".into());
+    };
+    if command.has(commands::NO_SCRIPT) {
+        return Err("ERR This Redis command is not allowed from script".into());
+    }
+    if script.read_only && command.has(commands::WRITE) {
+        return Err("ERR Write commands are not allowed from read-only scripts.".into());
+    }
+    commands::monitor::report(state, None, command, args);
+    state.calls[command.index()] += 1;
+    let (client, db, resp3) = (script.client, script.db, script.resp3);
+    let mut ctx = Ctx {
+        state,
+        client,
+        db,
+        resp3,
+        in_script: true,
+    };
+    let reply = run(&mut ctx, args);
+    let db = ctx.db;
+    state.script.db = db;
+    reply
+}
+
+fn set_resp(state: &Mutex<State>, args: &MultiValue) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return Err(lua::raise(
+            "ERR redis.setresp() requires one argument.".into(),
+        ));
+    }
+    let version = args.front().and_then(Value::as_f64);
+    if version != Some(2.0) && version != Some(3.0) {
+        return Err(lua::raise("ERR RESP version must be 2 or 3.".into()));
+    }
+    lock(state).script.resp3 = version == Some(3.0);
+    Ok(())
+}
+
+fn parse_digest(text: &[u8]) -> Option<Digest> {
+    let mut digest: Digest = text.try_into().ok()?;
+    digest.make_ascii_lowercase();
+    Some(digest)
+}
+
+/// Reads `#!lua flags=…`; gives whether writes are refused, and the code without that line.
+fn shebang(body: &[u8]) -> Result<(bool, &[u8]), Fail> {
+    if !body.starts_with(b"#!") {
+        return Ok((false, body));
+    }
+    let end = body
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .ok_or("ERR Invalid script shebang")?;
+    let line = String::from_utf8_lossy(&body[..end]);
+    let mut words = line.split_ascii_whitespace();
+    match words.next() {
+        Some("#!lua") => {}
+        engine => {
+            let engine = engine.unwrap_or_default().trim_start_matches("#!");
+            return Err(format!("ERR Unexpected engine in script shebang: {engine}").into());
+        }
+    }
+    let mut read_only = false;
+    for word in words {
+        let Some(flags) = word.strip_prefix("flags=") else {
+            return Err(format!("ERR Unknown lua shebang option: {word}").into());
+        };
+        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+            match flag {
+                "no-writes" => read_only = true,
+                "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
+                _ => {
+                    return Err(format!("ERR Unexpected flag in script shebang: {flag}").into());
+                }
+            }
+        }
+    }
+    // The line end stays, so that line numbers are those of the whole text.
+    Ok((read_only, &body[end..]))
+}

@@ -1,0 +1,91 @@
+//! One connection, as a byte stream that needs no task behind it.
+
+use super::outbox::Outbox;
+use super::parser::Parser;
+use super::{Shared, lock};
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection to an [`Engine`](super::Engine).
+///
+/// Commands run as they are written. Reads wait only while there is nothing to read.
+pub struct Session {
+    shared: Arc<Shared>,
+    id: u64,
+    parser: Parser,
+    out: Arc<Outbox>,
+}
+
+impl Session {
+    pub(super) fn open(shared: Arc<Shared>, address: String, local_address: String) -> Self {
+        let (id, out) = lock(&shared.state).register(address, local_address);
+        Self {
+            shared,
+            id,
+            parser: Parser::default(),
+            out,
+        }
+    }
+
+    /// Takes bytes in and runs the commands that they complete.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.parser.push(bytes);
+        self.shared.serve(self.id, &mut self.parser);
+    }
+
+    fn disconnect(&self, discard: bool) {
+        self.shared.disconnect(self.id, discard);
+    }
+}
+
+impl AsyncWrite for Session {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.out.poll_room(cx));
+        if self.out.is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.feed(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.disconnect(false);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Session {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.out.poll_read(cx, into).map(Ok)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.disconnect(true);
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

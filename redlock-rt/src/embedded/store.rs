@@ -1,0 +1,415 @@
+//! One numbered database: keys, their values, their expiry, and who watches them.
+
+use super::collections::{OrderedMap, SortedSet};
+use super::hash::{FastMap, FastSet};
+use super::resp::{Blob, Fail};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+/// Expired keys that one command cleans up beside its own work.
+const SWEEP: usize = 8;
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Str(Blob),
+    Hash(OrderedMap<Blob>),
+    List(VecDeque<Blob>),
+    Set(OrderedMap<()>),
+    Zset(SortedSet),
+}
+
+impl Value {
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Str(_) => "string",
+            Self::Hash(_) => "hash",
+            Self::List(_) => "list",
+            Self::Set(_) => "set",
+            Self::Zset(_) => "zset",
+        }
+    }
+
+    fn is_empty_container(&self) -> bool {
+        match self {
+            Self::Str(_) => false,
+            Self::Hash(hash) => hash.is_empty(),
+            Self::List(list) => list.is_empty(),
+            Self::Set(set) => set.is_empty(),
+            Self::Zset(zset) => zset.is_empty(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Value,
+    /// Milliseconds since the Unix epoch.
+    expires: Option<i64>,
+    /// The earliest time under which this key stands in the queue.
+    queued: Option<i64>,
+}
+
+/// # Invariants
+///
+/// 1. Every entry that expires stands in `queue` at or before its time: a sweep never misses one.
+/// 2. No container in `entries` is empty once a command has ended.
+/// 3. `queue` is at most twice as long as `entries`, plus a constant: stale places are rebuilt away.
+#[derive(Debug, Default)]
+pub(super) struct Db {
+    entries: FastMap<Blob, Entry>,
+    /// When to look at a key again. Later expiry of a key leaves its place as it is.
+    queue: BinaryHeap<Reverse<(i64, Blob)>>,
+    watchers: FastMap<Blob, Vec<u64>>,
+    /// Clients of which a watched key has changed.
+    dirty: FastSet<u64>,
+    /// Milliseconds since the Unix epoch, frozen for the length of a command or script.
+    pub(super) now: i64,
+    pub(super) expired: u64,
+}
+
+macro_rules! typed {
+    ($read:ident, $write:ident, $create:ident, $variant:ident, $type:ty) => {
+        pub(super) fn $read(&mut self, key: &[u8]) -> Result<Option<&$type>, Fail> {
+            match self.value(key) {
+                None => Ok(None),
+                Some(Value::$variant(value)) => Ok(Some(value)),
+                Some(_) => Err(WRONG_TYPE.into()),
+            }
+        }
+
+        pub(super) fn $write(&mut self, key: &[u8]) -> Result<Option<&mut $type>, Fail> {
+            self.expire_if_due(key);
+            match self.entries.get_mut(key).map(|entry| &mut entry.value) {
+                None => Ok(None),
+                Some(Value::$variant(value)) => Ok(Some(value)),
+                Some(_) => Err(WRONG_TYPE.into()),
+            }
+        }
+
+        /// Creates the container; the caller puts something in (invariant 2).
+        pub(super) fn $create(&mut self, key: &[u8]) -> Result<&mut $type, Fail> {
+            self.expire_if_due(key);
+            if !self.entries.contains_key(key) {
+                let value = Value::$variant(<$type>::default());
+                let entry = Entry {
+                    value,
+                    expires: None,
+                    queued: None,
+                };
+                self.entries.insert(Blob::from(key), entry);
+            }
+            match self.entries.get_mut(key).map(|entry| &mut entry.value) {
+                Some(Value::$variant(value)) => Ok(value),
+                _ => Err(WRONG_TYPE.into()),
+            }
+        }
+    };
+}
+
+impl Db {
+    typed!(hash, hash_mut, hash_or_new, Hash, OrderedMap<Blob>);
+    typed!(list, list_mut, list_or_new, List, VecDeque<Blob>);
+    typed!(set, set_mut, set_or_new, Set, OrderedMap<()>);
+    typed!(zset, zset_mut, zset_or_new, Zset, SortedSet);
+
+    pub(super) fn string(&mut self, key: &[u8]) -> Result<Option<&Blob>, Fail> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Str(text)) => Ok(Some(text)),
+            Some(_) => Err(WRONG_TYPE.into()),
+        }
+    }
+
+    pub(super) fn value(&mut self, key: &[u8]) -> Option<&Value> {
+        self.expire_if_due(key);
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn exists(&mut self, key: &[u8]) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// Sets a string, dropping whatever was there; the expiry is kept on demand.
+    pub(super) fn set_string(&mut self, key: &[u8], text: Blob, keep_expiry: bool) {
+        self.expire_if_due(key);
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.value = Value::Str(text);
+            if !keep_expiry {
+                entry.expires = None;
+            }
+        } else {
+            let entry = Entry {
+                value: Value::Str(text),
+                expires: None,
+                queued: None,
+            };
+            self.entries.insert(Blob::from(key), entry);
+        }
+        self.modified(key);
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) -> bool {
+        self.expire_if_due(key);
+        let there = self.entries.remove(key).is_some();
+        if there {
+            self.modified(key);
+        }
+        there
+    }
+
+    /// Removes a container that became empty (upholds invariant 2).
+    pub(super) fn prune(&mut self, key: &[u8]) {
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.value.is_empty_container())
+        {
+            self.entries.remove(key);
+        }
+    }
+
+    /// Moves a value with its expiry; false when there is none.
+    pub(super) fn rename(&mut self, from: &[u8], to: &[u8]) -> bool {
+        self.expire_if_due(from);
+        let Some(entry) = self.entries.remove(from) else {
+            return false;
+        };
+        let expires = entry.expires;
+        self.entries.insert(
+            Blob::from(to),
+            Entry {
+                expires: None,
+                queued: None,
+                ..entry
+            },
+        );
+        if let Some(at) = expires {
+            self.expire_at(to, at);
+        }
+        self.modified(from);
+        self.modified(to);
+        true
+    }
+
+    pub(super) fn clear(&mut self) {
+        let watched: Vec<Blob> = self.watchers.keys().map(Blob::clone).collect();
+        for key in watched {
+            if self.exists(&key) {
+                self.modified(&key);
+            }
+        }
+        self.entries = FastMap::default();
+        self.queue.clear();
+    }
+
+    // Expiry
+
+    pub(super) fn expiry(&mut self, key: &[u8]) -> Option<Option<i64>> {
+        self.expire_if_due(key);
+        self.entries.get(key).map(|entry| entry.expires)
+    }
+
+    /// Sets when a key expires; one in the past is for the next access to find.
+    pub(super) fn expire_at(&mut self, key: &[u8], at: i64) {
+        let Some((name, _)) = self.entries.get_key_value(key) else {
+            return;
+        };
+        let name = Blob::clone(name);
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        entry.expires = Some(at);
+        if entry.queued.is_none_or(|queued| queued > at) {
+            entry.queued = Some(at);
+            self.queue.push(Reverse((at, name)));
+            self.shrink_queue();
+        }
+    }
+
+    pub(super) fn persist(&mut self, key: &[u8]) -> bool {
+        self.expire_if_due(key);
+        let there = self
+            .entries
+            .get_mut(key)
+            .and_then(|entry| entry.expires.take())
+            .is_some();
+        if there {
+            self.modified(key);
+        }
+        there
+    }
+
+    fn expire_if_due(&mut self, key: &[u8]) {
+        let due = self.entries.get(key).and_then(|entry| entry.expires);
+        if due.is_some_and(|at| at <= self.now) {
+            self.entries.remove(key);
+            self.expired += 1;
+            self.modified(key);
+        }
+    }
+
+    /// Removes a few keys that are due, so that keys nobody asks for do not stay for ever.
+    pub(super) fn sweep_some(&mut self) {
+        for _ in 0..SWEEP {
+            if !self.sweep_next() {
+                return;
+            }
+        }
+    }
+
+    /// Removes every key that is due.
+    pub(super) fn sweep_all(&mut self) {
+        while self.sweep_next() {}
+    }
+
+    fn sweep_next(&mut self) -> bool {
+        match self.queue.peek() {
+            Some(Reverse((at, _))) if *at <= self.now => {}
+            _ => return false,
+        }
+        let Some(Reverse((at, key))) = self.queue.pop() else {
+            return false;
+        };
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return true;
+        };
+        if entry.queued != Some(at) {
+            return true;
+        }
+        entry.queued = None;
+        match entry.expires {
+            Some(later) if later > self.now => self.expire_at(&key, later),
+            Some(_) => self.expire_if_due(&key),
+            None => {}
+        }
+        true
+    }
+
+    /// Upholds invariant 3; the pushes since the last rebuild pay for it.
+    fn shrink_queue(&mut self) {
+        if self.queue.len() <= 64 + 2 * self.entries.len() {
+            return;
+        }
+        let mut places = Vec::with_capacity(self.entries.len());
+        for (key, entry) in &mut self.entries {
+            entry.queued = entry.expires;
+            if let Some(at) = entry.expires {
+                places.push(Reverse((at, Blob::clone(key))));
+            }
+        }
+        self.queue = places.into();
+    }
+
+    // The keyspace as a whole. Sweep first: expired keys must not be seen.
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn expiring(&self) -> usize {
+        self.entries
+            .values()
+            .filter(|entry| entry.expires.is_some())
+            .count()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&Blob, &Value)> {
+        self.entries.iter().map(|(key, entry)| (key, &entry.value))
+    }
+
+    // Optimistic locking
+
+    pub(super) fn watch(&mut self, key: &[u8], client: u64) {
+        if let Some(clients) = self.watchers.get_mut(key) {
+            clients.push(client);
+        } else {
+            self.watchers.insert(Blob::from(key), vec![client]);
+        }
+    }
+
+    pub(super) fn unwatch(&mut self, key: &[u8], client: u64) {
+        if let Some(clients) = self.watchers.get_mut(key) {
+            clients.retain(|watcher| *watcher != client);
+            if clients.is_empty() {
+                self.watchers.remove(key);
+            }
+        }
+    }
+
+    pub(super) fn modified(&mut self, key: &[u8]) {
+        if !self.watchers.is_empty()
+            && let Some(clients) = self.watchers.get(key)
+        {
+            self.dirty.extend(clients);
+        }
+    }
+
+    /// Whether a key that the client watches has changed; forgets it.
+    pub(super) fn take_dirty(&mut self, client: u64) -> bool {
+        self.dirty.remove(&client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn db_with(keys: &[(&str, i64)]) -> Db {
+        let mut db = Db::default();
+        for (key, at) in keys {
+            db.set_string(key.as_bytes(), Blob::from(&b"v"[..]), false);
+            db.expire_at(key.as_bytes(), *at);
+        }
+        db
+    }
+
+    #[test]
+    fn due_keys_are_gone_at_access_and_by_sweeping() {
+        let mut db = db_with(&[("a", 10), ("b", 20), ("c", 30)]);
+        db.now = 10;
+        assert!(!db.exists(b"a"));
+        db.now = 25;
+        db.sweep_all();
+        assert_eq!((db.len(), db.expired), (1, 2));
+    }
+
+    #[test]
+    fn a_renewed_key_outlives_its_first_place_in_the_queue() {
+        let mut db = db_with(&[("a", 10)]);
+        db.expire_at(b"a", 100);
+        db.now = 50;
+        db.sweep_all();
+        assert!(db.exists(b"a"));
+        db.now = 100;
+        db.sweep_all();
+        assert_eq!(db.len(), 0);
+    }
+
+    #[test]
+    fn renewals_and_short_lives_do_not_grow_the_queue() {
+        let mut db = db_with(&[("held", 1_000_000)]);
+        for round in 0..10_000 {
+            db.expire_at(b"held", 2_000_000 - round);
+            db.set_string(b"brief", Blob::from(&b"v"[..]), false);
+            db.expire_at(b"brief", 3_000_000 + round);
+            db.remove(b"brief");
+        }
+        assert!(db.queue.len() <= 70, "{}", db.queue.len());
+    }
+
+    #[test]
+    fn watchers_hear_of_changes_and_of_expiry() {
+        let mut db = db_with(&[("a", 10)]);
+        db.watch(b"a", 7);
+        db.watch(b"b", 8);
+        db.now = 10;
+        assert!(!db.exists(b"a"));
+        assert!(db.take_dirty(7) && !db.take_dirty(7) && !db.take_dirty(8));
+        db.set_string(b"b", Blob::from(&b"v"[..]), false);
+        assert!(db.take_dirty(8));
+        db.unwatch(b"a", 7);
+        db.unwatch(b"b", 8);
+        assert!(db.watchers.is_empty());
+    }
+}
