@@ -90,8 +90,8 @@ impl Hold {
         lock(&self.lease).is_renewed(now)
     }
 
-    pub(super) fn doubt(&self) {
-        lock(&self.lease).doubt();
+    pub(super) fn doubt(&self, now: Instant) {
+        lock(&self.lease).doubt(now);
     }
 
     pub(super) fn renewal_failed(&self, now: Instant) {

@@ -127,8 +127,8 @@ pub(crate) struct Lease {
     next_id: u32,
     /// When the watchdog is to act next.
     next_renewal: Instant,
-    /// Set when what we know may be outdated: look at the next occasion, renewed or not.
-    verify: bool,
+    /// When to look whether it is still there, renewed or not, since that was put in doubt.
+    verify_at: Option<Instant>,
 }
 
 /// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
@@ -146,7 +146,7 @@ impl Lease {
             tenants: Vec::with_capacity(1),
             next_id: 0,
             next_renewal: sent,
-            verify: false,
+            verify_at: None,
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -269,10 +269,11 @@ impl Lease {
         let wanted = self
             .renewed_lease(now)
             .map(|lease| left.map_or(lease, |left| left.min(lease)));
-        match wanted {
-            Some(ttl) if self.verify || now >= self.next_renewal => Plan::Renew(ttl),
-            None if self.verify => Plan::Renew(Duration::ZERO),
-            Some(_) => Plan::Wait(self.next_renewal.min(self.deadline)),
+        let renewal = wanted.map(|_| self.next_renewal);
+        let next = renewal.into_iter().chain(self.verify_at).min();
+        match next {
+            Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
+            Some(at) => Plan::Wait(at.min(self.deadline)),
             None => Plan::Wait(self.deadline),
         }
     }
@@ -282,7 +283,7 @@ impl Lease {
         self.tick(now);
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Held;
-            self.verify = false;
+            self.verify_at = None;
             if !ttl.is_zero() {
                 self.lengthen(sent, ttl);
             }
@@ -297,6 +298,7 @@ impl Lease {
             let rest = self.deadline.saturating_duration_since(now);
             let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
             self.next_renewal = after(now, pause);
+            self.verify_at = self.verify_at.map(|_| self.next_renewal);
         }
     }
 
@@ -325,9 +327,9 @@ impl Lease {
         }
     }
 
-    /// The server may have lost it: look at the next occasion.
-    pub(crate) fn doubt(&mut self) {
-        self.verify = true;
+    /// The server may have lost it: look at once.
+    pub(crate) fn doubt(&mut self, now: Instant) {
+        self.verify_at = Some(now);
     }
 
     /// Whether the watchdog lengthens it.
@@ -408,7 +410,7 @@ mod tests {
         };
         let (mut lease, id) = Lease::new(fixed, sent);
         assert_eq!(lease.plan(sent), Plan::Wait(lease.deadline()));
-        lease.doubt();
+        lease.doubt(sent);
         assert_eq!(lease.plan(sent), Plan::Renew(Duration::ZERO));
         lease.renewed(sent, Duration::ZERO, sent);
         assert_eq!(lease.plan(sent + S), Plan::Done);
@@ -433,6 +435,16 @@ mod tests {
             lease.state(id, sent + 35 * S),
             GuardState::Lost(LostReason::MaxHold)
         );
+    }
+
+    #[test]
+    fn a_failed_verification_is_not_repeated_without_a_pause() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(3 * S), sent);
+        lease.doubt(sent);
+        assert!(matches!(lease.plan(sent), Plan::Renew(_)));
+        lease.renewal_failed(sent);
+        assert!(matches!(lease.plan(sent), Plan::Wait(at) if at > sent));
     }
 
     #[test]
@@ -509,7 +521,7 @@ mod tests {
                     Step::Renewed(ttl) => lease.renewed(now, ms(ttl), now),
                     Step::Failed => lease.renewal_failed(now),
                     Step::Lost => { lease.lost(LostReason::Deleted, now); }
-                    Step::Doubt => lease.doubt(),
+                    Step::Doubt => lease.doubt(now),
                 }
                 prop_assert!(lease.deadline() >= before, "invariant 3");
                 let valid = lease.is_valid(now);

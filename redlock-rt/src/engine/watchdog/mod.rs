@@ -110,7 +110,7 @@ impl Watchdog {
         let ids: Vec<u64> = schedule
             .items()
             .map(|(id, hold)| {
-                hold.doubt();
+                hold.doubt(now);
                 id
             })
             .collect();

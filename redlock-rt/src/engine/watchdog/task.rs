@@ -12,7 +12,7 @@ use super::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Exchange, Fault};
 use crate::engine::hold::Hold;
-use crate::engine::lease::Plan;
+use crate::engine::lease::{LostReason, Plan};
 use crate::engine::schedule::Schedule;
 use crate::shim::lock;
 use crate::wire::{HoldReply, RLockWire, Reply};
@@ -115,7 +115,7 @@ impl Watchdog {
     fn pick_one(&self, connection: &Connection, hold: &Arc<Hold>) -> Picked {
         let now = clock::now();
         let mut schedule = lock(&self.schedule);
-        hold.doubt();
+        hold.doubt(now);
         match hold.plan(now) {
             Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => dispatch(
                 &mut schedule,
@@ -181,6 +181,13 @@ impl Watchdog {
                         let response = connection.timeouts().response;
                         under_way.push(answer(batch, response).boxed());
                     }
+                }
+            }
+            // Whatever stands there now, it is not our lock.
+            Err(Fault::WrongType(_)) => {
+                for (hold, _) in due {
+                    hold.mark_lost(LostReason::Taken);
+                    self.rewatch_or_end(&hold);
                 }
             }
             Err(fault) => due.iter().for_each(|(hold, _)| self.failed(hold, &fault)),
