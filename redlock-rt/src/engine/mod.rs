@@ -260,7 +260,15 @@ impl Engine {
 
     /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
     /// that is asked for, and ends the tasks.
-    pub(crate) async fn shut_down(&self, drain: Option<Duration>, release: bool) {
+    ///
+    /// # Errors
+    ///
+    /// Where releases could not be delivered; those locks end with their leases.
+    pub(crate) async fn shut_down(
+        &self,
+        drain: Option<Duration>,
+        release: bool,
+    ) -> Result<(), Error> {
         self.closing.store(true, Ordering::Release);
         self.ensure_tasks();
         self.lines.close();
@@ -281,7 +289,13 @@ impl Engine {
             let until = clock::to_tokio(self.patience());
             let _ = tokio::time::timeout_at(until, self.releases.drained()).await;
         }
+        let left = if release { self.releases.len() } else { 0 };
         self.end();
+        if left == 0 {
+            return Ok(());
+        }
+        let why = format!("{left} locks could not be released, and end with their leases");
+        Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
     }
 
     /// Ends the tasks and the connections.
