@@ -148,7 +148,9 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("engine", &self.engine).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,12 +159,18 @@ static DEFAULT: RwLock<Option<Client>> = RwLock::new(None);
 /// Makes `client` the one that functions under the attribute use if they name none; answers the
 /// one before.
 pub fn set_default_client(client: Client) -> Option<Client> {
-    DEFAULT.write().unwrap_or_else(PoisonError::into_inner).replace(client)
+    DEFAULT
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .replace(client)
 }
 
 /// Returns the client that functions under the attribute use if they name none.
 pub fn default_client() -> Option<Client> {
-    DEFAULT.read().unwrap_or_else(PoisonError::into_inner).clone()
+    DEFAULT
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
 /// Makes a [`Client`].
@@ -332,7 +340,10 @@ impl ClientBuilder {
             lease: self.lease,
             namespace,
         };
-        Ok(Client { engine: Engine::new(config), default_wait: self.default_wait })
+        Ok(Client {
+            engine: Engine::new(config),
+            default_wait: self.default_wait,
+        })
     }
 
     /// Makes the client and connects.

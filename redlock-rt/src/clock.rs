@@ -46,7 +46,11 @@ fn suspended() -> Duration {
     };
     let gap = read(ClockId::Boottime).saturating_sub(read(ClockId::Monotonic));
     let since_start = gap.saturating_sub(*AT_START.get_or_init(|| gap));
-    if since_start < NOISE { Duration::ZERO } else { since_start }
+    if since_start < NOISE {
+        Duration::ZERO
+    } else {
+        since_start
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -63,7 +67,10 @@ mod tests {
         let start = now();
         tokio::time::advance(Duration::from_secs(30)).await;
         let passed = now() - start;
-        assert!(passed >= Duration::from_secs(30) && passed < Duration::from_secs(31), "{passed:?}");
+        assert!(
+            passed >= Duration::from_secs(30) && passed < Duration::from_secs(31),
+            "{passed:?}"
+        );
     }
 
     #[test]

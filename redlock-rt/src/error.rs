@@ -70,8 +70,16 @@ struct Repr {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, action: &'static str) -> Self {
-        let repr = Repr { kind, action, name: None, detail: None, source: None };
-        Self { repr: Box::new(repr) }
+        let repr = Repr {
+            kind,
+            action,
+            name: None,
+            detail: None,
+            source: None,
+        };
+        Self {
+            repr: Box::new(repr),
+        }
     }
 
     pub(crate) fn bad_input(action: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
@@ -160,7 +168,13 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Repr { kind, action, name, detail, source } = &*self.repr;
+        let Repr {
+            kind,
+            action,
+            name,
+            detail,
+            source,
+        } = &*self.repr;
         f.debug_struct("Error")
             .field("kind", kind)
             .field("action", action)
@@ -173,7 +187,10 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.repr.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        self.repr
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
     }
 }
 
@@ -184,7 +201,9 @@ mod tests {
     #[test]
     fn message_names_the_lock_and_what_was_tried() {
         let name: Arc<str> = Arc::from("order:7");
-        let error = Error::new(ErrorKind::TimedOut, "acquire lock").named(&name).detail("waited 1s");
+        let error = Error::new(ErrorKind::TimedOut, "acquire lock")
+            .named(&name)
+            .detail("waited 1s");
         assert_eq!(
             error.to_string(),
             r#"acquire lock "order:7": timed out while held by another owner: waited 1s"#
@@ -196,6 +215,10 @@ mod tests {
     fn the_cause_is_kept_as_source() {
         let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = Error::new(ErrorKind::Unavailable, "connect").caused_by(Arc::new(cause));
-        assert!(error.source().is_some_and(|source| source.is::<std::io::Error>()));
+        assert!(
+            error
+                .source()
+                .is_some_and(|source| source.is::<std::io::Error>())
+        );
     }
 }

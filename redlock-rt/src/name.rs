@@ -102,7 +102,9 @@ impl OwnerId {
 
     /// Returns the part that names the client: a UUID, for Redisson and for this crate.
     pub fn client(&self) -> &str {
-        self.0.rsplit_once(':').map_or(&*self.0, |(client, _)| client)
+        self.0
+            .rsplit_once(':')
+            .map_or(&*self.0, |(client, _)| client)
     }
 }
 
@@ -134,7 +136,10 @@ mod tests {
 
     #[test]
     fn the_namespace_is_joined_before_anything_is_derived() {
-        assert_eq!(LockName::new(Some("svc"), "order").unwrap().as_str(), "svc:order");
+        assert_eq!(
+            LockName::new(Some("svc"), "order").unwrap().as_str(),
+            "svc:order"
+        );
     }
 
     #[test]

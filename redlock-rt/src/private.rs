@@ -65,7 +65,13 @@ pub struct Options {
 impl Options {
     /// The defaults. `name` is the path of the function.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, wait: None, lease: None, max_hold: None, renew: true }
+        Self {
+            name,
+            wait: None,
+            lease: None,
+            max_hold: None,
+            renew: true,
+        }
     }
 
     /// Sets the wait; otherwise it is the client's.

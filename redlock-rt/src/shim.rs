@@ -9,5 +9,7 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 /// Locks, and goes on with the state of a thread that panicked: the states kept here are valid
 /// between any two statements that can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

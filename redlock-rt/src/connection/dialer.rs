@@ -93,7 +93,9 @@ impl Dialer {
             How::Address(Address::Tcp { host, port }) => Ok(Box::new(tcp(host, *port).await?)),
             #[cfg(feature = "tls")]
             How::Address(Address::Tls { host, port }) => match &self.tls {
-                Some(tls) => Ok(Box::new(tls.handshake(host, tcp(host, *port).await?).await?)),
+                Some(tls) => Ok(Box::new(
+                    tls.handshake(host, tcp(host, *port).await?).await?,
+                )),
                 None => Err(io::ErrorKind::Unsupported.into()),
             },
             #[cfg(unix)]
@@ -117,6 +119,9 @@ impl fmt::Debug for Dialer {
             How::Address(address) => format!("{address:?}"),
             How::Custom(_) => "custom".to_owned(),
         };
-        f.debug_struct("Dialer").field("how", &how).field("login", &self.login).finish()
+        f.debug_struct("Dialer")
+            .field("how", &how)
+            .field("login", &self.login)
+            .finish()
     }
 }

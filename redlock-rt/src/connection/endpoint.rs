@@ -10,9 +10,15 @@ use crate::error::Error;
 /// The address part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     #[cfg(feature = "tls")]
-    Tls { host: String, port: u16 },
+    Tls {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
 }
 
@@ -70,7 +76,10 @@ impl Endpoint {
                     None => None,
                 };
                 let user = Some(user).filter(|user| !user.is_empty());
-                Ok(Self { address, login: Login { user, password, db } })
+                Ok(Self {
+                    address,
+                    login: Login { user, password, db },
+                })
             }
             "unix" | "redis+unix" => {
                 if url.host_str().is_some_and(|host| !host.is_empty()) {
@@ -91,7 +100,10 @@ impl Endpoint {
                         _ => return refuse(format!("unknown parameter {key:?}")),
                     }
                 }
-                Ok(Self { address: Address::Unix(path.into()), login })
+                Ok(Self {
+                    address: Address::Unix(path.into()),
+                    login,
+                })
             }
             scheme => refuse(format!(
                 "unknown scheme {scheme:?}; expected redis, rediss, redis+unix or unix"
@@ -123,7 +135,10 @@ fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
-        let hex = |at: usize| tail.get(at).and_then(|&digit| char::from(digit).to_digit(16));
+        let hex = |at: usize| {
+            tail.get(at)
+                .and_then(|&digit| char::from(digit).to_digit(16))
+        };
         match (first, hex(0), hex(1)) {
             (b'%', Some(high), Some(low)) => {
                 bytes.push(u8::try_from(high * 16 + low).ok()?);
@@ -154,7 +169,10 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp { host: host.into(), port }
+        Address::Tcp {
+            host: host.into(),
+            port,
+        }
     }
 
     #[test]
@@ -164,19 +182,34 @@ mod tests {
         assert_eq!(parse("redis://[::1]:7000/3").address, tcp("::1", 7000));
         assert_eq!(parse("redis://[::1]:7000/3").login.db, 3);
         let login = parse("redis://app:p%40ss@h:1").login;
-        assert_eq!((login.user.as_deref(), login.password.as_deref()), (Some("app"), Some("p@ss")));
+        assert_eq!(
+            (login.user.as_deref(), login.password.as_deref()),
+            (Some("app"), Some("p@ss"))
+        );
         let login = parse("redis://:secret@h").login;
-        assert_eq!((login.user.as_deref(), login.password.as_deref()), (None, Some("secret")));
+        assert_eq!(
+            (login.user.as_deref(), login.password.as_deref()),
+            (None, Some("secret"))
+        );
         let unix = parse("redis+unix:///run/redis.sock?db=2&pass=x");
         assert_eq!(unix.address, Address::Unix("/run/redis.sock".into()));
-        assert_eq!((unix.login.db, unix.login.password.as_deref()), (2, Some("x")));
+        assert_eq!(
+            (unix.login.db, unix.login.password.as_deref()),
+            (2, Some("x"))
+        );
     }
 
     #[cfg(feature = "tls")]
     #[test]
     fn tls_urls() {
         let address = Endpoint::parse("rediss://h").unwrap().address;
-        assert_eq!(address, Address::Tls { host: "h".into(), port: 6379 });
+        assert_eq!(
+            address,
+            Address::Tls {
+                host: "h".into(),
+                port: 6379
+            }
+        );
     }
 
     #[test]
@@ -196,7 +229,10 @@ mod tests {
             "unix:///s?db=x",
             "unix:///s?what=x",
         ] {
-            assert!(Endpoint::parse(bad).is_err_and(|error| error.is_bad_input()), "{bad:?}");
+            assert!(
+                Endpoint::parse(bad).is_err_and(|error| error.is_bad_input()),
+                "{bad:?}"
+            );
         }
     }
 

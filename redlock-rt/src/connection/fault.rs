@@ -77,8 +77,7 @@ impl Fault {
         // Before Redis 7 an error inside a script comes as ERR with the code inside its text.
         let is = |known: &str| {
             code == known
-                || (code == "ERR"
-                    && detail.split([' ', '-', ':']).any(|word| word == known))
+                || (code == "ERR" && detail.split([' ', '-', ':']).any(|word| word == known))
         };
         if is("WRONGTYPE") {
             Self::WrongType(source)
@@ -93,7 +92,10 @@ impl Fault {
 
     /// Whether another try can help.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_))
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_)
+        )
     }
 
     /// Whether the command may have run although no answer came.
@@ -111,7 +113,9 @@ impl Fault {
             Self::WrongType(source) => (Kind::WrongType, source),
             Self::Failed(source) => (Kind::Protocol, source),
         };
-        Error::new(kind, action).detail(source.to_string()).caused_by(source)
+        Error::new(kind, action)
+            .detail(source.to_string())
+            .caused_by(source)
     }
 }
 

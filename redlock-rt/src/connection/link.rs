@@ -59,8 +59,10 @@ impl Link {
         spawner: &Spawner,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
-        let stream =
-            dialer.dial().await.map_err(|error| Fault::Unreachable(Arc::new(error)))?;
+        let stream = dialer
+            .dial()
+            .await
+            .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -71,7 +73,10 @@ impl Link {
                 .await
                 .map_err(before_sending)?;
         let alive = Arc::new(AtomicBool::new(true));
-        let down = Down { alive: Arc::clone(&alive), on_down };
+        let down = Down {
+            alive: Arc::clone(&alive),
+            on_down,
+        };
         let driver = spawner.spawn(async move {
             let _down = down;
             driver.await;
@@ -80,7 +85,12 @@ impl Link {
             let why = Fault::io(std::io::ErrorKind::Other, "there is no tokio runtime here");
             return Err(Fault::Unreachable(why));
         };
-        let mut link = Self { conn, alive, driver: driver.abort_handle(), identity: None };
+        let mut link = Self {
+            conn,
+            alive,
+            driver: driver.abort_handle(),
+            identity: None,
+        };
         link.identity = link.identify().await?;
         Ok(link)
     }
@@ -88,8 +98,14 @@ impl Link {
     async fn identify(&mut self) -> Result<Option<Identity>, Fault> {
         let mut ask = redis::pipe();
         ask.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let replies = self.conn.send_packed_commands(&ask, 0, 2).await.map_err(before_sending)?;
-        let [id, info] = replies.as_slice() else { return Ok(None) };
+        let replies = self
+            .conn
+            .send_packed_commands(&ask, 0, 2)
+            .await
+            .map_err(before_sending)?;
+        let [id, info] = replies.as_slice() else {
+            return Ok(None);
+        };
         let text = match info {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Value::VerbatimString { text, .. } => text.clone(),
@@ -97,9 +113,10 @@ impl Link {
         };
         let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
         Ok(match (id, run_id) {
-            (Value::Int(client_id), Some(run_id)) => {
-                Some(Identity { run_id: run_id.trim().to_owned(), client_id: *client_id })
-            }
+            (Value::Int(client_id), Some(run_id)) => Some(Identity {
+                run_id: run_id.trim().to_owned(),
+                client_id: *client_id,
+            }),
             _ => None,
         })
     }
@@ -121,15 +138,21 @@ impl Link {
     /// Ends a dead connection's client on the server, so that bytes of it that are still under
     /// way never run. Answers whether it is sure that none will.
     pub(super) async fn kill_ghost(&self, ghost: &Identity) -> Result<bool, Fault> {
-        let Some(identity) = &self.identity else { return Ok(false) };
+        let Some(identity) = &self.identity else {
+            return Ok(false);
+        };
         if identity.run_id != ghost.run_id {
             // That server process is gone, and its clients with it.
             return Ok(true);
         }
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(ghost.client_id);
-        let reply =
-            self.conn.clone().send_packed_command(&kill).await.map_err(before_sending)?;
+        let reply = self
+            .conn
+            .clone()
+            .send_packed_command(&kill)
+            .await
+            .map_err(before_sending)?;
         Ok(matches!(reply, Value::Int(_)))
     }
 
@@ -137,7 +160,11 @@ impl Link {
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
         let future = async move { link.evalsha(&call).await };
-        Exchange { link: Arc::clone(self), future: Box::pin(future), sent: None }
+        Exchange {
+            link: Arc::clone(self),
+            future: Box::pin(future),
+            sent: None,
+        }
     }
 
     async fn evalsha(&self, call: &Call) -> Result<Reply, Fault> {
@@ -270,6 +297,8 @@ impl Future for Exchange {
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange").field("sent", &self.sent).finish_non_exhaustive()
+        f.debug_struct("Exchange")
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
     }
 }

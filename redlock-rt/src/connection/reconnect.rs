@@ -145,7 +145,10 @@ impl Connection {
         let dialed = tokio::time::timeout(self.timeouts.connect, self.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| {
             let what = "connecting took too long";
-            Err(Fault::Unreachable(Fault::io(std::io::ErrorKind::TimedOut, what)))
+            Err(Fault::Unreachable(Fault::io(
+                std::io::ErrorKind::TimedOut,
+                what,
+            )))
         });
         let mut slot = self.slot();
         slot.tries += 1;
@@ -160,7 +163,10 @@ impl Connection {
                 let again = slot.connections > 1;
                 drop(slot);
                 tracing::debug!(dialer = ?self.dialer, again, "connected");
-                (self.on_up)(link.identity().map(|identity| identity.run_id.as_str()), again);
+                (self.on_up)(
+                    link.identity().map(|identity| identity.run_id.as_str()),
+                    again,
+                );
                 Ok(link)
             }
             Err(fault) => {
@@ -183,7 +189,9 @@ impl Connection {
         // Before anything is repeated or compensated here, what the dead connections may still
         // have under way must not be able to run any more.
         loop {
-            let Some(ghost) = self.slot().ghosts.last().cloned() else { break };
+            let Some(ghost) = self.slot().ghosts.last().cloned() else {
+                break;
+            };
             let sure = link.kill_ghost(&ghost).await?;
             if !sure {
                 tracing::warn!(

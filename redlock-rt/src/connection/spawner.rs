@@ -26,12 +26,17 @@ impl Spawner {
     /// Starts a thread with a runtime that lives as long as any clone of this spawner.
     pub(crate) fn dedicated() -> Result<Self, Error> {
         let failed = |error: std::io::Error| {
-            Error::new(crate::error::ErrorKind::Unavailable, "start the client's thread")
-                .detail(error.to_string())
-                .caused_by(Arc::new(error))
+            Error::new(
+                crate::error::ErrorKind::Unavailable,
+                "start the client's thread",
+            )
+            .detail(error.to_string())
+            .caused_by(Arc::new(error))
         };
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         std::thread::Builder::new()
@@ -41,7 +46,12 @@ impl Spawner {
                 let _ = runtime.block_on(stopped);
             })
             .map_err(failed)?;
-        Ok(Self { thread: Some(Arc::new(Thread { handle, _stop: stop })) })
+        Ok(Self {
+            thread: Some(Arc::new(Thread {
+                handle,
+                _stop: stop,
+            })),
+        })
     }
 
     /// Spawns, or gives `None` where there is no runtime to spawn on.

@@ -27,9 +27,13 @@ impl Subscriber {
         timeout: Duration,
     ) -> Result<(Self, Announcements), Fault> {
         let open = async {
-            let stream =
-                dialer.dial().await.map_err(|error| Fault::Unreachable(Arc::new(error)))?;
-            PubSub::new(&dialer.settings(), stream).await.map_err(Fault::from_client)
+            let stream = dialer
+                .dial()
+                .await
+                .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
+            PubSub::new(&dialer.settings(), stream)
+                .await
+                .map_err(Fault::from_client)
         };
         match tokio::time::timeout(timeout, open).await {
             Ok(pubsub) => {
@@ -43,16 +47,26 @@ impl Subscriber {
     /// Subscribes to one channel and waits for the confirmation. One channel a command: replies
     /// to several confirmations of one command can get out of step.
     pub(crate) async fn subscribe(&mut self, channel: &str) -> Result<(), Fault> {
-        self.sink.subscribe(channel).await.map_err(Fault::from_client)
+        self.sink
+            .subscribe(channel)
+            .await
+            .map_err(Fault::from_client)
     }
 
     pub(crate) async fn unsubscribe(&mut self, channel: &str) -> Result<(), Fault> {
-        self.sink.unsubscribe(channel).await.map_err(Fault::from_client)
+        self.sink
+            .unsubscribe(channel)
+            .await
+            .map_err(Fault::from_client)
     }
 
     /// Makes sure that the other side still listens.
     pub(crate) async fn ping(&mut self) -> Result<(), Fault> {
-        self.sink.ping::<redis::Value>().await.map(drop).map_err(Fault::from_client)
+        self.sink
+            .ping::<redis::Value>()
+            .await
+            .map(drop)
+            .map_err(Fault::from_client)
     }
 }
 
@@ -60,7 +74,10 @@ impl Announcements {
     /// The next message: its channel and its payload.
     pub(crate) fn messages(self) -> impl Stream<Item = (String, Vec<u8>)> + Send + Unpin {
         self.stream.map(|message| {
-            (message.get_channel_name().to_owned(), message.get_payload_bytes().to_vec())
+            (
+                message.get_channel_name().to_owned(),
+                message.get_payload_bytes().to_vec(),
+            )
         })
     }
 }

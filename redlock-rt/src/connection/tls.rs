@@ -36,7 +36,9 @@ impl Tls {
             .map_err(|error| refuse(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self {
+            config: Arc::new(config),
+        })
     }
 
     pub(super) async fn handshake(
@@ -46,7 +48,9 @@ impl Tls {
     ) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await
+        TlsConnector::from(Arc::clone(&self.config))
+            .connect(name, stream)
+            .await
     }
 }
 

@@ -167,7 +167,9 @@ fn out_of_time(
         Health::Failing => true,
         // The head has asked, and for half of the time that either of us had there is no answer.
         Health::Asking(since) => {
-            let longest = now.saturating_duration_since(started).min(engine.response_timeout());
+            let longest = now
+                .saturating_duration_since(started)
+                .min(engine.response_timeout());
             now.saturating_duration_since(since) >= longest / 2
         }
     };
@@ -192,12 +194,7 @@ struct Claim {
 }
 
 impl Claim {
-    fn new(
-        engine: &Arc<Engine>,
-        recipe: &Arc<dyn Recipe>,
-        line: &LineRef,
-        terms: Terms,
-    ) -> Self {
+    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &LineRef, terms: Terms) -> Self {
         let number = engine.next_number();
         Self {
             engine: Arc::clone(engine),
@@ -213,7 +210,14 @@ impl Claim {
 
     /// Asks for the lock once. May be repeated: the same owner asks for the same hold.
     async fn attempt(&mut self, deadline: Option<Instant>) -> Result<AcquireReply, Fault> {
-        let Self { engine, recipe, terms, owner, journey, .. } = self;
+        let Self {
+            engine,
+            recipe,
+            terms,
+            owner,
+            journey,
+            ..
+        } = self;
         let call = || recipe.acquire(owner, terms.lease);
         let attempt = journey.attempt(&engine.main, call);
         let answer = match deadline {

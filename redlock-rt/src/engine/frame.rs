@@ -29,7 +29,10 @@ struct Level {
 /// Runs `body` in a frame of its own, in which `hold` may be re-entered.
 pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
     let parent = FRAME.try_with(Clone::clone).ok();
-    let frame = Frame(Arc::new(Level { parent, hold: Arc::clone(hold) }));
+    let frame = Frame(Arc::new(Level {
+        parent,
+        hold: Arc::clone(hold),
+    }));
     FRAME.scope(frame, body).await
 }
 
@@ -101,8 +104,11 @@ impl Owner {
     }
 
     pub(super) fn slot(&self, client: &ClientId, recipe: &dyn Recipe) -> Slot {
-        let key =
-            Key { client: client.clone(), kind: recipe.kind(), name: recipe.name().clone() };
+        let key = Key {
+            client: client.clone(),
+            kind: recipe.kind(),
+            name: recipe.name().clone(),
+        };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets what is over: an owner that lives long takes many names.
         slots.retain(|_, slot| {

@@ -59,7 +59,11 @@ impl Hold {
         });
         hold.line.set_holder(&hold);
         hold.engine.watchdog.watch(&hold);
-        HoldGuard { hold, id, left: false }
+        HoldGuard {
+            hold,
+            id,
+            left: false,
+        }
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -86,8 +90,8 @@ impl Hold {
         lock(&self.lease).is_renewed(now)
     }
 
-    pub(super) fn doubt(&self) {
-        lock(&self.lease).doubt();
+    pub(super) fn doubt(&self, now: Instant) {
+        lock(&self.lease).doubt(now);
     }
 
     pub(super) fn renewal_failed(&self, now: Instant) {
@@ -154,7 +158,11 @@ impl Hold {
         const ACTION: &str = "re-enter lock";
         let joined = lock(&self.lease).join(terms, clock::now());
         let id = joined.map_err(|reason| self.lost_error(ACTION, reason))?;
-        let guard = HoldGuard { hold: Arc::clone(self), id, left: false };
+        let guard = HoldGuard {
+            hold: Arc::clone(self),
+            id,
+            left: false,
+        };
         self.lengthen(ACTION, terms.lease, deadline).await?;
         Ok(guard)
     }
@@ -257,7 +265,9 @@ impl HoldGuard {
     /// The release goes on in the background.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
-        let Some((leave, settlement)) = self.leave() else { return Ok(Unlocked::AlreadyExpired) };
+        let Some((leave, settlement)) = self.leave() else {
+            return Ok(Unlocked::AlreadyExpired);
+        };
         let hold = Arc::clone(&self.hold);
         if hold.lost_reason().is_some() {
             // The key may outlive the local deadline by the margin, or by an outage: it is freed

@@ -127,8 +127,8 @@ pub(crate) struct Lease {
     next_id: u32,
     /// When the watchdog is to act next.
     next_renewal: Instant,
-    /// Set when what we know may be outdated: look at the next occasion, renewed or not.
-    verify: bool,
+    /// When to look whether it is still there, renewed or not, since that was put in doubt.
+    verify_at: Option<Instant>,
 }
 
 /// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
@@ -146,7 +146,7 @@ impl Lease {
             tenants: Vec::with_capacity(1),
             next_id: 0,
             next_renewal: sent,
-            verify: false,
+            verify_at: None,
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -157,13 +157,20 @@ impl Lease {
         let id = GuardId(self.next_id);
         self.next_id += 1;
         let until = terms.max_hold.map(|max_hold| after(now, max_hold));
-        self.tenants.push(Tenant { id, lease: terms.lease, renew: terms.renew, until });
+        self.tenants.push(Tenant {
+            id,
+            lease: terms.lease,
+            renew: terms.renew,
+            until,
+        });
         id
     }
 
     /// Upholds invariant 3.
     fn lengthen(&mut self, sent: Instant, lease: Duration) {
-        self.deadline = self.deadline.max(after(sent, lease.saturating_sub(margin(lease))));
+        self.deadline = self
+            .deadline
+            .max(after(sent, lease.saturating_sub(margin(lease))));
         let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
         self.next_renewal = after(sent, interval.unwrap_or(lease));
     }
@@ -213,11 +220,15 @@ impl Lease {
         let Some(tenant) = self.tenants.iter().find(|tenant| tenant.id == id) else {
             return GuardState::Released;
         };
-        let until = tenant.until.map_or(self.deadline, |until| until.min(self.deadline));
+        let until = tenant
+            .until
+            .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
             // The lease of the last renewal ends with `max_hold`, so both may be over.
-            Phase::Lost(LostReason::Expired) if over(tenant.until.map(|at| at - margin(tenant.lease))) => {
+            Phase::Lost(LostReason::Expired)
+                if over(tenant.until.map(|at| at - margin(tenant.lease))) =>
+            {
                 GuardState::Lost(LostReason::MaxHold)
             }
             Phase::Lost(reason) => GuardState::Lost(reason),
@@ -255,11 +266,14 @@ impl Lease {
             return Plan::Done;
         }
         let left = self.horizon().map(|end| end.saturating_duration_since(now));
-        let wanted = self.renewed_lease(now).map(|lease| left.map_or(lease, |left| left.min(lease)));
-        match wanted {
-            Some(ttl) if self.verify || now >= self.next_renewal => Plan::Renew(ttl),
-            None if self.verify => Plan::Renew(Duration::ZERO),
-            Some(_) => Plan::Wait(self.next_renewal.min(self.deadline)),
+        let wanted = self
+            .renewed_lease(now)
+            .map(|lease| left.map_or(lease, |left| left.min(lease)));
+        let renewal = wanted.map(|_| self.next_renewal);
+        let next = renewal.into_iter().chain(self.verify_at).min();
+        match next {
+            Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
+            Some(at) => Plan::Wait(at.min(self.deadline)),
             None => Plan::Wait(self.deadline),
         }
     }
@@ -269,7 +283,7 @@ impl Lease {
         self.tick(now);
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Held;
-            self.verify = false;
+            self.verify_at = None;
             if !ttl.is_zero() {
                 self.lengthen(sent, ttl);
             }
@@ -284,6 +298,7 @@ impl Lease {
             let rest = self.deadline.saturating_duration_since(now);
             let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
             self.next_renewal = after(now, pause);
+            self.verify_at = self.verify_at.map(|_| self.next_renewal);
         }
     }
 
@@ -312,9 +327,9 @@ impl Lease {
         }
     }
 
-    /// The server may have lost it: look at the next occasion.
-    pub(crate) fn doubt(&mut self) {
-        self.verify = true;
+    /// The server may have lost it: look at once.
+    pub(crate) fn doubt(&mut self, now: Instant) {
+        self.verify_at = Some(now);
     }
 
     /// Whether the watchdog lengthens it.
@@ -331,7 +346,11 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     fn terms(lease: Duration) -> Terms {
-        Terms { lease, renew: Some(lease / 3), max_hold: None }
+        Terms {
+            lease,
+            renew: Some(lease / 3),
+            max_hold: None,
+        }
     }
 
     #[test]
@@ -340,7 +359,10 @@ mod tests {
         let (mut lease, id) = Lease::new(terms(30 * S), sent);
         let until = sent + 30 * S - Duration::from_millis(302);
         assert_eq!(lease.state(id, sent), GuardState::Held { until });
-        assert_eq!(lease.state(id, until), GuardState::Lost(LostReason::Expired));
+        assert_eq!(
+            lease.state(id, until),
+            GuardState::Lost(LostReason::Expired)
+        );
     }
 
     #[test]
@@ -348,7 +370,10 @@ mod tests {
         let sent = Instant::now();
         let (mut lease, id) = Lease::new(terms(S), sent);
         lease.renewed(sent + S, S, sent + S);
-        assert_eq!(lease.state(id, sent + S), GuardState::Lost(LostReason::Expired));
+        assert_eq!(
+            lease.state(id, sent + S),
+            GuardState::Lost(LostReason::Expired)
+        );
         assert_eq!(lease.join(terms(S), sent + S), Err(LostReason::Expired));
     }
 
@@ -379,25 +404,47 @@ mod tests {
     #[test]
     fn a_fixed_lease_is_only_watched() {
         let sent = Instant::now();
-        let fixed = Terms { renew: None, ..terms(S) };
+        let fixed = Terms {
+            renew: None,
+            ..terms(S)
+        };
         let (mut lease, id) = Lease::new(fixed, sent);
         assert_eq!(lease.plan(sent), Plan::Wait(lease.deadline()));
-        lease.doubt();
+        lease.doubt(sent);
         assert_eq!(lease.plan(sent), Plan::Renew(Duration::ZERO));
         lease.renewed(sent, Duration::ZERO, sent);
         assert_eq!(lease.plan(sent + S), Plan::Done);
-        assert_eq!(lease.state(id, sent + S), GuardState::Lost(LostReason::Expired));
+        assert_eq!(
+            lease.state(id, sent + S),
+            GuardState::Lost(LostReason::Expired)
+        );
     }
 
     #[test]
     fn max_hold_ends_the_last_lease() {
         let sent = Instant::now();
-        let stuck = Terms { max_hold: Some(35 * S), ..terms(30 * S) };
+        let stuck = Terms {
+            max_hold: Some(35 * S),
+            ..terms(30 * S)
+        };
         let (mut lease, id) = Lease::new(stuck, sent);
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(25 * S));
         lease.renewed(sent + 10 * S, 25 * S, sent + 10 * S);
         assert!(lease.deadline() < sent + 35 * S);
-        assert_eq!(lease.state(id, sent + 35 * S), GuardState::Lost(LostReason::MaxHold));
+        assert_eq!(
+            lease.state(id, sent + 35 * S),
+            GuardState::Lost(LostReason::MaxHold)
+        );
+    }
+
+    #[test]
+    fn a_failed_verification_is_not_repeated_without_a_pause() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(3 * S), sent);
+        lease.doubt(sent);
+        assert!(matches!(lease.plan(sent), Plan::Renew(_)));
+        lease.renewal_failed(sent);
+        assert!(matches!(lease.plan(sent), Plan::Wait(at) if at > sent));
     }
 
     #[test]
@@ -405,9 +452,15 @@ mod tests {
         let sent = Instant::now();
         let (mut lease, id) = Lease::new(terms(3 * S), sent);
         lease.renewal_failed(sent + S);
-        assert!(matches!(lease.state(id, sent + S), GuardState::Suspect { .. }));
+        assert!(matches!(
+            lease.state(id, sent + S),
+            GuardState::Suspect { .. }
+        ));
         assert!(matches!(lease.plan(sent + S), Plan::Wait(at) if at < sent + 2 * S));
-        assert_eq!(lease.state(id, sent + 3 * S), GuardState::Lost(LostReason::Expired));
+        assert_eq!(
+            lease.state(id, sent + 3 * S),
+            GuardState::Lost(LostReason::Expired)
+        );
     }
 
     #[derive(Debug, Clone)]
@@ -424,7 +477,11 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             (0..4_000u64).prop_map(Step::Pass),
-            (1..9_000u64, any::<bool>(), proptest::option::of(9_000..20_000u64))
+            (
+                1..9_000u64,
+                any::<bool>(),
+                proptest::option::of(9_000..20_000u64)
+            )
                 .prop_map(|(lease, renew, max)| Step::Join(lease, renew, max)),
             (0..4usize).prop_map(Step::Leave),
             (0..9_000u64).prop_map(Step::Renewed),
@@ -464,7 +521,7 @@ mod tests {
                     Step::Renewed(ttl) => lease.renewed(now, ms(ttl), now),
                     Step::Failed => lease.renewal_failed(now),
                     Step::Lost => { lease.lost(LostReason::Deleted, now); }
-                    Step::Doubt => lease.doubt(),
+                    Step::Doubt => lease.doubt(now),
                 }
                 prop_assert!(lease.deadline() >= before, "invariant 3");
                 let valid = lease.is_valid(now);

@@ -80,12 +80,18 @@ impl LineState {
             self.retry_at = None;
             self.health = Health::Answering;
         }
-        self.waiters.push_back(Waiter { ticket, waker: None, told: false });
+        self.waiters.push_back(Waiter {
+            ticket,
+            waker: None,
+            told: false,
+        });
         ticket
     }
 
     fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters.front().is_some_and(|head| head.ticket == ticket)
+        self.waiters
+            .front()
+            .is_some_and(|head| head.ticket == ticket)
     }
 
     /// Asks for news; the waker is woken when there are some.
@@ -98,12 +104,20 @@ impl LineState {
             self.permit = false;
             return Poll::Ready(Turn::Try);
         }
-        if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
+        if let Some(waiter) = self
+            .waiters
+            .iter_mut()
+            .find(|waiter| waiter.ticket == ticket)
+        {
             if head && !waiter.told {
                 waiter.told = true;
                 return Poll::Ready(Turn::Head);
             }
-            if !waiter.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            if !waiter
+                .waker
+                .as_ref()
+                .is_some_and(|old| old.will_wake(waker))
+            {
                 waiter.waker = Some(waker.clone());
             }
         }
@@ -128,7 +142,10 @@ impl LineState {
     /// Leaves the queue. Upholds invariants 2 and 3.
     #[must_use]
     pub(crate) fn leave(&mut self, ticket: Ticket, exit: Exit) -> Option<Waker> {
-        let at = self.waiters.iter().position(|waiter| waiter.ticket == ticket)?;
+        let at = self
+            .waiters
+            .iter()
+            .position(|waiter| waiter.ticket == ticket)?;
         self.waiters.remove(at);
         if at != 0 {
             return None;
@@ -149,7 +166,10 @@ impl LineState {
     #[must_use]
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
-        self.waiters.iter_mut().filter_map(|waiter| waiter.waker.take()).collect()
+        self.waiters
+            .iter_mut()
+            .filter_map(|waiter| waiter.waker.take())
+            .collect()
     }
 
     pub(crate) fn set_retry(&mut self, at: Option<Instant>) {
@@ -158,7 +178,11 @@ impl LineState {
 
     /// When `ticket` is to look again by itself; only the head does.
     pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
-        if self.is_head(ticket) { self.retry_at } else { None }
+        if self.is_head(ticket) {
+            self.retry_at
+        } else {
+            None
+        }
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {

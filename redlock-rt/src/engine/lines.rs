@@ -48,7 +48,10 @@ pub(crate) struct Line {
 impl Lines {
     /// The line of a name, made where there is none.
     pub(crate) fn line(self: &Arc<Self>, recipe: &dyn Recipe) -> LineRef {
-        let key = Key { kind: recipe.kind(), name: recipe.name().clone() };
+        let key = Key {
+            kind: recipe.kind(),
+            name: recipe.name().clone(),
+        };
         let mut map = lock(&self.map);
         let entry = map.entry(key.clone()).or_insert_with(|| Entry {
             line: Arc::new(Line {
@@ -65,21 +68,32 @@ impl Lines {
         if self.closed.load(Ordering::Acquire) {
             line.close();
         }
-        LineRef { lines: Arc::clone(self), key, line }
+        LineRef {
+            lines: Arc::clone(self),
+            key,
+            line,
+        }
     }
 
     /// Whether this client itself holds the lock validly.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
-        let key = Key { kind: recipe.kind(), name: recipe.name().clone() };
-        let line = lock(&self.map).get(&key).map(|entry| Arc::clone(&entry.line));
+        let key = Key {
+            kind: recipe.kind(),
+            name: recipe.name().clone(),
+        };
+        let line = lock(&self.map)
+            .get(&key)
+            .map(|entry| Arc::clone(&entry.line));
         line.is_some_and(|line| line.is_held())
     }
 
     /// Tells everybody who waits, and who will, that nothing is given out any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        let lines: Vec<_> =
-            lock(&self.map).values().map(|entry| Arc::clone(&entry.line)).collect();
+        let lines: Vec<_> = lock(&self.map)
+            .values()
+            .map(|entry| Arc::clone(&entry.line))
+            .collect();
         lines.iter().for_each(|line| line.close());
     }
 
@@ -140,7 +154,12 @@ impl LineRef {
         let hopeful = !self.is_held();
         let ticket = lock(&self.state).enter(hopeful);
         self.lines.waiting.fetch_add(1, Ordering::AcqRel);
-        Place { line: self.clone(), ticket, trying: false, served: false }
+        Place {
+            line: self.clone(),
+            ticket,
+            trying: false,
+            served: false,
+        }
     }
 
     /// Listens to the channel; the head is told when that is confirmed.
@@ -226,7 +245,9 @@ impl Listener for Line {
 
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("state", &*lock(&self.state)).finish_non_exhaustive()
+        f.debug_struct("Line")
+            .field("state", &*lock(&self.state))
+            .finish_non_exhaustive()
     }
 }
 
@@ -302,8 +323,13 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let exit =
-            if self.served { Exit::Served } else { Exit::GaveUp { trying: self.trying } };
+        let exit = if self.served {
+            Exit::Served
+        } else {
+            Exit::GaveUp {
+                trying: self.trying,
+            }
+        };
         let mut state = lock(&self.line.state);
         let next = state.leave(self.ticket, exit);
         let alone = state.len() == 0;
@@ -324,12 +350,18 @@ impl Place {
     fn take_attachment_if_alone(&self) -> Option<Attachment> {
         let mut attachment = lock(&self.line.attachment);
         // Somebody may have come since; then it stays. Lock order: attachment, then state.
-        if lock(&self.line.state).len() == 0 { attachment.take() } else { None }
+        if lock(&self.line.state).len() == 0 {
+            attachment.take()
+        } else {
+            None
+        }
     }
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("ticket", &self.ticket).finish_non_exhaustive()
+        f.debug_struct("Place")
+            .field("ticket", &self.ticket)
+            .finish_non_exhaustive()
     }
 }

@@ -124,23 +124,40 @@ impl Engine {
     /// Starts the client's tasks where they do not run: at first, and after the runtime that they
     /// ran on is gone.
     pub(crate) fn ensure_tasks(&self) {
-        let Config { dialer, spawner, timeouts, .. } = &self.config;
-        signal::ensure(spawner, &self.releases, || {}, || {
-            releases::run(Arc::clone(&self.releases))
-        });
-        signal::ensure(spawner, &self.watchdog, || {}, || {
-            watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.renewals))
-        });
+        let Config {
+            dialer,
+            spawner,
+            timeouts,
+            ..
+        } = &self.config;
+        signal::ensure(
+            spawner,
+            &self.releases,
+            || {},
+            || releases::run(Arc::clone(&self.releases)),
+        );
+        signal::ensure(
+            spawner,
+            &self.watchdog,
+            || {},
+            || watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.renewals)),
+        );
         let hub = Arc::clone(&self.hub);
-        signal::ensure(spawner, &self.hub, move || hub.disconnected(), || {
-            hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts)
-        });
+        signal::ensure(
+            spawner,
+            &self.hub,
+            move || hub.disconnected(),
+            || hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts),
+        );
     }
 
     /// Connects, so that a wrong address or password is known at once.
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         self.ensure_tasks();
-        self.main.ready().await.map_err(|fault| fault.into_error("connect to redis"))
+        self.main
+            .ready()
+            .await
+            .map_err(|fault| fault.into_error("connect to redis"))
     }
 
     /// Re-enters what the caller's frames or `owner` hold, or acquires anew.
@@ -284,7 +301,10 @@ impl Engine {
 
     /// When a waiter looks again at the latest. Varied, so that processes do not come together.
     fn next_poll(&self, now: Instant) -> Instant {
-        clock::after(now, self.config.poll_interval.mul_f64(1.0 + fastrand::f64()))
+        clock::after(
+            now,
+            self.config.poll_interval.mul_f64(1.0 + fastrand::f64()),
+        )
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -331,7 +351,11 @@ impl Engine {
     }
 
     pub(crate) fn tasks(&self) -> usize {
-        let signals = [&self.hub.signal, &self.watchdog.signal, &self.releases.signal];
+        let signals = [
+            &self.hub.signal,
+            &self.watchdog.signal,
+            &self.releases.signal,
+        ];
         signals.iter().filter(|signal| signal.is_running()).count()
     }
 }

@@ -34,7 +34,10 @@ pub(super) struct Queue<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { items: VecDeque::new(), closed: false }
+        Self {
+            items: VecDeque::new(),
+            closed: false,
+        }
     }
 }
 
@@ -109,7 +112,10 @@ impl Releases {
         // Counted before the lock is free, so that `len` never misses it.
         self.under_way.fetch_add(1, Ordering::AcqRel);
         drop(queue);
-        Some(UnderWay { unsettled: Some(Unsettled::new(settlement)), releases: self })
+        Some(UnderWay {
+            unsettled: Some(Unsettled::new(settlement)),
+            releases: self,
+        })
     }
 }
 
@@ -164,7 +170,9 @@ pub(super) async fn run(releases: Arc<Releases>) {
 
 impl fmt::Debug for Releases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Releases").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Releases")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -14,7 +14,11 @@ pub(crate) struct Schedule<T> {
 
 impl<T> Default for Schedule<T> {
     fn default() -> Self {
-        Self { moments: HashMap::new(), queue: BTreeMap::new(), armed: None }
+        Self {
+            moments: HashMap::new(),
+            queue: BTreeMap::new(),
+            armed: None,
+        }
     }
 }
 
@@ -32,7 +36,9 @@ impl<T> Schedule<T> {
     /// Moves an item if it is still here. Answers whether the task must be woken for it.
     #[must_use]
     pub(crate) fn reset(&mut self, id: u64, at: Instant) -> bool {
-        let Some(moment) = self.moments.get_mut(&id) else { return false };
+        let Some(moment) = self.moments.get_mut(&id) else {
+            return false;
+        };
         let old = std::mem::replace(moment, at);
         if let Some(item) = self.queue.remove(&(old, id)) {
             self.queue.insert((at, id), item);
@@ -47,7 +53,10 @@ impl<T> Schedule<T> {
 
     /// Takes the first item that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(u64, T)> {
-        let entry = self.queue.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let entry = self
+            .queue
+            .first_entry()
+            .filter(|entry| entry.key().0 <= now)?;
         let (_, id) = *entry.key();
         let item = entry.remove();
         self.moments.remove(&id);

@@ -80,7 +80,11 @@ impl Journey {
 
     /// Whether a call was sent whose outcome is not known.
     pub(crate) fn is_open(&self) -> bool {
-        self.may_have_run || self.exchange.as_ref().is_some_and(|exchange| exchange.sent().is_some())
+        self.may_have_run
+            || self
+                .exchange
+                .as_ref()
+                .is_some_and(|exchange| exchange.sent().is_some())
     }
 
     /// A call was answered: what was sent before is settled by it.
@@ -193,12 +197,23 @@ impl Settlement {
     /// For a ghost: waits for the outcome of the acquisition. Answers whether there is nothing to
     /// release.
     async fn ended_before_it_began(&mut self) -> Result<bool, Fault> {
-        let Subject::Ghost(ghost) = &mut self.subject else { return Ok(false) };
+        let Subject::Ghost(ghost) = &mut self.subject else {
+            return Ok(false);
+        };
         if ghost.journey.exchange.is_none() {
             return Ok(!ghost.journey.may_have_run);
         }
-        let Ghost { engine, recipe, owner, lease, journey, .. } = &mut **ghost;
-        let answer = journey.attempt(&engine.main, || recipe.acquire(owner, *lease)).await;
+        let Ghost {
+            engine,
+            recipe,
+            owner,
+            lease,
+            journey,
+            ..
+        } = &mut **ghost;
+        let answer = journey
+            .attempt(&engine.main, || recipe.acquire(owner, *lease))
+            .await;
         match answer.and_then(|reply| Ok(AcquireReply::try_from(reply)?)) {
             Ok(AcquireReply::Held(_)) => Ok(true),
             // From here on the number is used up: only its release is ever sent again.
@@ -212,7 +227,12 @@ impl Settlement {
 
     async fn step(&mut self) -> Result<HoldReply, Fault> {
         let engine = Arc::clone(self.engine());
-        let Self { subject, goal, journey, .. } = self;
+        let Self {
+            subject,
+            goal,
+            journey,
+            ..
+        } = self;
         let ran_before = journey.may_have_run;
         match (&*subject, *goal) {
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
@@ -237,7 +257,9 @@ impl Settlement {
             }
             (Subject::Ghost(ghost), _) => {
                 let call = || ghost.recipe.release(&ghost.owner);
-                Ok(HoldReply::try_from(journey.attempt(&engine.main, call).await?)?)
+                Ok(HoldReply::try_from(
+                    journey.attempt(&engine.main, call).await?,
+                )?)
             }
         }
     }
@@ -276,7 +298,9 @@ impl Unsettled {
     ///
     /// May be dropped and run again at any point.
     pub(super) async fn run(&mut self) -> Result<HoldReply, Fault> {
-        let Some(settlement) = &mut self.0 else { return Ok(HoldReply::Done) };
+        let Some(settlement) = &mut self.0 else {
+            return Ok(HoldReply::Done);
+        };
         let outcome = settlement.run().await;
         if let Some(settlement) = self.0.take() {
             settlement.over();
@@ -286,8 +310,15 @@ impl Unsettled {
 
     /// The error for a caller who cannot wait any longer; it goes on in the background.
     pub(super) fn out_of_time(self, action: &'static str) -> Error {
-        let open = self.0.as_ref().is_some_and(|settlement| settlement.journey.is_open());
-        let kind = if open { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
+        let open = self
+            .0
+            .as_ref()
+            .is_some_and(|settlement| settlement.journey.is_open());
+        let kind = if open {
+            ErrorKind::OutcomeUnknown
+        } else {
+            ErrorKind::Unavailable
+        };
         let mut error = Error::new(kind, action);
         if let Some(settlement) = &self.0 {
             error = error.named(settlement.recipe().name().as_arc());

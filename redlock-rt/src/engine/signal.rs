@@ -49,7 +49,10 @@ struct Running<O: Fn()> {
 impl<O: Fn()> Drop for Running<O> {
     fn drop(&mut self) {
         (self.on_end)();
-        (*self.signal).as_ref().running.store(false, Ordering::Release);
+        (*self.signal)
+            .as_ref()
+            .running
+            .store(false, Ordering::Release);
     }
 }
 
@@ -71,7 +74,10 @@ pub(crate) fn ensure<T, F>(
     if signal.running.swap(true, Ordering::AcqRel) {
         return;
     }
-    let running = Running { signal: Arc::clone(owner) as _, on_end };
+    let running = Running {
+        signal: Arc::clone(owner) as _,
+        on_end,
+    };
     let future = task();
     // Where there is no runtime the future is dropped, which marks the task as not running.
     let _ = spawner.spawn(async move {

@@ -31,7 +31,10 @@ pub struct LockGuard<K: Kind> {
 
 impl<K: Kind> LockGuard<K> {
     pub(super) fn new(inner: HoldGuard) -> Self {
-        Self { inner, kind: PhantomData }
+        Self {
+            inner,
+            kind: PhantomData,
+        }
     }
 
     /// Releases the lock, and waits until Redis has said what became of it.
@@ -99,9 +102,7 @@ impl<K: Kind> LockGuard<K> {
         check_lease(lease)?;
         match self.state() {
             GuardState::Lost(reason) => Err(self.inner.hold.lost_error(ACTION, reason)),
-            GuardState::Released => {
-                Err(self.inner.hold.lost_error(ACTION, LostReason::ShutDown))
-            }
+            GuardState::Released => Err(self.inner.hold.lost_error(ACTION, LostReason::ShutDown)),
             _ => self.inner.hold.lengthen(ACTION, lease, None).await,
         }
     }
@@ -140,11 +141,15 @@ impl<K: Kind> LockGuard<K> {
     pub async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
         let hold = &self.inner.hold;
         let body = engine::under(hold, body);
-        engine::until_lost(&self.inner, body).await.map_err(|reason| {
-            Error::new(ErrorKind::Lost, "run a body under lock")
-                .named(hold.recipe.name().as_arc())
-                .detail(format!("{reason}; the body was dropped, its outcome is unknown"))
-        })
+        engine::until_lost(&self.inner, body)
+            .await
+            .map_err(|reason| {
+                Error::new(ErrorKind::Lost, "run a body under lock")
+                    .named(hold.recipe.name().as_arc())
+                    .detail(format!(
+                        "{reason}; the body was dropped, its outcome is unknown"
+                    ))
+            })
     }
 
     /// Returns the name of the lock as it stands in Redis.

@@ -40,7 +40,11 @@ impl<K: Kind> Lock<K> {
     ) -> Self {
         let name = LockName::new(engine.namespace(), name);
         let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn Recipe>);
-        Self { engine: Arc::clone(engine), wire, kind: PhantomData }
+        Self {
+            engine: Arc::clone(engine),
+            wire,
+            kind: PhantomData,
+        }
     }
 
     fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
@@ -113,7 +117,11 @@ impl<K: Kind> Lock<K> {
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
         let recipe = self.wire()?;
         let terms = LockOptions::new().terms(&self.engine)?;
-        Ok(self.engine.try_lock(recipe, terms).await?.map(LockGuard::new))
+        Ok(self
+            .engine
+            .try_lock(recipe, terms)
+            .await?
+            .map(LockGuard::new))
     }
 
     /// Acquires the lock as the options say.
@@ -131,7 +139,10 @@ impl<K: Kind> Lock<K> {
         let recipe = self.wire()?;
         let terms = options.terms(&self.engine)?;
         let (wait, owner) = (options.waiting(), options.acting_as());
-        self.engine.lock(recipe, terms, wait, owner).await.map(LockGuard::new)
+        self.engine
+            .lock(recipe, terms, wait, owner)
+            .await
+            .map(LockGuard::new)
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
@@ -146,10 +157,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
     /// that completed is never called lost, whatever becomes of the release.
-    pub async fn with<T>(
-        &self,
-        body: impl AsyncFnOnce(&LockGuard<K>) -> T,
-    ) -> Result<T, Error> {
+    pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock().await?;
         let output = guard.run(body(&guard)).await?;
         if let Err(error) = guard.unlock().await {
@@ -171,7 +179,10 @@ impl<K: Kind> Lock<K> {
     /// [`Unavailable`](ErrorKind::Unavailable), and those of [`lock`](Self::lock). After a lost
     /// reply it is repeated, and then answers `false` if it had freed the lock before.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        match self.ask("force-release lock", Recipe::force_release).await? {
+        match self
+            .ask("force-release lock", Recipe::force_release)
+            .await?
+        {
             Reply::Int(freed @ 0..=1) => Ok(freed == 1),
             other => Err(self.malformed("force-release lock", Malformed(other))),
         }
@@ -256,13 +267,19 @@ impl<K: Kind> Lock<K> {
 
 impl<K: Kind> Clone for Lock<K> {
     fn clone(&self) -> Self {
-        Self { engine: Arc::clone(&self.engine), wire: self.wire.clone(), kind: PhantomData }
+        Self {
+            engine: Arc::clone(&self.engine),
+            wire: self.wire.clone(),
+            kind: PhantomData,
+        }
     }
 }
 
 impl<K: Kind> fmt::Debug for Lock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.wire.as_ref().map(|wire| wire.name().as_str());
-        f.debug_struct("Lock").field("name", &name).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("name", &name)
+            .finish_non_exhaustive()
     }
 }

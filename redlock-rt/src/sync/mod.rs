@@ -10,6 +10,6 @@ mod rlock;
 
 pub use self::guard::LockGuard;
 pub use self::lock::{Kind, Lock};
-pub use self::options::{LockOptions, Renew};
 pub(crate) use self::options::check_lease;
+pub use self::options::{LockOptions, Renew};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};

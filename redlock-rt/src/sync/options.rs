@@ -130,7 +130,11 @@ impl LockOptions {
         };
         match self.max_hold {
             Some(max_hold) if max_hold < lease => refuse("max_hold is shorter than the lease"),
-            max_hold => Ok(Terms { lease, renew, max_hold }),
+            max_hold => Ok(Terms {
+                lease,
+                renew,
+                max_hold,
+            }),
         }
     }
 }

@@ -5,7 +5,11 @@ use crate::name::LockName;
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson.
 fn prefixed(prefix: &str, name: &LockName) -> String {
     let name = name.as_str();
-    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+    if name.contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
 }
 
 /// The channel on which the release of a lock is announced.

@@ -70,11 +70,21 @@ mod tests {
 
     #[test]
     fn acquire_replies() {
-        assert_eq!(AcquireReply::try_from(Reply::Nil), Ok(AcquireReply::Acquired));
+        assert_eq!(
+            AcquireReply::try_from(Reply::Nil),
+            Ok(AcquireReply::Acquired)
+        );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(AcquireReply::try_from(Reply::Int(5)), Ok(held));
-        assert_eq!(AcquireReply::try_from(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
-        for odd in [Reply::Int(-2), Reply::Text("OK".into()), Reply::List(vec![])] {
+        assert_eq!(
+            AcquireReply::try_from(Reply::Int(-1)),
+            Ok(AcquireReply::Held(None))
+        );
+        for odd in [
+            Reply::Int(-2),
+            Reply::Text("OK".into()),
+            Reply::List(vec![]),
+        ] {
             assert_eq!(AcquireReply::try_from(odd.clone()), Err(Malformed(odd)));
         }
     }

@@ -60,7 +60,10 @@ impl Recipe for RLockWire {
     }
 
     fn acquire(&self, owner: &OwnerId, lease: Duration) -> Call {
-        Call::new(&ACQUIRE).key(self.name.as_str()).number(millis(lease)).arg(owner.as_str())
+        Call::new(&ACQUIRE)
+            .key(self.name.as_str())
+            .number(millis(lease))
+            .arg(owner.as_str())
     }
 
     fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
@@ -80,7 +83,10 @@ impl Recipe for RLockWire {
     }
 
     fn force_release(&self) -> Call {
-        Call::new(&FORCE_RELEASE).key(self.name.as_str()).arg(&self.channel).arg(PUBLISH)
+        Call::new(&FORCE_RELEASE)
+            .key(self.name.as_str())
+            .arg(&self.channel)
+            .arg(PUBLISH)
     }
 
     fn inspect(&self) -> Call {
@@ -135,20 +141,35 @@ mod tests {
             let header = |what: &str| {
                 let prefix = format!("-- {what}: ");
                 let text = call.script().text();
-                let line = text.lines().find_map(|line| line.strip_prefix(&*prefix)).unwrap();
-                line.split(", ").filter(|item| item.starts_with(char::is_numeric)).count()
+                let line = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix(&*prefix))
+                    .unwrap();
+                line.split(", ")
+                    .filter(|item| item.starts_with(char::is_numeric))
+                    .count()
             };
             let name = call.script().name();
             assert_eq!(call.key_count(), header("KEYS"), "keys of {name}");
-            assert_eq!(call.words().count() - call.key_count(), header("ARGV"), "args of {name}");
+            assert_eq!(
+                call.words().count() - call.key_count(),
+                header("ARGV"),
+                "args of {name}"
+            );
         }
     }
 
     #[test]
     fn renew_puts_keys_first() {
-        let holds = [("a", "u:1", Duration::from_secs(30)), ("b", "u:2", Duration::ZERO)];
+        let holds = [
+            ("a", "u:1", Duration::from_secs(30)),
+            ("b", "u:2", Duration::ZERO),
+        ];
         let call = RLockWire::renew(holds.into_iter());
-        assert_eq!(call.words().collect::<Vec<_>>(), ["a", "b", "30000", "u:1", "0", "u:2"]);
+        assert_eq!(
+            call.words().collect::<Vec<_>>(),
+            ["a", "b", "30000", "u:1", "0", "u:2"]
+        );
         assert_eq!(call.key_count(), 2);
     }
 
@@ -156,9 +177,16 @@ mod tests {
     fn holder_is_decoded() {
         let reply = |items| Holder::decode(Reply::List(items));
         assert_eq!(reply(vec![]), Ok(None));
-        let holder = reply(vec![Reply::Text("u:7".into()), Reply::Int(2), Reply::Int(-1)]);
+        let holder = reply(vec![
+            Reply::Text("u:7".into()),
+            Reply::Int(2),
+            Reply::Int(-1),
+        ]);
         let holder = holder.unwrap().unwrap();
-        assert_eq!((holder.owner.as_str(), holder.count, holder.ttl), ("u:7", 2, None));
+        assert_eq!(
+            (holder.owner.as_str(), holder.count, holder.ttl),
+            ("u:7", 2, None)
+        );
         assert!(reply(vec![Reply::Nil]).is_err());
         assert!(Holder::decode(Reply::Nil).is_err());
     }

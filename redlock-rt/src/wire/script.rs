@@ -13,12 +13,12 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    pub(crate) const fn new(
-        name: &'static str,
-        text: &'static str,
-        sha: fn() -> String,
-    ) -> Self {
-        Self { name, text, sha: LazyLock::new(sha) }
+    pub(crate) const fn new(name: &'static str, text: &'static str, sha: fn() -> String) -> Self {
+        Self {
+            name,
+            text,
+            sha: LazyLock::new(sha),
+        }
     }
 
     /// The file's name without `.lua`.
@@ -61,7 +61,12 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(script: &'static Script) -> Self {
-        Self { script, keys: 0, text: String::with_capacity(160), ends: Vec::with_capacity(8) }
+        Self {
+            script,
+            keys: 0,
+            text: String::with_capacity(160),
+            ends: Vec::with_capacity(8),
+        }
     }
 
     /// Adds a key; keys come before arguments.
@@ -100,7 +105,9 @@ impl Call {
     /// Keys, then arguments.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.text[start..end])
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.text[start..end])
     }
 }
 

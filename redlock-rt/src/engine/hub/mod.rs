@@ -56,7 +56,14 @@ impl Hub {
         let (id, confirmed) = registry.attach(channel, listener);
         let channel = channel.to_owned();
         self.changed(registry);
-        (Attachment { hub: Arc::clone(self), channel, id }, confirmed)
+        (
+            Attachment {
+                hub: Arc::clone(self),
+                channel,
+                id,
+            },
+            confirmed,
+        )
     }
 
     /// Listens to a channel only if it is confirmed already.
@@ -74,7 +81,11 @@ impl Hub {
         }
         let (id, _) = registry.attach(channel, listener());
         self.changed(registry);
-        Some(Attachment { hub: Arc::clone(self), channel: channel.to_owned(), id })
+        Some(Attachment {
+            hub: Arc::clone(self),
+            channel: channel.to_owned(),
+            id,
+        })
     }
 
     /// Whether what is published on the channel is heard at present.
@@ -117,12 +128,16 @@ impl Drop for Attachment {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("channels", &self.channels).finish_non_exhaustive()
+        f.debug_struct("Hub")
+            .field("channels", &self.channels)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attachment").field("channel", &self.channel).finish_non_exhaustive()
+        f.debug_struct("Attachment")
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
     }
 }

@@ -78,10 +78,17 @@ impl<L: Clone> Registry<L> {
         self.next_id += 1;
         if !self.channels.contains_key(channel) {
             let phase = Phase::Ending;
-            let fresh = Channel { phase, confirmed: false, round: 0, listeners: vec![] };
+            let fresh = Channel {
+                phase,
+                confirmed: false,
+                round: 0,
+                listeners: vec![],
+            };
             self.channels.insert(channel.to_owned(), fresh);
         }
-        let Some(entry) = self.channels.get_mut(channel) else { return (id, false) };
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return (id, false);
+        };
         entry.listeners.push((id, listener));
         let ending = entry.phase == Phase::Ending;
         entry.phase = Phase::Wanted;
@@ -112,7 +119,9 @@ impl<L: Clone> Registry<L> {
 
     fn bound_lingering(&mut self) {
         while self.lingering.len() > MOST_LINGERING {
-            let Some((until, channel)) = self.lingering.pop_front() else { return };
+            let Some((until, channel)) = self.lingering.pop_front() else {
+                return;
+            };
             self.end_if_lingering(&channel, until);
         }
     }
@@ -139,20 +148,30 @@ impl<L: Clone> Registry<L> {
         // Without a connection nothing is sent now; `connected` sends it.
         if connected {
             let subscribe = entry.phase != Phase::Ending;
-            effects.push_back(Effect { channel: name.to_owned(), subscribe, round: entry.round });
+            effects.push_back(Effect {
+                channel: name.to_owned(),
+                subscribe,
+                round: entry.round,
+            });
         }
     }
 
     /// A command was confirmed; answers whom to tell.
     pub(super) fn confirmed(&mut self, effect: &Effect) -> Vec<L> {
-        let Some(entry) = self.channels.get_mut(&effect.channel) else { return vec![] };
+        let Some(entry) = self.channels.get_mut(&effect.channel) else {
+            return vec![];
+        };
         if entry.round != effect.round {
             return vec![];
         }
         match entry.phase {
             Phase::Wanted | Phase::Lingering { .. } => {
                 entry.confirmed = true;
-                entry.listeners.iter().map(|(_, listener)| listener.clone()).collect()
+                entry
+                    .listeners
+                    .iter()
+                    .map(|(_, listener)| listener.clone())
+                    .collect()
             }
             Phase::Ending => {
                 self.channels.remove(&effect.channel);
@@ -195,12 +214,18 @@ impl<L: Clone> Registry<L> {
     pub(super) fn listeners(&self, channel: &str) -> Vec<L> {
         let entry = self.channels.get(channel);
         entry.map_or_else(Vec::new, |entry| {
-            entry.listeners.iter().map(|(_, listener)| listener.clone()).collect()
+            entry
+                .listeners
+                .iter()
+                .map(|(_, listener)| listener.clone())
+                .collect()
         })
     }
 
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {
-        self.channels.get(channel).is_some_and(|entry| entry.confirmed)
+        self.channels
+            .get(channel)
+            .is_some_and(|entry| entry.confirmed)
     }
 
     /// Ends what has lingered long enough; answers when to come again.
@@ -300,14 +325,22 @@ mod tests {
         let mut registry = live();
         let (gone, _) = registry.attach("gone", 1);
         registry.attach("wanted", 2);
-        let effects = [registry.next_effect().unwrap(), registry.next_effect().unwrap()];
-        effects.iter().for_each(|effect| drop(registry.confirmed(effect)));
+        let effects = [
+            registry.next_effect().unwrap(),
+            registry.next_effect().unwrap(),
+        ];
+        effects
+            .iter()
+            .for_each(|effect| drop(registry.confirmed(effect)));
         registry.detach("gone", gone, Instant::now());
         registry.disconnected();
         assert!(!registry.is_confirmed("wanted"));
         registry.connected();
         let effect = registry.next_effect().unwrap();
-        assert_eq!((effect.channel.as_str(), effect.subscribe), ("wanted", true));
+        assert_eq!(
+            (effect.channel.as_str(), effect.subscribe),
+            ("wanted", true)
+        );
         assert_eq!(registry.next_effect(), None);
         assert_eq!(registry.confirmed(&effect), [2]);
     }

@@ -57,14 +57,16 @@ impl Hub {
         let mut registry = lock(&self.registry);
         registry.disconnected();
         let len = registry.len();
-        self.channels.store(len, std::sync::atomic::Ordering::Release);
+        self.channels
+            .store(len, std::sync::atomic::Ordering::Release);
     }
 
     fn confirmed(&self, effect: &Effect) {
         let mut registry = lock(&self.registry);
         let told = registry.confirmed(effect);
         let len = registry.len();
-        self.channels.store(len, std::sync::atomic::Ordering::Release);
+        self.channels
+            .store(len, std::sync::atomic::Ordering::Release);
         drop(registry);
         told.iter().for_each(|listener| listener.notify());
     }
@@ -73,7 +75,8 @@ impl Hub {
         let mut registry = lock(&self.registry);
         registry.refused(effect);
         let len = registry.len();
-        self.channels.store(len, std::sync::atomic::Ordering::Release);
+        self.channels
+            .store(len, std::sync::atomic::Ordering::Release);
     }
 
     fn heard(&self, channel: &str) {

@@ -45,7 +45,9 @@ impl Watchdog {
     /// Looks after a hold from now on.
     pub(super) fn watch(&self, hold: &Arc<Hold>) {
         let mut schedule = lock(&self.schedule);
-        let Some(at) = moment(hold, clock::now()) else { return };
+        let Some(at) = moment(hold, clock::now()) else {
+            return;
+        };
         let wake = schedule.set(hold.number, at, Arc::clone(hold));
         drop(schedule);
         if wake {
@@ -56,7 +58,9 @@ impl Watchdog {
     /// The terms of a hold changed.
     pub(super) fn rewatch(&self, hold: &Hold) {
         let mut schedule = lock(&self.schedule);
-        let Some(at) = moment(hold, clock::now()) else { return };
+        let Some(at) = moment(hold, clock::now()) else {
+            return;
+        };
         let wake = schedule.reset(hold.number, at);
         drop(schedule);
         if wake {
@@ -68,7 +72,11 @@ impl Watchdog {
     pub(super) fn unwatch_if<T>(&self, hold: &Hold, leave: impl FnOnce() -> (T, bool)) -> T {
         let mut schedule = lock(&self.schedule);
         let (left, last) = leave();
-        let removed = if last { schedule.remove(hold.number) } else { None };
+        let removed = if last {
+            schedule.remove(hold.number)
+        } else {
+            None
+        };
         drop(schedule);
         drop(removed);
         left
@@ -102,7 +110,7 @@ impl Watchdog {
         let ids: Vec<u64> = schedule
             .items()
             .map(|(id, hold)| {
-                hold.doubt();
+                hold.doubt(now);
                 id
             })
             .collect();
@@ -113,7 +121,10 @@ impl Watchdog {
 
     /// The holds that are looked after.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        lock(&self.schedule).items().map(|(_, hold)| Arc::clone(hold)).collect()
+        lock(&self.schedule)
+            .items()
+            .map(|(_, hold)| Arc::clone(hold))
+            .collect()
     }
 
     /// How many holds there are.
@@ -124,7 +135,10 @@ impl Watchdog {
     /// How many holds are renewed.
     pub(crate) fn renewals(&self) -> usize {
         let now = clock::now();
-        lock(&self.schedule).items().filter(|(_, hold)| hold.is_renewed(now)).count()
+        lock(&self.schedule)
+            .items()
+            .filter(|(_, hold)| hold.is_renewed(now))
+            .count()
     }
 }
 
@@ -145,6 +159,8 @@ impl AsRef<Signal> for Watchdog {
 
 impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchdog").field("holds", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Watchdog")
+            .field("holds", &self.len())
+            .finish_non_exhaustive()
     }
 }

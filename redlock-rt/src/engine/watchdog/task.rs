@@ -12,7 +12,7 @@ use super::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Exchange, Fault};
 use crate::engine::hold::Hold;
-use crate::engine::lease::Plan;
+use crate::engine::lease::{LostReason, Plan};
 use crate::engine::schedule::Schedule;
 use crate::shim::lock;
 use crate::wire::{HoldReply, RLockWire, Reply};
@@ -115,11 +115,14 @@ impl Watchdog {
     fn pick_one(&self, connection: &Connection, hold: &Arc<Hold>) -> Picked {
         let now = clock::now();
         let mut schedule = lock(&self.schedule);
-        hold.doubt();
+        hold.doubt(now);
         match hold.plan(now) {
-            Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => {
-                dispatch(&mut schedule, connection, vec![(Arc::clone(hold), ttl)], now)
-            }
+            Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => dispatch(
+                &mut schedule,
+                connection,
+                vec![(Arc::clone(hold), ttl)],
+                now,
+            ),
             _ => Picked::Nothing,
         }
     }
@@ -180,6 +183,13 @@ impl Watchdog {
                     }
                 }
             }
+            // Whatever stands there now, it is not our lock.
+            Err(Fault::WrongType(_)) => {
+                for (hold, _) in due {
+                    hold.mark_lost(LostReason::Taken);
+                    self.rewatch_or_end(&hold);
+                }
+            }
             Err(fault) => due.iter().for_each(|(hold, _)| self.failed(hold, &fault)),
         }
     }
@@ -195,8 +205,9 @@ fn dispatch(
     if due.is_empty() {
         return Picked::Nothing;
     }
-    let holds =
-        due.iter().map(|(hold, ttl)| (hold.recipe.name().as_str(), hold.owner.as_str(), *ttl));
+    let holds = due
+        .iter()
+        .map(|(hold, ttl)| (hold.recipe.name().as_str(), hold.owner.as_str(), *ttl));
     let exchange = connection.call_now(RLockWire::renew(holds));
     // Looked at again when the outcome must be known at the latest; at once where nothing is sent.
     let again = match exchange {
@@ -206,21 +217,33 @@ fn dispatch(
     for (hold, _) in &due {
         let _ = schedule.set(hold.number, again, Arc::clone(hold));
     }
-    let Some(mut exchange) = exchange else { return Picked::Unconnected };
+    let Some(mut exchange) = exchange else {
+        return Picked::Unconnected;
+    };
     // The first poll hands the call to the connection.
     let ready = match exchange.poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
-    Picked::Sent(Batch { due, exchange, ready })
+    Picked::Sent(Batch {
+        due,
+        exchange,
+        ready,
+    })
 }
 
 /// Waits for the outcome of a batch, at most for half of the shortest rest, so that there is time
 /// for another try.
 async fn answer(batch: Batch, response: Duration) -> Answered {
-    let Batch { due, mut exchange, ready } = batch;
+    let Batch {
+        due,
+        mut exchange,
+        ready,
+    } = batch;
     let sent = exchange.sent().unwrap_or_else(clock::now);
-    let rests = due.iter().map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
+    let rests = due
+        .iter()
+        .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
     let patience = rests.min().map_or(response, |rest| response.min(rest / 2));
     let reply = match ready {
         Some(reply) => reply,
