@@ -107,7 +107,9 @@ impl Instance {
 
     /// Gives back every lock and closes every connection.
     pub(crate) async fn close(&self) {
-        self.locks.shutdown(Shutdown::Drain(LAST_RELEASES)).await;
+        if let Err(error) = self.locks.shutdown(Shutdown::Drain(LAST_RELEASES)).await {
+            eprintln!("seckill: {error}");
+        }
         self.shop.close().await;
     }
 }

@@ -91,9 +91,6 @@ pub(crate) async fn acquire(
                     Ok(AcquireReply::Held(ttl)) => {
                         fault = None;
                         pause = SHORTEST_PAUSE;
-                        if wait.is_some_and(|wait| wait.is_zero()) {
-                            return Err(contended(recipe));
-                        }
                         let now = clock::now();
                         let poll = engine.next_poll(now);
                         // Redis expires by the millisecond: one more, and it is over.
@@ -142,10 +139,6 @@ pub(crate) async fn try_acquire(
         Ok(AcquireReply::Held(_)) => Ok(None),
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
     }
-}
-
-fn contended(recipe: &Arc<dyn Recipe>) -> Error {
-    Error::new(ErrorKind::Contended, ACTION).named(recipe.name().as_arc())
 }
 
 /// Why a waiter's time ran out: because Redis did not answer, or because somebody had the lock.

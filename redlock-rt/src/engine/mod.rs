@@ -169,6 +169,9 @@ impl Engine {
         owner: Option<&Owner>,
     ) -> Result<HoldGuard, Error> {
         self.open(acquire::ACTION, &**recipe)?;
+        if wait.is_some_and(|wait| wait.is_zero()) {
+            return self.lock_now(recipe, terms, owner).await;
+        }
         let started = clock::now();
         let deadline = wait.map(|wait| clock::after(started, wait));
         let Some(owner) = owner else {
@@ -194,6 +197,31 @@ impl Engine {
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         let guard = acquire(self, recipe, terms, rest).await?;
+        *turn = Arc::downgrade(&guard.hold);
+        Ok(guard)
+    }
+
+    /// As [`lock`](Self::lock) with a wait of zero: the wait bounds how long the lock may be held by
+    /// others, and the one try has the time that a reply may take.
+    async fn lock_now(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        owner: Option<&Owner>,
+    ) -> Result<HoldGuard, Error> {
+        let contended =
+            || Error::new(ErrorKind::Contended, acquire::ACTION).named(recipe.name().as_arc());
+        let Some(owner) = owner else {
+            return self.try_lock(recipe, terms).await?.ok_or_else(contended);
+        };
+        let slot = owner.slot(&self.id, &**recipe);
+        let mut turn = slot.try_lock().map_err(|_| contended())?;
+        if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
+            return hold.reenter(terms, Some(self.patience())).await;
+        }
+        let guard = try_acquire(self, recipe, terms)
+            .await?
+            .ok_or_else(contended)?;
         *turn = Arc::downgrade(&guard.hold);
         Ok(guard)
     }

@@ -174,7 +174,7 @@ impl Slot {
             .await?
             .client
             .shutdown(Shutdown::ReleaseAll)
-            .await;
+            .await?;
         Ok("ok".to_owned())
     }
 
@@ -185,7 +185,7 @@ impl Slot {
             .await?
             .client
             .shutdown(Shutdown::Drain(DRAIN))
-            .await;
+            .await?;
         Ok("ok".to_owned())
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn ping(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         let text = Blob::from(text.unwrap_or_default());
         return Ok(Reply::Array(vec![Reply::Text("pong"), Reply::Bulk(text)]));
     }
-    Ok(text.map_or(Reply::status("PONG"), |text| Reply::Bulk(text.into())))
+    Ok(text.map_or_else(|| Reply::status("PONG"), |text| Reply::Bulk(text.into())))
 }
 
 pub(super) fn echo(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
