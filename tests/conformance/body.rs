@@ -1,5 +1,7 @@
 //! Bodies that run under a lock: `run` and `with`.
 
+use std::time::Duration;
+
 use redlock_rt::{Client, LockOptions};
 use tests::{eventually, within};
 use tokio::sync::oneshot;
@@ -19,8 +21,9 @@ impl<F: Fn()> Drop for Witness<F> {
     }
 }
 
-async fn short_lived<S: Subject>(world: &World, client: &Client) -> Guard<S> {
-    let options = LockOptions::new().lease(LEASE).renew(false);
+/// A guard that soon knows when its lock is deleted.
+async fn watchful<S: Subject>(world: &World, client: &Client) -> Guard<S> {
+    let options = LockOptions::new().renew(Duration::from_millis(20));
     let lock = S::open(client, &world.name);
     lock.lock_with(options).await.unwrap()
 }
@@ -55,12 +58,13 @@ pub(crate) async fn with_locks_and_releases<S: Subject>(world: &World) {
 
 pub(crate) async fn loss_drops_the_body_first<S: Subject>(world: &World) {
     let client = world.client();
-    let guard = short_lived::<S>(world, &client).await;
+    let guard = watchful::<S>(world, &client).await;
     let log = Log::default();
     let body = async {
         let _outer = Witness(|| log.add("outermost dropped"));
         let _inner = Witness(|| log.add("innermost dropped"));
         log.add("started");
+        world.delete().await;
         std::future::pending::<()>().await;
     };
     let error = within(DEADLINE, guard.run(body)).await.unwrap_err();
@@ -71,7 +75,12 @@ pub(crate) async fn loss_drops_the_body_first<S: Subject>(world: &World) {
     assert!(text.contains(&world.name), "{text}");
     assert_eq!(
         log.all(),
-        ["started", "innermost dropped", "outermost dropped", "returned"]
+        [
+            "started",
+            "innermost dropped",
+            "outermost dropped",
+            "returned"
+        ]
     );
 }
 
@@ -101,11 +110,12 @@ pub(crate) async fn a_body_that_completed_is_not_called_lost<S: Subject>(world: 
     let client = world.client();
     // Both are ready when it is polled: the body's output counts, since it has happened.
     for completes in [true, false] {
-        let guard = short_lived::<S>(world, &client).await;
+        let guard = watchful::<S>(world, &client).await;
         let (complete, completed) = oneshot::channel();
         let body = async { completed.await.unwrap() };
         let mut run = task::spawn(guard.run(body));
         assert_pending!(run.poll());
+        world.delete().await;
         within(DEADLINE, guard.lost()).await;
         if completes {
             complete.send(7).unwrap();
@@ -119,7 +129,8 @@ pub(crate) async fn a_body_that_completed_is_not_called_lost<S: Subject>(world: 
 
 pub(crate) async fn a_body_does_not_start_under_a_lost_lock<S: Subject>(world: &World) {
     let client = world.client();
-    let guard = short_lived::<S>(world, &client).await;
+    let guard = watchful::<S>(world, &client).await;
+    world.delete().await;
     within(DEADLINE, guard.lost()).await;
     let body = async { panic!("the body runs only under the lock") };
     let error = guard.run(body).await.unwrap_err();
@@ -130,7 +141,7 @@ pub(crate) async fn a_body_does_not_start_under_a_lost_lock<S: Subject>(world: &
 
 pub(crate) async fn spawned_work_goes_on_after_a_loss<S: Subject>(world: &World) {
     let client = world.client();
-    let guard = short_lived::<S>(world, &client).await;
+    let guard = watchful::<S>(world, &client).await;
     let (go_on, told) = oneshot::channel();
     let (done, end) = oneshot::channel();
     let body = async {
@@ -138,9 +149,15 @@ pub(crate) async fn spawned_work_goes_on_after_a_loss<S: Subject>(world: &World)
             let told: u32 = told.await.unwrap();
             done.send(told).unwrap();
         });
+        world.delete().await;
         std::future::pending::<()>().await;
     };
-    assert!(within(DEADLINE, guard.run(body)).await.unwrap_err().is_lost());
+    assert!(
+        within(DEADLINE, guard.run(body))
+            .await
+            .unwrap_err()
+            .is_lost()
+    );
     go_on.send(7).unwrap();
     assert_eq!(within(DEADLINE, end).await, Ok(7));
 }

@@ -45,7 +45,9 @@ pub(crate) async fn a_held_lock_tells_its_holder<S: Subject>(world: &World) {
 pub(crate) async fn what_another_client_put_there_is_told<S: Subject>(world: &World) {
     let lock = S::open(&world.client(), &world.name);
     world.occupy("somebody", NEVER).await;
-    let _: u8 = world.redis(&["HINCRBY", &world.name, "somebody", "2"]).await;
+    let _: u8 = world
+        .redis(&["HINCRBY", &world.name, "somebody", "2"])
+        .await;
     let _: u8 = world.redis(&["PERSIST", &world.name]).await;
     assert!(lock.is_locked().await.unwrap());
     let holder = lock.holder().await.unwrap().unwrap();

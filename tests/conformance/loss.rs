@@ -41,10 +41,7 @@ pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
     // Nothing of it was touched.
     assert!(world.ttl().await.unwrap() > NEVER - DEADLINE);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    assert_eq!(
-        lock.holder().await.unwrap().unwrap().as_str(),
-        "somebody:1"
-    );
+    assert_eq!(lock.holder().await.unwrap().unwrap().as_str(), "somebody:1");
     world.delete().await;
 }
 

@@ -31,7 +31,7 @@ pub(crate) async fn unlock_tells_what_became_of_it<S: Subject>(world: &World) {
 
 pub(crate) async fn an_expired_lock_is_not_released<S: Subject>(world: &World) {
     let client = world.client();
-    let options = LockOptions::new().lease(LEASE).renew(false);
+    let options = LockOptions::new().lease(LEASE / 4).renew(false);
     let guard = S::open(&client, &world.name)
         .lock_with(options)
         .await
@@ -60,10 +60,7 @@ pub(crate) async fn a_drop_of_an_inner_guard_keeps_the_lock<S: Subject>(world: &
     let inner = outer.reenter().await.unwrap();
     assert_eq!(world.count::<S>(&outer).await, Some(2));
     drop(inner);
-    eventually(DEADLINE, async || {
-        world.count::<S>(&outer).await == Some(1)
-    })
-    .await;
+    eventually(DEADLINE, async || world.count::<S>(&outer).await == Some(1)).await;
     let elsewhere = S::open(&other, &world.name);
     assert!(elsewhere.try_lock().await.unwrap().is_none());
     assert!(outer.is_valid());
@@ -79,7 +76,7 @@ pub(crate) async fn a_drop_of_an_inner_guard_keeps_the_lock<S: Subject>(world: &
 pub(crate) async fn a_late_release_frees_no_newer_hold<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
-    let options = LockOptions::new().lease(LEASE).renew(false);
+    let options = LockOptions::new().lease(LEASE / 4).renew(false);
     let (late, dropped) = (
         lock.lock_with(options.clone()).await.unwrap(),
         S::open(&client, &format!("{}:dropped", world.name))
@@ -135,10 +132,7 @@ pub(crate) async fn a_guard_moves_to_another_thread<S: Subject>(world: &World) {
 
 pub(crate) async fn force_unlock_frees_it<S: Subject>(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let (lock, elsewhere) = (
-        S::open(&client, &world.name),
-        S::open(&other, &world.name),
-    );
+    let (lock, elsewhere) = (S::open(&client, &world.name), S::open(&other, &world.name));
     assert!(!elsewhere.force_unlock().await.unwrap(), "it is free");
     let guard = lock.lock().await.unwrap();
     let inner = guard.reenter().await.unwrap();

@@ -21,7 +21,7 @@ pub(crate) type Guard<S> = LockGuard<<S as Subject>::Kind>;
 impl Subject for RLock {
     type Kind = Reentrant;
 
-    fn open(client: &Client, name: &str) -> Lock<Reentrant> {
+    fn open(client: &Client, name: &str) -> Self {
         client.rlock(name)
     }
 }
