@@ -310,7 +310,7 @@ async fn what_stands_in_redis_is_what_redisson_puts_there() {
     let pattern = format!("*{}*", both.name);
     let shape = async |ttl: u64| {
         let keys: Vec<String> = both.redis(&["KEYS", &pattern]).await;
-        assert_eq!(keys, [both.name.clone()], "nothing beside the lock");
+        assert_eq!(keys, [&*both.name], "nothing beside the lock");
         let kind: String = both.redis(&["TYPE", &both.name]).await;
         let pttl: u64 = both.redis(&["PTTL", &both.name]).await;
         assert!(pttl <= ttl && pttl + 2000 > ttl, "{pttl}");

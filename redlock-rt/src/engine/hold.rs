@@ -86,6 +86,14 @@ impl Hold {
         lock(&self.lease).plan(now)
     }
 
+    pub(super) fn slack(&self, now: Instant) -> Duration {
+        lock(&self.lease).slack(now)
+    }
+
+    pub(super) fn plan_early(&self, now: Instant) -> Option<Duration> {
+        lock(&self.lease).plan_early(now)
+    }
+
     pub(super) fn is_renewed(&self, now: Instant) -> bool {
         lock(&self.lease).is_renewed(now)
     }

@@ -92,17 +92,28 @@ impl Watchdog {
         let now = clock::now();
         let mut due = Vec::new();
         let mut ended = Vec::new();
+        let mut kept = Vec::new();
+        let mut horizon = now;
         let mut schedule = lock(&self.schedule);
-        while due.len() < BATCH
-            && let Some((id, hold)) = schedule.pop_due(now)
+        while due.len().max(kept.len()) < BATCH
+            && let Some((id, hold)) = schedule.pop_due(horizon)
         {
             match hold.plan(now) {
-                Plan::Renew(ttl) => due.push((hold, ttl)),
-                Plan::Wait(at) => {
-                    let _ = schedule.set(id, at, hold);
+                Plan::Renew(ttl) => {
+                    // What is due soon goes along: moments vary, and each alone would be a call.
+                    horizon = horizon.max(clock::after(now, hold.slack(now)));
+                    due.push((hold, ttl));
                 }
+                Plan::Wait(at) => match hold.plan_early(now) {
+                    Some(ttl) if !due.is_empty() => due.push((hold, ttl)),
+                    _ => kept.push((id, at, hold)),
+                },
                 Plan::Done => ended.push(hold),
             }
+        }
+        // Only now, or they would be found again.
+        for (id, at, hold) in kept {
+            let _ = schedule.set(id, at, hold);
         }
         let picked = dispatch(&mut schedule, connection, due, now);
         drop(schedule);
