@@ -105,6 +105,14 @@ pub(super) fn int_bytes(value: i64) -> Vec<u8> {
 
 /// A double as C's `%.17g` prints it, which is what Redis 7.0 replies with.
 pub(super) fn format_float(value: f64) -> String {
+    if value == value.trunc() && value.abs() < 1e17 && (value != 0.0 || value.is_sign_positive()) {
+        return format!("{}", value as i64);
+    }
+    format_digits(value, 17)
+}
+
+/// A double as C's `%.{digits}g` prints it.
+pub(super) fn format_digits(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return if value.is_sign_negative() {
             "-nan"
@@ -119,21 +127,20 @@ pub(super) fn format_float(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
-    if value == value.trunc() && value.abs() < 1e17 {
-        return format!("{}", value as i64);
-    }
-    // Seventeen significant digits, correctly rounded: "d.dddddddddddddddde±x".
-    let scientific = format!("{value:.16e}");
+    // That many significant digits, correctly rounded: "d.ddde±x".
+    let scientific = format!("{value:.*e}", digits - 1);
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..17).contains(&exponent) {
+    let plain = usize::try_from(exponent).map_or(exponent >= -4, |exponent| exponent < digits);
+    if !plain {
         let mantissa = trim_zeros(mantissa);
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
     }
-    let decimals = usize::try_from(16 - exponent).unwrap_or(0);
+    let decimals = digits as i32 - 1 - exponent;
+    let decimals = usize::try_from(decimals).unwrap_or(0);
     trim_zeros(&format!("{value:.decimals$}")).to_owned()
 }
 

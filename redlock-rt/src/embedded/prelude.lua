@@ -26,9 +26,10 @@ end
 -- A script that ran out of time must not catch that and go on.
 local function caught(e)
   if type(e) ~= 'userdata' then return e end
-  local text, fatal = explain(e)
+  local text, fatal, is_reply = explain(e)
   if fatal then error(e, 0) end
-  return {err = text}
+  if is_reply then return {err = text} end
+  return text
 end
 
 local function settle(ok, ...)
@@ -108,9 +109,9 @@ function globals.pcall(f, ...) return settle_text(raw_pcall(f, ...)) end
 function globals.xpcall(f, handler)
   return settle_raw(raw_xpcall(f, function(e)
     if type(e) == 'userdata' then
-      local text, fatal = explain(e)
+      local text, fatal, is_reply = explain(e)
       if fatal then return e end
-      e = {err = text}
+      e = is_reply and {err = text} or text
     end
     return handler(e)
   end))
@@ -155,7 +156,8 @@ raw_rawset(globals, 'ARGV', {})
 
 local function describe(e)
   if type(e) == 'userdata' then
-    e = explain(e)
+    local text, _, is_reply = explain(e)
+    e = is_reply and text or 'ERR ' .. text
   elseif type(e) == 'table' then
     e = rawget(e, 'err')
     if type(e) ~= 'string' then e = 'ERR unknown error' end

@@ -6,7 +6,9 @@ use super::lua::{self, Raised};
 use super::resp::{Fail, Reply};
 use super::state::{ScriptRun, State};
 use super::{lock, scripts_lib};
-use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{
+    BString, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState,
+};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -38,8 +40,7 @@ struct Vm {
     lua: Lua,
     environment: Table,
     run: Function,
-    /// When the present script has to have ended.
-    deadline: Arc<Mutex<Option<Instant>>>,
+    clock: Arc<Limit>,
 }
 
 impl Scripts {
@@ -118,14 +119,39 @@ impl Scripts {
             state.script = context;
             state.script.read_only |= script.read_only;
         }
-        *lock(&vm.deadline) = Some(Instant::now() + TIME_LIMIT);
+        vm.clock.start();
         let outcome = vm.run(&script.function, keys, args);
-        *lock(&vm.deadline) = None;
         let resp3 = lock(&self.state).script.resp3;
         match outcome.and_then(|outcome| outcome.reply(digest, resp3)) {
             Ok(reply) => Ok(reply),
-            Err(error) => Err(lua::explain(&error).0.into()),
+            Err(error) => Err(lua::failure(&error)),
         }
+    }
+}
+
+/// How long the present script has been running.
+#[derive(Default)]
+struct Limit(Mutex<Option<Instant>>);
+
+impl Limit {
+    /// A script starts; its time counts from the first look at it.
+    fn start(&self) {
+        *lock(&self.0) = None;
+    }
+
+    fn check(&self) -> mlua::Result<VmState> {
+        let since = *lock(&self.0).get_or_insert_with(Instant::now);
+        if since.elapsed() < TIME_LIMIT {
+            return Ok(VmState::Continue);
+        }
+        let text = format!(
+            "ERR script stopped after {} s, the limit of the embedded engine",
+            TIME_LIMIT.as_secs()
+        );
+        Err(mlua::Error::external(Raised {
+            text: text.into_bytes().into(),
+            fatal: true,
+        }))
     }
 }
 
@@ -186,27 +212,15 @@ impl Vm {
             lua.load(PRELUDE).set_name("=prelude").call(native)?;
         environment_slot.raw_set(1, &environment)?;
 
-        let deadline: Arc<Mutex<Option<Instant>>> = Arc::default();
-        let seen = Arc::clone(&deadline);
-        lua.set_global_hook(
-            HookTriggers::new().every_nth_instruction(CHECK_EVERY),
-            move |_, _| match *lock(&seen) {
-                Some(deadline) if Instant::now() > deadline => {
-                    let text = format!(
-                        "ERR script stopped: it ran for more than {} s, the limit of the embedded engine",
-                        TIME_LIMIT.as_secs()
-                    );
-                    let text = text.into_bytes().into();
-                    Err(mlua::Error::external(Raised { text, fatal: true }))
-                }
-                _ => Ok(VmState::Continue),
-            },
-        )?;
+        let clock = Arc::new(Limit::default());
+        let limit = Arc::clone(&clock);
+        let triggers = HookTriggers::new().every_nth_instruction(CHECK_EVERY);
+        lua.set_global_hook(triggers, move |_, _| limit.check())?;
         Ok(Self {
             lua,
             environment,
             run,
-            deadline,
+            clock,
         })
     }
 
@@ -216,9 +230,8 @@ impl Vm {
 
     fn run(&self, function: &Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Outcome> {
         let list = |items: &[&[u8]]| {
-            let strings = items.iter().map(|item| self.lua.create_string(item));
             self.lua
-                .create_sequence_from(strings.collect::<mlua::Result<Vec<_>>>()?)
+                .create_sequence_from(items.iter().map(|item| BString::from(*item)))
         };
         let (ok, value): (bool, Value) = self.run.call((function, list(keys)?, list(args)?))?;
         if ok {

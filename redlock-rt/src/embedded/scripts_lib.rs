@@ -9,8 +9,9 @@ pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
     native.raw_set(
         "explain",
         lua.create_function(|lua, error: mlua::Error| {
-            let (text, fatal) = lua::explain(&error);
-            Ok((lua.create_string(text)?, fatal))
+            let explained = lua::explain(&error);
+            let text = lua.create_string(explained.text)?;
+            Ok((text, explained.fatal, explained.is_reply))
         })?,
     )?;
     native.raw_set(
@@ -19,12 +20,14 @@ pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
     )?;
     native.raw_set("redis", redis(lua)?)?;
     let libraries = lua.create_table()?;
+    libraries.raw_set("cjson", super::scripts_json::library(lua)?)?;
+    libraries.raw_set("bit", super::scripts_bit::library(lua)?)?;
     native.raw_set("libraries", libraries)?;
     Ok(native)
 }
 
 /// The line of the script that is being executed.
-fn script_line(lua: &Lua) -> Option<usize> {
+pub(super) fn script_line(lua: &Lua) -> Option<usize> {
     let mut level = 1;
     loop {
         let (ours, line) = lua.inspect_stack(level, |frame| {
