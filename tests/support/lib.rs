@@ -1,1 +1,39 @@
-//! The test harness.
+//! The test harness: real servers that can be killed and paused, a proxy that injects faults, a
+//! Redisson player, drivers in other processes, and the checks at the end of a test.
+//!
+//! It knows Redis and the wire, not redlock-rt: what it says about the locks does not come from the
+//! code under test. Every wait has a deadline, and every fault is forced rather than timed.
+
+// The harness fails a test by panicking, so a section about it in each item would say nothing.
+#![allow(clippy::missing_panics_doc)]
+
+mod clock;
+mod driver;
+mod eventually;
+mod history;
+mod leak;
+mod monitor;
+mod names;
+mod port;
+mod process;
+mod proxy;
+mod random;
+mod reaper;
+mod redisson;
+mod server;
+mod trace;
+
+pub use self::{
+    clock::monotonic,
+    driver::{Answer, Driver, DriverError, Pending},
+    eventually::{Verdict, eventually, within},
+    history::{History, Overlap, Turn, Turns},
+    leak::LeakCheck,
+    monitor::{Monitor, MonitorLine},
+    names::unique,
+    process::{ChildProcess, is_alive},
+    proxy::{Frame, Gate, Matcher, Proxy, Which},
+    redisson::{RedissonClient, RedissonRLock, RedissonUnlock},
+    server::{RedisServer, ServerOptions, SharedServer, shared_server},
+    trace::trace_init,
+};

@@ -1,0 +1,151 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn expand(args: &str, item: &str) -> syn::Result<syn::File> {
+    let tokens = distributed_lock(args.parse().expect("tokens"), item.parse().expect("tokens"));
+    syn::parse2(tokens)
+}
+
+/// The names of the items in an expansion, in order.
+fn names(file: &syn::File) -> Vec<String> {
+    let name = |item: &syn::Item| match item {
+        syn::Item::Fn(item) => item.sig.ident.to_string(),
+        syn::Item::Struct(item) => item.ident.to_string(),
+        syn::Item::Macro(item) => item.mac.path.to_token_stream().to_string().replace(' ', ""),
+        _ => "?".to_owned(),
+    };
+    file.items.iter().map(name).collect()
+}
+
+#[test]
+fn a_function_becomes_one_function() {
+    let item = "/// Doc.\n#[inline] pub(crate) async fn place(id: u64) -> Result<(), E> { Ok(()) }";
+    let file = expand("key = \"order:<id>\", wait = \"1s\"", item).expect("items");
+    let [syn::Item::Fn(function)] = &file.items[..] else {
+        panic!("{:?}", names(&file))
+    };
+    assert_eq!(function.attrs.len(), 2);
+    assert!(function.sig.asyncness.is_some());
+    assert!(matches!(function.vis, syn::Visibility::Restricted(_)));
+}
+
+#[test]
+fn a_mistake_keeps_the_function_as_it_was() {
+    let item = "async fn place(id: u64) -> Result<(), E> { Ok(()) }";
+    let file = expand("wait = \"1s\"", item).expect("items");
+    assert_eq!(names(&file), ["::core::compile_error", "place"]);
+    let syn::Item::Fn(function) = &file.items[1] else {
+        panic!("{:?}", names(&file))
+    };
+    let original: syn::ItemFn = syn::parse_str(item).expect("item");
+    assert_eq!(function.block.stmts.len(), original.block.stmts.len());
+}
+
+#[test]
+fn something_else_stays_what_it_is() {
+    let file = expand("whatever ,, this is", "struct Order;").expect("items");
+    assert_eq!(names(&file), ["::core::compile_error", "Order"]);
+}
+
+#[test]
+fn a_mistake_in_a_further_attribute_is_reported_too() {
+    let item = "#[distributed_lock] #[a::distributed_lock(colour = 1)] async fn f() -> R {}";
+    let file = expand("key = \"k\", key = \"k\"", item).expect("items");
+    let error = "::core::compile_error";
+    // Set twice; no key; unknown option, no key.
+    assert_eq!(names(&file), [error, error, error, error, "f"]);
+}
+
+#[test]
+fn opaque_types_are_left_to_inference() {
+    let erased = |ty: &str| {
+        let ty = erase_impl_trait(syn::parse_str(ty).expect("type"));
+        ty.to_token_stream().to_string().replace(' ', "")
+    };
+    assert_eq!(erased("Result<impl Fn(u8) -> u8, E>"), "Result<_,E>");
+    assert_eq!(
+        erased("Result<(Vec<impl A>, &'a impl B, [impl C; 2]), E>"),
+        "Result<(Vec<_>,&'a_,[_;2]),E>"
+    );
+    assert_eq!(erased("Result<Box<dyn A>, E>"), "Result<Box<dynA>,E>");
+}
+
+/// What stands in attributes and functions, and what does not.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "key",
+        "=",
+        "\"order:<id>\"",
+        "\"<\"",
+        ",",
+        "wait",
+        "\"1s\"",
+        "lease",
+        "crate",
+        "::a",
+        "client",
+        "self",
+        "1s",
+        "true",
+        "renew",
+        "( )",
+        "(a = 1)",
+        "{ }",
+        "[ ]",
+        "-",
+        "r#type",
+        "'a",
+        "'c'",
+        "b\"\"",
+        "async",
+        "fn",
+        "f",
+        "(id: u64)",
+        "(&self, _: u8)",
+        "-> Result<(), E>",
+        "const",
+        "unsafe",
+        "extern",
+        "pub",
+        "struct",
+        "impl",
+        ";",
+        "#[a]",
+        "#![a]",
+        "#",
+        "default",
+        "where T: A",
+        "<T>",
+        "!",
+        "mut",
+    ]);
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.join(" "))
+}
+
+proptest! {
+    #[test]
+    fn never_panics(args in pieces(), item in pieces()) {
+        if let (Ok(args), Ok(item)) = (args.parse(), item.parse()) {
+            let _ = distributed_lock(args, item);
+        }
+    }
+
+    #[test]
+    fn options_never_panic_on_a_function(args in pieces()) {
+        let item = "async fn f(id: u64) -> Result<(), E> { Ok(()) }";
+        if let Ok(args) = args.parse::<TokenStream>() {
+            let tokens = distributed_lock(args, item.parse().expect("tokens"));
+            let file: syn::File = syn::parse2(tokens).expect("items");
+            prop_assert_eq!(names(&file).pop(), Some("f".to_owned()));
+        }
+    }
+
+    #[test]
+    fn keys_never_panic_on_a_function(key in "([<>.:()#r0 $^*?\\[]|id|self|::|é|await|_){0,16}") {
+        let item = "async fn f(&self, id: u64) -> Result<(), E> { Ok(()) }";
+        let args = format!("key = {key:?}");
+        let file = expand(&args, item).expect("items");
+        prop_assert_eq!(names(&file).pop(), Some("f".to_owned()));
+    }
+}

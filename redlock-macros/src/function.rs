@@ -1,0 +1,165 @@
+//! The annotated function. Its body stays what it is, tokens: so it compiles as fast as without the
+//! attribute, and half-typed code still completes in an editor.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
+use syn::ext::IdentExt as _;
+use syn::parse::{Parse, ParseStream};
+use syn::{Attribute, FnArg, Pat, PatType, Signature, Token, Visibility, braced, token};
+
+/// A function with a body.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    /// `default` of a specialised method.
+    pub(crate) defaultness: Option<Token![default]>,
+    pub(crate) sig: Signature,
+    pub(crate) brace: token::Brace,
+    /// `#![..]` at the start of the body.
+    pub(crate) inner_attrs: Vec<Attribute>,
+    pub(crate) body: TokenStream,
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        let defaultness = input.parse()?;
+        if let Some(what) = other_item(input) {
+            return Err(input.error(format_args!(
+                "`#[distributed_lock]` goes on an async function or method, not on {what}"
+            )));
+        }
+        let sig: Signature = input.parse()?;
+        if input.peek(Token![;]) {
+            return Err(syn::Error::new_spanned(
+                &sig.ident,
+                format_args!(
+                    "`{}` has no body that could run under a lock: put the attribute on the \
+                     method of each impl",
+                    sig.ident
+                ),
+            ));
+        }
+        let content;
+        let brace = braced!(content in input);
+        let inner_attrs = content.call(Attribute::parse_inner)?;
+        let body = content.parse()?;
+        Ok(Self {
+            attrs,
+            vis,
+            defaultness,
+            sig,
+            brace,
+            inner_attrs,
+            body,
+        })
+    }
+}
+
+/// What stands here instead of a function, in words.
+fn other_item(input: ParseStream<'_>) -> Option<&'static str> {
+    if input.peek(Token![const]) && !input.peek2(Token![fn]) && is_constant(input) {
+        return Some("a constant");
+    }
+    if input.peek(Token![unsafe]) && input.peek2(Token![impl]) {
+        return Some("an impl block: put it on the methods");
+    }
+    if input.peek(Token![unsafe]) && input.peek2(Token![trait]) {
+        return Some("a trait: put it on the methods");
+    }
+    let word = input.fork().call(Ident::parse_any).ok()?;
+    Some(match word.to_string().as_str() {
+        "struct" => "a struct",
+        "enum" => "an enum",
+        "union" => "a union",
+        "trait" => "a trait: put it on the methods",
+        "impl" => "an impl block: put it on the methods",
+        "mod" => "a module",
+        "static" => "a static",
+        "type" => "a type alias",
+        "use" => "an import",
+        "let" => "a statement",
+        "macro_rules" => "a macro",
+        _ => return None,
+    })
+}
+
+/// `const NAME: ..`, not `const async unsafe extern "C" fn`.
+fn is_constant(input: ParseStream<'_>) -> bool {
+    !(input.peek2(Token![async]) || input.peek2(Token![unsafe]) || input.peek2(Token![extern]))
+}
+
+impl Function {
+    /// The function with `body` for its own.
+    pub(crate) fn with_body(&self, body: &TokenStream, tokens: &mut TokenStream) {
+        let Self {
+            attrs,
+            vis,
+            defaultness,
+            sig,
+            brace,
+            inner_attrs,
+            body: _,
+        } = self;
+        attrs.iter().for_each(|attr| attr.to_tokens(tokens));
+        vis.to_tokens(tokens);
+        defaultness.to_tokens(tokens);
+        sig.to_tokens(tokens);
+        brace.surround(tokens, |tokens| {
+            inner_attrs.iter().for_each(|attr| attr.to_tokens(tokens));
+            body.to_tokens(tokens);
+        });
+    }
+
+    /// The names that the parameters bring into the body, `self` not among them.
+    pub(crate) fn bindings(&self) -> Vec<Ident> {
+        let mut names = Vec::new();
+        for parameter in self.typed_parameters() {
+            bound_names(&parameter.pat, &mut names);
+        }
+        names
+    }
+
+    /// The parameters that have no name of their own: `Path(id): Path<u64>`, `_: Request`.
+    pub(crate) fn unnamed_parameters(&self) -> impl Iterator<Item = &PatType> {
+        self.typed_parameters()
+            .filter(|parameter| !matches!(&*parameter.pat, Pat::Ident(_)))
+    }
+
+    fn typed_parameters(&self) -> impl Iterator<Item = &PatType> {
+        self.sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(parameter) => Some(parameter),
+            FnArg::Receiver(_) => None,
+        })
+    }
+}
+
+fn bound_names(pattern: &Pat, names: &mut Vec<Ident>) {
+    match pattern {
+        Pat::Ident(pattern) => {
+            names.push(pattern.ident.clone());
+            if let Some((_, pattern)) = &pattern.subpat {
+                bound_names(pattern, names);
+            }
+        }
+        Pat::Paren(pattern) => bound_names(&pattern.pat, names),
+        Pat::Reference(pattern) => bound_names(&pattern.pat, names),
+        Pat::Type(pattern) => bound_names(&pattern.pat, names),
+        Pat::Slice(pattern) => pattern.elems.iter().for_each(|p| bound_names(p, names)),
+        Pat::Struct(pattern) => pattern
+            .fields
+            .iter()
+            .for_each(|f| bound_names(&f.pat, names)),
+        Pat::Tuple(pattern) => pattern.elems.iter().for_each(|p| bound_names(p, names)),
+        Pat::TupleStruct(pattern) => pattern.elems.iter().for_each(|p| bound_names(p, names)),
+        // Every alternative binds the same names.
+        Pat::Or(pattern) => pattern
+            .cases
+            .iter()
+            .take(1)
+            .for_each(|p| bound_names(p, names)),
+        _ => {}
+    }
+}

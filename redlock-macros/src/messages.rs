@@ -1,0 +1,103 @@
+//! Words for messages: lists of names, and the name that was probably meant.
+
+use std::fmt;
+
+/// `a`, `b` and `c`, as code.
+pub(crate) struct Names<'a>(pub(crate) &'a [String]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}`{name}`")?;
+        }
+        Ok(())
+    }
+}
+
+/// The one of `names` nearest to `wrong`, if one is near enough to be what was meant.
+pub(crate) fn nearest<'a>(
+    wrong: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let simple = |name: &str| name.replace('_', "").to_lowercase();
+    let wrong = simple(wrong);
+    let limit = (wrong.chars().count() / 3).max(1);
+    names
+        .into_iter()
+        .map(|name| (distance(&wrong, &simple(name)), name))
+        .filter(|(distance, name)| *distance <= limit && *distance < name.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Edits from one word to the other: characters put in, taken out, replaced or swapped with their
+/// neighbour.
+fn distance(from: &str, to: &str) -> usize {
+    let from: Vec<char> = from.chars().collect();
+    let to: Vec<char> = to.chars().collect();
+    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_listed_as_code() {
+        assert_eq!(Names(&[]).to_string(), "");
+        assert_eq!(Names(&["a".to_owned()]).to_string(), "`a`");
+        assert_eq!(
+            Names(&["a".to_owned(), "b".to_owned()]).to_string(),
+            "`a`, `b`"
+        );
+    }
+
+    #[test]
+    fn near_names_are_found() {
+        let names = ["key", "wait", "lease", "max_hold", "renew"];
+        for (wrong, meant) in [
+            ("kye", "key"),
+            ("leese", "lease"),
+            ("wiat", "wait"),
+            ("WAIT", "wait"),
+            ("maxHold", "max_hold"),
+            ("maxhold", "max_hold"),
+            ("renews", "renew"),
+        ] {
+            assert_eq!(nearest(wrong, names), Some(meant), "{wrong}");
+        }
+        for wrong in ["", "x", "colour", "hold", "on_timeout"] {
+            assert_eq!(nearest(wrong, names), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_is_not_near_to_everything() {
+        assert_eq!(nearest("x", ["a", "b"]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn distance_is_a_metric(a in "[a-c]{0,6}", b in "[a-c]{0,6}") {
+            prop_assert_eq!(distance(&a, &a), 0);
+            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
+            prop_assert!(distance(&a, &b) <= a.len().max(b.len()));
+            prop_assert_eq!(distance(&a, &b) == 0, a == b);
+        }
+    }
+}

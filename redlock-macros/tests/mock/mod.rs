@@ -1,0 +1,264 @@
+//! Plays `redlock_rt` for expanded code: the same names, no Redis. What the expansion asks for and
+//! when is written down; what it gets is up to the test.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+/// Grants locks whatever their keys, so many at a time as it was told to.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    permits: Semaphore,
+    refuse: bool,
+    log: Mutex<Vec<String>>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+/// What a call asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) name: &'static str,
+    pub(crate) key: String,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) renew: Option<bool>,
+}
+
+impl Client {
+    /// Grants every lock when it is free.
+    pub(crate) fn new() -> Self {
+        Self::with(1, false)
+    }
+
+    /// Grants none until [`grant`](Self::grant).
+    pub(crate) fn closed() -> Self {
+        Self::with(0, false)
+    }
+
+    /// Grants so many at a time.
+    pub(crate) fn many(permits: usize) -> Self {
+        Self::with(permits, false)
+    }
+
+    /// Answers each call with an error.
+    pub(crate) fn refusing() -> Self {
+        Self::with(1, true)
+    }
+
+    fn with(permits: usize, refuse: bool) -> Self {
+        Self(Arc::new(Inner {
+            permits: Semaphore::new(permits),
+            refuse,
+            log: Mutex::default(),
+            asked: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn grant(&self) {
+        self.0.permits.add_permits(1);
+    }
+
+    /// Adds a line of the test's own to the log.
+    pub(crate) fn note(&self, line: impl Into<String>) {
+        self.0.log.lock().unwrap().push(line.into());
+    }
+
+    /// What happened, in order.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.0.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.0.asked.lock().unwrap().clone()
+    }
+
+    /// The keys that were asked for.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.key).collect()
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.permits.available_permits() == 1
+    }
+}
+
+/// Why a lock was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Error {
+    Refused,
+    BlankPart(String),
+    NoClient,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for Error {}
+
+std::thread_local! {
+    static DEFAULT: std::cell::RefCell<Option<Client>> = const { std::cell::RefCell::new(None) };
+}
+
+/// The default is one of the thread here, so that tests do not meet in it.
+pub(crate) fn set_default_client(client: Client) {
+    DEFAULT.set(Some(client));
+}
+
+#[doc(hidden)]
+pub(crate) mod __private {
+    pub(crate) use ::core;
+
+    use super::*;
+
+    pub(crate) struct Key(Result<String, Error>);
+
+    impl Key {
+        #[allow(clippy::new_without_default)]
+        pub(crate) fn new() -> Self {
+            Self(Ok(String::new()))
+        }
+
+        pub(crate) fn literal(mut self, text: &str) -> Self {
+            if let Ok(key) = &mut self.0 {
+                key.push_str(text);
+            }
+            self
+        }
+
+        pub(crate) fn part(mut self, placeholder: &str, value: fmt::Arguments<'_>) -> Self {
+            let value = value.to_string();
+            if value.trim().is_empty() {
+                return Self(Err(Error::BlankPart(placeholder.to_owned())));
+            }
+            if let Ok(key) = &mut self.0 {
+                key.push_str(&value);
+            }
+            self
+        }
+    }
+
+    pub(crate) struct Options {
+        name: &'static str,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+        max_hold: Option<Duration>,
+        renew: Option<bool>,
+    }
+
+    impl Options {
+        pub(crate) const fn new(name: &'static str) -> Self {
+            Self {
+                name,
+                wait: None,
+                lease: None,
+                max_hold: None,
+                renew: None,
+            }
+        }
+
+        pub(crate) const fn wait(self, wait: Duration) -> Self {
+            Self {
+                wait: Some(wait),
+                ..self
+            }
+        }
+
+        pub(crate) const fn lease(self, lease: Duration) -> Self {
+            Self {
+                lease: Some(lease),
+                ..self
+            }
+        }
+
+        pub(crate) const fn max_hold(self, max_hold: Duration) -> Self {
+            Self {
+                max_hold: Some(max_hold),
+                ..self
+            }
+        }
+
+        pub(crate) const fn renew(self, renew: bool) -> Self {
+            Self {
+                renew: Some(renew),
+                ..self
+            }
+        }
+    }
+
+    pub(crate) fn client(explicit: Option<&Client>) -> Result<Client, Error> {
+        explicit
+            .cloned()
+            .or_else(|| DEFAULT.with_borrow(Clone::clone))
+            .ok_or(Error::NoClient)
+    }
+
+    pub(crate) async fn locked<T>(
+        client: Result<Client, Error>,
+        key: Key,
+        options: Options,
+        body: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        let client = client?;
+        let key = key.0?;
+        let Options {
+            name,
+            wait,
+            lease,
+            max_hold,
+            renew,
+        } = options;
+        let asked = Asked {
+            name,
+            key,
+            wait,
+            lease,
+            max_hold,
+            renew,
+        };
+        client.0.asked.lock().unwrap().push(asked);
+        if client.0.refuse {
+            return Err(Error::Refused);
+        }
+        let _permit = client.0.permits.acquire().await.expect("never closed");
+        client.note("locked");
+        let _released = Released(&client);
+        let value = body.await;
+        // The real one awaits its release here, with the value at hand.
+        tokio::task::yield_now().await;
+        Ok(value)
+    }
+
+    struct Released<'a>(&'a Client);
+
+    impl Drop for Released<'_> {
+        fn drop(&mut self) {
+            self.0.note("released");
+        }
+    }
+
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot say that the lock was not taken",
+        label = "not a `Result` that takes a lock error",
+        note = "an annotated function returns `Result<T, E>` with `E: From<redlock_rt::Error>`"
+    )]
+    pub(crate) trait FromLockError: Sized {
+        fn from_lock_error(error: Error) -> Self;
+    }
+
+    impl<T, E: From<Error>> FromLockError for Result<T, E> {
+        fn from_lock_error(error: Error) -> Self {
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The client: a handle to one server and what is shared by all locks there.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
+use crate::engine::{Config, Engine};
+use crate::error::Error;
+use crate::sync::{RLock, check_lease};
+
+/// A client of one Redis server. Cheap to clone; clones share everything.
+///
+/// It keeps three connections at most (commands, renewals, subscriptions) and three tasks,
+/// whatever the number of locks, and ends them with its last clone and last guard. A client in a
+/// `static` works from one runtime after another.
+#[derive(Clone)]
+pub struct Client {
+    engine: Arc<Engine>,
+    default_wait: Option<Duration>,
+}
+
+/// How to end a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shutdown {
+    /// Wait so long for guards to end, then release what is still held.
+    Drain(Duration),
+    /// Release what is held at once; its guards are lost.
+    ReleaseAll,
+    /// Release nothing: what is held ends with its lease.
+    Abandon,
+}
+
+/// What a client has at one moment; all zero but `tasks` where nothing is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Holds: locks of this client, re-entered ones once.
+    pub held: usize,
+    /// Tasks that wait for a lock.
+    pub waiting: usize,
+    /// Channels subscribed to, those that linger included.
+    pub subscriptions: usize,
+    /// Holds that the watchdog renews.
+    pub renewals: usize,
+    /// Releases that wait to be sent or answered in the background.
+    pub releases: usize,
+    /// Names that are held, waited for or being released.
+    pub names: usize,
+    /// Background tasks that run: three at most.
+    pub tasks: usize,
+}
+
+impl Client {
+    /// Connects to the server of a URL, with default options.
+    ///
+    /// The URL is `redis://[user[:password]@]host[:port][/db]`, `rediss://` likewise for TLS
+    /// (feature `tls`), or `redis+unix:///path[?db=N&user=U&pass=P]`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](crate::ErrorKind::BadInput) for a URL that cannot be one,
+    /// [`Denied`](crate::ErrorKind::Denied) for a wrong password,
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) where nobody answers.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), redlock_rt::Error> {
+    /// let client = redlock_rt::Client::connect("redis://localhost").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().url(url).connect().await
+    }
+
+    /// Makes a client step by step.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+
+    /// Makes a client of an in-process engine of its own, for tests and demos.
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Self {
+        let engine = crate::embedded::Engine::new();
+        let builder = Self::builder().embedded(&engine);
+        match builder.build() {
+            Ok(client) => client,
+            // The defaults are valid, and nothing is connected to.
+            Err(error) => unreachable!("an embedded client with default options: {error}"),
+        }
+    }
+
+    /// Returns the re-entrant lock of this name. Does no I/O.
+    pub fn rlock(&self, name: impl AsRef<str>) -> RLock {
+        RLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the UUID that stands before the number in the owners of this client.
+    pub fn uuid(&self) -> &str {
+        self.engine.id.as_str()
+    }
+
+    /// Returns how long a function under the attribute waits if it does not say.
+    pub fn default_wait(&self) -> Option<Duration> {
+        self.default_wait
+    }
+
+    /// Returns what the client has at this moment.
+    pub fn stats(&self) -> Stats {
+        let engine = &self.engine;
+        Stats {
+            held: engine.held(),
+            waiting: engine.waiting(),
+            subscriptions: engine.subscriptions(),
+            renewals: engine.renewed(),
+            releases: engine.releasing(),
+            names: engine.names(),
+            tasks: engine.tasks(),
+        }
+    }
+
+    /// Ends the client and all its clones: nothing is given out any more, waiters get
+    /// [`ShutDown`](crate::ErrorKind::ShutDown), and what is held ends as `how` says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is given out any more from the first poll on; what was not released by then ends
+    /// with its lease. May be called again.
+    pub async fn shutdown(&self, how: Shutdown) {
+        let (drain, release) = match how {
+            Shutdown::Drain(drain) => (Some(drain), true),
+            Shutdown::ReleaseAll => (None, true),
+            Shutdown::Abandon => (None, false),
+        };
+        self.engine.shut_down(drain, release).await;
+    }
+
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.engine.response_timeout()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+static DEFAULT: RwLock<Option<Client>> = RwLock::new(None);
+
+/// Makes `client` the one that functions under the attribute use if they name none; answers the
+/// one before.
+pub fn set_default_client(client: Client) -> Option<Client> {
+    DEFAULT
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .replace(client)
+}
+
+/// Returns the client that functions under the attribute use if they name none.
+pub fn default_client() -> Option<Client> {
+    DEFAULT
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Makes a [`Client`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    server: Server,
+    roots: Vec<u8>,
+    namespace: Option<String>,
+    lease: Duration,
+    default_wait: Option<Duration>,
+    poll_interval: Duration,
+    linger: Duration,
+    timeouts: Timeouts,
+    dedicated_thread: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Server {
+    None,
+    Url(String),
+    Dialer(Dialer),
+}
+
+impl ClientBuilder {
+    fn new() -> Self {
+        Self {
+            server: Server::None,
+            roots: Vec::new(),
+            namespace: None,
+            lease: Duration::from_secs(30),
+            default_wait: Some(Duration::from_secs(1)),
+            poll_interval: Duration::from_secs(1),
+            linger: Duration::from_secs(1),
+            timeouts: Timeouts {
+                connect: Duration::from_secs(3),
+                response: Duration::from_secs(3),
+            },
+            dedicated_thread: false,
+        }
+    }
+
+    /// Sets the server's URL; see [`Client::connect`].
+    pub fn url(mut self, url: &str) -> Self {
+        self.server = Server::Url(url.to_owned());
+        self
+    }
+
+    /// Uses an in-process engine as the server; several clients may share one.
+    #[cfg(feature = "embedded")]
+    pub fn embedded(self, engine: &crate::embedded::Engine) -> Self {
+        let engine = engine.clone();
+        self.connector(move || {
+            let session = engine.connect();
+            async move { Ok(session) }
+        })
+    }
+
+    /// Takes byte streams to the server from `connect`: a tunnel, a simulation, a proxy in a test.
+    pub fn connector<F, Fut, S>(mut self, connect: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.server = Server::Dialer(Dialer::custom(connect));
+        self
+    }
+
+    /// Trusts these certificates, in PEM form, besides the well-known ones. For `rediss://` URLs.
+    pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots = pem.into();
+        self
+    }
+
+    /// Puts `namespace:` before every name, before anything else is derived from it, as Redisson's
+    /// name mapper does. Defaults to none.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Sets the lease of locks that name none: how long they outlive a crash. Defaults to 30 s,
+    /// as Redisson's `lockWatchdogTimeout`.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets how long functions under the attribute wait if they do not say; `None`: as long as it
+    /// takes. Defaults to 1 s.
+    pub fn default_wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.default_wait = wait.into();
+        self
+    }
+
+    /// Sets how long a waiter goes at least without looking although nothing was announced; it
+    /// looks before twice that is over. Defaults to 1 s.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval;
+        self
+    }
+
+    /// Sets how long a subscription outlives its last waiter. Defaults to 1 s.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Sets how long a reply may take before the connection is given up. Defaults to 3 s.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.response = timeout;
+        self
+    }
+
+    /// Sets how long connecting may take. Defaults to 3 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.connect = timeout;
+        self
+    }
+
+    /// Runs the client's tasks and connections on a thread of its own, so that a blocked runtime
+    /// loses no locks, and a guard dropped while its runtime shuts down is still released.
+    /// Defaults to `false`: they run on the runtime of the caller.
+    pub fn dedicated_thread(mut self, dedicated: bool) -> Self {
+        self.dedicated_thread = dedicated;
+        self
+    }
+
+    /// Makes the client; it connects when it is first used.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](crate::ErrorKind::BadInput) where no server is named, the URL cannot be one,
+    /// or a duration is out of range.
+    pub fn build(self) -> Result<Client, Error> {
+        let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
+        let dialer = match self.server {
+            Server::None => return refuse("no server: name a url, connector or embedded engine"),
+            Server::Url(url) => Dialer::new(Endpoint::parse(&url)?, &self.roots)?,
+            Server::Dialer(dialer) => dialer,
+        };
+        check_lease(self.lease)?;
+        let Timeouts { connect, response } = self.timeouts;
+        if connect.is_zero() || response.is_zero() || self.poll_interval.is_zero() {
+            return refuse("a time-out or the poll interval is zero");
+        }
+        if connect > LONGEST || response > LONGEST || self.poll_interval > LONGEST {
+            return refuse("a time-out or the poll interval is longer than a day");
+        }
+        let namespace = match self.namespace {
+            Some(namespace) if namespace.trim().is_empty() => {
+                return refuse("the namespace is empty or blank");
+            }
+            namespace => namespace.map(String::into_boxed_str),
+        };
+        let spawner = match self.dedicated_thread {
+            true => Spawner::dedicated()?,
+            false => Spawner::default(),
+        };
+        let config = Config {
+            dialer,
+            spawner,
+            timeouts: self.timeouts,
+            linger: self.linger,
+            poll_interval: self.poll_interval,
+            lease: self.lease,
+            namespace,
+        };
+        Ok(Client {
+            engine: Engine::new(config),
+            default_wait: self.default_wait,
+        })
+    }
+
+    /// Makes the client and connects.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build), [`Denied`](crate::ErrorKind::Denied) and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub async fn connect(self) -> Result<Client, Error> {
+        let client = self.build()?;
+        client.engine.connect().await?;
+        Ok(client)
+    }
+}
+
+/// No time-out is meant to be longer.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

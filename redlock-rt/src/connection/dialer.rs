@@ -1,0 +1,127 @@
+//! Byte streams to a server.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use super::endpoint::{Address, Endpoint, Login};
+use crate::error::Error;
+
+/// Any byte stream that a server can be spoken to over.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+pub(crate) type BoxStream = Box<dyn Stream>;
+type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
+
+/// Opens streams to one server.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    how: How,
+    login: Login,
+    #[cfg(feature = "tls")]
+    tls: Option<super::tls::Tls>,
+}
+
+#[derive(Clone)]
+enum How {
+    Address(Address),
+    Custom(Arc<dyn Fn() -> BoxDial + Send + Sync>),
+}
+
+impl Dialer {
+    /// `roots`: certificates in PEM form to trust besides the well-known ones, for TLS.
+    pub(crate) fn new(endpoint: Endpoint, roots: &[u8]) -> Result<Self, Error> {
+        #[cfg(feature = "tls")]
+        let tls = match endpoint.address {
+            Address::Tls { .. } => Some(super::tls::Tls::new(roots)?),
+            _ => None,
+        };
+        #[cfg(not(feature = "tls"))]
+        let _ = roots;
+        Ok(Self {
+            how: How::Address(endpoint.address),
+            login: endpoint.login,
+            #[cfg(feature = "tls")]
+            tls,
+        })
+    }
+
+    /// Takes streams from `dial`: an in-process server, a simulation, a tunnel.
+    pub(crate) fn custom<F, Fut, S>(dial: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream,
+    {
+        let dial = move || -> BoxDial {
+            let stream = dial();
+            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
+        };
+        Self {
+            how: How::Custom(Arc::new(dial)),
+            login: Login::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// What the server is to be told of us.
+    pub(super) fn settings(&self) -> redis::RedisConnectionInfo {
+        let mut settings = redis::RedisConnectionInfo::default()
+            .set_db(self.login.db)
+            .set_lib_name("redlock-rt", env!("CARGO_PKG_VERSION"));
+        if let Some(user) = &self.login.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &self.login.password {
+            settings = settings.set_password(password);
+        }
+        settings
+    }
+
+    pub(super) async fn dial(&self) -> io::Result<BoxStream> {
+        match &self.how {
+            How::Custom(dial) => dial().await,
+            How::Address(Address::Tcp { host, port }) => Ok(Box::new(tcp(host, *port).await?)),
+            #[cfg(feature = "tls")]
+            How::Address(Address::Tls { host, port }) => match &self.tls {
+                Some(tls) => Ok(Box::new(
+                    tls.handshake(host, tcp(host, *port).await?).await?,
+                )),
+                None => Err(io::ErrorKind::Unsupported.into()),
+            },
+            #[cfg(unix)]
+            How::Address(Address::Unix(path)) => Ok(Box::new(UnixStream::connect(path).await?)),
+            #[cfg(not(unix))]
+            How::Address(Address::Unix(_)) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    // Else every small command waits for Nagle's algorithm.
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match &self.how {
+            How::Address(address) => format!("{address:?}"),
+            How::Custom(_) => "custom".to_owned(),
+        };
+        f.debug_struct("Dialer")
+            .field("how", &how)
+            .field("login", &self.login)
+            .finish()
+    }
+}

@@ -1,0 +1,304 @@
+//! One live connection and the calls on it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, ServerError, Value};
+use tokio::task::AbortHandle;
+
+use super::dialer::Dialer;
+use super::fault::Fault;
+use super::spawner::Spawner;
+use crate::clock;
+use crate::wire::{Call, Reply};
+
+/// Which server-side client a connection is, so that it can be killed from the next one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// The server process; a restarted one counts its clients from one again.
+    pub(super) run_id: String,
+    pub(super) client_id: i64,
+}
+
+/// Is told when a link dies, so that what depends on it looks again.
+pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
+
+/// A live connection. Dead once any command on it went unanswered: what is still in its buffers
+/// may run at any time, so nothing is sent behind it.
+pub(super) struct Link {
+    conn: MultiplexedConnection,
+    alive: Arc<AtomicBool>,
+    driver: AbortHandle,
+    /// `None` where an ACL forbids to ask.
+    identity: Option<Identity>,
+}
+
+/// Marks the link dead when its driver ends, also when a runtime that shuts down drops it.
+struct Down {
+    alive: Arc<AtomicBool>,
+    on_down: OnDown,
+}
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        self.alive.store(false, Ordering::Release);
+        (self.on_down)();
+    }
+}
+
+impl Link {
+    /// Dials, logs in, and asks who we are there.
+    pub(super) async fn open(
+        dialer: &Dialer,
+        spawner: &Spawner,
+        on_down: OnDown,
+    ) -> Result<Self, Fault> {
+        let stream = dialer
+            .dial()
+            .await
+            .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
+        // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
+        let config = redis::AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(1024);
+        let (conn, driver) =
+            MultiplexedConnection::new_with_config(&dialer.settings(), stream, config)
+                .await
+                .map_err(before_sending)?;
+        let alive = Arc::new(AtomicBool::new(true));
+        let down = Down {
+            alive: Arc::clone(&alive),
+            on_down,
+        };
+        let driver = spawner.spawn(async move {
+            let _down = down;
+            driver.await;
+        });
+        let Some(driver) = driver else {
+            let why = Fault::io(std::io::ErrorKind::Other, "there is no tokio runtime here");
+            return Err(Fault::Unreachable(why));
+        };
+        let mut link = Self {
+            conn,
+            alive,
+            driver: driver.abort_handle(),
+            identity: None,
+        };
+        link.identity = link.identify().await?;
+        Ok(link)
+    }
+
+    async fn identify(&mut self) -> Result<Option<Identity>, Fault> {
+        let mut ask = redis::pipe();
+        ask.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
+        let replies = self
+            .conn
+            .send_packed_commands(&ask, 0, 2)
+            .await
+            .map_err(before_sending)?;
+        let [id, info] = replies.as_slice() else {
+            return Ok(None);
+        };
+        let text = match info {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Value::VerbatimString { text, .. } => text.clone(),
+            _ => String::new(),
+        };
+        let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+        Ok(match (id, run_id) {
+            (Value::Int(client_id), Some(run_id)) => Some(Identity {
+                run_id: run_id.trim().to_owned(),
+                client_id: *client_id,
+            }),
+            _ => None,
+        })
+    }
+
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Gives the connection up: nothing is read from it or sent on it any more.
+    pub(super) fn break_off(&self) {
+        self.alive.store(false, Ordering::Release);
+        self.driver.abort();
+    }
+
+    /// Ends a dead connection's client on the server, so that bytes of it that are still under
+    /// way never run. Answers whether it is sure that none will.
+    pub(super) async fn kill_ghost(&self, ghost: &Identity) -> Result<bool, Fault> {
+        let Some(identity) = &self.identity else {
+            return Ok(false);
+        };
+        if identity.run_id != ghost.run_id {
+            // That server process is gone, and its clients with it.
+            return Ok(true);
+        }
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(ghost.client_id);
+        let reply = self
+            .conn
+            .clone()
+            .send_packed_command(&kill)
+            .await
+            .map_err(before_sending)?;
+        Ok(matches!(reply, Value::Int(_)))
+    }
+
+    /// Starts a call. It is sent when the exchange is first polled.
+    pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
+        let link = Arc::clone(self);
+        let future = async move { link.evalsha(&call).await };
+        Exchange {
+            link: Arc::clone(self),
+            future: Box::pin(future),
+            sent: None,
+        }
+    }
+
+    async fn evalsha(&self, call: &Call) -> Result<Reply, Fault> {
+        let mut conn = self.conn.clone();
+        let command = evalsha_command(call);
+        match self.send(&mut conn, &command).await? {
+            Err(error) if error.code() == "NOSCRIPT" => {
+                tracing::debug!(script = call.script().name(), "loading a script");
+                // Another SCRIPT FLUSH may come between: then the caller tries again.
+                let mut load = redis::cmd("SCRIPT");
+                load.arg("LOAD").arg(call.script().text());
+                if let Err(error) = self.send(&mut conn, &load).await? {
+                    return Err(Fault::from_server(error));
+                }
+                match self.send(&mut conn, &command).await? {
+                    Err(error) if error.code() == "NOSCRIPT" => {
+                        Err(Fault::Refused(Arc::new(RedisError::from(error))))
+                    }
+                    reply => reply.map_err(Fault::from_server),
+                }
+            }
+            reply => reply.map_err(Fault::from_server),
+        }
+    }
+
+    async fn send(
+        &self,
+        conn: &mut MultiplexedConnection,
+        command: &Cmd,
+    ) -> Result<Result<Reply, ServerError>, Fault> {
+        match conn.send_packed_command(command).await {
+            Ok(Value::ServerError(error)) => Ok(Err(error)),
+            Ok(value) => Ok(Ok(reply(value)?)),
+            Err(error) => {
+                let fault = Fault::from_client(error);
+                if fault.may_have_run() {
+                    self.break_off();
+                }
+                Err(fault)
+            }
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("alive", &self.is_alive())
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A fault while the connection was being set up: no call of ours was under way.
+fn before_sending(error: RedisError) -> Fault {
+    match Fault::from_client(error) {
+        Fault::Unanswered(source) => Fault::Unreachable(source),
+        other => other,
+    }
+}
+
+fn evalsha_command(call: &Call) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(call.script().sha()).arg(call.key_count());
+    for word in call.words() {
+        command.arg(word);
+    }
+    command
+}
+
+fn reply(value: Value) -> Result<Reply, Fault> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => {
+            Reply::Text(String::from_utf8(bytes).map_err(|error| Fault::Failed(Arc::new(error)))?)
+        }
+        Value::SimpleString(text) => Reply::Text(text),
+        Value::Okay => Reply::Text("OK".into()),
+        Value::Array(values) => {
+            Reply::List(values.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        Value::ServerError(error) => return Err(Fault::from_server(error)),
+        other => {
+            let why = format!("a reply of a type that no script gives: {other:?}");
+            return Err(Fault::Failed(Arc::new(std::io::Error::other(why))));
+        }
+    })
+}
+
+/// A call and its reply, under way on one link.
+///
+/// It needs no runtime of its own, so whoever polls it may hand it on in the middle: a caller that
+/// goes away leaves it to the release queue, which learns the outcome in its place.
+pub(crate) struct Exchange {
+    link: Arc<Link>,
+    future: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>,
+    sent: Option<Instant>,
+}
+
+impl Exchange {
+    /// When the call was handed to the connection; `None` before the first poll. A lease is
+    /// counted from here.
+    pub(crate) fn sent(&self) -> Option<Instant> {
+        self.sent
+    }
+
+    /// Gives up waiting: the link is broken off, since the call may still be under way on it.
+    pub(crate) fn abandon(self) {
+        self.link.break_off();
+    }
+}
+
+impl Future for Exchange {
+    type Output = Result<Reply, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.sent.is_none() {
+            self.sent = Some(clock::now());
+        }
+        self.future.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange")
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
+}

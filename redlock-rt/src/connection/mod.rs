@@ -1,0 +1,28 @@
+//! Connections to Redis; the only place that names the `redis` crate.
+//!
+//! ```text
+//! Endpoint (URL) ─▶ Dialer ─▶ byte stream ─▶ Link (one live connection, EVALSHA)
+//!                                       └──▶ Subscriber (pub/sub)
+//! Connection: a Link or none; dials anew after a failure, with back-off
+//! ```
+//!
+//! `redis::aio::ConnectionManager` is not used: it cannot take a stream of ours, and a half-open
+//! link, on which every command times out, never makes it dial anew.
+
+mod dialer;
+mod endpoint;
+mod fault;
+mod link;
+mod reconnect;
+mod spawner;
+mod subscriber;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub(crate) use self::dialer::Dialer;
+pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::fault::Fault;
+pub(crate) use self::link::Exchange;
+pub(crate) use self::reconnect::{Connection, Timeouts};
+pub(crate) use self::spawner::Spawner;
+pub(crate) use self::subscriber::{Announcements, Subscriber};

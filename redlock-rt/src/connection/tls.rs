@@ -1,0 +1,61 @@
+//! TLS over a connected TCP stream.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::error::Error;
+
+/// Whom to trust: Mozilla's roots, and those that the caller adds.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    config: Arc<ClientConfig>,
+}
+
+impl Tls {
+    pub(crate) fn new(extra_roots: &[u8]) -> Result<Self, Error> {
+        let refuse = |why: String| Error::bad_input("set up TLS", why);
+        let mut roots = RootCertStore::empty();
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        for root in CertificateDer::pem_slice_iter(extra_roots) {
+            let root = root.map_err(|error| refuse(error.to_string()))?;
+            roots.add(root).map_err(|error| refuse(error.to_string()))?;
+        }
+        // The provider is named: rustls has no default one unless some crate of the program
+        // sets it.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refuse(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            config: Arc::new(config),
+        })
+    }
+
+    pub(super) async fn handshake(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        TlsConnector::from(Arc::clone(&self.config))
+            .connect(name, stream)
+            .await
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}

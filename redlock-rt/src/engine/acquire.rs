@@ -1,0 +1,269 @@
+//! The one acquire loop, for locks of every kind.
+//!
+//! ```text
+//! join the local queue ─▶ head? ─▶ try (script) ─▶ acquired
+//!                            ▲         │ held
+//!                            │         ▼
+//!                            └── announced, confirmed, lease over, poll ◀── subscribed
+//! ```
+//!
+//! The wait is a hard bound on all of it: queueing, connecting, subscribing, trying.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout_at;
+
+use super::Engine;
+use super::hold::{Hold, HoldGuard};
+use super::lease::Terms;
+use super::line::{Health, Turn};
+use super::lines::{Called, LineRef, Place};
+use super::settle::{Ghost, Journey, Settlement};
+use crate::clock;
+use crate::connection::Fault;
+use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
+use crate::wire::{AcquireReply, Recipe};
+
+pub(super) const ACTION: &str = "acquire lock";
+
+/// A lease that was over before its guard could be handed out: as often, and the lease is called
+/// too short.
+const MOST_STILLBORN: u32 = 3;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Waits for the lock, at most until `deadline`.
+///
+/// # Cancel safety
+///
+/// Dropped at any point, it leaves nothing behind: the place in the queue is given up, and a try
+/// under way is left to the release queue, which frees the lock if the try succeeded.
+pub(crate) async fn acquire(
+    engine: &Arc<Engine>,
+    recipe: &Arc<dyn Recipe>,
+    terms: Terms,
+    wait: Option<Duration>,
+) -> Result<HoldGuard, Error> {
+    let started = clock::now();
+    let deadline = wait.map(|wait| clock::after(started, wait));
+    let line = engine.lines.line(&**recipe);
+    let mut place = line.enter();
+    if let Some(channel) = recipe.channel() {
+        line.listen_if_confirmed(&engine.hub, channel);
+    }
+    let mut claim = Claim::new(engine, recipe, &line, terms);
+    let mut fault: Option<Fault> = None;
+    let mut pause = SHORTEST_PAUSE;
+    let mut stillborn = 0;
+    loop {
+        match place.called(deadline).await {
+            Called::TimedOut => {
+                return Err(out_of_time(engine, recipe, &place, started, wait, fault));
+            }
+            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
+            Called::Turn(Turn::Head) => {
+                if let Some(channel) = recipe.channel() {
+                    line.listen(&engine.hub, channel);
+                }
+            }
+            Called::Turn(Turn::Try) => {
+                line.set_health(Health::Asking(clock::now()));
+                match claim.attempt(deadline).await {
+                    Ok(AcquireReply::Acquired) => {
+                        let guard = claim.succeed();
+                        if guard.state().is_valid() {
+                            place.served(engine.next_poll(clock::now()));
+                            return Ok(guard);
+                        }
+                        // Too late by our own clock: as if it had never been ours.
+                        drop(guard);
+                        stillborn += 1;
+                        if stillborn == MOST_STILLBORN {
+                            return Err(Error::new(ErrorKind::Lost, ACTION)
+                                .named(recipe.name().as_arc())
+                                .detail("the lease is over before the reply comes"));
+                        }
+                        claim = Claim::new(engine, recipe, &line, terms);
+                        place.tried(clock::now(), Health::Answering);
+                    }
+                    Ok(AcquireReply::Held(ttl)) => {
+                        fault = None;
+                        pause = SHORTEST_PAUSE;
+                        if wait.is_some_and(|wait| wait.is_zero()) {
+                            return Err(contended(recipe));
+                        }
+                        let now = clock::now();
+                        let poll = engine.next_poll(now);
+                        // Redis expires by the millisecond: one more, and it is over.
+                        let over = ttl.map(|ttl| clock::after(now, ttl + Duration::from_millis(1)));
+                        let retry_at = over.map_or(poll, |over| over.min(poll));
+                        place.tried(retry_at, Health::Answering);
+                        if let Some(channel) = recipe.channel() {
+                            line.listen(&engine.hub, channel);
+                        }
+                    }
+                    Err(passing) if passing.is_passing() => {
+                        tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
+                        fault = Some(passing);
+                        place.tried(clock::after(clock::now(), pause), Health::Failing);
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    Err(fault) => {
+                        return Err(fault.into_error(ACTION).named(recipe.name().as_arc()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tries once, past the local queue; `None`: held by somebody else.
+///
+/// # Cancel safety
+///
+/// As [`acquire`].
+pub(crate) async fn try_acquire(
+    engine: &Arc<Engine>,
+    recipe: &Arc<dyn Recipe>,
+    terms: Terms,
+) -> Result<Option<HoldGuard>, Error> {
+    if engine.lines.is_held_here(&**recipe) {
+        return Ok(None);
+    }
+    let line = engine.lines.line(&**recipe);
+    let mut claim = Claim::new(engine, recipe, &line, terms);
+    match claim.attempt(Some(engine.patience())).await {
+        Ok(AcquireReply::Acquired) => {
+            let guard = claim.succeed();
+            Ok(guard.state().is_valid().then_some(guard))
+        }
+        Ok(AcquireReply::Held(_)) => Ok(None),
+        Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
+    }
+}
+
+fn contended(recipe: &Arc<dyn Recipe>) -> Error {
+    Error::new(ErrorKind::Contended, ACTION).named(recipe.name().as_arc())
+}
+
+/// Why a waiter's time ran out: because Redis did not answer, or because somebody had the lock.
+fn out_of_time(
+    engine: &Engine,
+    recipe: &Arc<dyn Recipe>,
+    place: &Place,
+    started: Instant,
+    wait: Option<Duration>,
+    fault: Option<Fault>,
+) -> Error {
+    let named = |error: Error| error.named(recipe.name().as_arc());
+    if let Some(fault) = fault {
+        return named(fault.into_error(ACTION));
+    }
+    let now = clock::now();
+    let unanswered = match place.line.health() {
+        Health::Answering => false,
+        Health::Failing => true,
+        // The head has asked, and for half of the time that either of us had there is no answer.
+        Health::Asking(since) => {
+            let longest = now
+                .saturating_duration_since(started)
+                .min(engine.response_timeout());
+            now.saturating_duration_since(since) >= longest / 2
+        }
+    };
+    if unanswered {
+        return named(Error::new(ErrorKind::Unavailable, ACTION));
+    }
+    let wait = wait.unwrap_or_default();
+    named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
+}
+
+/// An owner number on its way to a hold. Dropped before it is one, it makes sure that it will not
+/// become one.
+struct Claim {
+    engine: Arc<Engine>,
+    recipe: Arc<dyn Recipe>,
+    line: LineRef,
+    terms: Terms,
+    number: u64,
+    owner: OwnerId,
+    journey: Journey,
+    done: bool,
+}
+
+impl Claim {
+    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &LineRef, terms: Terms) -> Self {
+        let number = engine.next_number();
+        Self {
+            engine: Arc::clone(engine),
+            recipe: Arc::clone(recipe),
+            line: line.clone(),
+            terms,
+            number,
+            owner: engine.id.owner(number),
+            journey: Journey::default(),
+            done: false,
+        }
+    }
+
+    /// Asks for the lock once. May be repeated: the same owner asks for the same hold.
+    async fn attempt(&mut self, deadline: Option<Instant>) -> Result<AcquireReply, Fault> {
+        let Self {
+            engine,
+            recipe,
+            terms,
+            owner,
+            journey,
+            ..
+        } = self;
+        let call = || recipe.acquire(owner, terms.lease);
+        let attempt = journey.attempt(&engine.main, call);
+        let answer = match deadline {
+            Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await,
+            None => Ok(attempt.await),
+        };
+        let reply = match answer {
+            Ok(reply) => AcquireReply::try_from(reply?)?,
+            Err(_) => return Err(Fault::timed_out("no answer within the wait")),
+        };
+        if let AcquireReply::Held(_) = reply {
+            // Whatever was sent before under this number did not get the lock either.
+            self.journey.close();
+        }
+        Ok(reply)
+    }
+
+    fn succeed(&mut self) -> HoldGuard {
+        self.done = true;
+        let sent = self.journey.sent.unwrap_or_else(clock::now);
+        Hold::acquired(
+            Arc::clone(&self.engine),
+            Arc::clone(&self.recipe),
+            self.owner.clone(),
+            self.number,
+            self.line.clone(),
+            self.terms,
+            sent,
+        )
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.done || !self.journey.is_open() {
+            return;
+        }
+        let ghost = Ghost {
+            engine: Arc::clone(&self.engine),
+            recipe: Arc::clone(&self.recipe),
+            owner: self.owner.clone(),
+            lease: self.terms.lease,
+            journey: std::mem::take(&mut self.journey),
+            line: self.line.clone(),
+        };
+        self.engine.releases.push(Settlement::ghost(ghost));
+        self.engine.ensure_tasks();
+    }
+}

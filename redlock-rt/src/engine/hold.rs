@@ -1,0 +1,344 @@
+//! A hold: one owner number in one lock, from the count's first 1 to its 0.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::Engine;
+use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
+use super::lines::LineRef;
+use super::settle::{Goal, Settlement, Unsettled};
+use crate::clock;
+use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
+use crate::shim::{Mutex, lock};
+use crate::wire::{HoldReply, Recipe};
+
+/// What all guards of one hold share.
+pub(crate) struct Hold {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) recipe: Arc<dyn Recipe>,
+    pub(crate) owner: OwnerId,
+    /// Unique in the client, and never used again.
+    pub(crate) number: u64,
+    lease: Mutex<Lease>,
+    /// Woken when the lease was lengthened or lost.
+    changed: Notify,
+    /// State-changing commands of one hold go one at a time, also those whose caller went away.
+    pub(super) serial: Arc<tokio::sync::Mutex<()>>,
+    line: LineRef,
+    settled: AtomicBool,
+}
+
+impl Hold {
+    /// A hold that was acquired by a command sent at `sent`, and its first guard.
+    pub(super) fn acquired(
+        engine: Arc<Engine>,
+        recipe: Arc<dyn Recipe>,
+        owner: OwnerId,
+        number: u64,
+        line: LineRef,
+        terms: Terms,
+        sent: Instant,
+    ) -> HoldGuard {
+        let (lease, id) = Lease::new(terms, sent);
+        let hold = Arc::new(Self {
+            engine,
+            recipe,
+            owner,
+            number,
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+            serial: Arc::default(),
+            line,
+            settled: AtomicBool::new(false),
+        });
+        hold.line.set_holder(&hold);
+        hold.engine.watchdog.watch(&hold);
+        HoldGuard {
+            hold,
+            id,
+            left: false,
+        }
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        lock(&self.lease).is_valid(clock::now())
+    }
+
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        lock(&self.lease).lost_reason(clock::now())
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        lock(&self.lease).count()
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        lock(&self.lease).deadline()
+    }
+
+    pub(super) fn plan(&self, now: Instant) -> Plan {
+        lock(&self.lease).plan(now)
+    }
+
+    pub(super) fn is_renewed(&self, now: Instant) -> bool {
+        lock(&self.lease).is_renewed(now)
+    }
+
+    pub(super) fn doubt(&self, now: Instant) {
+        lock(&self.lease).doubt(now);
+    }
+
+    pub(super) fn renewal_failed(&self, now: Instant) {
+        lock(&self.lease).renewal_failed(now);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes in what Redis answered to a command that was to lengthen the lease.
+    pub(super) fn answered(&self, reply: HoldReply, sent: Instant, ttl: Duration) {
+        let now = clock::now();
+        match reply {
+            HoldReply::Done => lock(&self.lease).renewed(sent, ttl, now),
+            HoldReply::Gone => self.mark_lost(LostReason::Deleted),
+            HoldReply::Taken => self.mark_lost(LostReason::Taken),
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Makes every guard of this hold lost, for good.
+    pub(super) fn mark_lost(&self, reason: LostReason) {
+        let news = lock(&self.lease).lost(reason, clock::now());
+        if news {
+            tracing::warn!(lock = self.recipe.name().as_str(), %reason, "lock lost");
+        }
+        self.changed.notify_waiters();
+        // It may be free for those who wait in this process.
+        self.line.notify();
+    }
+
+    /// The clock alone ended it: tells who waits for that.
+    pub(super) fn expired(&self) {
+        self.changed.notify_waiters();
+        self.line.notify();
+    }
+
+    /// Ends the hold under its guards, which are lost.
+    pub(super) fn end(self: &Arc<Self>, reason: LostReason) {
+        let held = self.engine.watchdog.unwatch_if(self, || {
+            (lock(&self.lease).lost(reason, clock::now()), true)
+        });
+        self.changed.notify_waiters();
+        if held {
+            drop(Unsettled::new(Settlement::new(self, Goal::End)));
+        }
+    }
+
+    /// The end of the hold is known: waiters of this process are not held back by it any more.
+    pub(super) fn settled(&self) {
+        if !self.settled.swap(true, Ordering::AcqRel) {
+            self.line.released(self);
+        }
+    }
+
+    /// Adds a guard by re-entry: one call, which also tells whether the lock is still there.
+    ///
+    /// # Cancel safety
+    ///
+    /// The guard exists from the start, so dropping the future releases it like any other.
+    pub(crate) async fn reenter(
+        self: &Arc<Self>,
+        terms: Terms,
+        deadline: Option<Instant>,
+    ) -> Result<HoldGuard, Error> {
+        const ACTION: &str = "re-enter lock";
+        let joined = lock(&self.lease).join(terms, clock::now());
+        let id = joined.map_err(|reason| self.lost_error(ACTION, reason))?;
+        let guard = HoldGuard {
+            hold: Arc::clone(self),
+            id,
+            left: false,
+        };
+        self.lengthen(ACTION, terms.lease, deadline).await?;
+        Ok(guard)
+    }
+
+    /// Tells Redis the present count and a lease, which is never shortened.
+    pub(crate) async fn lengthen(
+        self: &Arc<Self>,
+        action: &'static str,
+        lease: Duration,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        let deadline = deadline.unwrap_or_else(|| self.engine.patience());
+        let settlement = Settlement::new(self, Goal::Lengthen(lease));
+        let mut unsettled = Unsettled::new(settlement);
+        match tokio::time::timeout_at(clock::to_tokio(deadline), unsettled.run()).await {
+            Ok(Ok(HoldReply::Done)) => {
+                if let Some(reason) = self.lost_reason() {
+                    return Err(self.lost_error(action, reason));
+                }
+                self.engine.watchdog.rewatch(self);
+                Ok(())
+            }
+            Ok(Ok(reply)) => {
+                let reason = match reply {
+                    HoldReply::Taken => LostReason::Taken,
+                    _ => LostReason::Deleted,
+                };
+                Err(self.lost_error(action, reason))
+            }
+            Ok(Err(fault)) => Err(fault.into_error(action).named(self.recipe.name().as_arc())),
+            Err(_) => Err(unsettled.out_of_time(action)),
+        }
+    }
+
+    pub(crate) fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
+        Error::new(ErrorKind::Lost, action)
+            .named(self.recipe.name().as_arc())
+            .detail(reason.to_string())
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("name", self.recipe.name())
+            .field("owner", &self.owner)
+            .field("lease", &*lock(&self.lease))
+            .finish_non_exhaustive()
+    }
+}
+
+/// One guard of a hold; the part that guards of all kinds share. Dropping it queues the release.
+pub(crate) struct HoldGuard {
+    pub(crate) hold: Arc<Hold>,
+    id: GuardId,
+    left: bool,
+}
+
+/// What became of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unlocked {
+    /// The lock is free.
+    Released,
+    /// Other guards of the same hold remain: the lock was re-entered.
+    StillHeld,
+    /// There was nothing left to release: the lease had run out, or the lock was deleted or taken
+    /// over. What was done under it may have met another holder.
+    AlreadyExpired,
+}
+
+impl HoldGuard {
+    pub(crate) fn state(&self) -> GuardState {
+        lock(&self.hold.lease).state(self.id, clock::now())
+    }
+
+    /// Resolves when the lock is lost, at the local deadline at the latest.
+    pub(crate) async fn lost(&self) -> LostReason {
+        loop {
+            let mut changed = std::pin::pin!(self.hold.changed.notified());
+            // Registered before the state is read, so that no change falls between.
+            changed.as_mut().enable();
+            let until = match self.state() {
+                GuardState::Held { until } | GuardState::Suspect { until } => until,
+                GuardState::Lost(reason) => return reason,
+                // Whoever asks still borrows the guard, so only a shut-down can have released it.
+                GuardState::Released => return LostReason::ShutDown,
+            };
+            tokio::select! {
+                () = changed => {}
+                () = clock::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Releases, and waits until Redis has said what became of it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
+    pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
+        const ACTION: &str = "release lock";
+        let Some((leave, settlement)) = self.leave() else {
+            return Ok(Unlocked::AlreadyExpired);
+        };
+        let hold = Arc::clone(&self.hold);
+        if hold.lost_reason().is_some() {
+            // The key may outlive the local deadline by the margin, or by an outage: it is freed
+            // in the background, and the caller need not wait for that to know that it was lost.
+            drop(Unsettled::new(settlement));
+            return Ok(Unlocked::AlreadyExpired);
+        }
+        let mut unsettled = Unsettled::new(settlement);
+        let patience = clock::to_tokio(hold.engine.patience());
+        let reply = match tokio::time::timeout_at(patience, unsettled.run()).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(fault)) => {
+                return Err(fault.into_error(ACTION).named(hold.recipe.name().as_arc()));
+            }
+            Err(_) => return Err(unsettled.out_of_time(ACTION)),
+        };
+        Ok(match (leave, reply) {
+            (Leave::Last, HoldReply::Done) => Unlocked::Released,
+            (Leave::Partial, HoldReply::Done) => Unlocked::StillHeld,
+            _ => Unlocked::AlreadyExpired,
+        })
+    }
+
+    /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
+    fn leave(&mut self) -> Option<(Leave, Settlement)> {
+        if std::mem::replace(&mut self.left, true) {
+            return None;
+        }
+        let hold = &self.hold;
+        let leave = hold.engine.watchdog.unwatch_if(hold, || {
+            let leave = lock(&hold.lease).leave(self.id);
+            (leave, leave == Some(Leave::Last))
+        })?;
+        let goal = match leave {
+            Leave::Partial => Goal::Lengthen(Duration::ZERO),
+            Leave::Last => Goal::End,
+        };
+        Some((leave, Settlement::new(hold, goal)))
+    }
+}
+
+impl Drop for HoldGuard {
+    fn drop(&mut self) {
+        if let Some((_, settlement)) = self.leave() {
+            let engine = Arc::clone(&self.hold.engine);
+            engine.releases.push(settlement);
+            engine.ensure_tasks();
+        }
+    }
+}
+
+impl fmt::Debug for HoldGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", self.hold.recipe.name())
+            .field("owner", &self.hold.owner)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Polls `body` first and `lost` second: a body that completed is never called lost.
+pub(crate) async fn until_lost<T>(
+    guard: &HoldGuard,
+    body: impl Future<Output = T>,
+) -> Result<T, LostReason> {
+    let mut body = std::pin::pin!(body);
+    let mut lost = std::pin::pin!(guard.lost());
+    poll_fn(|cx| match body.as_mut().poll(cx) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Ok(output)),
+        std::task::Poll::Pending => lost.as_mut().poll(cx).map(Err),
+    })
+    .await
+}

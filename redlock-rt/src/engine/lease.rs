@@ -1,0 +1,540 @@
+//! Whether a hold is still ours: pure state, judged by the local clock alone.
+//!
+//! # Invariants
+//!
+//! 1. Nothing reports valid at or after `deadline`, which is counted from before the acquiring
+//!    command was sent, less a margin for clocks that run at different speeds.
+//! 2. `Lost` and `Released` are final: nothing makes a lost hold valid again.
+//! 3. `deadline` never moves back: re-entry, renewal and partial release never shorten a lease.
+//! 4. After the last guard left, no renewal is planned.
+
+use std::time::{Duration, Instant};
+
+use crate::clock::after;
+
+/// How long one guard wants its lock held; checked where options are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// The TTL of the key: how long the lock outlives a crash.
+    pub(crate) lease: Duration,
+    /// How often the watchdog lengthens the lease while the guard lives; `None`: never.
+    pub(crate) renew: Option<Duration>,
+    /// The end of renewal, for a holder that got stuck.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// Why a lock was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The lease ran out by the local clock before it was renewed.
+    Expired,
+    /// The lock is gone from Redis: deleted, evicted, flushed, or lost in a restart or failover.
+    Deleted,
+    /// Somebody else holds it.
+    Taken,
+    /// The guard's `max_hold` is over.
+    MaxHold,
+    /// The client was shut down and released it.
+    ShutDown,
+}
+
+impl std::fmt::Display for LostReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the lease ran out before it was renewed",
+            Self::Deleted => "the lock is gone from redis",
+            Self::Taken => "somebody else holds it",
+            Self::MaxHold => "the longest hold time is over",
+            Self::ShutDown => "the client was shut down",
+        })
+    }
+}
+
+/// What a guard knows of its lock at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuardState {
+    /// Ours until then at least, by the local clock.
+    Held {
+        /// When the guard stops to report held, unless the lease is lengthened before.
+        until: Instant,
+    },
+    /// Renewal is failing, and the lease still runs.
+    Suspect {
+        /// When the guard turns lost, unless a renewal succeeds before.
+        until: Instant,
+    },
+    /// Not ours any more.
+    Lost(LostReason),
+    /// Released, or its release has begun.
+    Released,
+}
+
+impl GuardState {
+    /// Returns whether the lock is ours at this moment.
+    pub fn is_valid(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Suspect { .. })
+    }
+}
+
+/// Names a guard among those of one hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GuardId(u32);
+
+/// What the end of a guard means for its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Other guards remain: their count is to be told.
+    Partial,
+    /// It was the last: the hold is to be ended.
+    Last,
+}
+
+/// What the watchdog is to do for a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// Lengthen the lease to this; zero = only look whether it is still there.
+    Renew(Duration),
+    /// Nothing before then.
+    Wait(Instant),
+    /// Nothing ever again.
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Held,
+    Suspect,
+    Lost(LostReason),
+    Released,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Tenant {
+    id: GuardId,
+    lease: Duration,
+    renew: Option<Duration>,
+    until: Option<Instant>,
+}
+
+/// The lease of one hold and the guards that share it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    phase: Phase,
+    deadline: Instant,
+    tenants: Vec<Tenant>,
+    next_id: u32,
+    /// When the watchdog is to act next.
+    next_renewal: Instant,
+    /// When to look whether it is still there, renewed or not, since that was put in doubt.
+    verify_at: Option<Instant>,
+}
+
+/// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
+/// rounding of both, as much as the lease can bear.
+fn margin(lease: Duration) -> Duration {
+    lease / 100 + Duration::from_millis(2).min(lease / 10)
+}
+
+impl Lease {
+    /// A hold whose acquiring command was handed to the connection at `sent`.
+    pub(crate) fn new(terms: Terms, sent: Instant) -> (Self, GuardId) {
+        let mut lease = Self {
+            phase: Phase::Held,
+            deadline: sent,
+            tenants: Vec::with_capacity(1),
+            next_id: 0,
+            next_renewal: sent,
+            verify_at: None,
+        };
+        let id = lease.admit(terms, sent);
+        lease.lengthen(sent, terms.lease);
+        (lease, id)
+    }
+
+    fn admit(&mut self, terms: Terms, now: Instant) -> GuardId {
+        let id = GuardId(self.next_id);
+        self.next_id += 1;
+        let until = terms.max_hold.map(|max_hold| after(now, max_hold));
+        self.tenants.push(Tenant {
+            id,
+            lease: terms.lease,
+            renew: terms.renew,
+            until,
+        });
+        id
+    }
+
+    /// Upholds invariant 3.
+    fn lengthen(&mut self, sent: Instant, lease: Duration) {
+        self.deadline = self
+            .deadline
+            .max(after(sent, lease.saturating_sub(margin(lease))));
+        let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
+        self.next_renewal = after(sent, interval.unwrap_or(lease));
+    }
+
+    /// Moves on what the clock alone decides. Upholds invariant 1.
+    fn tick(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Held | Phase::Suspect) && now >= self.deadline {
+            self.phase = Phase::Lost(LostReason::Expired);
+        }
+    }
+
+    /// Adds a guard by re-entry; its count is to be told to Redis.
+    pub(crate) fn join(&mut self, terms: Terms, now: Instant) -> Result<GuardId, LostReason> {
+        self.tick(now);
+        match self.phase {
+            Phase::Held | Phase::Suspect => Ok(self.admit(terms, now)),
+            Phase::Lost(reason) => Err(reason),
+            Phase::Released => Err(LostReason::Deleted),
+        }
+    }
+
+    /// Ends a guard. `None` where it had ended before. Upholds invariant 4.
+    pub(crate) fn leave(&mut self, id: GuardId) -> Option<Leave> {
+        let at = self.tenants.iter().position(|tenant| tenant.id == id)?;
+        self.tenants.swap_remove(at);
+        if !self.tenants.is_empty() {
+            return Some(Leave::Partial);
+        }
+        if matches!(self.phase, Phase::Held | Phase::Suspect) {
+            self.phase = Phase::Released;
+        }
+        Some(Leave::Last)
+    }
+
+    /// The hold count as Redis is to know it.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.tenants.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The state as one guard sees it.
+    pub(crate) fn state(&mut self, id: GuardId, now: Instant) -> GuardState {
+        self.tick(now);
+        let Some(tenant) = self.tenants.iter().find(|tenant| tenant.id == id) else {
+            return GuardState::Released;
+        };
+        let until = tenant
+            .until
+            .map_or(self.deadline, |until| until.min(self.deadline));
+        let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
+        match self.phase {
+            // The lease of the last renewal ends with `max_hold`, so both may be over.
+            Phase::Lost(LostReason::Expired)
+                if over(tenant.until.map(|at| at - margin(tenant.lease))) =>
+            {
+                GuardState::Lost(LostReason::MaxHold)
+            }
+            Phase::Lost(reason) => GuardState::Lost(reason),
+            Phase::Released => GuardState::Released,
+            _ if over(tenant.until) => GuardState::Lost(LostReason::MaxHold),
+            Phase::Held => GuardState::Held { until },
+            Phase::Suspect => GuardState::Suspect { until },
+        }
+    }
+
+    /// The longest lease that a guard wants renewed now.
+    fn renewed_lease(&self, now: Instant) -> Option<Duration> {
+        self.renewing(now).map(|tenant| tenant.lease).max()
+    }
+
+    fn renewing(&self, now: Instant) -> impl Iterator<Item = &Tenant> {
+        self.tenants.iter().filter(move |tenant| {
+            tenant.renew.is_some() && tenant.until.is_none_or(|until| now < until)
+        })
+    }
+
+    /// The end of renewal: that of the guard that wants it longest.
+    fn horizon(&self) -> Option<Instant> {
+        let renewing = || self.tenants.iter().filter(|tenant| tenant.renew.is_some());
+        if renewing().any(|tenant| tenant.until.is_none()) {
+            return None;
+        }
+        renewing().filter_map(|tenant| tenant.until).max()
+    }
+
+    /// What the watchdog is to do now.
+    pub(crate) fn plan(&mut self, now: Instant) -> Plan {
+        self.tick(now);
+        if !matches!(self.phase, Phase::Held | Phase::Suspect) {
+            return Plan::Done;
+        }
+        let left = self.horizon().map(|end| end.saturating_duration_since(now));
+        let wanted = self
+            .renewed_lease(now)
+            .map(|lease| left.map_or(lease, |left| left.min(lease)));
+        let renewal = wanted.map(|_| self.next_renewal);
+        let next = renewal.into_iter().chain(self.verify_at).min();
+        match next {
+            Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
+            Some(at) => Plan::Wait(at.min(self.deadline)),
+            None => Plan::Wait(self.deadline),
+        }
+    }
+
+    /// The lease was lengthened to `ttl` by a command sent at `sent`.
+    pub(crate) fn renewed(&mut self, sent: Instant, ttl: Duration, now: Instant) {
+        self.tick(now);
+        if matches!(self.phase, Phase::Held | Phase::Suspect) {
+            self.phase = Phase::Held;
+            self.verify_at = None;
+            if !ttl.is_zero() {
+                self.lengthen(sent, ttl);
+            }
+        }
+    }
+
+    /// A renewal failed; the next is due while the lease still runs.
+    pub(crate) fn renewal_failed(&mut self, now: Instant) {
+        self.tick(now);
+        if matches!(self.phase, Phase::Held | Phase::Suspect) {
+            self.phase = Phase::Suspect;
+            let rest = self.deadline.saturating_duration_since(now);
+            let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+            self.next_renewal = after(now, pause);
+            self.verify_at = self.verify_at.map(|_| self.next_renewal);
+        }
+    }
+
+    /// Redis says, or we know otherwise, that it is not ours. Answers whether that is news.
+    pub(crate) fn lost(&mut self, reason: LostReason, now: Instant) -> bool {
+        self.tick(now);
+        let news = matches!(self.phase, Phase::Held | Phase::Suspect);
+        if news {
+            self.phase = Phase::Lost(reason);
+        }
+        news
+    }
+
+    /// Whether the hold as a whole is still ours.
+    pub(crate) fn is_valid(&mut self, now: Instant) -> bool {
+        self.tick(now);
+        matches!(self.phase, Phase::Held | Phase::Suspect)
+    }
+
+    /// Why the hold as a whole is lost, if it is.
+    pub(crate) fn lost_reason(&mut self, now: Instant) -> Option<LostReason> {
+        self.tick(now);
+        match self.phase {
+            Phase::Lost(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// The server may have lost it: look at once.
+    pub(crate) fn doubt(&mut self, now: Instant) {
+        self.verify_at = Some(now);
+    }
+
+    /// Whether the watchdog lengthens it.
+    pub(crate) fn is_renewed(&self, now: Instant) -> bool {
+        self.renewed_lease(now).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn terms(lease: Duration) -> Terms {
+        Terms {
+            lease,
+            renew: Some(lease / 3),
+            max_hold: None,
+        }
+    }
+
+    #[test]
+    fn the_deadline_is_counted_from_before_the_send_less_a_margin() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        let until = sent + 30 * S - Duration::from_millis(302);
+        assert_eq!(lease.state(id, sent), GuardState::Held { until });
+        assert_eq!(
+            lease.state(id, until),
+            GuardState::Lost(LostReason::Expired)
+        );
+    }
+
+    #[test]
+    fn a_renewal_that_comes_too_late_revives_nothing() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(S), sent);
+        lease.renewed(sent + S, S, sent + S);
+        assert_eq!(
+            lease.state(id, sent + S),
+            GuardState::Lost(LostReason::Expired)
+        );
+        assert_eq!(lease.join(terms(S), sent + S), Err(LostReason::Expired));
+    }
+
+    #[test]
+    fn reentry_with_a_shorter_lease_shortens_nothing() {
+        let sent = Instant::now();
+        let (mut lease, outer) = Lease::new(terms(30 * S), sent);
+        let before = lease.deadline();
+        let inner = lease.join(terms(S), sent).unwrap();
+        lease.renewed(sent, S, sent);
+        assert_eq!(lease.deadline(), before);
+        assert_eq!(lease.count(), 2);
+        assert_eq!(lease.leave(inner), Some(Leave::Partial));
+        assert_eq!(lease.leave(inner), None);
+        assert_eq!(lease.leave(outer), Some(Leave::Last));
+    }
+
+    #[test]
+    fn renewal_is_due_every_third_and_never_after_the_last_guard_left() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        assert_eq!(lease.plan(sent), Plan::Wait(sent + 10 * S));
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        lease.leave(id);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Done);
+    }
+
+    #[test]
+    fn a_fixed_lease_is_only_watched() {
+        let sent = Instant::now();
+        let fixed = Terms {
+            renew: None,
+            ..terms(S)
+        };
+        let (mut lease, id) = Lease::new(fixed, sent);
+        assert_eq!(lease.plan(sent), Plan::Wait(lease.deadline()));
+        lease.doubt(sent);
+        assert_eq!(lease.plan(sent), Plan::Renew(Duration::ZERO));
+        lease.renewed(sent, Duration::ZERO, sent);
+        assert_eq!(lease.plan(sent + S), Plan::Done);
+        assert_eq!(
+            lease.state(id, sent + S),
+            GuardState::Lost(LostReason::Expired)
+        );
+    }
+
+    #[test]
+    fn max_hold_ends_the_last_lease() {
+        let sent = Instant::now();
+        let stuck = Terms {
+            max_hold: Some(35 * S),
+            ..terms(30 * S)
+        };
+        let (mut lease, id) = Lease::new(stuck, sent);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(25 * S));
+        lease.renewed(sent + 10 * S, 25 * S, sent + 10 * S);
+        assert!(lease.deadline() < sent + 35 * S);
+        assert_eq!(
+            lease.state(id, sent + 35 * S),
+            GuardState::Lost(LostReason::MaxHold)
+        );
+    }
+
+    #[test]
+    fn a_failed_verification_is_not_repeated_without_a_pause() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(3 * S), sent);
+        lease.doubt(sent);
+        assert!(matches!(lease.plan(sent), Plan::Renew(_)));
+        lease.renewal_failed(sent);
+        assert!(matches!(lease.plan(sent), Plan::Wait(at) if at > sent));
+    }
+
+    #[test]
+    fn a_failing_renewal_is_suspect_then_lost() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(3 * S), sent);
+        lease.renewal_failed(sent + S);
+        assert!(matches!(
+            lease.state(id, sent + S),
+            GuardState::Suspect { .. }
+        ));
+        assert!(matches!(lease.plan(sent + S), Plan::Wait(at) if at < sent + 2 * S));
+        assert_eq!(
+            lease.state(id, sent + 3 * S),
+            GuardState::Lost(LostReason::Expired)
+        );
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Pass(u64),
+        Join(u64, bool, Option<u64>),
+        Leave(usize),
+        Renewed(u64),
+        Failed,
+        Lost,
+        Doubt,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..4_000u64).prop_map(Step::Pass),
+            (
+                1..9_000u64,
+                any::<bool>(),
+                proptest::option::of(9_000..20_000u64)
+            )
+                .prop_map(|(lease, renew, max)| Step::Join(lease, renew, max)),
+            (0..4usize).prop_map(Step::Leave),
+            (0..9_000u64).prop_map(Step::Renewed),
+            Just(Step::Failed),
+            Just(Step::Lost),
+            Just(Step::Doubt),
+        ]
+    }
+
+    proptest! {
+        /// Invariants 1 to 4 over any history.
+        #[test]
+        fn invariants_hold(steps in proptest::collection::vec(step(), 1..60)) {
+            let ms = Duration::from_millis;
+            let mut now = Instant::now();
+            let (mut lease, first) = Lease::new(terms(3 * S), now);
+            let mut guards = vec![first];
+            let mut dead = false;
+            for step in steps {
+                let before = lease.deadline();
+                match step {
+                    Step::Pass(span) => now += ms(span),
+                    Step::Join(span, renew, max) => {
+                        let renew = renew.then(|| ms(span) / 3);
+                        let terms = Terms { lease: ms(span), renew, max_hold: max.map(ms) };
+                        match lease.join(terms, now) {
+                            Ok(id) => guards.push(id),
+                            Err(_) => prop_assert!(dead || now >= before),
+                        }
+                    }
+                    Step::Leave(at) if at < guards.len() => {
+                        let last = guards.len() == 1;
+                        let left = lease.leave(guards.swap_remove(at));
+                        prop_assert_eq!(left, Some(if last { Leave::Last } else { Leave::Partial }));
+                    }
+                    Step::Leave(_) => {}
+                    Step::Renewed(ttl) => lease.renewed(now, ms(ttl), now),
+                    Step::Failed => lease.renewal_failed(now),
+                    Step::Lost => { lease.lost(LostReason::Deleted, now); }
+                    Step::Doubt => lease.doubt(now),
+                }
+                prop_assert!(lease.deadline() >= before, "invariant 3");
+                let valid = lease.is_valid(now);
+                prop_assert!(!valid || now < lease.deadline(), "invariant 1");
+                prop_assert!(!(dead && valid), "invariant 2");
+                dead |= !valid;
+                for &guard in &guards {
+                    prop_assert!(valid || !lease.state(guard, now).is_valid());
+                }
+                if guards.is_empty() {
+                    prop_assert_eq!(lease.plan(now), Plan::Done, "invariant 4");
+                }
+            }
+        }
+    }
+}

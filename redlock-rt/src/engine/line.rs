@@ -1,0 +1,310 @@
+//! The local queue of one name: however many tasks of a process wait, one of them talks to Redis.
+//!
+//! Pure state. The head of the queue may try when there is a *permit*: the queue was empty and
+//! nothing is known of a holder, a release was announced, the subscription was confirmed (what was
+//! announced before is not known), or time came to look again.
+//!
+//! # Invariants
+//!
+//! 1. Only the head takes a permit.
+//! 2. A permit that a head took and did not use up (it left before the outcome was known) passes
+//!    to the next head; so does one that it never took.
+//! 3. Whoever becomes head is woken, since it has the timers and the subscription to look after.
+
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+/// A place in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+/// What a waiter is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Head of the queue now, without a permit yet. Told once.
+    Head,
+    /// Head, with a permit, which is hereby taken.
+    Try,
+    /// The client shuts down.
+    Closed,
+}
+
+/// How a waiter leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It holds the lock: the next has nothing to try before a release is announced.
+    Served,
+    /// It gave up. `trying`: with a try under way, whose outcome nobody else will look at.
+    GaveUp { trying: bool },
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: Ticket,
+    waker: Option<Waker>,
+    told: bool,
+}
+
+/// The queue; see the module.
+#[derive(Debug, Default)]
+pub(crate) struct LineState {
+    waiters: VecDeque<Waiter>,
+    next: u64,
+    permit: bool,
+    closed: bool,
+    /// When the head looks again although nothing was announced.
+    retry_at: Option<Instant>,
+    /// How the head fares, for those behind it whose time runs out.
+    health: Health,
+}
+
+/// Whether Redis answers the head.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    #[default]
+    Answering,
+    /// A try is under way since then.
+    Asking(Instant),
+    /// The last try did not reach Redis.
+    Failing,
+}
+
+impl LineState {
+    /// Joins the queue. `hopeful`: nothing is known of a holder, so an empty queue may try.
+    pub(crate) fn enter(&mut self, hopeful: bool) -> Ticket {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        if self.waiters.is_empty() {
+            self.permit = hopeful;
+            self.retry_at = None;
+            self.health = Health::Answering;
+        }
+        self.waiters.push_back(Waiter {
+            ticket,
+            waker: None,
+            told: false,
+        });
+        ticket
+    }
+
+    fn is_head(&self, ticket: Ticket) -> bool {
+        self.waiters
+            .front()
+            .is_some_and(|head| head.ticket == ticket)
+    }
+
+    /// Asks for news; the waker is woken when there are some.
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Turn> {
+        if self.closed {
+            return Poll::Ready(Turn::Closed);
+        }
+        let head = self.is_head(ticket);
+        if head && self.permit {
+            self.permit = false;
+            return Poll::Ready(Turn::Try);
+        }
+        if let Some(waiter) = self
+            .waiters
+            .iter_mut()
+            .find(|waiter| waiter.ticket == ticket)
+        {
+            if head && !waiter.told {
+                waiter.told = true;
+                return Poll::Ready(Turn::Head);
+            }
+            if !waiter
+                .waker
+                .as_ref()
+                .is_some_and(|old| old.will_wake(waker))
+            {
+                waiter.waker = Some(waker.clone());
+            }
+        }
+        Poll::Pending
+    }
+
+    fn head_waker(&mut self) -> Option<Waker> {
+        self.waiters.front_mut()?.waker.take()
+    }
+
+    /// Something happened that makes a try worth while. The waker is to be woken once the lock
+    /// around this state is free.
+    #[must_use]
+    pub(crate) fn notify(&mut self) -> Option<Waker> {
+        if self.waiters.is_empty() {
+            return None;
+        }
+        self.permit = true;
+        self.head_waker()
+    }
+
+    /// Leaves the queue. Upholds invariants 2 and 3.
+    #[must_use]
+    pub(crate) fn leave(&mut self, ticket: Ticket, exit: Exit) -> Option<Waker> {
+        let at = self
+            .waiters
+            .iter()
+            .position(|waiter| waiter.ticket == ticket)?;
+        self.waiters.remove(at);
+        if at != 0 {
+            return None;
+        }
+        match exit {
+            Exit::Served => self.permit = false,
+            Exit::GaveUp { trying } => self.permit |= trying,
+        }
+        self.health = match self.health {
+            // The try goes on without its caller, and its outcome will not be told here.
+            Health::Asking(_) => Health::Answering,
+            health => health,
+        };
+        self.head_waker()
+    }
+
+    /// Nobody is to wait here any more.
+    #[must_use]
+    pub(crate) fn close(&mut self) -> Vec<Waker> {
+        self.closed = true;
+        self.waiters
+            .iter_mut()
+            .filter_map(|waiter| waiter.waker.take())
+            .collect()
+    }
+
+    pub(crate) fn set_retry(&mut self, at: Option<Instant>) {
+        self.retry_at = at;
+    }
+
+    /// When `ticket` is to look again by itself; only the head does.
+    pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
+        if self.is_head(ticket) {
+            self.retry_at
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn set_health(&mut self, health: Health) {
+        self.health = health;
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.health
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    fn waker() -> (Arc<Count>, Waker) {
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        (Arc::clone(&count), Waker::from(count))
+    }
+
+    #[test]
+    fn the_first_may_try_and_the_second_waits_for_an_announcement() {
+        let (_, waker) = waker();
+        let mut line = LineState::default();
+        let first = line.enter(true);
+        let second = line.enter(true);
+        assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Try));
+        assert_eq!(line.poll(second, &waker), Poll::Pending);
+        assert!(line.leave(first, Exit::Served).is_some());
+        assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Head));
+        assert_eq!(line.poll(second, &waker), Poll::Pending);
+        assert!(line.notify().is_some());
+        assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Try));
+    }
+
+    #[test]
+    fn who_leaves_in_the_middle_of_a_try_passes_it_on() {
+        let (_, waker) = waker();
+        let mut line = LineState::default();
+        let first = line.enter(true);
+        let second = line.enter(true);
+        assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Try));
+        assert_eq!(line.poll(second, &waker), Poll::Pending);
+        assert!(line.leave(first, Exit::GaveUp { trying: true }).is_some());
+        assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Try));
+    }
+
+    #[test]
+    fn a_notification_that_the_head_never_took_is_the_next_heads() {
+        let (_, waker) = waker();
+        let mut line = LineState::default();
+        let first = line.enter(false);
+        let second = line.enter(false);
+        assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Head));
+        assert_eq!(line.poll(first, &waker), Poll::Pending);
+        assert!(line.notify().is_some());
+        let _ = line.leave(first, Exit::GaveUp { trying: false });
+        assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Try));
+    }
+
+    #[test]
+    fn closing_tells_everybody() {
+        let (count, waker) = waker();
+        let mut line = LineState::default();
+        let tickets = [line.enter(false), line.enter(false), line.enter(false)];
+        for ticket in tickets {
+            let _ = line.poll(ticket, &waker);
+            let _ = line.poll(ticket, &waker);
+        }
+        line.close().into_iter().for_each(Waker::wake);
+        assert_eq!(count.0.load(Ordering::Relaxed), 3);
+        assert_eq!(line.poll(tickets[2], &waker), Poll::Ready(Turn::Closed));
+    }
+
+    proptest! {
+        /// However waiters come and go: a notification given while somebody waits is seen by a
+        /// head, unless a head was served after it.
+        #[test]
+        fn no_notification_is_lost(steps in proptest::collection::vec((0..4u8, 0..6usize), 1..80)) {
+            let mut line = LineState::default();
+            let mut tickets: Vec<(Ticket, bool)> = vec![];
+            let mut owed = false;
+            for (step, at) in steps {
+                match step {
+                    0 => tickets.push((line.enter(false), false)),
+                    1 => {
+                        let _ = line.notify();
+                        owed |= !tickets.is_empty();
+                    }
+                    2 if at < tickets.len() => {
+                        let (ticket, trying) = tickets.remove(at);
+                        let _ = line.leave(ticket, Exit::GaveUp { trying });
+                        owed |= trying;
+                    }
+                    3 if !tickets.is_empty() => {
+                        let head = tickets[0].0;
+                        let mut turn = line.poll(head, Waker::noop());
+                        if turn == Poll::Ready(Turn::Head) {
+                            turn = line.poll(head, Waker::noop());
+                        }
+                        prop_assert_eq!(turn == Poll::Ready(Turn::Try), owed);
+                        tickets[0].1 |= owed;
+                        owed = false;
+                    }
+                    _ => {}
+                }
+                owed &= !tickets.is_empty();
+            }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The local queues of all names that are waited for or held here.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use super::hold::Hold;
+use super::hub::{Attachment, Hub, Listener};
+use super::line::{Exit, Health, LineState, Ticket, Turn};
+use crate::clock;
+use crate::name::LockName;
+use crate::shim::{Mutex, lock};
+use crate::wire::Recipe;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    kind: &'static str,
+    name: LockName,
+}
+
+/// The registry. A line exists while somebody waits for its name or holds it.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    map: Mutex<HashMap<Key, Entry>>,
+    closed: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    line: Arc<Line>,
+    users: usize,
+}
+
+/// The local queue of one name; see [`LineState`].
+pub(crate) struct Line {
+    state: Mutex<LineState>,
+    /// The hold of this client, where the kind has one holder at a time.
+    holder: Mutex<Weak<Hold>>,
+    /// Keeps the channel subscribed while anybody waits.
+    attachment: Mutex<Option<Attachment>>,
+}
+
+impl Lines {
+    /// The line of a name, made where there is none.
+    pub(crate) fn line(self: &Arc<Self>, recipe: &dyn Recipe) -> LineRef {
+        let key = Key {
+            kind: recipe.kind(),
+            name: recipe.name().clone(),
+        };
+        let mut map = lock(&self.map);
+        let entry = map.entry(key.clone()).or_insert_with(|| Entry {
+            line: Arc::new(Line {
+                state: Mutex::new(LineState::default()),
+                holder: Mutex::new(Weak::new()),
+                attachment: Mutex::new(None),
+            }),
+            users: 0,
+        });
+        entry.users += 1;
+        let line = Arc::clone(&entry.line);
+        drop(map);
+        // A line that was made while the lines were being closed is closed too.
+        if self.closed.load(Ordering::Acquire) {
+            line.close();
+        }
+        LineRef {
+            lines: Arc::clone(self),
+            key,
+            line,
+        }
+    }
+
+    /// Whether this client itself holds the lock validly.
+    pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
+        let key = Key {
+            kind: recipe.kind(),
+            name: recipe.name().clone(),
+        };
+        let line = lock(&self.map)
+            .get(&key)
+            .map(|entry| Arc::clone(&entry.line));
+        line.is_some_and(|line| line.is_held())
+    }
+
+    /// Tells everybody who waits, and who will, that nothing is given out any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let lines: Vec<_> = lock(&self.map)
+            .values()
+            .map(|entry| Arc::clone(&entry.line))
+            .collect();
+        lines.iter().for_each(|line| line.close());
+    }
+
+    /// The number of waiting tasks.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// The number of names that are waited for or held here.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.map).len()
+    }
+}
+
+/// A use of a line: the line is forgotten with the last.
+pub(crate) struct LineRef {
+    lines: Arc<Lines>,
+    key: Key,
+    line: Arc<Line>,
+}
+
+impl Clone for LineRef {
+    fn clone(&self) -> Self {
+        if let Some(entry) = lock(&self.lines.map).get_mut(&self.key) {
+            entry.users += 1;
+        }
+        Self {
+            lines: Arc::clone(&self.lines),
+            key: self.key.clone(),
+            line: Arc::clone(&self.line),
+        }
+    }
+}
+
+impl Drop for LineRef {
+    fn drop(&mut self) {
+        let mut map = lock(&self.lines.map);
+        if let Some(entry) = map.get_mut(&self.key) {
+            entry.users -= 1;
+            if entry.users == 0 {
+                map.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl Deref for LineRef {
+    type Target = Line;
+
+    fn deref(&self) -> &Line {
+        &self.line
+    }
+}
+
+impl LineRef {
+    /// Joins the queue.
+    pub(crate) fn enter(&self) -> Place {
+        let hopeful = !self.is_held();
+        let ticket = lock(&self.state).enter(hopeful);
+        self.lines.waiting.fetch_add(1, Ordering::AcqRel);
+        Place {
+            line: self.clone(),
+            ticket,
+            trying: false,
+            served: false,
+        }
+    }
+
+    /// Listens to the channel; the head is told when that is confirmed.
+    pub(crate) fn listen(&self, hub: &Arc<Hub>, channel: &str) {
+        let mut attachment = lock(&self.attachment);
+        if attachment.is_some() {
+            return;
+        }
+        let (attached, confirmed) = hub.attach(channel, Arc::clone(&self.line) as _);
+        *attachment = Some(attached);
+        drop(attachment);
+        if confirmed {
+            // Subscribed by another's doing, after our last try: what was announced between is
+            // not known.
+            self.notify();
+        }
+    }
+
+    /// Listens to the channel if that takes no command.
+    pub(crate) fn listen_if_confirmed(&self, hub: &Arc<Hub>, channel: &str) {
+        let mut attachment = lock(&self.attachment);
+        if attachment.is_none() {
+            *attachment = hub.attach_confirmed(channel, || Arc::clone(&self.line) as _);
+        }
+    }
+}
+
+impl Line {
+    /// Something happened that makes a try worth while.
+    pub(crate) fn notify(&self) {
+        let waker = lock(&self.state).notify();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn close(&self) {
+        let wakers = lock(&self.state).close();
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    pub(super) fn set_holder(&self, hold: &Arc<Hold>) {
+        *lock(&self.holder) = Arc::downgrade(hold);
+    }
+
+    fn is_held(&self) -> bool {
+        let holder = lock(&self.holder).upgrade();
+        holder.is_some_and(|hold| hold.is_valid())
+    }
+
+    /// A hold of this client ended.
+    pub(super) fn released(&self, hold: &Hold) {
+        let mut holder = lock(&self.holder);
+        if std::ptr::eq(holder.as_ptr(), hold) {
+            *holder = Weak::new();
+        }
+        drop(holder);
+        let heard = match (&*lock(&self.attachment), hold.recipe.channel()) {
+            (Some(_), Some(channel)) => hold.engine.hub.is_confirmed(channel),
+            _ => false,
+        };
+        // Where the announcement is heard, it wakes us as it does all other processes: who
+        // released has no start over them.
+        if !heard {
+            self.notify();
+        }
+    }
+
+    pub(super) fn set_health(&self, health: Health) {
+        lock(&self.state).set_health(health);
+    }
+
+    pub(super) fn health(&self) -> Health {
+        lock(&self.state).health()
+    }
+}
+
+impl Listener for Line {
+    fn notify(&self) {
+        Self::notify(self);
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line")
+            .field("state", &*lock(&self.state))
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LineRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.line, f)
+    }
+}
+
+/// A place in the queue, left when dropped.
+pub(crate) struct Place {
+    pub(crate) line: LineRef,
+    ticket: Ticket,
+    trying: bool,
+    served: bool,
+}
+
+/// Why a waiting caller was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Called {
+    Turn(Turn),
+    /// The wait is over.
+    TimedOut,
+}
+
+impl Place {
+    /// Waits to be called.
+    pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called {
+        let line = &*self.line;
+        let ticket = self.ticket;
+        loop {
+            let turn = poll_fn(|cx| lock(&line.state).poll(ticket, cx.waker()));
+            let retry_at = lock(&line.state).retry_at(ticket);
+            let Some(until) = retry_at.into_iter().chain(deadline).min() else {
+                let turn = turn.await;
+                self.trying |= turn == Turn::Try;
+                return Called::Turn(turn);
+            };
+            let until = clock::to_tokio(until);
+            if let Ok(turn) = tokio::time::timeout_at(until, turn).await {
+                self.trying |= turn == Turn::Try;
+                return Called::Turn(turn);
+            }
+            let now = clock::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Called::TimedOut;
+            }
+            if retry_at.is_some_and(|at| now >= at) {
+                let mut state = lock(&line.state);
+                state.set_retry(None);
+                // To itself: only the head has a moment to retry at.
+                drop(state.notify());
+            }
+        }
+    }
+
+    /// The try is over without success; look again at `retry_at` if nothing is announced before.
+    pub(crate) fn tried(&mut self, retry_at: Instant, health: Health) {
+        self.trying = false;
+        let mut state = lock(&self.line.state);
+        state.set_retry(Some(retry_at));
+        state.set_health(health);
+    }
+
+    /// Leaves the queue with the lock; those behind look again at `retry_at` at the latest.
+    pub(crate) fn served(mut self, retry_at: Instant) {
+        self.served = true;
+        let mut state = lock(&self.line.state);
+        state.set_retry(Some(retry_at));
+        state.set_health(Health::Answering);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let exit = if self.served {
+            Exit::Served
+        } else {
+            Exit::GaveUp {
+                trying: self.trying,
+            }
+        };
+        let mut state = lock(&self.line.state);
+        let next = state.leave(self.ticket, exit);
+        let alone = state.len() == 0;
+        drop(state);
+        self.line.lines.waiting.fetch_sub(1, Ordering::AcqRel);
+        if alone {
+            // Out of the lock before it is dropped: it takes the hub's.
+            let attachment = self.take_attachment_if_alone();
+            drop(attachment);
+        }
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+impl Place {
+    fn take_attachment_if_alone(&self) -> Option<Attachment> {
+        let mut attachment = lock(&self.line.attachment);
+        // Somebody may have come since; then it stays. Lock order: attachment, then state.
+        if lock(&self.line.state).len() == 0 {
+            attachment.take()
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("ticket", &self.ticket)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,378 @@
+//! The machinery that locks of every kind share.
+//!
+//! ```text
+//!             callers (lock, unlock, re-enter, extend)
+//!        ┌────────────┬───────────┴───┬──────────────────┐
+//!   lines (queues)  hub (pub/sub)  watchdog (renewal)  releases (background)
+//!        └────────────┴───────┬───────┴──────────────────┘
+//!        main connection   renewal connection   subscribing connection
+//! ```
+//!
+//! The states are pure and synchronous (`line`, `lease`, `schedule`, `hub::registry`, the queue in
+//! `releases`): time comes in as an argument, and what is to be done goes out as a return value.
+//! Three thin tasks a client perform it: hub, watchdog, releases. There is no task per lock, and
+//! commands that a caller waits for are sent by the caller itself.
+//!
+//! # Lock order
+//!
+//! lines' map · line's attachment · line's state; schedule · lease; hub's registry. The three
+//! groups do not nest, except that an attachment is made and dropped under no lock but its line's.
+//! Wakers are woken and holds dropped with no lock held.
+
+mod acquire;
+mod frame;
+mod hold;
+mod hub;
+mod lease;
+mod line;
+mod lines;
+mod releases;
+mod schedule;
+mod settle;
+mod signal;
+mod watchdog;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use self::acquire::{acquire, try_acquire};
+pub use self::frame::Owner;
+pub(crate) use self::frame::under;
+pub use self::hold::Unlocked;
+pub(crate) use self::hold::{HoldGuard, until_lost};
+pub(crate) use self::lease::Terms;
+pub use self::lease::{GuardState, LostReason};
+
+use self::hub::Hub;
+use self::lines::Lines;
+use self::releases::Releases;
+use self::watchdog::Watchdog;
+use crate::clock;
+use crate::connection::{Connection, Dialer, Fault, Spawner, Timeouts};
+use crate::error::{Error, ErrorKind};
+use crate::name::ClientId;
+use crate::wire::{Call, Recipe, Reply};
+
+/// What a client is made with.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) dialer: Dialer,
+    pub(crate) spawner: Spawner,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) linger: Duration,
+    /// The longest time for which a waiter goes without looking; varied by up to as much again.
+    pub(crate) poll_interval: Duration,
+    /// The lease of locks whose caller names none.
+    pub(crate) lease: Duration,
+    /// Joined before every name.
+    pub(crate) namespace: Option<Box<str>>,
+}
+
+/// One client's shared state. Dropped with the last handle and the last guard, which ends its
+/// tasks.
+pub(crate) struct Engine {
+    pub(crate) id: ClientId,
+    numbers: AtomicU64,
+    config: Config,
+    main: Arc<Connection>,
+    /// On a connection of their own renewals are never delayed by what callers send.
+    renewals: Arc<Connection>,
+    hub: Arc<Hub>,
+    watchdog: Arc<Watchdog>,
+    releases: Arc<Releases>,
+    lines: Arc<Lines>,
+    closing: AtomicBool,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config) -> Arc<Self> {
+        let watchdog = Arc::new(Watchdog::new());
+        let connection = || {
+            let (down, up) = (Arc::downgrade(&watchdog), Arc::downgrade(&watchdog));
+            Arc::new(Connection::new(
+                config.dialer.clone(),
+                config.spawner.clone(),
+                config.timeouts,
+                move || {
+                    if let Some(watchdog) = down.upgrade() {
+                        watchdog.doubt();
+                    }
+                },
+                move |run_id, again| {
+                    if let Some(watchdog) = up.upgrade() {
+                        watchdog.connected(run_id, again);
+                    }
+                },
+            ))
+        };
+        Arc::new(Self {
+            id: ClientId::random(),
+            numbers: AtomicU64::new(1),
+            main: connection(),
+            renewals: connection(),
+            hub: Arc::new(Hub::new(config.linger)),
+            watchdog,
+            releases: Arc::new(Releases::new()),
+            lines: Arc::new(Lines::default()),
+            closing: AtomicBool::new(false),
+            config,
+        })
+    }
+
+    /// Starts the client's tasks where they do not run: at first, and after the runtime that they
+    /// ran on is gone.
+    pub(crate) fn ensure_tasks(&self) {
+        let Config {
+            dialer,
+            spawner,
+            timeouts,
+            ..
+        } = &self.config;
+        signal::ensure(
+            spawner,
+            &self.releases,
+            || {},
+            || releases::run(Arc::clone(&self.releases)),
+        );
+        signal::ensure(
+            spawner,
+            &self.watchdog,
+            || {},
+            || watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.renewals)),
+        );
+        let hub = Arc::clone(&self.hub);
+        signal::ensure(
+            spawner,
+            &self.hub,
+            move || hub.disconnected(),
+            || hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts),
+        );
+    }
+
+    /// Connects, so that a wrong address or password is known at once.
+    pub(crate) async fn connect(&self) -> Result<(), Error> {
+        self.ensure_tasks();
+        self.main
+            .ready()
+            .await
+            .map_err(|fault| fault.into_error("connect to redis"))
+    }
+
+    /// Re-enters what the caller's frames or `owner` hold, or acquires anew.
+    pub(crate) async fn lock(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        wait: Option<Duration>,
+        owner: Option<&Owner>,
+    ) -> Result<HoldGuard, Error> {
+        self.open(acquire::ACTION, &**recipe)?;
+        let started = clock::now();
+        let deadline = wait.map(|wait| clock::after(started, wait));
+        let Some(owner) = owner else {
+            return match frame::enclosing(&self.id, &**recipe) {
+                Some(hold) => hold.reenter(terms, deadline).await,
+                None => acquire(self, recipe, terms, wait).await,
+            };
+        };
+        let slot = owner.slot(&self.id, &**recipe);
+        let mut turn = match deadline {
+            None => slot.lock().await,
+            Some(deadline) => {
+                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
+                turn.map_err(|_| {
+                    Error::new(ErrorKind::TimedOut, acquire::ACTION)
+                        .named(recipe.name().as_arc())
+                        .detail("its owner is acquiring it elsewhere")
+                })?
+            }
+        };
+        if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
+            return hold.reenter(terms, deadline).await;
+        }
+        let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
+        let guard = acquire(self, recipe, terms, rest).await?;
+        *turn = Arc::downgrade(&guard.hold);
+        Ok(guard)
+    }
+
+    /// As [`lock`](Self::lock), without waiting; `None`: held by somebody else.
+    pub(crate) async fn try_lock(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+    ) -> Result<Option<HoldGuard>, Error> {
+        self.open(acquire::ACTION, &**recipe)?;
+        match frame::enclosing(&self.id, &**recipe) {
+            Some(hold) => hold.reenter(terms, None).await.map(Some),
+            None => try_acquire(self, recipe, terms).await,
+        }
+    }
+
+    /// Asks for something that may be asked again.
+    pub(crate) async fn ask(
+        &self,
+        action: &'static str,
+        recipe: &dyn Recipe,
+        call: Call,
+    ) -> Result<Reply, Error> {
+        self.open(action, recipe)?;
+        let mut journey = settle::Journey::default();
+        let mut fault: Option<Fault> = None;
+        let asked = async {
+            loop {
+                match journey.attempt(&self.main, || call.clone()).await {
+                    Err(passing) if passing.is_passing() => {
+                        if !matches!(passing, Fault::Unreachable(_)) {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        fault = Some(passing);
+                    }
+                    outcome => return outcome,
+                }
+            }
+        };
+        let until = clock::to_tokio(self.patience());
+        let error = match tokio::time::timeout_at(until, asked).await {
+            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Err(fault)) => fault.into_error(action),
+            Err(_) => match fault {
+                Some(fault) => fault.into_error(action),
+                None => Error::new(ErrorKind::Unavailable, action),
+            },
+        };
+        Err(error.named(recipe.name().as_arc()))
+    }
+
+    fn open(&self, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(self.shut_down_error(action, recipe));
+        }
+        self.ensure_tasks();
+        Ok(())
+    }
+
+    fn shut_down_error(&self, action: &'static str, recipe: &dyn Recipe) -> Error {
+        Error::new(ErrorKind::ShutDown, action).named(recipe.name().as_arc())
+    }
+
+    /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
+    /// that is asked for, and ends the tasks.
+    pub(crate) async fn shut_down(&self, drain: Option<Duration>, release: bool) {
+        self.closing.store(true, Ordering::Release);
+        self.ensure_tasks();
+        self.lines.close();
+        if let Some(drain) = drain {
+            let until = clock::after(clock::now(), drain);
+            // A line exists as long as anything of its name does: a guard, a release under way.
+            let ended = async {
+                while self.lines.len() > 0 {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            let _ = tokio::time::timeout_at(clock::to_tokio(until), ended).await;
+        }
+        if release {
+            for hold in self.watchdog.holds() {
+                hold.end(LostReason::ShutDown);
+            }
+            let until = clock::to_tokio(self.patience());
+            let _ = tokio::time::timeout_at(until, self.releases.drained()).await;
+        }
+        self.end();
+    }
+
+    /// Ends the tasks and the connections.
+    fn end(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.lines.close();
+        self.hub.signal.close();
+        self.watchdog.signal.close();
+        self.releases.close();
+        self.main.close();
+        self.renewals.close();
+    }
+
+    fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// When a waiter looks again at the latest. Varied, so that processes do not come together.
+    fn next_poll(&self, now: Instant) -> Instant {
+        clock::after(
+            now,
+            self.config.poll_interval.mul_f64(1.0 + fastrand::f64()),
+        )
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.config.lease
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.config.namespace.as_deref()
+    }
+
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.config.timeouts.response
+    }
+
+    /// Until when an operation without a wait of its own is tried: one lost reply, connecting
+    /// anew, and another try.
+    pub(crate) fn patience(&self) -> Instant {
+        let Timeouts { connect, response } = self.config.timeouts;
+        clock::after(clock::now(), response * 2 + connect)
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.watchdog.len()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.lines.waiting()
+    }
+
+    pub(crate) fn names(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.hub.channels()
+    }
+
+    pub(crate) fn renewed(&self) -> usize {
+        self.watchdog.renewals()
+    }
+
+    pub(crate) fn releasing(&self) -> usize {
+        self.releases.len()
+    }
+
+    pub(crate) fn tasks(&self) -> usize {
+        let signals = [
+            &self.hub.signal,
+            &self.watchdog.signal,
+            &self.releases.signal,
+        ];
+        signals.iter().filter(|signal| signal.is_running()).count()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("id", &self.id)
+            .field("held", &self.held())
+            .field("waiting", &self.waiting())
+            .field("subscriptions", &self.subscriptions())
+            .finish_non_exhaustive()
+    }
+}

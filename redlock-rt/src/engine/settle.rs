@@ -1,0 +1,339 @@
+//! What must still be told to Redis for a hold, whoever waits for it.
+//!
+//! A settlement is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
+//! the middle leaves it, with the call under way, to the release queue. It needs no runtime of its
+//! own, sets the state that it means, and so may be repeated until Redis has answered or the lease
+//! is over.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout_at;
+
+use super::Engine;
+use super::hold::Hold;
+use crate::clock;
+use crate::connection::{Connection, Exchange, Fault};
+use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
+use crate::wire::{AcquireReply, Call, HoldReply, Recipe};
+
+/// What is to become true in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The hold is over.
+    End,
+    /// The hold has the count of its guards, and at least this lease.
+    Lengthen(Duration),
+}
+
+/// A command's way to its answer, over as many connections as it takes.
+#[derive(Debug, Default)]
+pub(crate) struct Journey {
+    exchange: Option<Exchange>,
+    /// An earlier try was sent and not answered.
+    pub(crate) may_have_run: bool,
+    /// When the last try was handed to a connection.
+    pub(crate) sent: Option<Instant>,
+}
+
+impl Journey {
+    /// Sends `call` once, or goes on waiting for the answer to the one under way.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call under way stays here, to be waited for by the next who runs this.
+    pub(crate) async fn attempt(
+        &mut self,
+        connection: &Connection,
+        call: impl FnOnce() -> Call,
+    ) -> Result<crate::wire::Reply, Fault> {
+        if self.exchange.is_none() {
+            self.exchange = Some(connection.call(call()).await?);
+        }
+        let Some(exchange) = &mut self.exchange else {
+            return Err(Fault::timed_out("no call is under way"));
+        };
+        let sent = *self.sent.insert(exchange.sent().unwrap_or_else(clock::now));
+        let patience = clock::to_tokio(clock::after(sent, connection.timeouts().response));
+        let answer = timeout_at(patience, &mut *exchange).await;
+        let exchange = self.exchange.take();
+        match answer {
+            Ok(Err(fault)) => {
+                self.may_have_run |= fault.may_have_run();
+                Err(fault)
+            }
+            Ok(answer) => answer,
+            Err(_) => {
+                // It may still run: the connection is given up, and its client is killed from the
+                // next one before anything else is sent.
+                if let Some(exchange) = exchange {
+                    exchange.abandon();
+                }
+                self.may_have_run = true;
+                Err(Fault::timed_out("no answer within the response time-out"))
+            }
+        }
+    }
+
+    /// Whether a call was sent whose outcome is not known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.may_have_run
+            || self
+                .exchange
+                .as_ref()
+                .is_some_and(|exchange| exchange.sent().is_some())
+    }
+
+    /// A call was answered: what was sent before is settled by it.
+    pub(crate) fn close(&mut self) {
+        self.exchange = None;
+        self.may_have_run = false;
+    }
+}
+
+/// Whose settlement it is.
+enum Subject {
+    Hold(Arc<Hold>),
+    /// An acquisition whose caller went away, or gave up with the outcome unknown.
+    Ghost(Box<Ghost>),
+}
+
+/// An owner that may have the lock, and must not.
+pub(crate) struct Ghost {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) recipe: Arc<dyn Recipe>,
+    pub(crate) owner: OwnerId,
+    pub(crate) lease: Duration,
+    pub(crate) journey: Journey,
+    /// Keeps the local queue from trying before this is over.
+    pub(crate) line: super::lines::LineRef,
+}
+
+/// One thing that Redis must be told; see the module.
+pub(crate) struct Settlement {
+    subject: Subject,
+    goal: Goal,
+    journey: Journey,
+    /// Held from the first try to the last, across whoever runs it.
+    turn: Option<OwnedMutexGuard<()>>,
+    /// After this the key has expired and there is nothing to settle.
+    give_up: Instant,
+    pause: Duration,
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+impl Settlement {
+    pub(super) fn new(hold: &Arc<Hold>, goal: Goal) -> Self {
+        // The key outlives the local deadline by the margin, and by what the clocks differ.
+        let give_up = hold.deadline() + Duration::from_secs(1);
+        Self {
+            subject: Subject::Hold(Arc::clone(hold)),
+            goal,
+            journey: Journey::default(),
+            turn: None,
+            give_up,
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    pub(super) fn ghost(ghost: Ghost) -> Self {
+        let sent = ghost.journey.sent.unwrap_or_else(clock::now);
+        let give_up = clock::after(sent, ghost.lease) + Duration::from_secs(1);
+        Self {
+            subject: Subject::Ghost(Box::new(ghost)),
+            goal: Goal::End,
+            journey: Journey::default(),
+            turn: None,
+            give_up,
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        match &self.subject {
+            Subject::Hold(hold) => &hold.engine,
+            Subject::Ghost(ghost) => &ghost.engine,
+        }
+    }
+
+    fn recipe(&self) -> &Arc<dyn Recipe> {
+        match &self.subject {
+            Subject::Hold(hold) => &hold.recipe,
+            Subject::Ghost(ghost) => &ghost.recipe,
+        }
+    }
+
+    /// Runs until Redis has answered, refused for good, or the lease is over.
+    async fn run(&mut self) -> Result<HoldReply, Fault> {
+        if self.ended_before_it_began().await? {
+            return Ok(HoldReply::Gone);
+        }
+        if let (Subject::Hold(hold), None) = (&self.subject, &self.turn) {
+            self.turn = Some(match Arc::clone(&hold.serial).try_lock_owned() {
+                Ok(turn) => turn,
+                Err(_) => Arc::clone(&hold.serial).lock_owned().await,
+            });
+        }
+        loop {
+            match self.step().await {
+                Ok(reply) => return Ok(reply),
+                Err(fault) if fault.is_passing() && clock::now() < self.give_up => {
+                    // Where there is no connection, connecting has a pause of its own.
+                    if !matches!(fault, Fault::Unreachable(_)) {
+                        tokio::time::sleep(self.pause).await;
+                        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                    }
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// For a ghost: waits for the outcome of the acquisition. Answers whether there is nothing to
+    /// release.
+    async fn ended_before_it_began(&mut self) -> Result<bool, Fault> {
+        let Subject::Ghost(ghost) = &mut self.subject else {
+            return Ok(false);
+        };
+        if ghost.journey.exchange.is_none() {
+            return Ok(!ghost.journey.may_have_run);
+        }
+        let Ghost {
+            engine,
+            recipe,
+            owner,
+            lease,
+            journey,
+            ..
+        } = &mut **ghost;
+        let answer = journey
+            .attempt(&engine.main, || recipe.acquire(owner, *lease))
+            .await;
+        match answer.and_then(|reply| Ok(AcquireReply::try_from(reply)?)) {
+            Ok(AcquireReply::Held(_)) => Ok(true),
+            // From here on the number is used up: only its release is ever sent again.
+            Ok(AcquireReply::Acquired) => {
+                journey.may_have_run = true;
+                Ok(false)
+            }
+            Err(_) => Ok(!journey.may_have_run),
+        }
+    }
+
+    async fn step(&mut self) -> Result<HoldReply, Fault> {
+        let engine = Arc::clone(self.engine());
+        let Self {
+            subject,
+            goal,
+            journey,
+            ..
+        } = self;
+        let ran_before = journey.may_have_run;
+        match (&*subject, *goal) {
+            (Subject::Hold(hold), Goal::Lengthen(lease)) => {
+                let count = hold.count();
+                if count == 0 {
+                    // The last guard left meanwhile; the end of the hold is on its way.
+                    return Ok(HoldReply::Done);
+                }
+                let call = || hold.recipe.update(&hold.owner, lease, count);
+                let reply = HoldReply::try_from(journey.attempt(&engine.main, call).await?)?;
+                let sent = journey.sent.unwrap_or_else(clock::now);
+                hold.answered(reply, sent, lease);
+                Ok(reply)
+            }
+            (Subject::Hold(hold), Goal::End) => {
+                let call = || hold.recipe.release(&hold.owner);
+                let reply = HoldReply::try_from(journey.attempt(&engine.main, call).await?)?;
+                // An earlier try whose answer was lost is what released it, if the lease was
+                // still running then.
+                let ours = ran_before && journey.sent.is_some_and(|sent| sent < hold.deadline());
+                Ok(if ours { HoldReply::Done } else { reply })
+            }
+            (Subject::Ghost(ghost), _) => {
+                let call = || ghost.recipe.release(&ghost.owner);
+                Ok(HoldReply::try_from(
+                    journey.attempt(&engine.main, call).await?,
+                )?)
+            }
+        }
+    }
+
+    fn over(&self) {
+        match &self.subject {
+            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(),
+            Subject::Hold(_) => {}
+            Subject::Ghost(ghost) => ghost.line.notify(),
+        }
+    }
+}
+
+impl fmt::Debug for Settlement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settlement")
+            .field("name", self.recipe().name())
+            .field("goal", &self.goal)
+            .field("journey", &self.journey)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A settlement that goes to the release queue unless it is run to its end.
+#[derive(Debug)]
+pub(crate) struct Unsettled(Option<Settlement>);
+
+impl Unsettled {
+    pub(super) fn new(settlement: Settlement) -> Self {
+        Self(Some(settlement))
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and run again at any point.
+    pub(super) async fn run(&mut self) -> Result<HoldReply, Fault> {
+        let Some(settlement) = &mut self.0 else {
+            return Ok(HoldReply::Done);
+        };
+        let outcome = settlement.run().await;
+        if let Some(settlement) = self.0.take() {
+            settlement.over();
+        }
+        outcome
+    }
+
+    /// The error for a caller who cannot wait any longer; it goes on in the background.
+    pub(super) fn out_of_time(self, action: &'static str) -> Error {
+        let open = self
+            .0
+            .as_ref()
+            .is_some_and(|settlement| settlement.journey.is_open());
+        let kind = if open {
+            ErrorKind::OutcomeUnknown
+        } else {
+            ErrorKind::Unavailable
+        };
+        let mut error = Error::new(kind, action);
+        if let Some(settlement) = &self.0 {
+            error = error.named(settlement.recipe().name().as_arc());
+            error = error.detail("it goes on in the background");
+        }
+        error
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        if let Some(settlement) = self.0.take() {
+            let engine = Arc::clone(settlement.engine());
+            engine.releases.push(settlement);
+            engine.ensure_tasks();
+        }
+    }
+}

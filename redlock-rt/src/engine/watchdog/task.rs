@@ -1,0 +1,273 @@
+//! The task that sends what is due.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+
+use super::Watchdog;
+use crate::clock;
+use crate::connection::{Connection, Exchange, Fault};
+use crate::engine::hold::Hold;
+use crate::engine::lease::{LostReason, Plan};
+use crate::engine::schedule::Schedule;
+use crate::shim::lock;
+use crate::wire::{HoldReply, RLockWire, Reply};
+
+/// Locks renewed by one call: few enough not to hold up the server, as in Redisson.
+const BATCH: usize = 100;
+/// Batches under way at once.
+const MOST_BATCHES: usize = 16;
+
+/// A hold whose renewal is due, and the lease to ask for.
+type Due = (Arc<Hold>, Duration);
+
+struct Batch {
+    due: Vec<Due>,
+    exchange: Exchange,
+    /// The first reply, where it came at once.
+    ready: Option<Result<Reply, Fault>>,
+}
+
+/// What came of a batch, and of which.
+struct Answered {
+    due: Vec<Due>,
+    sent: Instant,
+    outcome: Result<Vec<HoldReply>, Fault>,
+}
+
+/// Runs until the watchdog is closed.
+pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
+    let mut under_way: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
+    let mut connecting: Option<BoxFuture<'static, Result<(), Fault>>> = None;
+    while !watchdog.signal.is_closed() {
+        watchdog.doubt_all();
+        let mut more = true;
+        while more && under_way.len() < MOST_BATCHES && connecting.is_none() {
+            match watchdog.pick(&connection) {
+                Picked::Sent(batch) => {
+                    let response = connection.timeouts().response;
+                    under_way.push(answer(batch, response).boxed());
+                }
+                Picked::Unconnected => {
+                    let connection = Arc::clone(&connection);
+                    connecting = Some(async move { connection.ready().await }.boxed());
+                }
+                Picked::Nothing => more = false,
+            }
+        }
+        let wake_at = lock(&watchdog.schedule).arm();
+        // While nothing can be sent, what is due is looked at as soon as that changes.
+        let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
+        tokio::select! {
+            () = watchdog.signal.notified() => {}
+            () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}
+            Some(answered) = under_way.next(), if !under_way.is_empty() => {
+                watchdog.take_in(&connection, answered, &mut under_way);
+            }
+            connected = async { connecting.as_mut()?.await.into() }, if connecting.is_some() => {
+                connecting = None;
+                if let Some(Err(fault)) = connected {
+                    watchdog.unreachable(&fault);
+                }
+            }
+        }
+    }
+}
+
+enum Picked {
+    Sent(Batch),
+    /// Something is due and there is no connection.
+    Unconnected,
+    Nothing,
+}
+
+impl Watchdog {
+    /// Takes up to [`BATCH`] holds that are due and hands their renewal to the connection, all
+    /// under the schedule's lock: no guard can end in between.
+    fn pick(&self, connection: &Connection) -> Picked {
+        let now = clock::now();
+        let mut due = Vec::new();
+        let mut ended = Vec::new();
+        let mut schedule = lock(&self.schedule);
+        while due.len() < BATCH
+            && let Some((id, hold)) = schedule.pop_due(now)
+        {
+            match hold.plan(now) {
+                Plan::Renew(ttl) => due.push((hold, ttl)),
+                Plan::Wait(at) => {
+                    let _ = schedule.set(id, at, hold);
+                }
+                Plan::Done => ended.push(hold),
+            }
+        }
+        let picked = dispatch(&mut schedule, connection, due, now);
+        drop(schedule);
+        // Outside the lock: this tells the hold's line, and may drop its last reference.
+        ended.iter().for_each(|hold| hold.expired());
+        picked
+    }
+
+    /// As [`pick`](Self::pick), for one hold that is still looked after.
+    fn pick_one(&self, connection: &Connection, hold: &Arc<Hold>) -> Picked {
+        let now = clock::now();
+        let mut schedule = lock(&self.schedule);
+        hold.doubt(now);
+        match hold.plan(now) {
+            Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => dispatch(
+                &mut schedule,
+                connection,
+                vec![(Arc::clone(hold), ttl)],
+                now,
+            ),
+            _ => Picked::Nothing,
+        }
+    }
+
+    /// No connection: everything that is due has failed for now.
+    fn unreachable(&self, fault: &Fault) {
+        let now = clock::now();
+        let mut overdue = Vec::new();
+        let mut schedule = lock(&self.schedule);
+        while let Some((id, hold)) = schedule.pop_due(now) {
+            overdue.push((id, hold));
+        }
+        for (id, hold) in &overdue {
+            let _ = schedule.set(*id, now, Arc::clone(hold));
+        }
+        drop(schedule);
+        for (_, hold) in overdue {
+            self.failed(&hold, fault);
+        }
+    }
+
+    fn failed(&self, hold: &Hold, fault: &Fault) {
+        tracing::debug!(lock = hold.recipe.name().as_str(), ?fault, "renewal failed");
+        hold.renewal_failed(clock::now());
+        self.rewatch_or_end(hold);
+    }
+
+    fn rewatch_or_end(&self, hold: &Hold) {
+        if hold.is_valid() {
+            self.rewatch(hold);
+        } else {
+            let ended = lock(&self.schedule).remove(hold.number);
+            hold.expired();
+            drop(ended);
+        }
+    }
+
+    fn take_in(
+        &self,
+        connection: &Connection,
+        answered: Answered,
+        under_way: &mut FuturesUnordered<BoxFuture<'static, Answered>>,
+    ) {
+        let Answered { due, sent, outcome } = answered;
+        match outcome {
+            Ok(replies) => {
+                for ((hold, ttl), reply) in due.into_iter().zip(replies) {
+                    hold.answered(reply, sent, ttl);
+                    self.rewatch_or_end(&hold);
+                }
+            }
+            // One bad key fails a call as a whole, before it runs: each is asked for alone.
+            Err(fault) if due.len() > 1 && !fault.may_have_run() => {
+                for (hold, _) in due {
+                    if let Picked::Sent(batch) = self.pick_one(connection, &hold) {
+                        let response = connection.timeouts().response;
+                        under_way.push(answer(batch, response).boxed());
+                    }
+                }
+            }
+            // Whatever stands there now, it is not our lock.
+            Err(Fault::WrongType(_)) => {
+                for (hold, _) in due {
+                    hold.mark_lost(LostReason::Taken);
+                    self.rewatch_or_end(&hold);
+                }
+            }
+            Err(fault) => due.iter().for_each(|(hold, _)| self.failed(hold, &fault)),
+        }
+    }
+}
+
+/// Hands the renewal of `due` to the connection; the schedule's lock is held by the caller.
+fn dispatch(
+    schedule: &mut Schedule<Arc<Hold>>,
+    connection: &Connection,
+    due: Vec<Due>,
+    now: Instant,
+) -> Picked {
+    if due.is_empty() {
+        return Picked::Nothing;
+    }
+    let holds = due
+        .iter()
+        .map(|(hold, ttl)| (hold.recipe.name().as_str(), hold.owner.as_str(), *ttl));
+    let exchange = connection.call_now(RLockWire::renew(holds));
+    // Looked at again when the outcome must be known at the latest; at once where nothing is sent.
+    let again = match exchange {
+        Some(_) => clock::after(now, connection.timeouts().response * 2),
+        None => now,
+    };
+    for (hold, _) in &due {
+        let _ = schedule.set(hold.number, again, Arc::clone(hold));
+    }
+    let Some(mut exchange) = exchange else {
+        return Picked::Unconnected;
+    };
+    // The first poll hands the call to the connection.
+    let ready = match exchange.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    };
+    Picked::Sent(Batch {
+        due,
+        exchange,
+        ready,
+    })
+}
+
+/// Waits for the outcome of a batch, at most for half of the shortest rest, so that there is time
+/// for another try.
+async fn answer(batch: Batch, response: Duration) -> Answered {
+    let Batch {
+        due,
+        mut exchange,
+        ready,
+    } = batch;
+    let sent = exchange.sent().unwrap_or_else(clock::now);
+    let rests = due
+        .iter()
+        .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
+    let patience = rests.min().map_or(response, |rest| response.min(rest / 2));
+    let reply = match ready {
+        Some(reply) => reply,
+        None => {
+            let until = clock::to_tokio(clock::after(sent, patience));
+            match tokio::time::timeout_at(until, &mut exchange).await {
+                Ok(reply) => reply,
+                Err(_) => {
+                    exchange.abandon();
+                    Err(Fault::timed_out("no answer to a renewal"))
+                }
+            }
+        }
+    };
+    let outcome = reply.and_then(|reply| decode(reply, due.len()));
+    Answered { due, sent, outcome }
+}
+
+fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
+    match reply {
+        Reply::List(replies) if replies.len() == expected => {
+            let replies = replies.into_iter().map(HoldReply::try_from);
+            Ok(replies.collect::<Result<_, _>>()?)
+        }
+        other => Err(crate::wire::Malformed(other).into()),
+    }
+}

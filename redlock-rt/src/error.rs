@@ -1,0 +1,224 @@
+//! The one error type of the crate.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// What went wrong, as far as a caller can act on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody else holds it, and the call was not to wait.
+    Contended,
+    /// The wait ran out while somebody else held it.
+    TimedOut,
+    /// Redis could not be reached, or did not answer, within the time given.
+    Unavailable,
+    /// The command was sent, and whether it took effect is not known.
+    OutcomeUnknown,
+    /// The lock was lost before the operation: it expired, was deleted or taken over.
+    Lost,
+    /// The caller does not hold it.
+    NotOwner,
+    /// An argument that cannot work; nothing was sent.
+    BadInput,
+    /// The key holds something that is no lock of this kind.
+    WrongType,
+    /// Redis refuses the credentials, or an ACL forbids the command.
+    Denied,
+    /// The client was shut down.
+    ShutDown,
+    /// An answer that makes no sense for the command sent.
+    Protocol,
+}
+
+impl ErrorKind {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Contended => "held by another owner",
+            Self::TimedOut => "timed out while held by another owner",
+            Self::Unavailable => "redis is unavailable",
+            Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
+            Self::Lost => "the lock was lost",
+            Self::NotOwner => "not held by this owner",
+            Self::BadInput => "bad input",
+            Self::WrongType => "the key holds another type of value",
+            Self::Denied => "redis denied access",
+            Self::ShutDown => "the client is shut down",
+            Self::Protocol => "unexpected reply",
+        }
+    }
+}
+
+/// An error of any operation of this crate.
+///
+/// It is opaque: branch on [`kind`](Self::kind) or on the predicates, and print it for people. The
+/// message names the lock and what was tried; the cause, where there is one, is the
+/// [`source`](StdError::source).
+pub struct Error {
+    repr: Box<Repr>,
+}
+
+struct Repr {
+    kind: ErrorKind,
+    action: &'static str,
+    name: Option<Arc<str>>,
+    detail: Option<Cow<'static, str>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, action: &'static str) -> Self {
+        let repr = Repr {
+            kind,
+            action,
+            name: None,
+            detail: None,
+            source: None,
+        };
+        Self {
+            repr: Box::new(repr),
+        }
+    }
+
+    pub(crate) fn bad_input(action: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::BadInput, action).detail(detail)
+    }
+
+    pub(crate) fn named(mut self, name: &Arc<str>) -> Self {
+        self.repr.name = Some(Arc::clone(name));
+        self
+    }
+
+    pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.repr.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn caused_by(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
+        self.repr.source = Some(source);
+        self
+    }
+
+    /// Returns what went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.repr.kind
+    }
+
+    /// Returns the name of the lock that was operated on, as it stands in Redis.
+    pub fn name(&self) -> Option<&str> {
+        self.repr.name.as_deref()
+    }
+
+    /// Returns whether somebody else held it: at once, or for as long as the call could wait.
+    pub fn is_contended(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Contended | ErrorKind::TimedOut)
+    }
+
+    /// Returns whether the wait ran out while somebody else held it.
+    pub fn is_timed_out(&self) -> bool {
+        self.kind() == ErrorKind::TimedOut
+    }
+
+    /// Returns whether Redis could not be reached in time.
+    pub fn is_unavailable(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable
+    }
+
+    /// Returns whether the command may or may not have taken effect.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.kind() == ErrorKind::OutcomeUnknown
+    }
+
+    /// Returns whether the lock was lost.
+    pub fn is_lost(&self) -> bool {
+        self.kind() == ErrorKind::Lost
+    }
+
+    /// Returns whether the caller was not the holder.
+    pub fn is_not_owner(&self) -> bool {
+        self.kind() == ErrorKind::NotOwner
+    }
+
+    /// Returns whether an argument was refused before anything was sent.
+    pub fn is_bad_input(&self) -> bool {
+        self.kind() == ErrorKind::BadInput
+    }
+
+    /// Returns whether the client had been shut down.
+    pub fn is_shut_down(&self) -> bool {
+        self.kind() == ErrorKind::ShutDown
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.repr.action)?;
+        if let Some(name) = &self.repr.name {
+            write!(f, " {name:?}")?;
+        }
+        write!(f, ": {}", self.repr.kind.text())?;
+        if let Some(detail) = &self.repr.detail {
+            write!(f, ": {detail}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Repr {
+            kind,
+            action,
+            name,
+            detail,
+            source,
+        } = &*self.repr;
+        f.debug_struct("Error")
+            .field("kind", kind)
+            .field("action", action)
+            .field("name", name)
+            .field("detail", detail)
+            .field("source", source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.repr
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_names_the_lock_and_what_was_tried() {
+        let name: Arc<str> = Arc::from("order:7");
+        let error = Error::new(ErrorKind::TimedOut, "acquire lock")
+            .named(&name)
+            .detail("waited 1s");
+        assert_eq!(
+            error.to_string(),
+            r#"acquire lock "order:7": timed out while held by another owner: waited 1s"#
+        );
+        assert!(error.is_timed_out() && error.is_contended() && !error.is_unavailable());
+    }
+
+    #[test]
+    fn the_cause_is_kept_as_source() {
+        let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = Error::new(ErrorKind::Unavailable, "connect").caused_by(Arc::new(cause));
+        assert!(
+            error
+                .source()
+                .is_some_and(|source| source.is::<std::io::Error>())
+        );
+    }
+}

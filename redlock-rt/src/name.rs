@@ -1,0 +1,153 @@
+//! Names and identities, checked once where they are made.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// The longest name in bytes.
+const MAX_NAME: usize = 512;
+
+/// The name of a lock as it stands in Redis: the client's namespace and the caller's name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LockName(Arc<str>);
+
+impl LockName {
+    /// Joins the namespace, if there is one, and checks the whole.
+    pub(crate) fn new(namespace: Option<&str>, name: &str) -> Result<Self, BadName> {
+        let refuse = |why: &'static str| Err(BadName(why));
+        if name.trim().is_empty() {
+            return refuse("the name is empty or blank");
+        }
+        if name.contains('\0') {
+            return refuse("the name contains a NUL character");
+        }
+        let full: Arc<str> = match namespace {
+            Some(namespace) => format!("{namespace}:{name}").into(),
+            None => name.into(),
+        };
+        if full.len() > MAX_NAME {
+            return refuse("the name is longer than 512 bytes");
+        }
+        Ok(Self(full))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn as_arc(&self) -> &Arc<str> {
+        &self.0
+    }
+}
+
+/// Why a name cannot be one. Kept by a lock of that name until it is used, since making a lock is
+/// no operation that could fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadName(&'static str);
+
+impl From<BadName> for Error {
+    fn from(BadName(why): BadName) -> Self {
+        Self::bad_input("name a lock", why)
+    }
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// The identity of a client: a random UUID, as each Redisson instance has one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ClientId(Arc<str>);
+
+impl ClientId {
+    pub(crate) fn random() -> Self {
+        Self(uuid::Uuid::new_v4().hyphenated().to_string().into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn owner(&self, number: u64) -> OwnerId {
+        OwnerId(format!("{}:{number}", self.0).into())
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who holds a lock, as Redis knows it: `<client uuid>:<number>`.
+///
+/// The number is minted anew for every hold (a Redisson client puts its thread id there), so it
+/// names one hold and never two.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct OwnerId(Arc<str>);
+
+impl OwnerId {
+    /// Takes what stands in Redis as it is: another client may use another form.
+    pub(crate) fn from_wire(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the identity as it stands in Redis.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the part that names the client: a UUID, for Redisson and for this crate.
+    pub fn client(&self) -> &str {
+        self.0
+            .rsplit_once(':')
+            .map_or(&*self.0, |(client, _)| client)
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_names_are_refused() {
+        for bad in ["", " ", "\t\n", "a\0b", &"x".repeat(513)] {
+            let error = Error::from(LockName::new(None, bad).unwrap_err());
+            assert!(error.is_bad_input(), "{bad:?}");
+        }
+        assert!(LockName::new(None, &"x".repeat(512)).is_ok());
+        assert!(LockName::new(Some("svc"), &"x".repeat(509)).is_err());
+    }
+
+    #[test]
+    fn the_namespace_is_joined_before_anything_is_derived() {
+        assert_eq!(
+            LockName::new(Some("svc"), "order").unwrap().as_str(),
+            "svc:order"
+        );
+    }
+
+    #[test]
+    fn owners_of_a_client_differ_in_the_number() {
+        let client = ClientId::random();
+        let owner = client.owner(7);
+        assert_eq!(owner.as_str(), format!("{}:7", client.as_str()));
+        assert_eq!(owner.client(), client.as_str());
+        assert_ne!(ClientId::random(), client);
+    }
+}

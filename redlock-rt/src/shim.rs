@@ -1,0 +1,15 @@
+//! The primitives that the loom models replace by their own (`--cfg redlock_loom`; plain
+//! `--cfg loom` would reconfigure Tokio as well).
+
+#[cfg(redlock_loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(redlock_loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+/// Locks, and goes on with the state of a thread that panicked: the states kept here are valid
+/// between any two statements that can panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,175 @@
+//! The guard of a held lock.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::lock::Kind;
+use super::options::{LockOptions, check_lease};
+use crate::engine::{self, GuardState, HoldGuard, LostReason, Unlocked};
+use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
+
+/// A lock that is held, and the truth about it.
+///
+/// The guard never reports the lock as held after its *local deadline*: the moment before the
+/// acquiring or renewing command was sent, plus the lease, less a margin for clocks that run at
+/// different speeds (1 % and 2 ms). That holds whether or not Redis can be reached. While it lives
+/// the watchdog renews the lease, unless the options say otherwise.
+///
+/// [`unlock`](Self::unlock) is the normal road. Dropping the guard queues the release, which never
+/// blocks and never panics, in or out of a runtime. Where no runtime runs the client's tasks at
+/// that moment (the runtime is shutting down), the release waits for the next use of the client in
+/// another runtime, or else the lock ends with its lease; a client with a
+/// [dedicated thread](crate::ClientBuilder::dedicated_thread) releases it all the same.
+#[must_use = "dropping the guard releases the lock"]
+#[clippy::has_significant_drop]
+pub struct LockGuard<K: Kind> {
+    inner: HoldGuard,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> LockGuard<K> {
+    pub(super) fn new(inner: HoldGuard) -> Self {
+        Self {
+            inner,
+            kind: PhantomData,
+        }
+    }
+
+    /// Releases the lock, and waits until Redis has said what became of it.
+    ///
+    /// A lost reply is no error: the release is repeated on a new connection, and an owner number
+    /// is never used twice, so nothing is released that is not this guard's.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background; dropped before it was first polled, this is the same
+    /// as dropping the guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](ErrorKind::Unavailable) where Redis cannot be reached, and
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it does not answer, for the connect
+    /// time-out and two response time-outs; the release then goes on in the background. An expired
+    /// or lost lock is no error, but [`Unlocked::AlreadyExpired`].
+    pub async fn unlock(self) -> Result<Unlocked, Error> {
+        self.inner.unlock().await
+    }
+
+    /// Returns what the guard knows of its lock at this moment, by the local clock alone.
+    pub fn state(&self) -> GuardState {
+        self.inner.state()
+    }
+
+    /// Returns whether the lock is ours at this moment, by the local clock alone.
+    pub fn is_valid(&self) -> bool {
+        self.state().is_valid()
+    }
+
+    /// Waits until the lock is lost, and says why.
+    ///
+    /// Resolves as soon as a renewal finds the lock gone (within a renewal interval of its loss),
+    /// and at the local deadline at the latest, whether or not Redis can be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only watches.
+    pub async fn lost(&self) -> LostReason {
+        self.inner.lost().await
+    }
+
+    /// Lengthens the lease to `lease` from now, if that is longer than what is left.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The lease may or may not be lengthened.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](ErrorKind::Lost) where the lock is gone: nothing re-creates it.
+    /// [`BadInput`](ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
+    pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
+        const ACTION: &str = "extend lock";
+        check_lease(lease)?;
+        match self.state() {
+            GuardState::Lost(reason) => Err(self.inner.hold.lost_error(ACTION, reason)),
+            GuardState::Released => Err(self.inner.hold.lost_error(ACTION, LostReason::ShutDown)),
+            _ => self.inner.hold.lengthen(ACTION, lease, None).await,
+        }
+    }
+
+    /// Takes the lock once more for the same owner: both guards must end before it is free.
+    ///
+    /// The lease is never shortened by it, and `max_hold` is this guard's own.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: the count is set back.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](ErrorKind::Lost) where the lock is gone; nothing revives it.
+    pub async fn reenter(&self) -> Result<Self, Error> {
+        let hold = &self.inner.hold;
+        let terms = LockOptions::new().terms(&hold.engine)?;
+        Ok(Self::new(hold.reenter(terms, None).await?))
+    }
+
+    /// Runs `body` under the lock, and drops it as soon as the lock is lost.
+    ///
+    /// Inside, a lock of the same name and kind re-enters this one: [`lock`](super::Lock::lock),
+    /// or a function under the attribute. Cancelling takes effect at the body's next await: the
+    /// body is dropped completely, then this returns. What the body spawned goes on. A body that
+    /// completed is never called lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](ErrorKind::Lost) where the body was dropped; its outcome is unknown.
+    pub async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
+        let hold = &self.inner.hold;
+        let body = engine::under(hold, body);
+        engine::until_lost(&self.inner, body)
+            .await
+            .map_err(|reason| {
+                Error::new(ErrorKind::Lost, "run a body under lock")
+                    .named(hold.recipe.name().as_arc())
+                    .detail(format!(
+                        "{reason}; the body was dropped, its outcome is unknown"
+                    ))
+            })
+    }
+
+    /// Returns the name of the lock as it stands in Redis.
+    pub fn name(&self) -> &str {
+        self.inner.hold.recipe.name().as_str()
+    }
+
+    /// Returns the owner of the hold as it stands in Redis.
+    pub fn owner(&self) -> &OwnerId {
+        &self.inner.hold.owner
+    }
+
+    /// Returns how many guards share the hold, this one included.
+    pub fn hold_count(&self) -> u32 {
+        self.inner.hold.count()
+    }
+}
+
+impl<K: Kind> fmt::Debug for LockGuard<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.inner, f)
+    }
+}

@@ -1,0 +1,285 @@
+//! What locks of all kinds have in common.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::guard::LockGuard;
+use super::options::LockOptions;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::name::{BadName, LockName, OwnerId};
+use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
+
+/// A kind of lock. Implemented by this crate alone.
+pub trait Kind: sealed::Sealed + 'static {}
+impl<K: sealed::Sealed + 'static> Kind for K {}
+
+pub(super) mod sealed {
+    #[allow(unnameable_types, reason = "sealed: nobody else is to implement it")]
+    pub trait Sealed {}
+}
+
+/// A handle to the lock of one name; see the aliases for the kinds.
+///
+/// Making a handle does no I/O, and handles are cheap to clone. A name that cannot be one (empty
+/// or blank, longer than 512 bytes with the client's namespace, containing NUL) is reported by
+/// every operation as [`BadInput`](ErrorKind::BadInput).
+pub struct Lock<K: Kind> {
+    engine: Arc<Engine>,
+    wire: Result<Arc<dyn Recipe>, BadName>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Lock<K> {
+    pub(super) fn new<W: Recipe>(
+        engine: &Arc<Engine>,
+        name: &str,
+        wire: impl FnOnce(LockName) -> W,
+    ) -> Self {
+        let name = LockName::new(engine.namespace(), name);
+        let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn Recipe>);
+        Self {
+            engine: Arc::clone(engine),
+            wire,
+            kind: PhantomData,
+        }
+    }
+
+    fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
+        self.wire.as_ref().map_err(|&bad| bad.into())
+    }
+
+    /// Acquires the lock, waiting as long as it takes.
+    ///
+    /// It waits through outages of Redis as well; bound the wait by
+    /// [`lock_with`](Self::lock_with). Called inside a body that runs under a guard of the same
+    /// lock ([`LockGuard::run`]), it re-enters; otherwise every call is a contender of its own,
+    /// also within one task.
+    ///
+    /// # Round trips
+    ///
+    /// One where the lock is free. A process that waits sends at most three tries and one
+    /// SUBSCRIBE, two tries where it is subscribed already, and one try a poll interval, however
+    /// many of its tasks wait.
+    ///
+    /// # Fairness
+    ///
+    /// First come, first served among the tasks of one client. Among clients any waiter may be
+    /// next.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: the place in the queue is given up, and if a try was under way, the client
+    /// waits for its outcome and frees the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](ErrorKind::BadInput), [`WrongType`](ErrorKind::WrongType) where the key holds
+    /// something else, [`Denied`](ErrorKind::Denied), [`ShutDown`](ErrorKind::ShutDown);
+    /// [`Lost`](ErrorKind::Lost) where the enclosing hold is lost already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// let client = redlock_rt::Client::embedded();
+    /// let guard = client.rlock("order:7").lock().await?;
+    /// assert!(guard.is_valid());
+    /// guard.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lock(&self) -> Result<LockGuard<K>, Error> {
+        self.lock_with(LockOptions::new()).await
+    }
+
+    /// Acquires the lock if nobody else has it at this moment.
+    ///
+    /// # Round trips
+    ///
+    /// One; none where this client itself holds the lock.
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
+    /// answer in time. Contention is no error but `None`.
+    pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
+        let recipe = self.wire()?;
+        let terms = LockOptions::new().terms(&self.engine)?;
+        Ok(self
+            .engine
+            .try_lock(recipe, terms)
+            .await?
+            .map(LockGuard::new))
+    }
+
+    /// Acquires the lock as the options say.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock); and when the wait is over, [`TimedOut`](ErrorKind::TimedOut)
+    /// where somebody else had the lock, [`Contended`](ErrorKind::Contended) likewise for a wait
+    /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
+    pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
+        let recipe = self.wire()?;
+        let terms = options.terms(&self.engine)?;
+        let (wait, owner) = (options.waiting(), options.acting_as());
+        self.engine
+            .lock(recipe, terms, wait, owner)
+            .await
+            .map(LockGuard::new)
+    }
+
+    /// Acquires the lock, runs `body` under it, and releases it.
+    ///
+    /// The body is dropped if the lock is lost; see [`LockGuard::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The body is dropped first, then the lock is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
+    /// that completed is never called lost, whatever becomes of the release.
+    pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
+        let guard = self.lock().await?;
+        let output = guard.run(body(&guard)).await?;
+        if let Err(error) = guard.unlock().await {
+            tracing::warn!(%error, "the release goes on in the background");
+        }
+        Ok(output)
+    }
+
+    /// Frees the lock whoever holds it; answers whether anybody did.
+    ///
+    /// The holder's guard is lost at its next renewal.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](ErrorKind::Unavailable), and those of [`lock`](Self::lock). After a lost
+    /// reply it is repeated, and then answers `false` if it had freed the lock before.
+    pub async fn force_unlock(&self) -> Result<bool, Error> {
+        match self
+            .ask("force-release lock", Recipe::force_release)
+            .await?
+        {
+            Reply::Int(freed @ 0..=1) => Ok(freed == 1),
+            other => Err(self.malformed("force-release lock", Malformed(other))),
+        }
+    }
+
+    /// Returns whether anybody holds the lock.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](ErrorKind::Unavailable), and those of [`lock`](Self::lock).
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        Ok(self.inspect().await?.is_some())
+    }
+
+    /// Returns who holds the lock.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
+        Ok(self.inspect().await?.map(|holder| holder.owner))
+    }
+
+    /// Returns how often the present holder has it; zero where nobody does.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        Ok(self.inspect().await?.map_or(0, |holder| holder.count))
+    }
+
+    /// Returns the rest of the present holder's lease; `None` where nobody holds it, or where the
+    /// key has no TTL.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
+        Ok(self.inspect().await?.and_then(|holder| holder.ttl))
+    }
+
+    async fn inspect(&self) -> Result<Option<Holder>, Error> {
+        const ACTION: &str = "inspect lock";
+        let reply = self.ask(ACTION, Recipe::inspect).await?;
+        Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))
+    }
+
+    async fn ask(
+        &self,
+        action: &'static str,
+        call: impl FnOnce(&dyn Recipe) -> Call,
+    ) -> Result<Reply, Error> {
+        let wire = self.wire()?;
+        self.engine.ask(action, &**wire, call(&**wire)).await
+    }
+
+    fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {
+        let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(malformed));
+        match &self.wire {
+            Ok(wire) => error.named(wire.name().as_arc()),
+            Err(_) => error,
+        }
+    }
+}
+
+impl<K: Kind> Clone for Lock<K> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            wire: self.wire.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: Kind> fmt::Debug for Lock<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.wire.as_ref().map(|wire| wire.name().as_str());
+        f.debug_struct("Lock")
+            .field("name", &name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! How to acquire a lock, checked before anything is sent.
+
+use std::time::Duration;
+
+use crate::engine::{Engine, Owner, Terms};
+use crate::error::Error;
+
+/// How the lease is renewed while a guard lives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Renew {
+    /// Every third of the lease.
+    #[default]
+    Third,
+    /// This often; shorter than the lease.
+    Every(Duration),
+    /// Never: the lock ends with its lease.
+    Never,
+}
+
+impl From<bool> for Renew {
+    fn from(renew: bool) -> Self {
+        if renew { Self::Third } else { Self::Never }
+    }
+}
+
+impl From<Duration> for Renew {
+    fn from(every: Duration) -> Self {
+        Self::Every(every)
+    }
+}
+
+/// How to acquire a lock: how long to wait, how long to hold, as whom.
+///
+/// `lease`, `renew` and `max_hold` are three independent things. The lease is how long the lock
+/// outlives a crash; renewal keeps a living holder's lock; `max_hold` ends the renewal of a holder
+/// that is stuck. (Redisson ties the first two: there, naming a lease ends the renewal.)
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use redlock_rt::LockOptions;
+///
+/// let options = LockOptions::new()
+///     .wait(Duration::from_secs(1))
+///     .lease(Duration::from_secs(10))
+///     .max_hold(Duration::from_secs(60));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct LockOptions {
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+    renew: Renew,
+    max_hold: Option<Duration>,
+    owner: Option<Owner>,
+}
+
+/// The longest lease that PEXPIRE takes, with room for the time of day that it adds.
+const LONGEST_LEASE: Duration = Duration::from_millis(i64::MAX as u64 / 4);
+const SHORTEST_LEASE: Duration = Duration::from_millis(1);
+
+impl LockOptions {
+    /// Makes the default options: wait for ever, the client's lease, renewed every third of it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how long to wait; zero tries once. It bounds everything: queueing, connecting,
+    /// subscribing and trying. Defaults to `None`: as long as it takes.
+    #[must_use]
+    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.wait = wait.into();
+        self
+    }
+
+    /// Sets the lease: how long the lock outlives a crash of its holder, from 1 ms. Defaults to
+    /// the client's, which defaults to 30 s.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Sets how the lease is renewed while the guard lives: `true`, `false`, or how often, which
+    /// must be shorter than the lease. Defaults to every third of the lease.
+    #[must_use]
+    pub fn renew(mut self, renew: impl Into<Renew>) -> Self {
+        self.renew = renew.into();
+        self
+    }
+
+    /// Sets the longest time to hold: renewal ends with it, and the guard is then lost. It may not
+    /// be shorter than the lease. Defaults to `None`: as long as the guard lives.
+    #[must_use]
+    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
+        self.max_hold = max_hold.into();
+        self
+    }
+
+    /// Sets the identity to acquire as: it re-enters what it holds. Defaults to a fresh one.
+    #[must_use]
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    pub(super) fn waiting(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    pub(super) fn acting_as(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    /// Checks the options and fills in the client's defaults.
+    pub(super) fn terms(&self, engine: &Engine) -> Result<Terms, Error> {
+        let refuse = |why: &'static str| Err(Error::bad_input("check lock options", why));
+        let lease = self.lease.unwrap_or_else(|| engine.lease());
+        check_lease(lease)?;
+        let renew = match self.renew {
+            // Varied, so that locks taken together are not all renewed together.
+            Renew::Third => Some((lease / 3).mul_f64(0.9 + 0.1 * fastrand::f64())),
+            Renew::Every(every) if every.is_zero() => return refuse("renew is zero"),
+            Renew::Every(every) if every >= lease => {
+                return refuse("renew is not shorter than the lease");
+            }
+            Renew::Every(every) => Some(every),
+            Renew::Never => None,
+        };
+        match self.max_hold {
+            Some(max_hold) if max_hold < lease => refuse("max_hold is shorter than the lease"),
+            max_hold => Ok(Terms {
+                lease,
+                renew,
+                max_hold,
+            }),
+        }
+    }
+}
+
+/// A lease must be one that Redis can keep.
+pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
+    let refuse = |why: &'static str| Err(Error::bad_input("check lock options", why));
+    match lease {
+        _ if lease < SHORTEST_LEASE => refuse("the lease is shorter than a millisecond"),
+        _ if lease > LONGEST_LEASE => refuse("the lease is longer than redis can keep"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,55 @@
+//! The re-entrant lock.
+
+use std::sync::Arc;
+
+use super::guard::LockGuard;
+use super::lock::Lock;
+use super::lock::sealed::Sealed;
+use crate::engine::Engine;
+use crate::wire::RLockWire;
+
+/// The kind of [`RLock`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Reentrant;
+
+/// A re-entrant lock, shared with Redisson's `RLock` of the same name.
+///
+/// Use it where one process at a time may do something. Waiters are woken by an announcement; the
+/// order among processes is not kept.
+///
+/// A lock with a lease makes overlaps unlikely; it cannot rule them out (a paused process, a lost
+/// master). Where an overlap would do harm, have the resource check a fencing token as well.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use std::time::Duration;
+/// use redlock_rt::{Client, LockOptions};
+///
+/// let client = Client::embedded();
+/// let lock = client.rlock("order:7");
+///
+/// let guard = lock.lock_with(LockOptions::new().wait(Duration::from_secs(1))).await?;
+/// assert!(lock.try_lock().await?.is_none());
+/// guard.unlock().await?;
+///
+/// let receipt = lock.with(async |_guard| "paid").await?;
+/// assert_eq!(receipt, "paid");
+/// # Ok(())
+/// # }
+/// ```
+pub type RLock = Lock<Reentrant>;
+
+/// The guard of an [`RLock`].
+pub type RLockGuard = LockGuard<Reentrant>;
+
+impl Sealed for Reentrant {}
+
+impl RLock {
+    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+        Self::new(engine, name, RLockWire::new)
+    }
+}

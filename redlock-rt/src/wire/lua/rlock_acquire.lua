@@ -1,0 +1,25 @@
+-- Takes a free lock for a new hold.
+--
+-- KEYS: 1 the lock (HASH: owner -> hold count)
+-- ARGV: 1 lease in ms, 2 owner
+-- Returns: nil = taken; else the milliseconds for which the present holder has it (-1: no TTL)
+--
+-- Invariants:
+-- * An owner number is minted for one hold and never used again, so finding the owner here means
+--   that this very call ran before and its reply was lost: the count is set, not added to.
+-- * A repeat never shortens the lease.
+-- Redisson: RLock.tryLockInner.
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl == -2 then
+    redis.call('HSET', KEYS[1], ARGV[2], 1)
+    redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    return nil
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+    redis.call('HSET', KEYS[1], ARGV[2], 1)
+    if ttl >= 0 and ttl < tonumber(ARGV[1]) then
+        redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    end
+    return nil
+end
+return ttl

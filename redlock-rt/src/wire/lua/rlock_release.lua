@@ -1,0 +1,18 @@
+-- Ends a hold and wakes a waiter.
+--
+-- KEYS: 1 the lock (HASH: owner -> hold count)
+-- ARGV: 1 owner, 2 channel, 3 publish command
+-- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it
+--
+-- Invariants:
+-- * Without the owner's field nothing is changed or published: a late or repeated release never
+--   frees a newer hold. The channel is an argument, not a key, so that a cluster moving the slot
+--   does not answer TRYAGAIN.
+-- Redisson: unlockInner, without the unlock latch, which an owner number that is never used again
+-- makes needless.
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+    return -redis.call('EXISTS', KEYS[1])
+end
+redis.call('DEL', KEYS[1])
+redis.call(ARGV[3], ARGV[2], '0')
+return 1

@@ -1,0 +1,145 @@
+//! Lua scripts and calls of them.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// A script of `lua/`, known to Redis by the SHA1 of its text.
+#[derive(Debug)]
+pub(crate) struct Script {
+    name: &'static str,
+    text: &'static str,
+    sha: LazyLock<String, fn() -> String>,
+}
+
+impl Script {
+    pub(crate) const fn new(name: &'static str, text: &'static str, sha: fn() -> String) -> Self {
+        Self {
+            name,
+            text,
+            sha: LazyLock::new(sha),
+        }
+    }
+
+    /// The file's name without `.lua`.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn text(&self) -> &'static str {
+        self.text
+    }
+
+    pub(crate) fn sha(&self) -> &str {
+        &self.sha
+    }
+}
+
+/// Declares a script of `lua/` as a static.
+macro_rules! script {
+    ($(#[$doc:meta])* $ident:ident = $name:literal) => {
+        $(#[$doc])*
+        pub(super) static $ident: $crate::wire::Script = $crate::wire::Script::new(
+            $name,
+            include_str!(concat!("lua/", $name, ".lua")),
+            || sha1_smol::Sha1::from(include_str!(concat!("lua/", $name, ".lua"))).digest().to_string(),
+        );
+    };
+}
+pub(super) use script;
+
+/// One call of a script: its keys, then its arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    script: &'static Script,
+    keys: usize,
+    /// All words one behind the other, and where each ends: one buffer a call instead of one a
+    /// word.
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Call {
+    pub(crate) fn new(script: &'static Script) -> Self {
+        Self {
+            script,
+            keys: 0,
+            text: String::with_capacity(160),
+            ends: Vec::with_capacity(8),
+        }
+    }
+
+    /// Adds a key; keys come before arguments.
+    pub(crate) fn key(mut self, key: &str) -> Self {
+        debug_assert_eq!(self.keys, self.ends.len(), "keys come before arguments");
+        self.keys += 1;
+        self.push(key);
+        self
+    }
+
+    pub(crate) fn arg(mut self, arg: &str) -> Self {
+        self.push(arg);
+        self
+    }
+
+    pub(crate) fn number(mut self, number: u64) -> Self {
+        // Writing to a String cannot fail.
+        let _ = write!(self.text, "{number}");
+        self.ends.push(self.text.len());
+        self
+    }
+
+    fn push(&mut self, word: &str) {
+        self.text.push_str(word);
+        self.ends.push(self.text.len());
+    }
+
+    pub(crate) fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    pub(crate) fn key_count(&self) -> usize {
+        self.keys
+    }
+
+    /// Keys, then arguments.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.text[start..end])
+    }
+}
+
+/// Milliseconds for Redis: rounded up, so that a lease on the wire is never shorter than asked.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    script!(PROBE = "rlock_release");
+
+    #[test]
+    fn sha_is_that_of_the_text() {
+        let sha = sha1_smol::Sha1::from(PROBE.text()).digest().to_string();
+        assert_eq!(PROBE.sha(), sha);
+        assert_eq!(PROBE.sha().len(), 40);
+    }
+
+    #[test]
+    fn words_come_back_in_order() {
+        let call = Call::new(&PROBE).key("k").arg("").number(30_000).arg("x y");
+        assert_eq!(call.words().collect::<Vec<_>>(), ["k", "", "30000", "x y"]);
+        assert_eq!(call.key_count(), 1);
+    }
+
+    #[test]
+    fn milliseconds_are_rounded_up() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
+        assert_eq!(millis(Duration::from_nanos(1_000_001)), 2);
+    }
+}

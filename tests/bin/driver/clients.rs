@@ -1,0 +1,309 @@
+//! The clients of the process, and where their URLs lead.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::Ipv4Addr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{
+    Client, ClientBuilder, Shutdown,
+    embedded::{Engine, Listener},
+};
+use tokio::sync::{OnceCell, SetOnce, oneshot};
+
+use super::{
+    answer::{Failure, Outcome},
+    owners::Owners,
+};
+
+/// For what was dropped to be released when a client is closed.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// A client's name, taken from the moment that its `connect` was read: what is read after it waits
+/// for the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) owners: Owners,
+    connected: SetOnce<Result<Connected, Failure>>,
+}
+
+/// A client that was connected.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    server: Server,
+    raw: OnceCell<MultiplexedConnection>,
+}
+
+/// How a client is to be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) options: Vec<(String, String)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    by_name: Mutex<HashMap<String, Arc<Slot>>>,
+    embedded: Embedded,
+}
+
+/// One engine a process, and its listeners, which live as long.
+#[derive(Debug, Default)]
+struct Embedded {
+    engine: std::sync::OnceLock<Engine>,
+    listeners: Mutex<Vec<Listener>>,
+}
+
+#[derive(Debug)]
+enum Server {
+    Url(String),
+    Embedded(Engine),
+}
+
+impl Clients {
+    /// Takes the name for a client that is about to be connected.
+    pub(crate) fn reserve(&self, name: &str) -> Result<Arc<Slot>, Failure> {
+        match self.by_name().entry(name.to_owned()) {
+            Entry::Occupied(_) => Err(Failure::usage(format!(
+                "{name} is connected: close it first"
+            ))),
+            Entry::Vacant(free) => Ok(Arc::clone(free.insert(Arc::default()))),
+        }
+    }
+
+    /// Connects the client whose name was taken, or gives the name up.
+    pub(crate) async fn connect(&self, name: &str, slot: &Arc<Slot>, target: &Target) -> Outcome {
+        let attempt = Attempt {
+            clients: self,
+            name,
+            slot,
+        };
+        let connected = self.connected(target).await;
+        let outcome = connected
+            .as_ref()
+            .map(|_| "ok".to_owned())
+            .map_err(Failure::clone);
+        attempt.end(connected);
+        outcome
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<Slot>, Failure> {
+        let slot = self.by_name().get(name).cloned();
+        slot.ok_or_else(|| Failure::usage(format!("{name} is not connected")))
+    }
+
+    /// Takes the client off the list; its name is free again.
+    pub(crate) fn remove(&self, name: &str) -> Result<Arc<Slot>, Failure> {
+        let slot = self.by_name().remove(name);
+        slot.ok_or_else(|| Failure::usage(format!("{name} is not connected")))
+    }
+
+    /// Closes all clients.
+    pub(crate) async fn close_all(&self) {
+        let all: Vec<_> = self.by_name().drain().collect();
+        let close = |(name, slot): (String, Arc<Slot>)| async move {
+            if let Err(failure) = slot.close().await {
+                tracing::debug!(client = name, %failure, "was not connected");
+            }
+        };
+        futures::future::join_all(all.into_iter().map(close)).await;
+    }
+
+    async fn connected(&self, target: &Target) -> Result<Connected, Failure> {
+        let mut builder = Client::builder();
+        if let Some(watchdog) = target.watchdog {
+            builder = builder.lease(watchdog);
+        }
+        for (key, value) in &target.options {
+            builder = set(builder, key, value)?;
+        }
+        let server = self.server(&target.url).await?;
+        let builder = match &server {
+            Server::Url(url) => builder.url(url),
+            Server::Embedded(engine) => builder.embedded(engine),
+        };
+        Ok(Connected {
+            client: builder.connect().await?,
+            server,
+            raw: OnceCell::new(),
+        })
+    }
+
+    async fn server(&self, url: &str) -> Result<Server, Failure> {
+        let Some(port) = url.strip_prefix("embedded") else {
+            for later in ["cluster:", "sentinel:", "red:"] {
+                if url.starts_with(later) {
+                    return Err(Failure::usage(format!("{later} is not supported yet")));
+                }
+            }
+            return Ok(Server::Url(url.to_owned()));
+        };
+        let engine = self.embedded.engine.get_or_init(Engine::new).clone();
+        if !port.is_empty() {
+            let port = port.strip_prefix(':').and_then(|port| port.parse().ok());
+            let port: u16 = port.ok_or_else(|| Failure::usage("embedded[:PORT]"))?;
+            let listener = engine.listen((Ipv4Addr::LOCALHOST, port)).await;
+            let listener = listener.map_err(|error| {
+                Failure::unavailable(format!("cannot listen on port {port}: {error}"))
+            })?;
+            lock(&self.embedded.listeners).push(listener);
+        }
+        Ok(Server::Embedded(engine))
+    }
+
+    fn by_name(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
+        lock(&self.by_name)
+    }
+}
+
+impl Slot {
+    /// The client, once it is connected.
+    pub(crate) async fn connected(&self) -> Result<&Connected, Failure> {
+        self.connected.wait().await.as_ref().map_err(Failure::clone)
+    }
+
+    /// Ends the client: what is held is released and lost, who waits is told `shut_down`.
+    pub(crate) async fn shutdown(&self) -> Outcome {
+        self.connected()
+            .await?
+            .client
+            .shutdown(Shutdown::ReleaseAll)
+            .await;
+        Ok("ok".to_owned())
+    }
+
+    /// Drops what the owners hold, waits until that is released, and ends the client.
+    pub(crate) async fn close(&self) -> Outcome {
+        self.owners.drop_all();
+        self.connected()
+            .await?
+            .client
+            .shutdown(Shutdown::Drain(DRAIN))
+            .await;
+        Ok("ok".to_owned())
+    }
+}
+
+/// A `connect` under way; dropped when it is cancelled.
+struct Attempt<'a> {
+    clients: &'a Clients,
+    name: &'a str,
+    slot: &'a Arc<Slot>,
+}
+
+impl Attempt<'_> {
+    fn end(self, connected: Result<Connected, Failure>) {
+        // Set once: here, or when dropped.
+        let _ = self.slot.connected.set(connected);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let _ = self.slot.connected.set(Err(Failure::cancelled()));
+        let failed = self.slot.connected.get().is_some_and(Result::is_err);
+        let mut by_name = self.clients.by_name();
+        // The name may have been closed and taken anew meanwhile.
+        if failed
+            && by_name
+                .get(self.name)
+                .is_some_and(|slot| Arc::ptr_eq(slot, self.slot))
+        {
+            by_name.remove(self.name);
+        }
+    }
+}
+
+impl Connected {
+    /// Publishes past the toolkit, on a connection of the driver's own.
+    pub(crate) async fn publish(&self, channel: &str, message: &str) -> Outcome {
+        let publish = async {
+            let mut connection = self
+                .raw
+                .get_or_try_init(|| self.connect_raw())
+                .await?
+                .clone();
+            let mut publish = redis::cmd("PUBLISH");
+            publish
+                .arg(channel)
+                .arg(message)
+                .query_async::<usize>(&mut connection)
+                .await
+        };
+        let receivers = publish.await.map_err(Failure::unavailable)?;
+        Ok(receivers.to_string())
+    }
+
+    async fn connect_raw(&self) -> redis::RedisResult<MultiplexedConnection> {
+        match &self.server {
+            Server::Url(url) => {
+                redis::Client::open(&**url)?
+                    .get_multiplexed_async_connection()
+                    .await
+            }
+            Server::Embedded(engine) => {
+                let engine = engine.clone();
+                let (sender, made) = oneshot::channel();
+                // The task keeps the parameters, which the driver of the connection borrows.
+                tokio::spawn(async move {
+                    let info = redis::RedisConnectionInfo::default();
+                    match MultiplexedConnection::new(&info, engine.connect()).await {
+                        Ok((connection, driver)) => {
+                            let _ = sender.send(Ok(connection));
+                            driver.await;
+                        }
+                        Err(error) => drop(sender.send(Err(error))),
+                    }
+                });
+                made.await.expect("the task sends what it made")
+            }
+        }
+    }
+
+    /// Counts of the client as a JSON object.
+    pub(crate) fn stats(&self) -> String {
+        let stats = self.client.stats();
+        serde_json::json!({
+            "held": stats.held,
+            "waiting": stats.waiting,
+            "subscriptions": stats.subscriptions,
+            "renewals": stats.renewals,
+            "releases": stats.releases,
+            "tasks": stats.tasks,
+        })
+        .to_string()
+    }
+}
+
+fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, Failure> {
+    let malformed = || Failure::usage(format!("not a value of {key}: {value}"));
+    let ms = || {
+        value
+            .parse()
+            .map(Duration::from_millis)
+            .map_err(|_| malformed())
+    };
+    Ok(match key {
+        "namespace" => builder.namespace(value),
+        "poll" => builder.poll_interval(ms()?),
+        "linger" => builder.linger(ms()?),
+        "response_timeout" => builder.response_timeout(ms()?),
+        "connect_timeout" => builder.connect_timeout(ms()?),
+        "dedicated_thread" => builder.dedicated_thread(value.parse().map_err(|_| malformed())?),
+        _ => {
+            return Err(Failure::usage(format!(
+                "unknown option {key}: expected one of namespace, poll, linger, response_timeout, \
+                 connect_timeout, dedicated_thread"
+            )));
+        }
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,374 @@
+//! The commands and how they are written: `ID [@CLIENT] COMMAND args`.
+
+use std::time::Duration;
+
+use super::{answer::Failure, clients::Target};
+
+pub(crate) const DEFAULT_CLIENT: &str = "default";
+
+/// One line of stdin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) id: String,
+    pub(crate) client: String,
+    pub(crate) command: Result<Command, Failure>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Connect(Target),
+    Uuid,
+    Stats,
+    Publish {
+        channel: String,
+        message: String,
+    },
+    Close,
+    Shutdown,
+    Sleep(Duration),
+    Abort,
+    Exit,
+    Cancel {
+        id: String,
+    },
+    Lock {
+        name: String,
+        of: LockCommand,
+    },
+    Owned {
+        name: String,
+        owner: String,
+        of: OwnedCommand,
+    },
+}
+
+/// What can be asked of a lock without being one of its owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockCommand {
+    ForceUnlock,
+    IsLocked,
+    Ttl,
+    Holder,
+}
+
+/// What an owner does with a lock or asks about its hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnedCommand {
+    Lock {
+        lease: Option<Duration>,
+    },
+    TryLock {
+        wait: Duration,
+        lease: Option<Duration>,
+    },
+    Unlock,
+    HeldBy,
+    Held,
+    Lost {
+        wait: Duration,
+    },
+    HoldCount,
+    Owner,
+}
+
+impl OwnedCommand {
+    /// Whether it answers at once, while another command of the owner may be pending.
+    pub(crate) fn is_immediate(self) -> bool {
+        matches!(
+            self,
+            Self::Held | Self::Lost { .. } | Self::HoldCount | Self::Owner
+        )
+    }
+}
+
+impl Line {
+    /// Parses a line, `None` if it is blank.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace().peekable();
+        let id = words.next()?.to_owned();
+        let client = words.next_if(|word| word.starts_with('@'));
+        let client = client.map_or(DEFAULT_CLIENT, |word| &word[1..]).to_owned();
+        let command = match words.next() {
+            _ if client.is_empty() => Err(Failure::usage("a client's name is missing after @")),
+            Some(name) => parse_command(name, &words.collect::<Vec<_>>()),
+            None => Err(Failure::usage("a command is missing")),
+        };
+        Some(Self {
+            id,
+            client,
+            command,
+        })
+    }
+}
+
+fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
+    let usage = |form: &str| Failure::usage(format!("{command} {form}"));
+    let word = |index: usize| args[index].to_owned();
+    let no_args = |parsed: Command| {
+        if args.is_empty() {
+            Ok(parsed)
+        } else {
+            Err(usage("takes no arguments"))
+        }
+    };
+    match command {
+        "connect" => connect(args),
+        "uuid" => no_args(Command::Uuid),
+        "stats" => no_args(Command::Stats),
+        "close" => no_args(Command::Close),
+        "shutdown" => no_args(Command::Shutdown),
+        "abort" => no_args(Command::Abort),
+        "exit" => no_args(Command::Exit),
+        "publish" if args.len() >= 2 => Ok(Command::Publish {
+            channel: word(0),
+            message: args[1..].join(" "),
+        }),
+        "publish" => Err(usage("CHANNEL MESSAGE")),
+        "cancel" if args.len() == 1 => Ok(Command::Cancel { id: word(0) }),
+        "cancel" => Err(usage("ID")),
+        "sleep" if args.len() == 1 => Ok(Command::Sleep(span(args[0])?)),
+        "sleep" => Err(usage("MS")),
+        "forceunlock" => lock(command, args, LockCommand::ForceUnlock),
+        "islocked" => lock(command, args, LockCommand::IsLocked),
+        "ttl" => lock(command, args, LockCommand::Ttl),
+        "holder" => lock(command, args, LockCommand::Holder),
+        "lock" | "trylock" | "unlock" | "heldby" | "held" | "lost" | "holdcount" | "owner" => {
+            owned(command, args)
+        }
+        _ => Err(Failure::usage(format!("unknown command: {command}"))),
+    }
+}
+
+fn connect(args: &[&str]) -> Result<Command, Failure> {
+    let usage = || Failure::usage("connect URL [watchdogMs] [key=value ...]");
+    let (url, mut rest) = args.split_first().ok_or_else(usage)?;
+    let mut watchdog = None;
+    if let Some((first, others)) = rest.split_first()
+        && !first.contains('=')
+    {
+        watchdog = lease(first)?;
+        rest = others;
+    }
+    let pair = |word: &&str| {
+        let (key, value) = word.split_once('=').ok_or_else(usage)?;
+        Ok((key.to_owned(), value.to_owned()))
+    };
+    let options = rest.iter().map(pair).collect::<Result<_, Failure>>()?;
+    Ok(Command::Connect(Target {
+        url: (*url).to_owned(),
+        watchdog,
+        options,
+    }))
+}
+
+fn lock(command: &str, args: &[&str], of: LockCommand) -> Result<Command, Failure> {
+    match args {
+        [name] => Ok(Command::Lock {
+            name: (*name).to_owned(),
+            of,
+        }),
+        _ => Err(Failure::usage(format!("{command} NAME"))),
+    }
+}
+
+fn owned(command: &str, args: &[&str]) -> Result<Command, Failure> {
+    let form = match command {
+        "lock" => "NAME OWNER [leaseMs]",
+        "trylock" => "NAME OWNER [waitMs [leaseMs]]",
+        "lost" => "NAME OWNER waitMs",
+        _ => "NAME OWNER",
+    };
+    let usage = || Failure::usage(format!("{command} {form}"));
+    let [name, owner, rest @ ..] = args else {
+        return Err(usage());
+    };
+    let of = match (command, rest) {
+        ("lock", []) => OwnedCommand::Lock { lease: None },
+        ("lock", [ms]) => OwnedCommand::Lock { lease: lease(ms)? },
+        ("trylock", []) => OwnedCommand::TryLock {
+            wait: Duration::ZERO,
+            lease: None,
+        },
+        ("trylock", [wait]) => OwnedCommand::TryLock {
+            wait: span(wait)?,
+            lease: None,
+        },
+        ("trylock", [wait, ms]) => OwnedCommand::TryLock {
+            wait: span(wait)?,
+            lease: lease(ms)?,
+        },
+        ("unlock", []) => OwnedCommand::Unlock,
+        ("heldby", []) => OwnedCommand::HeldBy,
+        ("held", []) => OwnedCommand::Held,
+        ("lost", [wait]) => OwnedCommand::Lost { wait: span(wait)? },
+        ("holdcount", []) => OwnedCommand::HoldCount,
+        ("owner", []) => OwnedCommand::Owner,
+        _ => return Err(usage()),
+    };
+    Ok(Command::Owned {
+        name: (*name).to_owned(),
+        owner: (*owner).to_owned(),
+        of,
+    })
+}
+
+/// A span of time; none if it is negative.
+fn span(ms: &str) -> Result<Duration, Failure> {
+    Ok(lease(ms)?.unwrap_or_default())
+}
+
+/// A lease: `None`, that is the watchdog's, if it is not above 0.
+fn lease(ms: &str) -> Result<Option<Duration>, Failure> {
+    let ms: i128 = ms
+        .parse()
+        .map_err(|_| Failure::usage(format!("not a number of ms: {ms}")))?;
+    // What does not fit is still for the toolkit to refuse.
+    let ms = u64::try_from(ms.max(0)).unwrap_or(u64::MAX);
+    Ok((ms > 0).then(|| Duration::from_millis(ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, Failure> {
+        Line::parse(line).unwrap().command
+    }
+
+    fn owned(of: OwnedCommand) -> Result<Command, Failure> {
+        Ok(Command::Owned {
+            name: "n".to_owned(),
+            owner: "o".to_owned(),
+            of,
+        })
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_line_has_an_id_and_perhaps_a_client() {
+        let line = Line::parse("  7 uuid ").unwrap();
+        assert_eq!(
+            (&*line.id, &*line.client, line.command),
+            ("7", "default", Ok(Command::Uuid))
+        );
+        let line = Line::parse("x @b stats").unwrap();
+        assert_eq!(
+            (&*line.id, &*line.client, line.command),
+            ("x", "b", Ok(Command::Stats))
+        );
+        assert_eq!(Line::parse(" \t"), None);
+    }
+
+    #[test]
+    fn leases_and_waits() {
+        let watchdog = OwnedCommand::Lock { lease: None };
+        for line in ["1 lock n o", "1 lock n o 0", "1 lock n o -1"] {
+            assert_eq!(parse(line), owned(watchdog));
+        }
+        assert_eq!(
+            parse("1 lock n o 5"),
+            owned(OwnedCommand::Lock { lease: Some(ms(5)) })
+        );
+        let with = |wait, lease| owned(OwnedCommand::TryLock { wait, lease });
+        assert_eq!(parse("1 trylock n o"), with(ms(0), None));
+        assert_eq!(parse("1 trylock n o 100"), with(ms(100), None));
+        assert_eq!(parse("1 trylock n o -5 200"), with(ms(0), Some(ms(200))));
+        assert_eq!(
+            parse("1 lost n o 30"),
+            owned(OwnedCommand::Lost { wait: ms(30) })
+        );
+        let huge = parse("1 lock n o 99999999999999999999999");
+        assert_eq!(
+            huge,
+            owned(OwnedCommand::Lock {
+                lease: Some(ms(u64::MAX))
+            })
+        );
+    }
+
+    #[test]
+    fn connect_takes_a_watchdog_and_options() {
+        let connect = |watchdog, options: &[(&str, &str)]| {
+            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            let options = options.iter().map(owned).collect();
+            let url = "redis://h:1/2".to_owned();
+            Ok(Command::Connect(Target {
+                url,
+                watchdog,
+                options,
+            }))
+        };
+        assert_eq!(parse("1 connect redis://h:1/2"), connect(None, &[]));
+        assert_eq!(
+            parse("1 connect redis://h:1/2 300"),
+            connect(Some(ms(300)), &[])
+        );
+        let all = parse("1 connect redis://h:1/2 300 namespace=a linger=0");
+        assert_eq!(
+            all,
+            connect(Some(ms(300)), &[("namespace", "a"), ("linger", "0")])
+        );
+        let options = parse("1 connect redis://h:1/2 namespace=a");
+        assert_eq!(options, connect(None, &[("namespace", "a")]));
+    }
+
+    #[test]
+    fn a_message_may_have_several_words() {
+        let (channel, message) = ("c".to_owned(), "a b".to_owned());
+        assert_eq!(
+            parse("1 publish c a  b"),
+            Ok(Command::Publish { channel, message })
+        );
+    }
+
+    #[test]
+    fn only_questions_to_the_guard_are_immediate() {
+        let wait = ms(1);
+        for of in [
+            OwnedCommand::Held,
+            OwnedCommand::HoldCount,
+            OwnedCommand::Owner,
+            OwnedCommand::Lost { wait },
+        ] {
+            assert!(of.is_immediate());
+        }
+        let lock = OwnedCommand::Lock { lease: None };
+        let trylock = OwnedCommand::TryLock { wait, lease: None };
+        assert!(
+            ![lock, trylock, OwnedCommand::Unlock, OwnedCommand::HeldBy]
+                .iter()
+                .any(|of| of.is_immediate())
+        );
+    }
+
+    #[test]
+    fn what_is_malformed_is_a_usage_error() {
+        for line in [
+            "1",
+            "1 @c",
+            "1 @ uuid",
+            "1 dance",
+            "1 cluster.lock n o",
+            "1 uuid x",
+            "1 lock n",
+            "1 lock n o x",
+            "1 lock n o 1 2",
+            "1 trylock n o 1 2 3",
+            "1 unlock n",
+            "1 lost n o",
+            "1 ttl",
+            "1 ttl a b",
+            "1 connect",
+            "1 connect u 5 6",
+            "1 sleep",
+            "1 sleep soon",
+            "1 cancel",
+            "1 publish c",
+        ] {
+            assert_eq!(parse(line).unwrap_err().kind, "usage", "{line}");
+        }
+    }
+}

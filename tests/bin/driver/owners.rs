@@ -1,0 +1,159 @@
+//! Owners: an identity each, the queue of its commands, and the guards that it holds.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use redlock_rt::{GuardState, Owner, OwnerId, RLockGuard, Unlocked};
+use tokio::{
+    sync::{RwLock, watch},
+    time::timeout,
+};
+
+use super::{
+    answer::{Failure, Outcome},
+    turns::Turns,
+};
+
+/// The owners of one client, by their word.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    by_word: Mutex<HashMap<String, Arc<OwnerState>>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct OwnerState {
+    pub(crate) identity: Owner,
+    pub(crate) turns: Turns,
+    /// Of each name, the guard of the last re-entry at the end.
+    guards: Mutex<HashMap<String, Vec<Arc<Slot>>>>,
+}
+
+/// A guard that may be asked and waited for while it is being given up.
+#[derive(Debug)]
+struct Slot {
+    guard: RwLock<Option<RLockGuard>>,
+    /// Tells those who wait for the loss, and so borrow the guard, that it is to be given up.
+    leaving: watch::Sender<bool>,
+}
+
+impl Owners {
+    pub(crate) fn get(&self, word: &str) -> Arc<OwnerState> {
+        lock(&self.by_word)
+            .entry(word.to_owned())
+            .or_default()
+            .clone()
+    }
+
+    /// Drops all guards, which queues their releases.
+    pub(crate) fn drop_all(&self) {
+        for owner in lock(&self.by_word).values() {
+            lock(&owner.guards).clear();
+        }
+    }
+}
+
+impl OwnerState {
+    pub(crate) fn add(&self, name: &str, guard: RLockGuard) {
+        let slot = Slot {
+            guard: RwLock::new(Some(guard)),
+            leaving: watch::Sender::new(false),
+        };
+        lock(&self.guards)
+            .entry(name.to_owned())
+            .or_default()
+            .push(Arc::new(slot));
+    }
+
+    /// Releases the guard of the last re-entry.
+    pub(crate) async fn unlock(&self, name: &str) -> Outcome {
+        let slot = self.take(name).ok_or_else(|| not_held(name))?;
+        slot.leaving.send_replace(true);
+        let guard = slot
+            .guard
+            .write()
+            .await
+            .take()
+            .ok_or_else(|| not_held(name))?;
+        match guard.unlock().await? {
+            Unlocked::Released => Ok("true".to_owned()),
+            Unlocked::StillHeld => Ok("false".to_owned()),
+            _ => Err(Failure::lost(format!(
+                "the lock {name} had expired or was lost before"
+            ))),
+        }
+    }
+
+    /// Whether the guard reports that it is held.
+    pub(crate) fn held(&self, name: &str) -> bool {
+        let held = |guard: &RLockGuard| matches!(guard.state(), GuardState::Held { .. });
+        self.ask(name, held).unwrap_or_default()
+    }
+
+    /// How often the owner holds the lock, 0 once it was lost.
+    pub(crate) fn hold_count(&self, name: &str) -> u64 {
+        let count = |guard: &RLockGuard| {
+            if guard.state().is_valid() {
+                u64::from(guard.hold_count())
+            } else {
+                0
+            }
+        };
+        self.ask(name, count).unwrap_or_default()
+    }
+
+    /// The identity on the wire of the owner's present hold.
+    pub(crate) fn id(&self, name: &str) -> Option<OwnerId> {
+        self.ask(name, |guard| {
+            guard.state().is_valid().then(|| guard.owner().clone())
+        })
+        .flatten()
+    }
+
+    /// Waits for the lost signal: `false` if it does not come in time, or if the guard is released.
+    pub(crate) async fn lost(&self, name: &str, wait: Duration) -> Outcome {
+        let slot = self.last(name).ok_or_else(|| not_held(name))?;
+        let mut leaving = slot.leaving.subscribe();
+        let guard = slot.guard.read().await;
+        let guard = guard.as_ref().ok_or_else(|| not_held(name))?;
+        let lost = async {
+            tokio::select! {
+                biased;
+                _ = guard.lost() => true,
+                _ = leaving.wait_for(|&leaving| leaving) => false,
+            }
+        };
+        Ok(timeout(wait, lost).await.unwrap_or_default().to_string())
+    }
+
+    fn ask<T>(&self, name: &str, question: impl FnOnce(&RLockGuard) -> T) -> Option<T> {
+        let slot = self.last(name)?;
+        // Locked for writing only by who is about to release it.
+        let guard = slot.guard.try_read().ok()?;
+        guard.as_ref().map(question)
+    }
+
+    fn last(&self, name: &str) -> Option<Arc<Slot>> {
+        lock(&self.guards).get(name)?.last().cloned()
+    }
+
+    fn take(&self, name: &str) -> Option<Arc<Slot>> {
+        let mut guards = lock(&self.guards);
+        let slots = guards.get_mut(name)?;
+        let slot = slots.pop();
+        if slots.is_empty() {
+            guards.remove(name);
+        }
+        slot
+    }
+}
+
+fn not_held(name: &str) -> Failure {
+    Failure::not_owner(format!("this owner has no guard of {name}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,204 @@
+//! The commands that are running, each a task of its own that can be cancelled by its ID.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{oneshot, watch};
+
+use super::answer::{Answers, Failure, Outcome};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    answers: Answers,
+    commands: Arc<Commands>,
+}
+
+#[derive(Debug, Default)]
+struct Commands {
+    by_id: Mutex<HashMap<String, Entry>>,
+    /// How many there are.
+    count: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    cancel: Option<oneshot::Sender<()>>,
+    /// `Some(whether it was cancelled)` once it has answered.
+    ended: watch::Receiver<Option<bool>>,
+}
+
+impl Running {
+    pub(crate) fn new(answers: Answers) -> Self {
+        Self {
+            answers,
+            commands: Arc::default(),
+        }
+    }
+
+    /// Answers a command that needs no task.
+    pub(crate) fn answer(&self, id: &str, outcome: &Outcome, took: Duration) {
+        self.answers.send(id, outcome, took);
+    }
+
+    /// Runs a command to its answer, unless it is cancelled before.
+    pub(crate) fn start(
+        &self,
+        id: String,
+        command: impl Future<Output = Outcome> + Send + 'static,
+    ) {
+        let (cancel, cancelled) = oneshot::channel();
+        let (end, ended) = watch::channel(None);
+        {
+            let mut by_id = self.commands.by_id();
+            if by_id.contains_key(&id) {
+                let outcome = Err(Failure::usage(format!("{id} is running already")));
+                return self.answers.send(&id, &outcome, Duration::ZERO);
+            }
+            by_id.insert(
+                id.clone(),
+                Entry {
+                    cancel: Some(cancel),
+                    ended,
+                },
+            );
+            self.commands.count.send_replace(by_id.len());
+        }
+        let start = Instant::now();
+        let this = self.clone();
+        tokio::spawn(async move {
+            // The command's future is dropped before it is answered, so that the answer to a
+            // cancelled one says that it has let go.
+            let outcome = {
+                let command = pin!(command);
+                tokio::select! {
+                    biased;
+                    Ok(()) = cancelled => None,
+                    outcome = command => Some(outcome),
+                }
+            };
+            let was_cancelled = outcome.is_none();
+            let outcome = outcome.unwrap_or_else(|| Err(Failure::cancelled()));
+            // Free for use again before who reads the answer can use it again.
+            let mut by_id = this.commands.by_id();
+            by_id.remove(&id);
+            this.answers.send(&id, &outcome, start.elapsed());
+            end.send_replace(Some(was_cancelled));
+            this.commands.count.send_replace(by_id.len());
+        });
+    }
+
+    /// Cancels a command; whether it was, rather than having ended or being unknown.
+    pub(crate) async fn cancel(&self, id: &str) -> bool {
+        let mut ended = {
+            let mut by_id = self.commands.by_id();
+            let Some(entry) = by_id.get_mut(id) else {
+                return false;
+            };
+            entry.cancel();
+            entry.ended.clone()
+        };
+        // An error means that the task is gone with its answer.
+        ended
+            .wait_for(Option::is_some)
+            .await
+            .is_ok_and(|ended| *ended == Some(true))
+    }
+
+    /// Waits until nothing runs any more.
+    pub(crate) async fn idle(&self) {
+        let mut count = self.commands.count.subscribe();
+        // The sender is in `self`.
+        let _ = count.wait_for(|&count| count == 0).await;
+    }
+
+    /// Cancels everything that runs, and waits until it has answered.
+    pub(crate) async fn cancel_all(&self) {
+        self.commands.by_id().values_mut().for_each(Entry::cancel);
+        self.idle().await;
+    }
+}
+
+impl Commands {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn cancel(&mut self) {
+        // Gone when it was cancelled before, refused when the command has just ended.
+        let _ = self.cancel.take().map(|cancel| cancel.send(()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::pending,
+        io::{BufRead, BufReader, PipeReader, pipe},
+    };
+
+    use super::*;
+
+    fn running() -> (Running, impl Iterator<Item = String>) {
+        let (reader, writer) = pipe().unwrap();
+        let (answers, _) = Answers::start(writer);
+        let lines = BufReader::<PipeReader>::new(reader)
+            .lines()
+            .map(Result::unwrap);
+        (Running::new(answers), lines)
+    }
+
+    #[tokio::test]
+    async fn answers_come_as_commands_end() {
+        let (running, mut lines) = running();
+        let (go, gone) = oneshot::channel::<()>();
+        running.start("slow".to_owned(), async move {
+            gone.await.unwrap();
+            Ok("late".to_owned())
+        });
+        running.start("fast".to_owned(), async { Ok("early".to_owned()) });
+        running
+            .commands
+            .count
+            .subscribe()
+            .wait_for(|&count| count == 1)
+            .await
+            .unwrap();
+        go.send(()).unwrap();
+        running.idle().await;
+        assert!(lines.next().unwrap().starts_with("fast ok early "));
+        assert!(lines.next().unwrap().starts_with("slow ok late "));
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_command_lets_go_before_it_answers() {
+        let (running, mut lines) = running();
+        let (held, dropped) = oneshot::channel::<()>();
+        running.start("1".to_owned(), async move {
+            let _held = held;
+            pending().await
+        });
+        assert!(running.cancel("1").await);
+        assert!(dropped.await.is_err());
+        assert!(lines.next().unwrap().starts_with("1 err cancelled: "));
+        assert!(!running.cancel("1").await);
+    }
+
+    #[tokio::test]
+    async fn an_id_is_used_once_at_a_time() {
+        let (running, mut lines) = running();
+        running.start("1".to_owned(), pending());
+        running.start("1".to_owned(), pending());
+        assert!(lines.next().unwrap().starts_with("1 err usage: "));
+        running.cancel_all().await;
+        assert!(lines.next().unwrap().starts_with("1 err cancelled: "));
+        running.start("1".to_owned(), async { Ok("again".to_owned()) });
+        running.idle().await;
+        assert!(lines.next().unwrap().starts_with("1 ok again "));
+    }
+}

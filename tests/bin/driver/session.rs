@@ -1,0 +1,159 @@
+//! One line after the other: what it asks for, where it runs.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{
+    answer::{Failure, Outcome},
+    clients::Clients,
+    command::{Command, Line},
+    rlock::{lock_command, owned_command},
+    running::Running,
+};
+
+/// For commands that run at the end of stdin to end by themselves.
+const LAST_COMMANDS: Duration = Duration::from_secs(3);
+
+/// Whether to read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Line,
+    Exit,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    clients: Arc<Clients>,
+    running: Running,
+}
+
+impl Session {
+    pub(crate) fn new(running: Running) -> Self {
+        Self {
+            clients: Arc::default(),
+            running,
+        }
+    }
+
+    /// Starts what the line asks for.
+    pub(crate) async fn line(&self, line: &str) -> Next {
+        let Some(Line {
+            id,
+            client,
+            command,
+        }) = Line::parse(line)
+        else {
+            return Next::Line;
+        };
+        let answer = |outcome: Outcome| self.running.answer(&id, &outcome, Duration::ZERO);
+        match command {
+            Err(failure) => answer(Err(failure)),
+            Ok(Command::Abort) => abort(),
+            Ok(Command::Exit) => {
+                answer(Ok("ok".to_owned()));
+                return Next::Exit;
+            }
+            Ok(Command::Sleep(duration)) => {
+                sleep(duration).await;
+                self.running.answer(&id, &Ok("ok".to_owned()), duration);
+            }
+            Ok(command) => {
+                if let Err(failure) = self.start(id.clone(), &client, command).await {
+                    answer(Err(failure));
+                }
+            }
+        }
+        Next::Line
+    }
+
+    /// Lets what runs come to its end, for a moment, then ends as [`exit`](Self::exit).
+    pub(crate) async fn end_of_input(self) {
+        // A waiting lock may run for ever, and who would hear the answer may be gone.
+        let _ = tokio::time::timeout(LAST_COMMANDS, self.running.idle()).await;
+        self.exit().await;
+    }
+
+    /// Drops what runs and what is held, and waits until all is released.
+    pub(crate) async fn exit(self) {
+        self.running.cancel_all().await;
+        self.clients.close_all().await;
+    }
+
+    /// Starts a command. What decides about the order of commands, names and places in queues, is
+    /// done before the next line is read.
+    async fn start(&self, id: String, client: &str, command: Command) -> Result<(), Failure> {
+        let running = &self.running;
+        match command {
+            Command::Connect(target) => {
+                let slot = self.clients.reserve(client)?;
+                let (clients, name) = (Arc::clone(&self.clients), client.to_owned());
+                running.start(
+                    id,
+                    async move { clients.connect(&name, &slot, &target).await },
+                );
+            }
+            Command::Close => {
+                let slot = self.clients.remove(client)?;
+                running.start(id, async move { slot.close().await });
+            }
+            Command::Shutdown => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move { slot.shutdown().await });
+            }
+            Command::Uuid => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move {
+                    Ok(slot.connected().await?.client.uuid().into())
+                });
+            }
+            Command::Stats => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move { Ok(slot.connected().await?.stats()) });
+            }
+            Command::Publish { channel, message } => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move {
+                    slot.connected().await?.publish(&channel, &message).await
+                });
+            }
+            Command::Lock { name, of } => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move {
+                    lock_command(slot.connected().await?, &name, of).await
+                });
+            }
+            Command::Owned { name, owner, of } => {
+                let slot = self.clients.get(client)?;
+                let owner = slot.owners.get(&owner);
+                let turn = if of.is_immediate() {
+                    None
+                } else {
+                    Some(owner.turns.queue().await)
+                };
+                running.start(id, async move {
+                    let _turn = match turn {
+                        Some(turn) => Some(turn.come().await),
+                        None => None,
+                    };
+                    owned_command(slot.connected().await?, &name, &owner, of).await
+                });
+            }
+            Command::Cancel { id: other } => {
+                let all = running.clone();
+                running.start(id, async move { Ok(all.cancel(&other).await.to_string()) });
+            }
+            Command::Sleep(_) | Command::Abort | Command::Exit => {
+                unreachable!("handled with the line")
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Dies at once, as if killed: nothing is released or flushed.
+fn abort() -> ! {
+    let this = rustix::process::getpid();
+    let _ = rustix::process::kill_process(this, rustix::process::Signal::KILL);
+    std::process::abort()
+}

@@ -1,0 +1,22 @@
+//! The harness's own tests.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+mod driver;
+mod eventually;
+mod history;
+mod leak;
+mod monitor;
+mod proxy_count;
+mod proxy_cut;
+mod proxy_hold;
+mod redisson;
+mod server;
+
+use std::time::Duration;
+
+/// For what must happen.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// For what must not happen.
+const MOMENT: Duration = Duration::from_millis(100);

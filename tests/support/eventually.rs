@@ -1,0 +1,89 @@
+//! Waiting for what must come, under a deadline; nothing is ever ordered by a blind sleep.
+
+use std::{fmt::Display, future::Future, panic::Location, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a probe of [`eventually`] may answer.
+pub trait Verdict {
+    /// What [`eventually`] gives back in the end.
+    type Value;
+
+    /// The value, or what was still wrong.
+    ///
+    /// # Errors
+    /// What stands in the way, for the failure message.
+    fn verdict(self) -> Result<Self::Value, String>;
+}
+
+impl Verdict for bool {
+    type Value = ();
+
+    fn verdict(self) -> Result<(), String> {
+        if self {
+            Ok(())
+        } else {
+            Err("still false".to_owned())
+        }
+    }
+}
+
+impl<T> Verdict for Option<T> {
+    type Value = T;
+
+    fn verdict(self) -> Result<T, String> {
+        self.ok_or_else(|| "still None".to_owned())
+    }
+}
+
+impl<T, E: Display> Verdict for Result<T, E> {
+    type Value = T;
+
+    fn verdict(self) -> Result<T, String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
+/// Asks `probe` again and again until it answers `true`, `Some(value)` or `Ok(value)`.
+///
+/// Panics when the deadline has passed, naming the caller's line and the probe's last answer.
+#[track_caller]
+pub fn eventually<V, F>(
+    deadline: Duration,
+    mut probe: impl FnMut() -> F,
+) -> impl Future<Output = V::Value>
+where
+    F: Future<Output = V>,
+    V: Verdict,
+{
+    let caller = Location::caller();
+    async move {
+        let end = Instant::now() + deadline;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match probe().await.verdict() {
+                Ok(value) => return value,
+                Err(wrong) if Instant::now() >= end => {
+                    panic!("{caller}: not within {deadline:?}: {wrong}")
+                }
+                Err(_) => sleep(pause).await,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// The output of `future`; panics, naming the caller's line, when it takes longer than `deadline`.
+#[track_caller]
+pub fn within<F: Future>(deadline: Duration, future: F) -> impl Future<Output = F::Output> {
+    let caller = Location::caller();
+    async move {
+        match timeout(deadline, future).await {
+            Ok(output) => output,
+            Err(_) => panic!("{caller}: not finished within {deadline:?}"),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The check at the end of a test that it has left nothing behind.
+
+use std::{fmt, sync::Arc, thread, time::Duration};
+
+use redis::{RedisResult, aio::MultiplexedConnection};
+
+use crate::{RedisServer, eventually::eventually};
+
+/// Longer than the linger of a subscription (1 s) and a release on its way.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Databases of a server with the default configuration.
+const DATABASES: u8 = 16;
+
+type Probe = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// Looks for what a test has left: keys and channels with its prefix, and whatever else it is told
+/// to ask about.
+///
+/// Made at the start of a test with its [`unique`](crate::unique) prefix, and ended with
+/// [`assert_clean`](Self::assert_clean). A test that forgets to do so fails.
+#[must_use = "ends with assert_clean"]
+pub struct LeakCheck {
+    prefix: String,
+    connection: Option<MultiplexedConnection>,
+    probes: Vec<(String, Probe)>,
+    deadline: Duration,
+    finished: bool,
+}
+
+impl LeakCheck {
+    /// Checks this server for what contains `prefix`.
+    pub async fn on(server: &RedisServer, prefix: &str) -> Self {
+        Self::over(server.connect().await.expect("the server answers"), prefix)
+    }
+
+    /// Checks what this connection leads to; it must not be used for anything else.
+    pub fn over(connection: MultiplexedConnection, prefix: &str) -> Self {
+        let mut check = Self::without_redis(prefix);
+        check.connection = Some(connection);
+        check
+    }
+
+    /// Checks only what [`also`](Self::also) adds.
+    pub fn without_redis(prefix: &str) -> Self {
+        let glob = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\');
+        assert!(
+            !prefix.is_empty() && !prefix.contains(glob),
+            "no such prefix: {prefix:?}"
+        );
+        Self {
+            prefix: prefix.to_owned(),
+            connection: None,
+            probes: Vec::new(),
+            deadline: DEADLINE,
+            finished: false,
+        }
+    }
+
+    /// Adds a probe, which says what is left of `what`, or `None` if nothing is.
+    pub fn also(
+        mut self,
+        what: &str,
+        left: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.probes.push((what.to_owned(), Box::new(left)));
+        self
+    }
+
+    /// Allows this long for what goes away by itself, such as a lingering subscription.
+    ///
+    /// Defaults to 5 seconds.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Panics, naming what is left, if anything still is at the deadline.
+    #[track_caller]
+    pub fn assert_clean(mut self) -> impl Future<Output = ()> {
+        self.finished = true;
+        let this = Arc::new(self);
+        eventually(this.deadline, move || {
+            let this = this.clone();
+            async move {
+                let left = this.left().await;
+                if left.is_empty() {
+                    Ok(())
+                } else {
+                    Err(Leaked(left))
+                }
+            }
+        })
+    }
+
+    /// All that is left at this moment.
+    pub async fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        if let Some(connection) = &self.connection {
+            let mut connection = connection.clone();
+            for db in 0..DATABASES {
+                let keys = keys(&mut connection, db, &self.prefix).await;
+                match keys {
+                    Ok(keys) => left.extend(keys.iter().map(|key| format!("key {key} of db {db}"))),
+                    // Fewer databases than usual.
+                    Err(_) if db > 0 => break,
+                    Err(error) => left.push(format!("keys are unknown: {error}")),
+                }
+            }
+            match channels(&mut connection, &self.prefix).await {
+                Ok(channels) => left.extend(channels.iter().map(|name| format!("channel {name}"))),
+                Err(error) => left.push(format!("channels are unknown: {error}")),
+            }
+        }
+        for (what, probe) in &self.probes {
+            left.extend(probe().map(|rest| format!("{what}: {rest}")));
+        }
+        left
+    }
+}
+
+impl Drop for LeakCheck {
+    fn drop(&mut self) {
+        assert!(
+            self.finished || thread::panicking(),
+            "the leak check of {} was not ended with assert_clean",
+            self.prefix
+        );
+    }
+}
+
+impl fmt::Debug for LeakCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeakCheck")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Leaked(Vec<String>);
+
+impl fmt::Display for Leaked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "left behind:\n  {}", self.0.join("\n  "))
+    }
+}
+
+async fn keys(
+    connection: &mut MultiplexedConnection,
+    db: u8,
+    prefix: &str,
+) -> RedisResult<Vec<String>> {
+    redis::cmd("SELECT").arg(db).exec_async(connection).await?;
+    let mut found = Vec::new();
+    let mut cursor = 0_u64;
+    loop {
+        let (next, keys): (u64, Vec<Vec<u8>>) = redis::cmd("SCAN")
+            .arg(cursor)
+            .arg(&["MATCH", &format!("*{prefix}*"), "COUNT", "1000"])
+            .query_async(connection)
+            .await?;
+        found.extend(
+            keys.iter()
+                .map(|key| String::from_utf8_lossy(key).into_owned()),
+        );
+        if next == 0 {
+            return Ok(found);
+        }
+        cursor = next;
+    }
+}
+
+async fn channels(
+    connection: &mut MultiplexedConnection,
+    prefix: &str,
+) -> RedisResult<Vec<String>> {
+    let pattern = format!("*{prefix}*");
+    let list = |which: &str| redis::cmd("PUBSUB").arg(which).arg(&pattern).to_owned();
+    let mut channels: Vec<String> = list("CHANNELS").query_async(connection).await?;
+    // Servers below 7.0 have none.
+    let sharded: RedisResult<Vec<String>> = list("SHARDCHANNELS").query_async(connection).await;
+    channels.extend(sharded.unwrap_or_default());
+    Ok(channels)
+}

@@ -1,0 +1,241 @@
+//! One connection through the proxy.
+//!
+//! ```text
+//!   client ──► read ──► queue ──► pass_requests ──► server
+//!   client ◄── pass_replies ◄── queue ◄── read ◄── server
+//! ```
+//! Both sides are always read, so that a held frame never stops the sender; what is held waits in
+//! its queue, and so does the end of the stream behind it, as bytes on a stalled link do. Either
+//! side's end is passed on in its turn; the server's ends the connection.
+
+use std::{future::pending, io, net::SocketAddr};
+
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{mpsc, watch},
+    time::sleep,
+};
+
+use super::{
+    frame::Frame,
+    replies::{Incoming, Replies},
+    resp::{take_frame, words},
+    state::{Action, Decision, Phase, Progress, State},
+};
+
+/// Serves one connection to its end.
+pub(super) async fn serve(
+    client: TcpStream,
+    server: SocketAddr,
+    id: u64,
+    mut cut: watch::Receiver<bool>,
+    state: &State,
+) {
+    let link = Link {
+        id,
+        state,
+        replies: Replies::default(),
+    };
+    tokio::select! {
+        _ = cut.wait_for(|&cut| cut) => {}
+        // Whatever ended it, the sockets are closed now.
+        _ = link.run(client, server) => {}
+    }
+    state.close_link(id);
+}
+
+struct Link<'a> {
+    id: u64,
+    state: &'a State,
+    replies: Replies,
+}
+
+/// A request on its way.
+struct Request {
+    number: u64,
+    frame: Frame,
+    bytes: Bytes,
+}
+
+/// What is to become of a frame once all holds and delays are over.
+enum Verdict {
+    Pass,
+    Swallow,
+    Answer(Bytes),
+    Cut,
+}
+
+impl Link<'_> {
+    async fn run(&self, client: TcpStream, server: SocketAddr) -> io::Result<()> {
+        // A server that is down shows as a connection closed at once.
+        let server = TcpStream::connect(server).await?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let (client_read, client_write) = client.into_split();
+        let (server_read, server_write) = server.into_split();
+        let (requests, requests_queue) = mpsc::unbounded_channel();
+        let (replies, replies_queue) = mpsc::unbounded_channel();
+
+        let read_requests = async move {
+            read(client_read, |bytes| {
+                let frame = Frame {
+                    connection: self.id,
+                    args: words(&bytes),
+                };
+                let number = self.state.arrived(&frame);
+                // The queue's end is dropped only together with this future.
+                let _ = requests.send(Request {
+                    number,
+                    frame,
+                    bytes,
+                });
+            })
+            .await;
+            drop(requests);
+            pending().await
+        };
+        let read_replies = async move {
+            read(server_read, |bytes| drop(replies.send(bytes))).await;
+            drop(replies);
+            pending().await
+        };
+        tokio::select! {
+            () = read_requests => {}
+            () = read_replies => {}
+            () = self.pass_requests(requests_queue, server_write) => {}
+            () = self.pass_replies(replies_queue, client_write) => {}
+        }
+        Ok(())
+    }
+
+    /// Returns when the connection is to be cut.
+    async fn pass_requests(
+        &self,
+        mut queue: mpsc::UnboundedReceiver<Request>,
+        mut server: OwnedWriteHalf,
+    ) {
+        while let Some(Request {
+            number,
+            frame,
+            bytes,
+        }) = queue.recv().await
+        {
+            match self.verdict(Phase::Request, &frame).await {
+                Verdict::Pass => {
+                    self.replies.expect(number, frame);
+                    if server.write_all(&bytes).await.is_err() {
+                        break;
+                    }
+                    self.state.progress(number, Progress::Forwarded);
+                }
+                Verdict::Swallow => {}
+                Verdict::Answer(answer) => self.replies.expect_canned(number, frame, answer),
+                Verdict::Cut => return,
+            }
+        }
+        // The server closes in turn, which ends the connection.
+        let _ = server.shutdown().await;
+        pending().await
+    }
+
+    /// Returns when the server has closed the connection or it is to be cut.
+    async fn pass_replies(
+        &self,
+        mut queue: mpsc::UnboundedReceiver<Bytes>,
+        client: OwnedWriteHalf,
+    ) {
+        let mut client = Some(client);
+        loop {
+            while let Some((number, answer)) = self.replies.take_canned() {
+                write(&mut client, &answer).await;
+                self.state.progress(number, Progress::Answered);
+            }
+            let bytes = tokio::select! {
+                bytes = queue.recv() => match bytes {
+                    Some(bytes) => bytes,
+                    None => return,
+                },
+                () = self.replies.canned_due() => continue,
+            };
+            match self.replies.classify(self.id, &bytes) {
+                Incoming::Message(message) => match self.verdict(Phase::Message, &message).await {
+                    Verdict::Pass => write(&mut client, &bytes).await,
+                    Verdict::Answer(other) => write(&mut client, &other).await,
+                    Verdict::Swallow => {}
+                    Verdict::Cut => return,
+                },
+                Incoming::Reply {
+                    number,
+                    request,
+                    last,
+                } => {
+                    let passed = match self.verdict(Phase::Reply, &request).await {
+                        Verdict::Pass => Some(&bytes),
+                        Verdict::Answer(ref other) => Some(&other.clone()),
+                        Verdict::Swallow => None,
+                        Verdict::Cut => return,
+                    };
+                    if let Some(passed) = passed {
+                        write(&mut client, passed).await;
+                    }
+                    if last {
+                        self.replies.answered();
+                        if passed.is_some() {
+                            self.state.progress(number, Progress::Answered);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn verdict(&self, phase: Phase, frame: &Frame) -> Verdict {
+        let mut applied = Vec::new();
+        loop {
+            match self.state.decide(phase, frame, &applied) {
+                Decision::Pass => return Verdict::Pass,
+                Decision::Wait(mut changed) => drop(changed.changed().await),
+                Decision::Apply(rule, action) => {
+                    applied.push(rule);
+                    match action {
+                        Action::Hold(gate) => gate.pass().await,
+                        Action::Delay(duration) => sleep(duration).await,
+                        Action::Swallow => return Verdict::Swallow,
+                        Action::Answer(answer) => return Verdict::Answer(answer),
+                        Action::Cut => return Verdict::Cut,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads frames to the end of the stream.
+async fn read(mut stream: OwnedReadHalf, mut frame: impl FnMut(Bytes)) {
+    let mut buffer = BytesMut::with_capacity(16 * 1024);
+    loop {
+        match take_frame(&mut buffer) {
+            Ok(Some(bytes)) => frame(bytes),
+            Ok(None) => match stream.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            },
+            // What follows cannot be told apart any more.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Writes to a client, which may have gone; what it asked for goes on all the same.
+async fn write(client: &mut Option<OwnedWriteHalf>, bytes: &[u8]) {
+    if let Some(stream) = client
+        && stream.write_all(bytes).await.is_err()
+    {
+        *client = None;
+    }
+}

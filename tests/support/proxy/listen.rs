@@ -1,0 +1,125 @@
+//! The proxy's thread: accepts connections, or refuses them, until told to stop.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    sync::{Arc, mpsc as std_mpsc},
+    thread::{self, JoinHandle},
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime,
+    sync::mpsc,
+};
+
+use super::{link::serve, state::State};
+
+/// What the thread is told; each is acknowledged when done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Refuse,
+    Accept,
+    Stop,
+}
+
+/// A runtime and thread of the proxy's own: neither a blocked or dropped runtime of the test nor
+/// its paused clock stops the proxy.
+#[derive(Debug)]
+pub(super) struct Listening {
+    orders: mpsc::UnboundedSender<(Order, std_mpsc::Sender<()>)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listening {
+    pub(super) fn start(listener: StdListener, upstream: SocketAddr, state: Arc<State>) -> Self {
+        let (orders, received) = mpsc::unbounded_channel();
+        let work = move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime for the proxy");
+            // Dropping the runtime then closes all connections.
+            runtime
+                .block_on(listen(listener, upstream, state, received))
+                .expect("the proxy listens on its reserved port");
+        };
+        let thread = thread::Builder::new().name("proxy".to_owned()).spawn(work);
+        Self {
+            orders,
+            thread: Some(thread.expect("a thread for the proxy")),
+        }
+    }
+
+    pub(super) fn refuse(&self) {
+        self.order(Order::Refuse);
+    }
+
+    pub(super) fn accept(&self) {
+        self.order(Order::Accept);
+    }
+
+    fn order(&self, order: Order) {
+        let (done, wait) = std_mpsc::channel();
+        self.orders
+            .send((order, done))
+            .expect("the proxy's thread runs");
+        wait.recv().expect("the proxy's thread runs");
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let (done, _) = std_mpsc::channel();
+        // Fails when the thread has panicked, which it has reported itself.
+        let _ = self.orders.send((Order::Stop, done));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn listen(
+    listener: StdListener,
+    upstream: SocketAddr,
+    state: Arc<State>,
+    mut orders: mpsc::UnboundedReceiver<(Order, std_mpsc::Sender<()>)>,
+) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    listener.set_nonblocking(true)?;
+    let mut listener = Some(TcpListener::from_std(listener)?);
+    loop {
+        tokio::select! {
+            biased;
+            order = orders.recv() => {
+                let Some((order, done)) = order else { return Ok(()) };
+                match order {
+                    // Closing the socket resets those that wait in its backlog, too.
+                    Order::Refuse => listener = None,
+                    Order::Accept if listener.is_none() => {
+                        listener = Some(TcpListener::bind(address).await?);
+                    }
+                    Order::Accept => {}
+                    Order::Stop => return Ok(()),
+                }
+                // The caller may have panicked.
+                let _ = done.send(());
+            }
+            client = accept(listener.as_ref()) => {
+                let state = state.clone();
+                let (id, cut) = state.open_link();
+                tokio::spawn(async move { serve(client, upstream, id, cut, &state).await });
+            }
+        }
+    }
+}
+
+async fn accept(listener: Option<&TcpListener>) -> TcpStream {
+    let Some(listener) = listener else {
+        return std::future::pending().await;
+    };
+    loop {
+        // An error is that of the connection that was to be accepted.
+        if let Ok((client, _)) = listener.accept().await {
+            return client;
+        }
+    }
+}

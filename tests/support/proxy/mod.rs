@@ -1,0 +1,262 @@
+//! A TCP proxy in front of a server that counts request frames and injects faults.
+
+mod frame;
+mod gate;
+mod link;
+mod listen;
+mod replies;
+mod resp;
+mod state;
+
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+pub use self::{
+    frame::{Frame, Matcher, Which},
+    gate::Gate,
+};
+use self::{
+    listen::Listening,
+    state::{Action, Phase, Progress, State},
+};
+use crate::{RedisServer, port::ReservedPort};
+
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A proxy that understands RESP2 and RESP3, on a port of 127.0.0.1 and a thread of its own.
+///
+/// A fault is in force for every frame not yet decided about when the call returns. Where several
+/// match a frame, they apply in the order in which they were set. Frames of one connection stay in
+/// order: what stands behind a held frame waits with it. TLS is not understood.
+#[derive(Debug)]
+pub struct Proxy {
+    url: String,
+    port: ReservedPort,
+    state: Arc<State>,
+    listening: Listening,
+}
+
+impl Proxy {
+    /// A proxy in front of this server; it lives on while the server restarts.
+    pub fn to(server: &RedisServer) -> Self {
+        let mut proxy = Self::to_address(server.address());
+        proxy.url = server.url_at(proxy.address());
+        proxy
+    }
+
+    /// A proxy in front of whatever listens there.
+    pub fn to_address(upstream: SocketAddr) -> Self {
+        let (port, listener) = loop {
+            let port = ReservedPort::pick();
+            // Between the pick and this a process outside the harness may have taken it.
+            if let Ok(listener) = TcpListener::bind(port.address()) {
+                break (port, listener);
+            }
+        };
+        let state = Arc::new(State::default());
+        let listening = Listening::start(listener, upstream, state.clone());
+        let url = format!("redis://{}", port.address());
+        Self {
+            url,
+            port,
+            state,
+            listening,
+        }
+    }
+
+    /// URL of the server by way of the proxy.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// Where the proxy listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    // What was seen.
+
+    /// Forgets all frames seen so far: what is asked from now on starts at zero.
+    pub fn mark(&self) {
+        self.state.clear_log();
+    }
+
+    /// The request frames that came in since the last mark, those swallowed included.
+    pub fn frames(&self) -> Vec<Frame> {
+        self.state.frames()
+    }
+
+    /// How many request frames of each command came in since the last mark.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for frame in self.frames() {
+            *counts.entry(frame.command()).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// Waits until a matching request has been passed to the server since the last mark.
+    pub async fn wait_for(&self, matcher: impl Into<Matcher>) {
+        self.wait_for_count(matcher, 1).await;
+    }
+
+    /// Waits until `count` matching requests have been passed to the server since the last mark.
+    pub async fn wait_for_count(&self, matcher: impl Into<Matcher>, count: usize) {
+        self.wait(matcher.into(), Progress::Forwarded, count).await;
+    }
+
+    /// Waits until the whole answer to a matching request since the last mark has been passed to
+    /// the client. (An answer that was swallowed does not count.)
+    pub async fn wait_for_answer(&self, matcher: impl Into<Matcher>) {
+        self.wait(matcher.into(), Progress::Answered, 1).await;
+    }
+
+    /// The numbers of the open connections meant, the oldest first.
+    pub fn connections(&self, which: Which) -> Vec<u64> {
+        self.state.links(which)
+    }
+
+    // Cut connections.
+
+    /// Cuts every connection at once; new ones are accepted.
+    pub fn cut_all(&self) -> usize {
+        self.cut(Which::All)
+    }
+
+    /// Cuts the connections meant at once, and says how many there were.
+    pub fn cut(&self, which: Which) -> usize {
+        self.state.cut(which)
+    }
+
+    /// Swallows the next matching request and cuts its connection: the server never sees it.
+    pub fn cut_before_request(&self, matcher: impl Into<Matcher>) {
+        self.state
+            .add_rule(Phase::Request, matcher.into(), Action::Cut, Some(1));
+    }
+
+    /// Cuts the connection of the next matching request when the server has answered it: the
+    /// command was carried out, the reply is lost.
+    pub fn cut_after_request(&self, matcher: impl Into<Matcher>) {
+        self.state
+            .add_rule(Phase::Reply, matcher.into(), Action::Cut, Some(1));
+    }
+
+    /// Refuses new connections; those that are open stay.
+    pub fn refuse(&self) {
+        self.listening.refuse();
+    }
+
+    /// Accepts connections again, on the same port.
+    pub fn accept(&self) {
+        self.listening.accept();
+    }
+
+    // Lose frames; the connection stays open.
+
+    /// Swallows the `count` next matching requests: the server never sees them.
+    pub fn swallow_request(&self, matcher: impl Into<Matcher>, count: usize) {
+        self.state
+            .add_rule(Phase::Request, matcher.into(), Action::Swallow, Some(count));
+    }
+
+    /// Swallows the replies to the `count` next matching requests, which are carried out.
+    pub fn swallow_reply(&self, matcher: impl Into<Matcher>, count: usize) {
+        self.state
+            .add_rule(Phase::Reply, matcher.into(), Action::Swallow, Some(count));
+    }
+
+    /// Swallows the `count` next matching messages to subscribers.
+    pub fn swallow_message(&self, matcher: impl Into<Matcher>, count: usize) {
+        self.state
+            .add_rule(Phase::Message, matcher.into(), Action::Swallow, Some(count));
+    }
+
+    /// Answers the `count` next matching requests with this RESP frame, for instance
+    /// `"-LOADING Redis is loading the dataset in memory\r\n"`; the server never sees them.
+    pub fn answer(&self, matcher: impl Into<Matcher>, reply: impl Into<Bytes>, count: usize) {
+        let action = Action::Answer(reply.into());
+        self.state
+            .add_rule(Phase::Request, matcher.into(), action, Some(count));
+    }
+
+    // Hold frames up.
+
+    /// Holds matching requests back from the server until the gate opens.
+    pub fn hold_request(&self, matcher: impl Into<Matcher>) -> Gate {
+        self.hold(Phase::Request, matcher.into())
+    }
+
+    /// Holds the replies to matching requests, which are carried out, until the gate opens.
+    pub fn hold_reply(&self, matcher: impl Into<Matcher>) -> Gate {
+        self.hold(Phase::Reply, matcher.into())
+    }
+
+    /// Holds matching messages to subscribers until the gate opens.
+    pub fn hold_message(&self, matcher: impl Into<Matcher>) -> Gate {
+        self.hold(Phase::Message, matcher.into())
+    }
+
+    /// Delays every matching request on its way to the server: a slow link, not a way to force an
+    /// order, for which there is [`hold_request`](Self::hold_request).
+    pub fn delay(&self, matcher: impl Into<Matcher>, duration: Duration) {
+        self.state.add_rule(
+            Phase::Request,
+            matcher.into(),
+            Action::Delay(duration),
+            None,
+        );
+    }
+
+    /// Goes on accepting and reading, but forwards nothing either way: half-open connections.
+    ///
+    /// As on a real link that is down for a while, nothing is lost until a connection is closed:
+    /// [`resume`](Self::resume) delivers what was sent meanwhile.
+    pub fn go_silent(&self) {
+        self.go_silent_on(Which::All);
+    }
+
+    /// As [`go_silent`](Self::go_silent), for some of the connections.
+    pub fn go_silent_on(&self, which: Which) {
+        self.state.set_silent(Some(which));
+    }
+
+    /// Ends the silence.
+    pub fn resume(&self) {
+        self.state.set_silent(None);
+    }
+
+    /// Takes back every fault set on frames, opens all gates, ends silence and refusal.
+    pub fn clear(&self) {
+        self.state.clear_rules();
+        self.resume();
+        self.accept();
+    }
+
+    fn hold(&self, phase: Phase, matcher: Matcher) -> Gate {
+        let (gate, state) = Gate::new();
+        self.state
+            .add_rule(phase, matcher, Action::Hold(state), None);
+        gate
+    }
+
+    async fn wait(&self, matcher: Matcher, least: Progress, count: usize) {
+        let mut logged = self.state.logged.subscribe();
+        let all = async {
+            while self.state.count(&matcher, least) < count {
+                logged.changed().await.expect("the proxy owns the sender");
+            }
+        };
+        if tokio::time::timeout(DEADLINE, all).await.is_err() {
+            panic!(
+                "not {count} of {matcher:?} within {DEADLINE:?}, only: {:#?}",
+                self.frames()
+            );
+        }
+    }
+}

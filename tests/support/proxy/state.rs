@@ -1,0 +1,285 @@
+//! What the test's handle and the connections share: the log, the faults in force, who is there.
+//!
+//! Every decision about a frame is taken under the one lock, so that a fault is in force for all
+//! frames not yet decided when the call that sets it returns.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{
+    frame::{Frame, Matcher, Which},
+    gate::GateState,
+};
+
+/// On which way a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// From the client to the server.
+    Request,
+    /// The server's answer; the frame that rules look at is the request.
+    Reply,
+    /// Pushed by the server to a subscriber.
+    Message,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Hold(Arc<GateState>),
+    Delay(Duration),
+    Swallow,
+    Cut,
+    /// Answer this in place of the server, which never sees the request.
+    Answer(Bytes),
+}
+
+#[derive(Debug)]
+struct Rule {
+    id: u64,
+    phase: Phase,
+    matcher: Matcher,
+    action: Action,
+    /// `None` = for ever.
+    left: Option<usize>,
+}
+
+/// What is to become of a frame.
+#[derive(Debug)]
+pub(super) enum Decision {
+    Pass,
+    /// Ask again when the faults in force have changed.
+    Wait(watch::Receiver<u64>),
+    /// Do this, then ask again if it was a hold or a delay.
+    Apply(u64, Action),
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Progress {
+    Arrived,
+    Forwarded,
+    /// The whole answer was passed to the client.
+    Answered,
+}
+
+#[derive(Debug)]
+struct Link {
+    /// The commands it has sent.
+    sent: BTreeSet<String>,
+    cut: watch::Sender<bool>,
+    /// Kept after its end, for what the log says about it.
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    log: Vec<(u64, Frame, Progress)>,
+    next_frame: u64,
+    rules: Vec<Rule>,
+    next_rule: u64,
+    links: BTreeMap<u64, Link>,
+    next_link: u64,
+    silent: Option<Which>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    inner: Mutex<Inner>,
+    /// Counts changes of the log.
+    pub(super) logged: watch::Sender<u64>,
+    /// Counts changes of the faults in force.
+    faults: watch::Sender<u64>,
+}
+
+impl State {
+    pub(super) fn open_link(&self) -> (u64, watch::Receiver<bool>) {
+        let mut inner = self.lock();
+        inner.next_link += 1;
+        let (id, cut) = (inner.next_link, watch::Sender::new(false));
+        let receiver = cut.subscribe();
+        inner.links.insert(
+            id,
+            Link {
+                sent: BTreeSet::new(),
+                cut,
+                closed: false,
+            },
+        );
+        (id, receiver)
+    }
+
+    pub(super) fn close_link(&self, id: u64) {
+        if let Some(link) = self.lock().links.get_mut(&id) {
+            link.closed = true;
+        }
+        self.logged.send_modify(|count| *count += 1);
+    }
+
+    /// Notes a request as it comes in, and gives it a number.
+    pub(super) fn arrived(&self, frame: &Frame) -> u64 {
+        let mut inner = self.lock();
+        inner.next_frame += 1;
+        let number = inner.next_frame;
+        inner.log.push((number, frame.clone(), Progress::Arrived));
+        if let Some(link) = inner.links.get_mut(&frame.connection) {
+            link.sent.insert(frame.command());
+        }
+        drop(inner);
+        self.logged.send_modify(|count| *count += 1);
+        number
+    }
+
+    pub(super) fn progress(&self, number: u64, progress: Progress) {
+        let mut inner = self.lock();
+        // Not there any more when the log was cleared by a mark.
+        let found = inner
+            .log
+            .binary_search_by_key(&number, |(number, ..)| *number);
+        if let Ok(index) = found {
+            let so_far = &mut inner.log[index].2;
+            *so_far = progress.max(*so_far);
+        }
+        drop(inner);
+        self.logged.send_modify(|count| *count += 1);
+    }
+
+    /// Decides about a frame to which the rules in `applied` were applied already.
+    pub(super) fn decide(&self, phase: Phase, frame: &Frame, applied: &[u64]) -> Decision {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        let Some(link) = inner.links.get(&frame.connection) else {
+            return Decision::Apply(0, Action::Cut);
+        };
+        if !link.is_open() {
+            return Decision::Apply(0, Action::Cut);
+        }
+        if inner
+            .silent
+            .is_some_and(|which| link.is(which, frame.connection))
+        {
+            // Subscribed under the lock: the change cannot be missed.
+            return Decision::Wait(self.faults.subscribe());
+        }
+        for rule in &mut inner.rules {
+            let applies = rule.phase == phase
+                && rule.left != Some(0)
+                && !applied.contains(&rule.id)
+                && link.is(rule.matcher.which(), frame.connection)
+                && rule.matcher.matches(frame);
+            if !applies || matches!(&rule.action, Action::Hold(gate) if gate.is_open()) {
+                continue;
+            }
+            if let Some(left) = &mut rule.left {
+                *left -= 1;
+            }
+            return Decision::Apply(rule.id, rule.action.clone());
+        }
+        Decision::Pass
+    }
+
+    pub(super) fn add_rule(
+        &self,
+        phase: Phase,
+        matcher: Matcher,
+        action: Action,
+        times: Option<usize>,
+    ) {
+        let mut inner = self.lock();
+        inner.next_rule += 1;
+        let id = inner.next_rule;
+        inner.rules.push(Rule {
+            id,
+            phase,
+            matcher,
+            action,
+            left: times,
+        });
+    }
+
+    pub(super) fn clear_rules(&self) {
+        for rule in self.lock().rules.drain(..) {
+            if let Action::Hold(gate) = rule.action {
+                gate.open();
+            }
+        }
+    }
+
+    pub(super) fn set_silent(&self, which: Option<Which>) {
+        self.lock().silent = which;
+        self.faults.send_modify(|count| *count += 1);
+    }
+
+    /// Cuts the connections meant, and says how many.
+    pub(super) fn cut(&self, which: Which) -> usize {
+        let inner = self.lock();
+        let mut count = 0;
+        for (id, link) in &inner.links {
+            if link.is_open() && link.is(which, *id) {
+                link.cut.send_replace(true);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The open connections meant.
+    pub(super) fn links(&self, which: Which) -> Vec<u64> {
+        let inner = self.lock();
+        let meant = inner
+            .links
+            .iter()
+            .filter(|(id, link)| link.is_open() && link.is(which, **id));
+        meant.map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn clear_log(&self) {
+        self.lock().log.clear();
+    }
+
+    pub(super) fn frames(&self) -> Vec<Frame> {
+        self.lock()
+            .log
+            .iter()
+            .map(|(_, frame, _)| frame.clone())
+            .collect()
+    }
+
+    /// How many frames of the log match and have come at least so far.
+    pub(super) fn count(&self, matcher: &Matcher, least: Progress) -> usize {
+        let inner = self.lock();
+        let meant = |frame: &Frame| {
+            let link = inner.links.get(&frame.connection);
+            link.is_some_and(|link| link.is(matcher.which(), frame.connection))
+        };
+        let matching = inner.log.iter().filter(|(_, frame, progress)| {
+            *progress >= least && meant(frame) && matcher.matches(frame)
+        });
+        matching.count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panicking matcher of a test leaves the state whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    fn is_open(&self) -> bool {
+        !self.closed && !*self.cut.borrow()
+    }
+
+    fn is(&self, which: Which, id: u64) -> bool {
+        let sent = |commands: &[&str]| commands.iter().any(|command| self.sent.contains(*command));
+        match which {
+            Which::All => true,
+            Which::Subscribers => sent(&["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]),
+            Which::Scripts => sent(&["EVAL", "EVALSHA"]),
+            Which::Connection(number) => number == id,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A helper process that kills our children when this process is gone, however it went.
+//!
+//! Statics are never dropped, and a test binary may be killed itself. So one `sh` a test process
+//! reads from a pipe which children are alive; the pipe ends with this process, and whatever is
+//! still listed then is killed and its directories removed.
+
+use std::os::unix::process::CommandExt;
+use std::{
+    io::Write,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+/// The signals are ignored so that Ctrl-C in a terminal does not end the reaper before its work.
+const SCRIPT: &str = r#"
+trap '' INT TERM HUP
+pids=''
+while read -r verb what; do
+    case $verb in
+        add) pids="$pids $what" ;;
+        del)
+            rest=''
+            for pid in $pids; do [ "$pid" = "$what" ] || rest="$rest $pid"; done
+            pids=$rest
+            ;;
+        dir) set -- "$@" "$what" ;;
+    esac
+done
+for pid in $pids; do kill -KILL "$pid" 2>/dev/null; done
+[ $# -eq 0 ] || rm -rf -- "$@"
+"#;
+
+/// Has `pid` killed when this process ends without having called [`forget`].
+pub(crate) fn adopt(pid: u32) {
+    tell(&format!("add {pid}\n"));
+}
+
+/// Takes `pid` off the list, once the child was waited for and its number may be given anew.
+pub(crate) fn forget(pid: u32) {
+    tell(&format!("del {pid}\n"));
+}
+
+/// Has the directory removed when this process ends.
+pub(crate) fn remove_at_exit(directory: &Path) {
+    tell(&format!("dir {}\n", directory.display()));
+}
+
+fn tell(line: &str) {
+    static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
+    let reaper = REAPER.get_or_init(|| Mutex::new(start()));
+    let mut reaper = reaper.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipe = reaper.stdin.as_mut().expect("stdin is piped");
+    // One write a line: a pipe takes lines below PIPE_BUF whole.
+    pipe.write_all(line.as_bytes())
+        .expect("the reaper process is gone");
+}
+
+fn start() -> Child {
+    Command::new("sh")
+        .args(["-c", SCRIPT, "reaper"])
+        .stdin(Stdio::piped())
+        // Inherited ones would keep a pipe of the test runner open.
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("sh starts")
+}

@@ -1,0 +1,174 @@
+//! A player of Redisson 4.7 on the wire: raw commands and scripts of its own.
+//!
+//! It shares nothing with redlock-rt, neither scripts nor the building of keys, so that a mistake
+//! there cannot hide here. One file a primitive; this one has what they share: the client, its
+//! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
+
+mod pubsub;
+mod rlock;
+mod script;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
+
+use self::pubsub::Subscriptions;
+pub use self::rlock::{RedissonRLock, RedissonUnlock};
+use crate::random::{random_u64, random_uuid};
+
+/// `lockWatchdogTimeout`, the lease of a lock taken without one.
+const WATCHDOG: Duration = Duration::from_secs(30);
+/// A reply may be lost: so often is a command sent in all.
+const ATTEMPTS: usize = 4;
+/// The channel's messages.
+const UNLOCK_MESSAGE: &str = "0";
+
+/// One Redisson instance: a UUID, a connection for commands and one for subscriptions.
+#[derive(Clone, Debug)]
+pub struct RedissonClient {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    uuid: String,
+    client: redis::Client,
+    connection: Mutex<MultiplexedConnection>,
+    subscriptions: Subscriptions,
+    watchdog: Duration,
+}
+
+impl RedissonClient {
+    /// Connects as Redisson does to a single server.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn connect(url: &str) -> RedisResult<Self> {
+        Self::connect_with_watchdog(url, WATCHDOG).await
+    }
+
+    /// As [`connect`](Self::connect), with another `lockWatchdogTimeout`.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn connect_with_watchdog(url: &str, watchdog: Duration) -> RedisResult<Self> {
+        let client = redis::Client::open(url)?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        redis::cmd("PING").exec_async(&mut connection).await?;
+        let probe = "return {redis.call('get', KEYS[1]), redis.call('get', KEYS[2])}";
+        redis::cmd("EVAL")
+            .arg(&[probe, "2", "test1", "test2"])
+            .exec_async(&mut connection)
+            .await?;
+        let subscriptions = Subscriptions::connect(&client).await?;
+        let connection = Mutex::new(connection);
+        let uuid = random_uuid();
+        let inner = Inner {
+            uuid,
+            client,
+            connection,
+            subscriptions,
+            watchdog,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The UUID of this instance, the first half of its owner ids.
+    pub fn uuid(&self) -> &str {
+        &self.inner.uuid
+    }
+
+    /// `getLock(name)`.
+    pub fn rlock(&self, name: impl Into<String>) -> RedissonRLock {
+        RedissonRLock::new(self.clone(), name.into())
+    }
+
+    /// What this client is subscribed to at this moment.
+    pub fn channels(&self) -> Vec<String> {
+        self.inner.subscriptions.channels()
+    }
+
+    fn subscriptions(&self) -> &Subscriptions {
+        &self.inner.subscriptions
+    }
+
+    fn watchdog(&self) -> Duration {
+        self.inner.watchdog
+    }
+
+    /// The id of a thread of this instance.
+    fn owner(&self, thread_id: u64) -> String {
+        format!("{}:{thread_id}", self.inner.uuid)
+    }
+
+    /// A plain command.
+    async fn command<T: FromRedisValue>(
+        &self,
+        name: &str,
+        args: impl ToRedisArgs,
+    ) -> RedisResult<T> {
+        let mut command = redis::cmd(name);
+        command.arg(args);
+        self.query(&command).await
+    }
+
+    /// Sends a command, and again on a new connection when the connection was lost.
+    async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> RedisResult<T> {
+        let mut attempt = 1;
+        loop {
+            let mut connection = self.connection();
+            let result = command.query_async(&mut connection).await;
+            match result {
+                Err(error) if error.is_io_error() && attempt < ATTEMPTS => attempt += 1,
+                other => return other,
+            }
+            let fresh = self.inner.client.get_multiplexed_async_connection().await?;
+            *self
+                .inner
+                .connection
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
+    }
+
+    fn connection(&self) -> MultiplexedConnection {
+        self.inner
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// `prefix:{name}`, or `prefix:name` where the name has a brace already.
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}
+
+/// The key by which a repeated unlock is recognised, one for each request.
+fn unlock_latch(name: &str, request: &str) -> String {
+    format!("{}:{request}", prefixed("redisson_unlock_latch", name))
+}
+
+/// 32 hex digits.
+fn request_id() -> String {
+    format!("{:016x}{:016x}", random_u64(), random_u64())
+}
+
+/// How long an unlock latch lives: (timeout + a retry delay of 1 to 2 s) for each attempt.
+fn latch_time() -> u64 {
+    (3000 + 1000 + random_u64() % 1001) * ATTEMPTS as u64
+}
+
+fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}

@@ -1,0 +1,314 @@
+//! RLock (`getLock`).
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redis::RedisResult;
+use tokio::time::timeout;
+
+use super::{
+    RedissonClient, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id, script::Script,
+    unlock_latch,
+};
+
+/// KEYS name; ARGV lease, owner. Returns nil, or the TTL of the lock that another holds.
+const ACQUIRE: Script = Script(
+    "
+    local free = redis.call('exists', KEYS[1]) == 0
+    if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+        redis.call('hincrby', KEYS[1], ARGV[2], 1)
+        redis.call('pexpire', KEYS[1], ARGV[1])
+        return nil
+    end
+    return redis.call('pttl', KEYS[1])",
+);
+
+/// KEYS name, channel, latch; ARGV message, lease, owner, publish command, latch time. Returns 1
+/// when freed, 0 when still held, nil when not held by this owner.
+const RELEASE: Script = Script(
+    "
+    local done = redis.call('get', KEYS[3])
+    if done then
+        return tonumber(done)
+    end
+    if redis.call('hexists', KEYS[1], ARGV[3]) == 0 then
+        return nil
+    end
+    local freed = 0
+    if redis.call('hincrby', KEYS[1], ARGV[3], -1) > 0 then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    else
+        redis.call('del', KEYS[1])
+        redis.call(ARGV[4], KEYS[2], ARGV[1])
+        freed = 1
+    end
+    redis.call('set', KEYS[3], freed, 'px', ARGV[5])
+    return freed",
+);
+
+/// KEYS name, channel; ARGV message, publish command. Returns whether there was a lock.
+const FORCE_RELEASE: Script = Script(
+    "
+    local there = redis.call('del', KEYS[1])
+    if there == 1 then
+        redis.call(ARGV[2], KEYS[2], ARGV[1])
+    end
+    return there",
+);
+
+/// KEYS the locks; ARGV lease, the owner of each. Returns 1 for each that was renewed, else 0.
+const RENEW: Script = Script(
+    "
+    local renewed = {}
+    for i, name in ipairs(KEYS) do
+        renewed[i] = redis.call('hexists', name, ARGV[i + 1])
+        if renewed[i] == 1 then
+            redis.call('pexpire', name, ARGV[1])
+        end
+    end
+    return renewed",
+);
+
+/// The answer to an unlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedissonUnlock {
+    /// The last hold was released: the lock is free.
+    Freed,
+    /// Another hold of this thread remains.
+    StillHeld,
+    /// `IllegalMonitorStateException`: this thread does not hold the lock.
+    NotOwner,
+}
+
+/// An `RLock` object of Redisson; clones are the same object.
+///
+/// A lock taken without a lease is not renewed by itself: see [`renew`](Self::renew).
+#[derive(Clone, Debug)]
+pub struct RedissonRLock {
+    client: RedissonClient,
+    name: String,
+    // `internalLockLeaseTime`: the last lease given to this object.
+    lease: Arc<Mutex<Duration>>,
+}
+
+impl RedissonRLock {
+    pub(super) fn new(client: RedissonClient, name: String) -> Self {
+        let lease = Arc::new(Mutex::new(client.watchdog()));
+        Self {
+            client,
+            name,
+            lease,
+        }
+    }
+
+    /// The owner id of a thread, as it stands in the hash.
+    pub fn owner(&self, thread_id: u64) -> String {
+        self.client.owner(thread_id)
+    }
+
+    /// `tryLock()`, or with a lease as `tryLock(0, lease)`.
+    ///
+    /// # Errors
+    /// Those of Redis, as for all methods.
+    pub async fn try_lock(&self, thread_id: u64, lease: Option<Duration>) -> RedisResult<bool> {
+        Ok(self.attempt(thread_id, lease).await?.is_none())
+    }
+
+    /// One run of the acquire script: `None` = acquired, else the PTTL of what another holds.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn attempt(
+        &self,
+        thread_id: u64,
+        lease: Option<Duration>,
+    ) -> RedisResult<Option<i64>> {
+        let lease = lease.unwrap_or_else(|| self.client.watchdog());
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        let owner = self.owner(thread_id);
+        ACQUIRE
+            .run(&self.client, &[&self.name], &[&millis(lease), &owner])
+            .await
+    }
+
+    /// `tryLock(wait)`, or `lock()` when `wait` is `None`: whether it was acquired.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn lock(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<bool> {
+        self.lock_for(thread_id, wait, None).await
+    }
+
+    /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
+    ///
+    /// Must not be cancelled: like Redisson's it leaves its subscription then.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn lock_for(
+        &self,
+        thread_id: u64,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> RedisResult<bool> {
+        let start = Instant::now();
+        let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
+        if self.try_lock(thread_id, lease).await? {
+            return Ok(true);
+        }
+        if rest() == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        let channel = self.channel();
+        let latch = self.client.subscriptions().join(&channel).await?;
+        let acquired = async {
+            while rest() != Some(Duration::ZERO) {
+                let Some(ttl) = self.attempt(thread_id, lease).await? else {
+                    return Ok(true);
+                };
+                // A lock without a TTL, which Redisson never makes, is waited for by message only.
+                let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
+                let sleep = rest().into_iter().chain(ttl).min();
+                let message = latch.acquire();
+                let message = match sleep {
+                    Some(sleep) => timeout(sleep, message).await.ok(),
+                    None => Some(message.await),
+                };
+                if let Some(permit) = message {
+                    permit.expect("the latch is never closed").forget();
+                }
+            }
+            Ok(false)
+        }
+        .await;
+        self.client.subscriptions().leave(&channel).await?;
+        acquired
+    }
+
+    /// `unlock()`.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
+        let request = request_id();
+        let unlocked = self.unlock_request(thread_id, &request).await?;
+        // Redisson does not wait for this one's answer, but a test wants nothing left on its way.
+        let _: i64 = self
+            .client
+            .command("DEL", unlock_latch(&self.name, &request))
+            .await?;
+        Ok(unlocked)
+    }
+
+    /// The script of an unlock; repeated with the same request id it answers the same.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn unlock_request(
+        &self,
+        thread_id: u64,
+        request: &str,
+    ) -> RedisResult<RedissonUnlock> {
+        let lease = *self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = [
+            &*self.name,
+            &self.channel(),
+            &unlock_latch(&self.name, request),
+        ];
+        let (lease, owner) = (millis(lease), self.owner(thread_id));
+        let latch_time = latch_time().to_string();
+        let args = [UNLOCK_MESSAGE, &lease, &owner, "PUBLISH", &latch_time];
+        let answer: Option<i64> = RELEASE.run(&self.client, &keys, &args).await?;
+        Ok(match answer {
+            None => RedissonUnlock::NotOwner,
+            Some(0) => RedissonUnlock::StillHeld,
+            Some(_) => RedissonUnlock::Freed,
+        })
+    }
+
+    /// `forceUnlock()`: whether there was a lock.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn force_unlock(&self) -> RedisResult<bool> {
+        let keys = [&*self.name, &self.channel()];
+        FORCE_RELEASE
+            .run(&self.client, &keys, &[UNLOCK_MESSAGE, "PUBLISH"])
+            .await
+    }
+
+    /// What the watchdog sends every third of its time; given several threads of the client that
+    /// hold this lock, it names the first. Whether the hold is still there.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn renew(&self, thread_ids: &[u64]) -> RedisResult<bool> {
+        let first = *thread_ids.first().expect("a thread to renew for");
+        let renewed = self.client.renew(&[(&self.name, first)]).await?;
+        Ok(renewed == [true])
+    }
+
+    /// `isLocked()`.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn is_locked(&self) -> RedisResult<bool> {
+        self.client.command("EXISTS", &self.name).await
+    }
+
+    /// `isHeldByThread(threadId)`.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn is_held_by(&self, thread_id: u64) -> RedisResult<bool> {
+        self.client
+            .command("HEXISTS", &[&self.name, &self.owner(thread_id)])
+            .await
+    }
+
+    /// `getHoldCount()` of a thread.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn hold_count(&self, thread_id: u64) -> RedisResult<u64> {
+        let args = [&self.name, &self.owner(thread_id)];
+        let count: Option<u64> = self.client.command("HGET", &args).await?;
+        Ok(count.unwrap_or_default())
+    }
+
+    /// `remainTimeToLive()`: PTTL, -2 when there is no lock.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn remaining_ttl(&self) -> RedisResult<i64> {
+        self.client.command("PTTL", &self.name).await
+    }
+
+    /// The channel on which the release is told.
+    pub fn channel(&self) -> String {
+        prefixed("redisson_lock__channel", &self.name)
+    }
+}
+
+impl RedissonClient {
+    /// The watchdog's renewal of several locks at once: for each (name, thread) whether it is
+    /// still held.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn renew(&self, holds: &[(&str, u64)]) -> RedisResult<Vec<bool>> {
+        let keys: Vec<_> = holds.iter().map(|(name, _)| *name).collect();
+        let owners: Vec<_> = holds
+            .iter()
+            .map(|(_, thread_id)| self.owner(*thread_id))
+            .collect();
+        let lease = millis(self.watchdog());
+        let args: Vec<_> = [&*lease]
+            .into_iter()
+            .chain(owners.iter().map(|o| &**o))
+            .collect();
+        RENEW.run(self, &keys, &args).await
+    }
+}

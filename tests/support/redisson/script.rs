@@ -1,0 +1,30 @@
+//! Scripts by EVALSHA, loaded when the server does not know them.
+
+use redis::{FromRedisValue, RedisResult};
+
+use super::RedissonClient;
+
+/// A Lua script.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Script(pub(super) &'static str);
+
+impl Script {
+    /// Runs the script with these KEYS and ARGV.
+    pub(super) async fn run<T: FromRedisValue>(
+        self,
+        client: &RedissonClient,
+        keys: &[&str],
+        args: &[&str],
+    ) -> RedisResult<T> {
+        let sha = sha1_smol::Sha1::from(self.0).digest().to_string();
+        let mut evalsha = redis::cmd("EVALSHA");
+        evalsha.arg(sha).arg(keys.len()).arg(keys).arg(args);
+        match client.query(&evalsha).await {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                let _: String = client.command("SCRIPT", &["LOAD", self.0]).await?;
+                client.query(&evalsha).await
+            }
+            other => other,
+        }
+    }
+}

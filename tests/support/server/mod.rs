@@ -1,0 +1,237 @@
+//! Real `redis-server` processes on ports of their own.
+
+mod launch;
+mod options;
+mod shared;
+mod tls;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use redis::{RedisError, aio::MultiplexedConnection};
+use tempfile::TempDir;
+
+use self::{launch::Files, tls::Certificates};
+pub use self::{
+    options::ServerOptions,
+    shared::{SharedServer, shared_server},
+};
+use crate::{port::ReservedPort, process::ChildProcess, reaper};
+
+/// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
+///
+/// Its methods block the calling thread for the few milliseconds that the server takes; what is
+/// meant to go on meanwhile needs a runtime of several threads. When the test fails, the end of the
+/// server's log is printed.
+///
+/// The server is killed as well when the test process itself is killed.
+#[derive(Debug)]
+pub struct RedisServer {
+    options: ServerOptions,
+    ports: Ports,
+    files: Files,
+    // `None` between `kill` and `restart`.
+    process: Mutex<Option<ChildProcess>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ports {
+    plain: ReservedPort,
+    tls: Option<ReservedPort>,
+}
+
+impl Ports {
+    fn pick(tls: bool) -> Self {
+        Self {
+            plain: ReservedPort::pick(),
+            tls: tls.then(ReservedPort::pick),
+        }
+    }
+}
+
+impl RedisServer {
+    /// Starts a server without persistence and without a password.
+    pub fn start() -> Self {
+        Self::options().start()
+    }
+
+    /// A server to be started with [`ServerOptions::start`].
+    pub fn options() -> ServerOptions {
+        ServerOptions::default()
+    }
+
+    fn start_with(options: ServerOptions) -> Self {
+        launch::check_installed();
+        let directory = TempDir::with_prefix("redlock-rt-redis-").expect("a temporary directory");
+        reaper::remove_at_exit(directory.path());
+        let certificates = options.tls.then(|| Certificates::create(directory.path()));
+        let files = Files {
+            directory,
+            certificates,
+        };
+        let (ports, process) = launch::start_on_free_ports(&options, &files);
+        Self {
+            options,
+            ports,
+            files,
+            process: Mutex::new(Some(process)),
+        }
+    }
+
+    /// The port of 127.0.0.1 that the server listens on, the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.ports.plain.number()
+    }
+
+    /// The address that the server listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.ports.plain.address()
+    }
+
+    /// `redis://` URL of the server, with the password if it has one.
+    pub fn url(&self) -> String {
+        self.url_at(self.address())
+    }
+
+    /// The URL as it would be if the server were at `address`, where a proxy is.
+    pub fn url_at(&self, address: SocketAddr) -> String {
+        format!("redis://{}{address}", self.credentials())
+    }
+
+    /// `rediss://` URL of a server started with [`ServerOptions::tls`].
+    pub fn tls_url(&self) -> String {
+        let port = self
+            .ports
+            .tls
+            .as_ref()
+            .expect("started without tls()")
+            .number();
+        format!("rediss://{}localhost:{port}", self.credentials())
+    }
+
+    /// The certificate, in PEM form, of the authority that signed the server's; see
+    /// [`ServerOptions::tls`].
+    pub fn ca_pem(&self) -> &str {
+        &self
+            .files
+            .certificates
+            .as_ref()
+            .expect("started without tls()")
+            .ca_pem
+    }
+
+    /// `redis+unix://` URL of a server started with [`ServerOptions::unix_socket`].
+    pub fn unix_url(&self) -> String {
+        let path = self.unix_socket();
+        match &self.options.password {
+            Some(password) => format!("redis+unix://{}?pass={password}", path.display()),
+            None => format!("redis+unix://{}", path.display()),
+        }
+    }
+
+    /// Path of the socket of a server started with [`ServerOptions::unix_socket`].
+    pub fn unix_socket(&self) -> PathBuf {
+        assert!(self.options.unix_socket, "started without unix_socket()");
+        self.files.socket()
+    }
+
+    /// The password that clients need, if any.
+    pub fn password(&self) -> Option<&str> {
+        self.options.password.as_deref()
+    }
+
+    /// Process id of the running server.
+    pub fn pid(&self) -> u32 {
+        self.process()
+            .as_ref()
+            .expect("the server was killed")
+            .pid()
+    }
+
+    /// A new connection of the `redis` crate to this server.
+    ///
+    /// # Errors
+    /// When the server does not answer, for instance because it is paused.
+    pub async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        redis::Client::open(self.url())?
+            .get_multiplexed_async_connection()
+            .await
+    }
+
+    /// Kills the server with SIGKILL. The port stays reserved for [`restart`](Self::restart).
+    pub fn kill(&self) {
+        // Dropping the process kills it.
+        self.process().take();
+    }
+
+    /// Starts the server again, killing it first if it runs: same port, directory and options.
+    ///
+    /// With [`ServerOptions::aof`] its data is back, else it is gone. It answers when this returns.
+    pub fn restart(&self) {
+        let mut process = self.process();
+        process.take();
+        *process = Some(launch::start_on(&self.options, &self.ports, &self.files));
+    }
+
+    /// Stops the process with SIGSTOP: connections stay open, nothing is answered.
+    pub fn pause(&self) {
+        self.process()
+            .as_mut()
+            .expect("the server was killed")
+            .pause();
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) {
+        self.process()
+            .as_mut()
+            .expect("the server was killed")
+            .resume();
+    }
+
+    /// The directory of the server, removed with it.
+    pub fn directory(&self) -> &Path {
+        self.files.directory.path()
+    }
+
+    /// The log of the server since its first start.
+    pub fn log(&self) -> String {
+        self.files.log_text()
+    }
+
+    /// Prints the end of the log if the thread is panicking, that is when the test has failed.
+    fn show_log_on_failure(&self) {
+        if thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(60)..];
+            eprintln!(
+                "--- redis-server on port {}:\n{}\n---",
+                self.port(),
+                tail.join("\n")
+            );
+        }
+    }
+
+    fn credentials(&self) -> String {
+        self.options
+            .password
+            .as_ref()
+            .map_or_else(String::new, |password| format!(":{password}@"))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<ChildProcess>> {
+        // A failed restart leaves no process, which every method handles.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.show_log_on_failure();
+    }
+}

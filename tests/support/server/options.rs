@@ -1,0 +1,52 @@
+//! How a server is to be started.
+
+use super::RedisServer;
+
+/// Options of a [`RedisServer`]; the default has no persistence, password, TLS or unix socket.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ServerOptions {
+    pub(super) aof: bool,
+    pub(super) tls: bool,
+    pub(super) unix_socket: bool,
+    pub(super) password: Option<String>,
+    pub(super) arguments: Vec<String>,
+}
+
+impl ServerOptions {
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> RedisServer {
+        RedisServer::start_with(self)
+    }
+
+    /// Writes an append-only file, synced with every write, so that the data survives a kill.
+    pub fn aof(mut self) -> Self {
+        self.aof = true;
+        self
+    }
+
+    /// Asks clients for a password, made of characters that need no escape in a URL.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Listens on a TLS port as well, with a certificate for `localhost` and `127.0.0.1` made for
+    /// this server; clients need no certificate. Needs a redis-server built with TLS.
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Listens on a unix socket as well.
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Adds arguments of redis-server, for instance `["--maxmemory", "1mb"]`.
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+}

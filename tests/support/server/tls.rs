@@ -1,0 +1,44 @@
+//! Certificates for one server, signed by an authority made for it.
+
+use std::{fs, path::Path};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+#[derive(Debug)]
+pub(super) struct Certificates {
+    pub(super) ca_pem: String,
+}
+
+impl Certificates {
+    /// Writes `ca.pem`, `server.pem` and `server.key` into the directory.
+    pub(super) fn create(directory: &Path) -> Self {
+        let ca_key = KeyPair::generate().expect("a key can be made");
+        let mut ca = CertificateParams::default();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        ca.distinguished_name
+            .push(DnType::CommonName, "redlock-rt test authority");
+        let ca_pem = ca
+            .self_signed(&ca_key)
+            .expect("the authority signs itself")
+            .pem();
+
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut server = CertificateParams::new(names).expect("the names are valid");
+        server
+            .distinguished_name
+            .push(DnType::CommonName, "redlock-rt test server");
+        let server_key = KeyPair::generate().expect("a key can be made");
+        let issuer = Issuer::new(ca, ca_key);
+        let signed = server
+            .signed_by(&server_key, &issuer)
+            .expect("the authority signs");
+
+        let write = |name: &str, text: &str| {
+            fs::write(directory.join(name), text).expect("the server's directory is writable");
+        };
+        write("ca.pem", &ca_pem);
+        write("server.pem", &signed.pem());
+        write("server.key", &server_key.serialize_pem());
+        Self { ca_pem }
+    }
+}
