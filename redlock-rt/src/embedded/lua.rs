@@ -253,7 +253,10 @@ pub(super) fn arguments(values: &MultiValue) -> Result<Vec<Cow<'_, [u8]>>, Fail>
         return Err("ERR Please specify at least one argument for this redis lib call".into());
     }
     let argument = |value: &Value| match value {
-        Value::Integer(value) => Ok(Cow::Owned(num::int_bytes(*value))),
+        Value::Integer(value) if value.unsigned_abs() < 100_000_000_000_000_000 => {
+            Ok(Cow::Owned(num::int_bytes(*value)))
+        }
+        Value::Integer(value) => Ok(Cow::Owned(num::format_float(*value as f64).into_bytes())),
         Value::Number(value) => Ok(Cow::Owned(num::format_float(*value).into_bytes())),
         Value::String(text) => Ok(Cow::Owned(text.as_bytes().to_vec())),
         _ => Err(Fail::from(

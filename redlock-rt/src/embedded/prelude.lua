@@ -164,7 +164,8 @@ local function describe(e)
   else
     e = 'ERR ' .. tostring(e)
   end
-  return {e, where()}
+  local source, line = where()
+  return {e, source and source .. ':' .. line}
 end
 
 local function run(f, keys, argv)

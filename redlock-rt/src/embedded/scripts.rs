@@ -157,18 +157,21 @@ impl Limit {
 
 enum Outcome {
     Returned(Value),
-    Failed { text: Vec<u8>, line: Option<i64> },
+    Failed {
+        text: Vec<u8>,
+        place: Option<String>,
+    },
 }
 
 impl Outcome {
     fn reply(self, digest: &[u8], resp3: bool) -> mlua::Result<Reply> {
         match self {
             Self::Returned(value) => lua::from_lua(value, resp3),
-            Self::Failed { mut text, line } => {
-                if let Some(line) = line {
+            Self::Failed { mut text, place } => {
+                if let Some(place) = place {
                     text.extend_from_slice(b" script: ");
                     text.extend(digest.to_ascii_lowercase());
-                    text.extend_from_slice(format!(", on {CHUNK_NAME}:{line}.").as_bytes());
+                    text.extend_from_slice(format!(", on {place}.").as_bytes());
                 }
                 Ok(Fail::from(text).into())
             }
@@ -189,7 +192,10 @@ impl Vm {
             redis.raw_set(name, call)?;
         }
         let state = Arc::clone(state);
-        let setresp = lua.create_function(move |_, args: MultiValue| set_resp(&state, &args))?;
+        let setresp = lua.create_function(move |_, args: MultiValue| {
+            lock(&state).script.resp3 = scripts_lib::wants_resp3(&args)?;
+            Ok(())
+        })?;
         redis.raw_set("setresp", setresp)?;
 
         // What a script loads sees the environment of scripts, which exists only later.
@@ -240,16 +246,16 @@ impl Vm {
         Ok(match value {
             Value::Table(error) => {
                 let text: mlua::LuaString = error.raw_get(1)?;
-                let line = error.raw_get(2)?;
+                let place = error.raw_get(2)?;
                 Outcome::Failed {
                     text: text.as_bytes().to_vec(),
-                    line,
+                    place,
                 }
             }
             // The handler itself failed, as it does when the stack is full.
             other => Outcome::Failed {
                 text: format!("ERR {}", other.to_string()?).into(),
-                line: None,
+                place: None,
             },
         })
     }
@@ -315,20 +321,6 @@ fn command(state: &mut State, args: &[&[u8]]) -> Result<Reply, Fail> {
     reply
 }
 
-fn set_resp(state: &Mutex<State>, args: &MultiValue) -> mlua::Result<()> {
-    if args.len() != 1 {
-        return Err(lua::raise(
-            "ERR redis.setresp() requires one argument.".into(),
-        ));
-    }
-    let version = args.front().and_then(Value::as_f64);
-    if version != Some(2.0) && version != Some(3.0) {
-        return Err(lua::raise("ERR RESP version must be 2 or 3.".into()));
-    }
-    lock(state).script.resp3 = version == Some(3.0);
-    Ok(())
-}
-
 fn parse_digest(text: &[u8]) -> Option<Digest> {
     let mut digest: Digest = text.try_into().ok()?;
     digest.make_ascii_lowercase();
@@ -349,7 +341,7 @@ fn shebang(body: &[u8]) -> Result<(bool, &[u8]), Fail> {
     match words.next() {
         Some("#!lua") => {}
         engine => {
-            let engine = engine.unwrap_or_default().trim_start_matches("#!");
+            let engine = engine.unwrap_or_default();
             return Err(format!("ERR Unexpected engine in script shebang: {engine}").into());
         }
     }

@@ -38,11 +38,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
 
 /// An error as Lua's own libraries raise it: with the place of the call in front.
 fn located(lua: &Lua, text: &str) -> mlua::Error {
-    let place = super::scripts_lib::script_line(lua);
-    mlua::Error::RuntimeError(match place {
-        Some(line) => format!("user_script:{line}: {text}"),
-        None => text.to_owned(),
-    })
+    mlua::Error::RuntimeError(super::scripts_lib::caller(lua) + text)
 }
 
 fn encode(value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), String> {

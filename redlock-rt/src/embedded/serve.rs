@@ -138,8 +138,8 @@ impl Shared {
                 let reply = run(scripts, id, db, args).unwrap_or_else(Reply::from);
                 (Some(reply), lock(&self.state))
             }
-            // Neither is ever queued, and EXEC is told apart before.
-            Run::Exec | Run::Container => (None, state),
+            // Never queued, and told apart before.
+            Run::Exec => (None, state),
         }
     }
 }
