@@ -101,19 +101,25 @@ const GRAMMAR: &[&str] = &[
     "zrange z n n REV [WITHSCORES]",
     "zrange z bound bound BYSCORE [zrangeopts]",
     "zrange z bound bound BYSCORE REV [zrangeopts]",
-    "zrange z lex lex BYLEX [zrangeopts]",
-    "zrange z lex lex BYLEX REV [zrangeopts]",
+    "zadd y (0 m)*",
+    "zadd y (0 m)*",
+    "zrem y m",
+    "zrange y lex lex BYLEX [zrangeopts]",
+    "zadd y (0 m)*",
+    "zadd y (0 m)*",
+    "zrem y m",
+    "zrange y lex lex BYLEX REV [zrangeopts]",
     "zrange z n n [zrangeopts]",
     "zrevrange z n n [WITHSCORES]",
     "zrangebyscore z bound bound [zrangeopts]",
     "zrevrangebyscore z bound bound [zrangeopts]",
-    "zrangebylex z lex lex [zrangeopts]",
-    "zrevrangebylex z lex lex [zrangeopts]",
+    "zrangebylex y lex lex [zrangeopts]",
+    "zrevrangebylex y lex lex [zrangeopts]",
     "zcount z bound bound",
-    "zlexcount z lex lex",
+    "zlexcount y lex lex",
     "zremrangebyscore z bound bound",
     "zremrangebyrank z n n",
-    "zremrangebylex z lex lex",
+    "zremrangebylex y lex lex",
     // Keys
     "exists k*",
     "touch k*",
@@ -211,7 +217,6 @@ const GRAMMAR: &[&str] = &[
     // Unknown
     "nosuch",
     "nosuch v*",
-    "getrange s",
 ];
 
 const STRINGS: &[&str] = &["s0", "s1", "s2"];
@@ -469,6 +474,7 @@ impl Generator {
                 let kind = KEYS[self.random.below(KEYS.len())];
                 vec![self.key(kind)]
             }
+            "y" => words(self.random.pick(&["y0", "y1", "y0", "y1", "h0"])),
             "dk" => words(self.random.pick(&["d0", "d1", "z0"])),
             "df" => words(self.random.pick(&["d1", "d2"])),
             "absent" => words(self.random.pick(&["replica", "master", "nosuch"])),

@@ -7,6 +7,7 @@ local native = ...
 local explain, where = native.explain, native.where
 local raw_pcall, raw_xpcall, raw_resume = pcall, xpcall, coroutine.resume
 local raw_setmetatable, raw_rawset = setmetatable, rawset
+local raw_loadstring, setfenv = loadstring, setfenv
 local error, type, tostring, rawget, select = error, type, tostring, rawget, select
 
 local globals = {}
@@ -116,10 +117,17 @@ function globals.xpcall(f, handler)
     return handler(e)
   end))
 end
+local environment
+local function compile(text, name)
+  -- Text only: Lua 5.1 does not verify bytecode, which starts with this byte.
+  if string.byte(text) == 27 then text = ' ' .. text end
+  local f, message = raw_loadstring(text, name)
+  if f then setfenv(f, environment) end
+  return f, message
+end
 function globals.loadstring(text, name)
-  local f, message = native.load(text, name or text)
-  if f then return f end
-  return nil, message
+  text = tostring(text)
+  return compile(text, name or text)
 end
 function globals.load(pieces, name)
   local text = {}
@@ -149,7 +157,7 @@ raw_setmetatable(globals, {
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
   end,
 })
-local environment = protect(globals)
+environment = protect(globals)
 raw_rawset(globals, '_G', environment)
 raw_rawset(globals, 'KEYS', {})
 raw_rawset(globals, 'ARGV', {})
@@ -173,4 +181,4 @@ local function run(f, keys, argv)
   return raw_xpcall(f, describe)
 end
 
-return environment, run
+return compile, run

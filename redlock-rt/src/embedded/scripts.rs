@@ -7,7 +7,8 @@ use super::resp::{Fail, Reply};
 use super::state::{ScriptRun, State};
 use super::{lock, scripts_lib};
 use mlua::{
-    BString, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState,
+    BString, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value,
+    VmState,
 };
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ const PRELUDE: &str = include_str!("prelude.lua");
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// How often, in instructions of Lua, the time is looked at.
 const CHECK_EVERY: u32 = 100_000;
+pub(super) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const CHUNK_NAME: &str = "@user_script";
 
 type Digest = [u8; 40];
@@ -38,7 +40,7 @@ pub(super) struct Scripts {
 
 struct Vm {
     lua: Lua,
-    environment: Table,
+    compile: Function,
     run: Function,
     clock: Arc<Limit>,
 }
@@ -70,10 +72,14 @@ impl Scripts {
             && !self.cache.contains_key(&key)
         {
             let (read_only, code) = shebang(body)?;
-            let function = self.vm()?.compile(code, CHUNK_NAME).map_err(|message| {
-                Fail::from(format!(
-                    "ERR Error compiling script (new function): {message}"
-                ))
+            let compiled = self
+                .vm()?
+                .compile(code)
+                .map_err(|error| lua::failure(&error))?;
+            let function = compiled.map_err(|message| {
+                let mut text = b"ERR Error compiling script (new function): ".to_vec();
+                text.extend_from_slice(&message.as_bytes());
+                Fail::from(text)
             })?;
             self.cache.insert(
                 key,
@@ -111,7 +117,7 @@ impl Scripts {
     ) -> Result<Reply, Fail> {
         let script = parse_digest(digest).and_then(|digest| self.cache.get(&digest));
         let Some((script, vm)) = script.zip(self.vm.as_ref()) else {
-            return Err("NOSCRIPT No matching script. Please use EVAL.".into());
+            return Err(NO_SCRIPT.into());
         };
         {
             let mut state = lock(&self.state);
@@ -198,25 +204,8 @@ impl Vm {
         })?;
         redis.raw_set("setresp", setresp)?;
 
-        // What a script loads sees the environment of scripts, which exists only later.
-        let environment_slot = lua.create_table()?;
-        let slot = environment_slot.clone();
-        let load = lua.create_function(
-            move |lua, (text, name): (mlua::LuaString, mlua::LuaString)| {
-                let environment: Table = slot.raw_get(1)?;
-                Ok(compile(
-                    lua,
-                    environment,
-                    &text.as_bytes(),
-                    &name.to_string_lossy(),
-                ))
-            },
-        )?;
-        native.raw_set("load", load)?;
-
-        let (environment, run): (Table, Function) =
+        let (compile, run): (Function, Function) =
             lua.load(PRELUDE).set_name("=prelude").call(native)?;
-        environment_slot.raw_set(1, &environment)?;
 
         let clock = Arc::new(Limit::default());
         let limit = Arc::clone(&clock);
@@ -224,14 +213,21 @@ impl Vm {
         lua.set_global_hook(triggers, move |_, _| limit.check())?;
         Ok(Self {
             lua,
-            environment,
+            compile,
             run,
             clock,
         })
     }
 
-    fn compile(&self, code: &[u8], name: &str) -> Result<Function, String> {
-        compile(&self.lua, self.environment.clone(), code, name)
+    /// `Err` with Lua's message when the code is not Lua.
+    fn compile(&self, code: &[u8]) -> mlua::Result<Result<Function, LuaString>> {
+        let (function, message): (Option<Function>, Option<LuaString>) =
+            self.compile.call((BString::from(code), CHUNK_NAME))?;
+        match (function, message) {
+            (Some(function), _) => Ok(Ok(function)),
+            (None, Some(message)) => Ok(Err(message)),
+            (None, None) => Err(mlua::Error::runtime("not compiled")),
+        }
     }
 
     fn run(&self, function: &Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Outcome> {
@@ -245,7 +241,7 @@ impl Vm {
         }
         Ok(match value {
             Value::Table(error) => {
-                let text: mlua::LuaString = error.raw_get(1)?;
+                let text: LuaString = error.raw_get(1)?;
                 let place = error.raw_get(2)?;
                 Outcome::Failed {
                     text: text.as_bytes().to_vec(),
@@ -259,21 +255,6 @@ impl Vm {
             },
         })
     }
-}
-
-fn compile(lua: &Lua, environment: Table, code: &[u8], name: &str) -> Result<Function, String> {
-    // Text only: Lua 5.1 does not verify bytecode.
-    let chunk = lua
-        .load(code)
-        .set_mode(mlua::chunk::ChunkMode::Text)
-        .set_name(name);
-    chunk
-        .set_environment(environment)
-        .into_function()
-        .map_err(|error| match error {
-            mlua::Error::SyntaxError { message, .. } => lua::first_line(&message).to_owned(),
-            other => lua::first_line(&other.to_string()).to_owned(),
-        })
 }
 
 /// `redis.call` and `redis.pcall`.

@@ -6,7 +6,7 @@ use super::{
     strings, transactions, zranges, zsets,
 };
 
-/// Changes keys: refused to read-only scripts.
+/// Changes keys or publishes: refused to read-only scripts.
 pub(in super::super) const WRITE: u8 = 1;
 /// Not to be called by scripts.
 pub(in super::super) const NO_SCRIPT: u8 = 2;
@@ -126,8 +126,8 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         SUBSCRIPTION,
         Plain(pubsub::sunsubscribe),
     ),
-    ("publish", 3, 0, Plain(pubsub::publish)),
-    ("spublish", 3, 0, Plain(pubsub::spublish)),
+    ("publish", 3, WRITE, Plain(pubsub::publish)),
+    ("spublish", 3, WRITE, Plain(pubsub::spublish)),
     ("pubsub", -2, CONTAINER, Plain(super::no_subcommand)),
     ("pubsub|channels", -2, 0, Plain(pubsub::channels)),
     ("pubsub|numsub", -2, 0, Plain(pubsub::numsub)),
