@@ -11,8 +11,8 @@
 //!    the engine in decimal; above, the seventeenth decimal may differ.
 //! 6. UNSUBSCRIBE without arguments, and several patterns that match one message, may answer in
 //!    any order.
-//! 7. Not sent: what crashes 7.0.15 (`error({})`), what 7.0 lacks (CLIENT SETINFO), SUBSCRIBE in
-//!    a transaction (which breaks RESP2's framing in Redis), WAIT for replicas.
+//! 7. Not sent: what crashes 7.0.15 (`error({})`), what 7.0 lacks (CLIENT SETINFO), SUBSCRIBE
+//!    and messages to oneself in a transaction (the framing breaks in Redis), WAIT for replicas.
 //! 8. Ranges by members (BYLEX) are asked of sets with one score only: of others Redis says
 //!    nothing.
 //!

@@ -62,7 +62,6 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         version = Some(number);
     }
     let mut rest = args.get(2..).unwrap_or_default();
-    let mut name = None;
     loop {
         match rest {
             [] => break,
@@ -71,7 +70,8 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
                 rest = more;
             }
             [word, text, more @ ..] if is(word, "SETNAME") => {
-                name = Some(valid_name(text)?);
+                // At once, whatever the options after it are.
+                ctx.client()?.name = valid_name(text)?;
                 rest = more;
             }
             [word, ..] => {
@@ -90,9 +90,6 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
                     client and select the RESP protocol version at the same time"
                 .into(),
         );
-    }
-    if let Some(name) = name {
-        client.name = name;
     }
     if let Some(version) = version {
         client.resp3 = version == 3;
