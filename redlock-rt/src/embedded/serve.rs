@@ -68,12 +68,7 @@ impl Shared {
     ) -> (Option<Reply>, MutexGuard<'a, State>) {
         let command = match admit(&mut state, id, args) {
             Ok(command) => command,
-            Err(refusal) => {
-                if let Some(transaction) = transaction(&mut state, id) {
-                    transaction.aborted = true;
-                }
-                return (Some(refusal.into()), state);
-            }
+            Err(refusal) => return (Some(refuse(&mut state, id, args, refusal)), state),
         };
         if let Some(transaction) = transaction(&mut state, id)
             && !command.has(commands::AT_ONCE)
@@ -138,8 +133,8 @@ impl Shared {
                 let reply = run(scripts, id, db, args).unwrap_or_else(Reply::from);
                 (Some(reply), lock(&self.state))
             }
-            // Neither is ever queued, and EXEC is told apart before.
-            Run::Exec | Run::Container => (None, state),
+            // Never queued, and told apart before.
+            Run::Exec => (None, state),
         }
     }
 }
@@ -166,6 +161,24 @@ fn run_plain(state: &mut State, id: u64, run: commands::Handler, args: &[&[u8]])
 
 fn transaction(state: &mut State, id: u64) -> Option<&mut super::state::Transaction> {
     state.clients.get_mut(&id)?.transaction.as_mut()
+}
+
+/// A refused command spoils the transaction that it was for; a refused EXEC ends it.
+fn refuse(state: &mut State, id: u64, args: &[&[u8]], refusal: Fail) -> Reply {
+    if args
+        .first()
+        .is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+    {
+        commands::transactions::abandon(state, id);
+        let reason = refusal.0.strip_prefix(b"ERR ").unwrap_or(&refusal.0);
+        let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
+        text.extend_from_slice(reason);
+        return Fail::from(text).into();
+    }
+    if let Some(transaction) = transaction(state, id) {
+        transaction.aborted = true;
+    }
+    refusal.into()
 }
 
 /// Finds the command and decides whether this client may send it now.

@@ -1,12 +1,12 @@
 //! Every command: its name, how many arguments it takes, what it may do, and its function.
 
-use super::Run::{self, Container, Exec, Plain, Script};
+use super::Run::{self, Exec, Plain, Script};
 use super::{
     connection, expiry, hashes, keys, lists, monitor, pubsub, scan, scripting, server, sets,
     strings, transactions, zranges, zsets,
 };
 
-/// Changes keys: refused to read-only scripts.
+/// Changes keys or publishes: refused to read-only scripts.
 pub(in super::super) const WRITE: u8 = 1;
 /// Not to be called by scripts.
 pub(in super::super) const NO_SCRIPT: u8 = 2;
@@ -18,6 +18,9 @@ pub(in super::super) const WHILE_SUBSCRIBED: u8 = 8;
 pub(in super::super) const NO_MULTI: u8 = 16;
 /// Runs between MULTI and EXEC instead of being queued.
 pub(in super::super) const AT_ONCE: u8 = 32;
+
+/// Has subcommands, which are commands of their own, named `container|sub`.
+pub(super) const CONTAINER: u8 = 64;
 
 const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;
 
@@ -40,7 +43,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         NO_SCRIPT | NO_AUTH | WHILE_SUBSCRIBED | AT_ONCE,
         Plain(connection::reset),
     ),
-    ("client", -2, NO_SCRIPT, Container),
+    (
+        "client",
+        -2,
+        CONTAINER | NO_SCRIPT,
+        Plain(super::no_subcommand),
+    ),
     ("client|id", 2, NO_SCRIPT, Plain(connection::id)),
     ("client|setname", 3, NO_SCRIPT, Plain(connection::set_name)),
     ("client|getname", 2, NO_SCRIPT, Plain(connection::get_name)),
@@ -58,7 +66,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("flushdb", -1, WRITE, Plain(server::flushdb)),
     ("wait", 3, NO_SCRIPT, Plain(server::wait)),
     ("role", 1, NO_SCRIPT, Plain(server::role)),
-    ("config", -2, NO_SCRIPT, Container),
+    (
+        "config",
+        -2,
+        CONTAINER | NO_SCRIPT,
+        Plain(super::no_subcommand),
+    ),
     ("config|get", -3, NO_SCRIPT, Plain(server::config_get)),
     (
         "config|resetstat",
@@ -66,7 +79,7 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         NO_SCRIPT,
         Plain(server::config_resetstat),
     ),
-    ("command", -1, 0, Container),
+    ("command", -1, CONTAINER, Plain(server::command)),
     ("command|count", 2, 0, Plain(server::command_count)),
     ("command|docs", -2, 0, Plain(server::command_docs)),
     ("monitor", 1, NO_SCRIPT | NO_MULTI, Plain(monitor::monitor)),
@@ -86,7 +99,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("evalsha", -3, NO_SCRIPT, Script(scripting::evalsha)),
     ("eval_ro", -3, NO_SCRIPT, Script(scripting::eval_ro)),
     ("evalsha_ro", -3, NO_SCRIPT, Script(scripting::evalsha_ro)),
-    ("script", -2, NO_SCRIPT, Container),
+    (
+        "script",
+        -2,
+        CONTAINER | NO_SCRIPT,
+        Plain(super::no_subcommand),
+    ),
     ("script|load", 3, NO_SCRIPT, Script(scripting::load)),
     ("script|exists", -3, NO_SCRIPT, Script(scripting::exists)),
     ("script|flush", -2, NO_SCRIPT, Script(scripting::flush)),
@@ -108,9 +126,9 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         SUBSCRIPTION,
         Plain(pubsub::sunsubscribe),
     ),
-    ("publish", 3, 0, Plain(pubsub::publish)),
-    ("spublish", 3, 0, Plain(pubsub::spublish)),
-    ("pubsub", -2, 0, Container),
+    ("publish", 3, WRITE, Plain(pubsub::publish)),
+    ("spublish", 3, WRITE, Plain(pubsub::spublish)),
+    ("pubsub", -2, CONTAINER, Plain(super::no_subcommand)),
     ("pubsub|channels", -2, 0, Plain(pubsub::channels)),
     ("pubsub|numsub", -2, 0, Plain(pubsub::numsub)),
     ("pubsub|numpat", 2, 0, Plain(pubsub::numpat)),
