@@ -132,13 +132,18 @@ impl Client {
     ///
     /// Nothing is given out any more from the first poll on; what was not released by then ends
     /// with its lease. May be called again.
-    pub async fn shutdown(&self, how: Shutdown) {
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis could not be told of a release;
+    /// that lock ends with its lease.
+    pub async fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
         let (drain, release) = match how {
             Shutdown::Drain(drain) => (Some(drain), true),
             Shutdown::ReleaseAll => (None, true),
             Shutdown::Abandon => (None, false),
         };
-        self.engine.shut_down(drain, release).await;
+        self.engine.shut_down(drain, release).await
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

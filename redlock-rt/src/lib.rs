@@ -1,4 +1,86 @@
 //! Distributed locks and synchronisers on Redis for async Rust, wire-compatible with Redisson.
+//!
+//! A Java service on Redisson 4.x and a Rust service on this crate can share a lock, at the same
+//! time, in the same Redis. A lock is held by a guard that tells the truth about it.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), redlock_rt::Error> {
+//! use std::time::Duration;
+//! use redlock_rt::{Client, LockOptions};
+//!
+//! let client = Client::embedded(); // or Client::connect("redis://localhost").await?
+//! let lock = client.rlock("order:7");
+//!
+//! let guard = lock.lock_with(LockOptions::new().wait(Duration::from_secs(1))).await?;
+//! // Cancelled as soon as the lock is lost.
+//! let receipt = guard.run(async { "paid" }).await?;
+//! guard.unlock().await?;
+//! # assert_eq!(receipt, "paid");
+//! # Ok(())
+//! # }
+//! ```
+//!
+#![cfg_attr(
+    feature = "macros",
+    doc = r#"Or put it on a function:
+
+```
+use redlock_rt::distributed_lock;
+
+#[distributed_lock(key = "order:<user_id>", wait = "1s")]
+async fn place_order(user_id: u64) -> Result<&'static str, redlock_rt::Error> {
+    Ok("paid")
+}
+
+# #[tokio::main(flavor = "current_thread")]
+# async fn main() -> Result<(), redlock_rt::Error> {
+redlock_rt::set_default_client(redlock_rt::Client::embedded());
+assert_eq!(place_order(7).await?, "paid");
+# Ok(())
+# }
+```
+"#
+)]
+//!
+//! # Which primitive
+//!
+//! | You need | Use |
+//! |---|---|
+//! | one at a time, across processes | [`RLock`] |
+//! | the same, around a function | `#[distributed_lock]` |
+//!
+//! # What is guaranteed
+//!
+//! While clocks run at nearly the same speed and Redis keeps the key, at most one guard reports
+//! [held](GuardState). A guard never reports held past its local deadline, whether or not Redis
+//! can be reached. A crashed holder's lock is free after its lease. Cancelled, dropped and failed
+//! calls leave nothing behind, in Redis or in the process (a subscription: after it lingered).
+//!
+//! # What is not
+//!
+//! * A failover, or a restart of a Redis without persistence, can lose a lock that is held: the
+//!   guard finds out at its next renewal. Whoever acquires meanwhile overlaps with it.
+//! * A process that is paused (SIGSTOP, a long stall of its runtime) cannot look at its guard. What
+//!   it had under way when it was paused goes on when it wakes. Only the resource can refuse that.
+//! * Redis must not evict: use `maxmemory-policy noeviction`, or a `volatile-*` policy with room.
+//! * A command that was lost in a dead connection is kept from running late by `CLIENT KILL ID`.
+//!   Where an ACL forbids that, such a ghost of an acquisition ends with its lease.
+//! * Off Linux, the time for which the machine was suspended is not seen by a guard.
+//!
+//! # Permissions
+//!
+//! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +client|setinfo
+//! +info +ping +select +subscribe +unsubscribe`, what the scripts call (`+pttl +hset +hdel +hlen
+//! +hexists +hgetall +exists +pexpire +del +publish`), the keys, and the channels `redisson_*`.
+//! Without channels waiters poll.
+//!
+//! # Features
+//!
+//! * `macros` (default): the attribute.
+//! * `tls` (default): `rediss://` URLs, with rustls and ring.
+//! * `embedded`: an in-process engine for tests and demos; it compiles Lua 5.1 and needs a C
+//!   compiler.
 
 mod client;
 mod clock;
@@ -20,4 +102,6 @@ pub use client::{Client, ClientBuilder, Shutdown, Stats, default_client, set_def
 pub use engine::{GuardState, LostReason, Owner, Unlocked};
 pub use error::{Error, ErrorKind};
 pub use name::OwnerId;
+#[cfg(feature = "macros")]
+pub use redlock_macros::distributed_lock;
 pub use sync::{Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard, Reentrant, Renew};

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use redis::AsyncCommands;
-use tests::{LeakCheck, RedisServer, shared_server, unique};
+use tests::{LeakCheck, RedisServer, connection_over, shared_server, unique};
 
 use crate::{DEADLINE, MOMENT};
 
@@ -103,4 +103,24 @@ async fn a_check_waits_for_what_is_going_away() {
     let clean = tokio::spawn(check.assert_clean());
     let _: usize = connection.del(&prefix).await.unwrap();
     clean.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_embedded_engine_is_checked_over_a_stream() {
+    let prefix = unique("embedded");
+    let engine = redlock_rt::embedded::Engine::new();
+    let check =
+        || async { LeakCheck::over(connection_over(engine.connect()).await.unwrap(), &prefix) };
+    check().await.assert_clean().await;
+    let client = redlock_rt::Client::builder()
+        .embedded(&engine)
+        .build()
+        .unwrap();
+    let guard = client.rlock(&prefix).lock().await.unwrap();
+    let (leaks, leaky) = (check().await.client(&client), check().await.client(&client));
+    let text = failure(leaky).await;
+    assert!(text.contains(&format!("key {prefix} of db 0")), "{text}");
+    assert!(text.contains("1 held, 1 renewals, 1 names"), "{text}");
+    guard.unlock().await.unwrap();
+    leaks.assert_clean().await;
 }

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, thread, time::Duration};
 
 use redis::{RedisResult, aio::MultiplexedConnection};
+use redlock_rt::Client;
 
 use crate::{RedisServer, eventually::eventually};
 
@@ -64,6 +65,28 @@ impl LeakCheck {
     ) -> Self {
         self.probes.push((what.to_owned(), Box::new(left)));
         self
+    }
+
+    /// Adds a client of redlock-rt: all it counts must be zero, but for its background tasks.
+    pub fn client(self, client: &Client) -> Self {
+        let client = client.clone();
+        let what = format!("client {}", client.uuid());
+        self.also(&what, move || {
+            let stats = client.stats();
+            let counts = [
+                ("held", stats.held),
+                ("waiting", stats.waiting),
+                ("subscriptions", stats.subscriptions),
+                ("renewals", stats.renewals),
+                ("releases", stats.releases),
+                ("names", stats.names),
+            ];
+            let left = counts.into_iter().filter(|(_, count)| *count > 0);
+            let left: Vec<_> = left
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
+            (!left.is_empty()).then(|| left.join(", "))
+        })
     }
 
     /// Allows this long for what goes away by itself, such as a lingering subscription.

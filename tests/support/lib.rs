@@ -1,8 +1,19 @@
 //! The test harness: real servers that can be killed and paused, a proxy that injects faults, a
 //! Redisson player, drivers in other processes, and the checks at the end of a test.
 //!
-//! It knows Redis and the wire, not redlock-rt: what it says about the locks does not come from the
-//! code under test. Every wait has a deadline, and every fault is forced rather than timed.
+//! It knows Redis and the wire, not redlock-rt (but for what a client counts): what it says about the
+//! locks does not come from the code under test. Every wait has a deadline, and every fault is forced rather than timed.
+//!
+//! | piece | for |
+//! | --- | --- |
+//! | [`RedisServer`], [`shared_server`] | real servers: kill, restart, pause, AOF, password, TLS, unix socket |
+//! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
+//! | [`Monitor`] | what the server says it was sent |
+//! | [`RedissonClient`] | a Redisson client, played from its wire format |
+//! | [`Driver`] | redlock-rt in another process, to be killed or paused |
+//! | [`LeakCheck`] | nothing is left at the end of a test |
+//! | [`History`], [`Turns`] | no two holders at once, over several processes |
+//! | [`eventually`], [`within`] | waiting under a deadline |
 
 // The harness fails a test by panicking, so a section about it in each item would say nothing.
 #![allow(clippy::missing_panics_doc)]
@@ -14,6 +25,7 @@ mod history;
 mod leak;
 mod monitor;
 mod names;
+mod over;
 mod port;
 mod process;
 mod proxy;
@@ -31,9 +43,15 @@ pub use self::{
     leak::LeakCheck,
     monitor::{Monitor, MonitorLine},
     names::unique,
+    over::connection_over,
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     redisson::{RedissonClient, RedissonRLock, RedissonUnlock},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,
 };
+
+/// The README's code compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

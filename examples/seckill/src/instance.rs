@@ -106,12 +106,10 @@ impl Instance {
     }
 
     /// Gives back every lock and closes every connection.
-    ///
-    /// # Errors
-    ///
-    /// A release did not get through; its lock ends with its lease.
-    pub(crate) async fn close(&self) -> Result<(), redlock_rt::Error> {
+    pub(crate) async fn close(&self) {
+        if let Err(error) = self.locks.shutdown(Shutdown::Drain(LAST_RELEASES)).await {
+            eprintln!("seckill: {error}");
+        }
         self.shop.close().await;
-        self.locks.shutdown(Shutdown::Drain(LAST_RELEASES)).await
     }
 }

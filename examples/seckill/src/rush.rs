@@ -34,11 +34,7 @@ pub(crate) async fn run(args: &RushArgs) -> Result<Summary, Box<dyn Error>> {
         eprintln!("the first request that failed said: {error}");
     }
     let books = instances[0].books().await?;
-    for closed in join_all(instances.iter().map(|instance| instance.close())).await {
-        if let Err(error) = closed {
-            eprintln!("closing an instance: {error}");
-        }
-    }
+    join_all(instances.iter().map(|instance| instance.close())).await;
     dir.close()?;
     Ok(Summary::new(args, &tally, books, took))
 }

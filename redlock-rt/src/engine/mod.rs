@@ -169,6 +169,9 @@ impl Engine {
         owner: Option<&Owner>,
     ) -> Result<HoldGuard, Error> {
         self.open(acquire::ACTION, &**recipe)?;
+        if wait.is_some_and(|wait| wait.is_zero()) {
+            return self.lock_now(recipe, terms, owner).await;
+        }
         let started = clock::now();
         let deadline = wait.map(|wait| clock::after(started, wait));
         let Some(owner) = owner else {
@@ -194,6 +197,31 @@ impl Engine {
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         let guard = acquire(self, recipe, terms, rest).await?;
+        *turn = Arc::downgrade(&guard.hold);
+        Ok(guard)
+    }
+
+    /// As [`lock`](Self::lock) with a wait of zero: the wait bounds how long the lock may be held by
+    /// others, and the one try has the time that a reply may take.
+    async fn lock_now(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        owner: Option<&Owner>,
+    ) -> Result<HoldGuard, Error> {
+        let contended =
+            || Error::new(ErrorKind::Contended, acquire::ACTION).named(recipe.name().as_arc());
+        let Some(owner) = owner else {
+            return self.try_lock(recipe, terms).await?.ok_or_else(contended);
+        };
+        let slot = owner.slot(&self.id, &**recipe);
+        let mut turn = slot.try_lock().map_err(|_| contended())?;
+        if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
+            return hold.reenter(terms, Some(self.patience())).await;
+        }
+        let guard = try_acquire(self, recipe, terms)
+            .await?
+            .ok_or_else(contended)?;
         *turn = Arc::downgrade(&guard.hold);
         Ok(guard)
     }
@@ -247,11 +275,15 @@ impl Engine {
     }
 
     fn open(&self, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Err(self.shut_down_error(action, recipe));
         }
         self.ensure_tasks();
         Ok(())
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     fn shut_down_error(&self, action: &'static str, recipe: &dyn Recipe) -> Error {
@@ -260,28 +292,47 @@ impl Engine {
 
     /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
     /// that is asked for, and ends the tasks.
-    pub(crate) async fn shut_down(&self, drain: Option<Duration>, release: bool) {
+    ///
+    /// # Errors
+    ///
+    /// Where releases could not be delivered; those locks end with their leases.
+    pub(crate) async fn shut_down(
+        &self,
+        drain: Option<Duration>,
+        release: bool,
+    ) -> Result<(), Error> {
         self.closing.store(true, Ordering::Release);
         self.ensure_tasks();
         self.lines.close();
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
             // A line exists as long as anything of its name does: a guard, a release under way.
-            let ended = async {
-                while self.lines.len() > 0 {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-            };
-            let _ = tokio::time::timeout_at(clock::to_tokio(until), ended).await;
+            self.wait_until(until, || self.lines.len() == 0).await;
         }
         if release {
             for hold in self.watchdog.holds() {
                 hold.end(LostReason::ShutDown);
             }
-            let until = clock::to_tokio(self.patience());
-            let _ = tokio::time::timeout_at(until, self.releases.drained()).await;
+            let told = || self.releases.untold() == 0;
+            self.wait_until(self.patience(), told).await;
         }
+        let left = match release {
+            true => self.releases.untold() + self.releases.forsaken(),
+            false => 0,
+        };
         self.end();
+        if left == 0 {
+            return Ok(());
+        }
+        let why = format!("{left} locks could not be released, and end with their leases");
+        Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
+    }
+
+    /// Waits for `done`, at most until `until`, or until another shut-down has ended the client.
+    async fn wait_until(&self, until: Instant, done: impl Fn() -> bool) {
+        while !done() && !self.releases.signal.is_closed() && clock::now() < until {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// Ends the tasks and the connections.

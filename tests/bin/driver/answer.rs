@@ -67,10 +67,11 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::OutcomeUnknown => "outcome_unknown",
         ErrorKind::Lost => "lost",
         ErrorKind::NotOwner => "not_owner",
-        ErrorKind::BadInput => "bad_input",
+        // Wrong credentials are an input that cannot work; the protocol has no word of their own.
+        ErrorKind::BadInput | ErrorKind::Denied => "bad_input",
         ErrorKind::WrongType => "wrong_type",
         ErrorKind::ShutDown => "shut_down",
-        // The protocol has no word of its own for a server that refuses or is not understood.
+        // Nor has it one for a server that is not understood.
         _ => "unavailable",
     }
 }

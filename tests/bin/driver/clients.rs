@@ -12,7 +12,8 @@ use redlock_rt::{
     Client, ClientBuilder, Shutdown,
     embedded::{Engine, Listener},
 };
-use tokio::sync::{OnceCell, SetOnce, oneshot};
+use tests::connection_over;
+use tokio::sync::{OnceCell, SetOnce};
 
 use super::{
     answer::{Failure, Outcome},
@@ -173,7 +174,7 @@ impl Slot {
             .await?
             .client
             .shutdown(Shutdown::ReleaseAll)
-            .await;
+            .await?;
         Ok("ok".to_owned())
     }
 
@@ -184,7 +185,7 @@ impl Slot {
             .await?
             .client
             .shutdown(Shutdown::Drain(DRAIN))
-            .await;
+            .await?;
         Ok("ok".to_owned())
     }
 }
@@ -246,22 +247,7 @@ impl Connected {
                     .get_multiplexed_async_connection()
                     .await
             }
-            Server::Embedded(engine) => {
-                let engine = engine.clone();
-                let (sender, made) = oneshot::channel();
-                // The task keeps the parameters, which the driver of the connection borrows.
-                tokio::spawn(async move {
-                    let info = redis::RedisConnectionInfo::default();
-                    match MultiplexedConnection::new(&info, engine.connect()).await {
-                        Ok((connection, driver)) => {
-                            let _ = sender.send(Ok(connection));
-                            driver.await;
-                        }
-                        Err(error) => drop(sender.send(Err(error))),
-                    }
-                });
-                made.await.expect("the task sends what it made")
-            }
+            Server::Embedded(engine) => connection_over(engine.connect()).await,
         }
     }
 

@@ -1,0 +1,199 @@
+//! What owners do with locks.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use tests::{Driver, LeakCheck, shared_server, unique};
+
+use crate::{DEADLINE, PROGRAM, connected, waits_for};
+
+#[tokio::test]
+async fn a_lock_is_taken_asked_about_and_released() {
+    let name = unique("driver");
+    let leaks = LeakCheck::on(&shared_server(), &name).await;
+    let driver = connected().await;
+    let uuid = driver.ok("uuid").await;
+    assert_eq!(driver.ok(&format!("holder {name}")).await, "nil");
+    assert_eq!(driver.ok(&format!("ttl {name}")).await, "nil");
+    assert_eq!(driver.ok(&format!("owner {name} a")).await, "nil");
+    assert_eq!(driver.ok(&format!("lock {name} a")).await, "ok");
+    let holder = driver.ok(&format!("holder {name}")).await;
+    assert!(holder.starts_with(&format!("{uuid}:")), "{holder}");
+    assert_eq!(driver.ok(&format!("owner {name} a")).await, holder);
+    for (question, answer) in [
+        ("islocked", "true"),
+        ("held a", "true"),
+        ("held b", "false"),
+        ("heldby a", "true"),
+        ("heldby b", "false"),
+        ("holdcount a", "1"),
+        ("holdcount b", "0"),
+    ] {
+        let (command, owner) = question.split_once(' ').unwrap_or((question, ""));
+        assert_eq!(
+            driver.ok(&format!("{command} {name} {owner}")).await,
+            answer,
+            "{question}"
+        );
+    }
+    let ttl: u64 = driver.ok(&format!("ttl {name}")).await.parse().unwrap();
+    assert!((29_000..=30_000).contains(&ttl), "{ttl}");
+
+    assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
+    assert_eq!(driver.ok(&format!("islocked {name}")).await, "false");
+    assert_eq!(driver.ok(&format!("held {name} a")).await, "false");
+    assert_eq!(
+        driver.call(&format!("unlock {name} a")).await.err_kind(),
+        "not_owner"
+    );
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_owner_re_enters_and_another_does_not() {
+    let name = unique("reenter");
+    let leaks = LeakCheck::on(&shared_server(), &name).await;
+    let driver = connected().await;
+    driver.ok(&format!("lock {name} a")).await;
+    assert_eq!(driver.ok(&format!("trylock {name} a")).await, "true");
+    assert_eq!(driver.ok(&format!("holdcount {name} a")).await, "2");
+    assert_eq!(driver.ok(&format!("trylock {name} b")).await, "false");
+    assert_eq!(
+        driver.ok(&format!("trylock {name} b 100 1000")).await,
+        "false"
+    );
+    assert_eq!(driver.ok(&format!("unlock {name} a")).await, "false");
+    assert_eq!(
+        driver.call(&format!("unlock {name} b")).await.err_kind(),
+        "not_owner"
+    );
+    assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
+    assert_eq!(driver.ok(&format!("trylock {name} b 0 5000")).await, "true");
+    let ttl: u64 = driver.ok(&format!("ttl {name}")).await.parse().unwrap();
+    assert!((4_000..=5_000).contains(&ttl), "{ttl}");
+    assert_eq!(driver.ok(&format!("unlock {name} b")).await, "true");
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn owners_run_side_by_side_and_each_in_order() {
+    let name = unique("order");
+    let leaks = LeakCheck::on(&shared_server(), &name).await;
+    let driver = connected().await;
+    driver.ok(&format!("lock {name} a")).await;
+    let mut lock = driver.send(&format!("lock {name} b"));
+    let mut unlock = driver.send(&format!("unlock {name} b"));
+    waits_for(&driver, 1).await;
+    // The other owner, and what answers at once, are not behind them.
+    assert_eq!(driver.ok(&format!("held {name} b")).await, "false");
+    assert_eq!(driver.ok(&format!("holdcount {name} b")).await, "0");
+    assert_eq!(driver.ok(&format!("owner {name} b")).await, "nil");
+    assert_eq!(
+        driver.call(&format!("lost {name} b 5")).await.err_kind(),
+        "not_owner"
+    );
+    assert!(lock.is_pending() && unlock.is_pending());
+    assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
+    assert_eq!(lock.answer().await.ok(), "ok");
+    assert_eq!(unlock.answer().await.ok(), "true");
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn many_commands_of_an_owner_stay_in_order() {
+    let name = unique("many");
+    let driver = connected().await;
+    let mut pending = Vec::new();
+    for _ in 0..100 {
+        pending.push((driver.send(&format!("trylock {name} a")), "true"));
+        pending.push((driver.send(&format!("unlock {name} a")), "true"));
+    }
+    for (pending, answer) in pending {
+        assert_eq!(pending.answer().await.ok(), answer);
+    }
+}
+
+#[tokio::test]
+async fn a_running_command_is_cancelled() {
+    let name = unique("cancel");
+    let leaks = LeakCheck::on(&shared_server(), &name).await;
+    let driver = connected().await;
+    driver.ok(&format!("lock {name} a")).await;
+    let lock = driver.send(&format!("lock {name} b"));
+    waits_for(&driver, 1).await;
+    let behind = driver.send(&format!("trylock {name} b"));
+    assert_eq!(driver.cancel(&lock).await.ok(), "true");
+    assert_eq!(lock.answer().await.err_kind(), "cancelled");
+    assert_eq!(behind.answer().await.ok(), "false");
+    waits_for(&driver, 0).await;
+    assert_eq!(driver.ok("cancel nothing").await, "false");
+    assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_answer_says_how_long_it_took() {
+    let name = unique("took");
+    let driver = connected().await;
+    driver.ok(&format!("lock {name} a")).await;
+    let answer = driver.call(&format!("trylock {name} b 150")).await;
+    let took = answer.took.unwrap();
+    assert!(
+        took >= Duration::from_millis(150) && took < DEADLINE,
+        "{took:?}"
+    );
+    assert_eq!(answer.ok(), "false");
+}
+
+#[tokio::test]
+async fn a_lost_lock_is_told() {
+    let name = unique("lost");
+    let server = shared_server();
+    let driver = Driver::start(PROGRAM);
+    driver.ok(&format!("connect {} 300", server.url())).await;
+    driver.ok(&format!("lock {name} a")).await;
+    assert_eq!(driver.ok(&format!("lost {name} a 50")).await, "false");
+    let lost = driver.send(&format!("lost {name} a 10000"));
+    assert_eq!(driver.ok(&format!("held {name} a")).await, "true");
+    let _: bool = server.connect().await.unwrap().del(&name).await.unwrap();
+    assert_eq!(lost.answer().await.ok(), "true");
+    assert_eq!(driver.ok(&format!("held {name} a")).await, "false");
+    assert_eq!(driver.ok(&format!("holdcount {name} a")).await, "0");
+    assert_eq!(
+        driver.call(&format!("unlock {name} a")).await.err_kind(),
+        "lost"
+    );
+
+    // A fixed lease ends by itself.
+    driver.ok(&format!("lock {name} a 200")).await;
+    assert_eq!(driver.ok(&format!("lost {name} a 10000")).await, "true");
+    assert_eq!(
+        driver.call(&format!("unlock {name} a")).await.err_kind(),
+        "lost"
+    );
+}
+
+#[tokio::test]
+async fn a_release_ends_the_wait_for_the_loss() {
+    let name = unique("unlost");
+    let driver = connected().await;
+    driver.ok(&format!("lock {name} a")).await;
+    let mut lost = driver.send(&format!("lost {name} a 60000"));
+    assert_eq!(driver.ok("uuid").await.len(), 36);
+    assert!(lost.is_pending());
+    assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
+    assert_eq!(lost.answer().await.ok(), "false");
+}
+
+#[tokio::test]
+async fn a_forced_release_is_answered() {
+    let name = unique("force");
+    let driver = connected().await;
+    assert_eq!(driver.ok(&format!("forceunlock {name}")).await, "false");
+    driver.ok(&format!("lock {name} a")).await;
+    assert_eq!(driver.ok(&format!("forceunlock {name}")).await, "true");
+    assert_eq!(
+        driver.call(&format!("unlock {name} a")).await.err_kind(),
+        "lost"
+    );
+}
