@@ -263,7 +263,7 @@ fn call(lua: &Lua, state: &Mutex<State>, args: &MultiValue, raises: bool) -> mlu
         Ok(args) => {
             let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
             let mut state = lock(state);
-            let reply = command(&mut state, &args).unwrap_or_else(Reply::from);
+            let reply = command(&mut state, &args).unwrap_or_else(|fail| fail.on_one_line().into());
             (reply, state.script.resp3)
         }
         Err(fail) => (fail.into(), false),
