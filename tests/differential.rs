@@ -18,8 +18,13 @@
 //!
 //! `REDLOCK_SEED=n` repeats a run; `REDLOCK_SOAK=1` sends a million commands.
 
+// Helpers fail a test by panicking, as its own code does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 #[path = "differential/compare.rs"]
 mod compare;
+#[path = "differential/conversations.rs"]
+mod conversations;
 #[path = "differential/frame.rs"]
 mod frame;
 #[path = "differential/generate.rs"]
@@ -129,7 +134,10 @@ fn check_own(
 fn check_other(replies: &Replies) -> Result<(), String> {
     let real: Option<Vec<Frame>> = replies.real.iter().cloned().collect();
     let Some(mut real) = real else {
-        return Err("a message is missing from redis".into());
+        return Err(format!(
+            "messages are missing from redis\n  redis:  {:?}\n  engine: {:?}",
+            replies.real, replies.embedded
+        ));
     };
     let mut embedded = replies.embedded.clone();
     settle(&mut real);
@@ -172,7 +180,10 @@ fn random_commands() {
                     format!("{shown}\n  {problem}\nbefore that:\n{related}")
                 })
             } else {
-                check_other(replies)
+                check_other(replies).map_err(|problem| {
+                    let batch: Vec<String> = commands.iter().map(scripts::show).collect();
+                    format!("{problem}\nbatch:\n{}", batch.join("\n"))
+                })
             };
             if let Err(problem) = checked {
                 panic!(
@@ -236,4 +247,35 @@ fn conversions_between_lua_and_redis() {
         problems.len(),
         problems.join("\n")
     );
+}
+
+#[test]
+fn conversations_of_several_connections() {
+    let server = RedisServer::start();
+    let mut problems = Vec::new();
+    for (name, steps) in conversations::CONVERSATIONS {
+        let mut pair = Pair::connect(server.address(), &Engine::new(), 3);
+        pair.run(0, &[words("flushall"), words("script flush")]);
+        if let Err(problem) = conversations::hold(&mut pair, steps) {
+            problems.push(format!("{name}: {problem}"));
+        }
+    }
+    assert!(
+        problems.is_empty(),
+        "{} differ\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
+}
+
+#[test]
+fn a_server_with_a_password() {
+    let server = RedisServer::options().password("secret").start();
+    let engine = Engine::with_password("secret");
+    for (name, steps) in conversations::WITH_PASSWORD {
+        let mut pair = Pair::connect(server.address(), &engine, 3);
+        if let Err(problem) = conversations::hold(&mut pair, steps) {
+            panic!("{name}: {problem}");
+        }
+    }
 }

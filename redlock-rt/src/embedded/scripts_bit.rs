@@ -11,9 +11,15 @@ fn bits(value: f64) -> i32 {
     (value.round_ties_even() % 4_294_967_296.0) as i64 as i32
 }
 
+/// Operations by name.
+type Named<T> = (&'static str, T);
+type Unary = fn(i32) -> i32;
+type Binary = fn(i32, i32) -> i32;
+type Shift = fn(i32, u32) -> i32;
+
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let bit = lua.create_table()?;
-    let unary: [(&str, fn(i32) -> i32); 3] = [
+    let unary: [Named<Unary>; 3] = [
         ("tobit", |a| a),
         ("bnot", |a| !a),
         ("bswap", i32::swap_bytes),
@@ -24,7 +30,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
             lua.create_function(move |_, a: f64| Ok(operation(bits(a))))?,
         )?;
     }
-    let folds: [(&str, fn(i32, i32) -> i32); 3] = [
+    let folds: [Named<Binary>; 3] = [
         ("band", |a, b| a & b),
         ("bor", |a, b| a | b),
         ("bxor", |a, b| a ^ b),
@@ -38,7 +44,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         bit.raw_set(name, lua.create_function(fold)?)?;
     }
     // Only the low five bits of the distance count.
-    let shifts: [(&str, fn(i32, u32) -> i32); 5] = [
+    let shifts: [Named<Shift>; 5] = [
         ("lshift", |a, n| a.wrapping_shl(n)),
         ("rshift", |a, n| {
             a.cast_unsigned().wrapping_shr(n).cast_signed()

@@ -102,6 +102,12 @@ impl Shared {
             let Ok(command) = commands::find(&args) else {
                 continue;
             };
+            if command.has(commands::NOT_IN_EXEC) {
+                let name = command.name.to_uppercase();
+                let text = format!("ERR {name} isn't allowed for DENY BLOCKING client");
+                replies.push(Fail::from(text).into());
+                continue;
+            }
             let reply;
             (reply, state) = self.execute(scripts, state, id, command, &args);
             replies.extend(reply);
@@ -197,9 +203,6 @@ fn admit(state: &mut State, id: u64, args: &[&[u8]]) -> Result<&'static Command,
             command.name
         )
         .into());
-    }
-    if client.transaction.is_some() && command.has(commands::NO_MULTI) {
-        return Err("ERR Command not allowed inside a transaction".into());
     }
     client.last_command = command.name;
     Ok(command)

@@ -99,7 +99,7 @@ impl<K: Kind> LockGuard<K> {
     /// [`BadInput`](ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
-        check_lease(lease)?;
+        check_lease(lease).map_err(|error| error.named(self.inner.hold.recipe.name().as_arc()))?;
         match self.state() {
             GuardState::Lost(reason) => Err(self.inner.hold.lost_error(ACTION, reason)),
             GuardState::Released => Err(self.inner.hold.lost_error(ACTION, LostReason::ShutDown)),

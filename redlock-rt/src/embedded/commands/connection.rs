@@ -20,7 +20,10 @@ pub(super) fn ping(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         let text = Blob::from(text.unwrap_or_default());
         return Ok(Reply::Array(vec![Reply::Text("pong"), Reply::Bulk(text)]));
     }
-    Ok(text.map_or_else(|| Reply::status("PONG"), |text| Reply::Bulk(text.into())))
+    Ok(match text {
+        Some(text) => Reply::Bulk(text.into()),
+        None => Reply::status("PONG"),
+    })
 }
 
 pub(super) fn echo(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
@@ -86,7 +89,7 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if !client.authenticated {
         return Err(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
-                    the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the \
+                    the HELLO AUTH <user> <pass> option can be used to authenticate the \
                     client and select the RESP protocol version at the same time"
                 .into(),
         );
@@ -209,7 +212,13 @@ pub(super) fn unblock(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         [_, _, _, _] => {
             return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
         }
-        _ => return Err(super::wrong_arity("client|unblock")),
+        _ => {
+            return Err(
+                "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try \
+                        CLIENT HELP."
+                    .into(),
+            );
+        }
     }
     int(args[2])?;
     Ok(Reply::Int(0))

@@ -25,7 +25,7 @@ use super::state::{Client, State};
 use super::store::Db;
 use std::sync::LazyLock;
 
-pub(super) use self::table::{AT_ONCE, NO_AUTH, NO_MULTI, NO_SCRIPT, WHILE_SUBSCRIBED, WRITE};
+pub(super) use self::table::{AT_ONCE, NO_AUTH, NO_SCRIPT, NOT_IN_EXEC, WHILE_SUBSCRIBED, WRITE};
 
 /// The release of Redis whose behaviour this is.
 pub(super) const VERSION: &str = "7.0.15";

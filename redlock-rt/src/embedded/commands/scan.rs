@@ -17,7 +17,7 @@ struct Options<'a> {
 impl Options<'_> {
     fn takes(&self, name: &[u8]) -> bool {
         self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, name))
+            .is_none_or(|pattern| glob::all_or_matches(pattern, name))
     }
 }
 

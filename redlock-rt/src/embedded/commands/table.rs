@@ -14,13 +14,13 @@ pub(in super::super) const NO_SCRIPT: u8 = 2;
 pub(in super::super) const NO_AUTH: u8 = 4;
 /// Allowed to a RESP2 client that has subscriptions.
 pub(in super::super) const WHILE_SUBSCRIBED: u8 = 8;
-/// Refused between MULTI and EXEC.
-pub(in super::super) const NO_MULTI: u8 = 16;
 /// Runs between MULTI and EXEC instead of being queued.
-pub(in super::super) const AT_ONCE: u8 = 32;
+pub(in super::super) const AT_ONCE: u8 = 16;
 
+/// Queued between MULTI and EXEC, but refused when its turn comes.
+pub(in super::super) const NOT_IN_EXEC: u8 = 64;
 /// Has subcommands, which are commands of their own, named `container|sub`.
-pub(super) const CONTAINER: u8 = 64;
+pub(super) const CONTAINER: u8 = 32;
 
 const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;
 
@@ -82,7 +82,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("command", -1, CONTAINER, Plain(server::command)),
     ("command|count", 2, 0, Plain(server::command_count)),
     ("command|docs", -2, 0, Plain(server::command_docs)),
-    ("monitor", 1, NO_SCRIPT | NO_MULTI, Plain(monitor::monitor)),
+    (
+        "monitor",
+        1,
+        NO_SCRIPT | NOT_IN_EXEC,
+        Plain(monitor::monitor),
+    ),
     // Transactions
     ("multi", 1, NO_SCRIPT | AT_ONCE, Plain(transactions::multi)),
     ("exec", 1, NO_SCRIPT | AT_ONCE, Exec),
