@@ -175,8 +175,14 @@ impl Hold {
             id,
             left: false,
         };
-        self.lengthen(ACTION, terms.lease, deadline).await?;
-        Ok(guard)
+        match self.lengthen(ACTION, terms.lease, deadline).await {
+            Ok(()) => Ok(guard),
+            // Nothing is unknown: the guard ends here, and the count is set back.
+            Err(error) if error.is_outcome_unknown() => {
+                Err(error.known_as(ErrorKind::Unavailable))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells Redis the present count and a lease, which is never shortened.
