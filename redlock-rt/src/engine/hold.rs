@@ -178,9 +178,7 @@ impl Hold {
         match self.lengthen(ACTION, terms.lease, deadline).await {
             Ok(()) => Ok(guard),
             // Nothing is unknown: the guard ends here, and the count is set back.
-            Err(error) if error.is_outcome_unknown() => {
-                Err(error.known_as(ErrorKind::Unavailable))
-            }
+            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
             Err(error) => Err(error),
         }
     }
