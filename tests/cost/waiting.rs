@@ -28,7 +28,7 @@ impl Counted {
 
 #[tokio::test]
 async fn a_cold_wait_is_three_tries_and_a_subscription() {
-    let mut counted = Counted::start().await;
+    let mut counted = Counted::start_with(|builder| builder.linger(LINGER)).await;
     counted.occupy().await;
     let waiter = counted.waiter();
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
@@ -70,7 +70,7 @@ async fn a_wait_of_a_subscribed_process_is_two_tries() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_waiting_tasks_are_one_contender() {
     const TASKS: usize = 1_000;
-    let mut counted = Counted::start().await;
+    let mut counted = Counted::start_with(|builder| builder.linger(LINGER)).await;
     counted.occupy().await;
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
