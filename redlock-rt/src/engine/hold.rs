@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Engine;
@@ -32,6 +33,8 @@ pub(crate) struct Hold {
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
     line: LineRef,
     settled: AtomicBool,
+    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    pub(super) home: Option<Handle>,
 }
 
 impl Hold {
@@ -46,7 +49,9 @@ impl Hold {
         sent: Instant,
     ) -> HoldGuard {
         let (lease, id) = Lease::new(terms, sent);
+        let home = engine.config.spawner.home();
         let hold = Arc::new(Self {
+            home,
             engine,
             recipe,
             owner,

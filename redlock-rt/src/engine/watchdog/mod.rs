@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use tokio::runtime::Handle;
+
 use super::hold::Hold;
 use super::lease::Plan;
 use super::schedule::Schedule;
@@ -125,6 +127,19 @@ impl Watchdog {
             .items()
             .map(|(_, hold)| Arc::clone(hold))
             .collect()
+    }
+
+    /// The runtimes in which they were acquired, each once.
+    pub(super) fn homes(&self) -> Vec<Handle> {
+        let mut homes: Vec<Handle> = Vec::new();
+        for (_, hold) in lock(&self.schedule).items() {
+            if let Some(home) = &hold.home
+                && homes.iter().all(|other| other.id() != home.id())
+            {
+                homes.push(home.clone());
+            }
+        }
+        homes
     }
 
     /// How many holds there are.
