@@ -90,7 +90,8 @@ impl Connection {
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
         match self.live() {
             Some(link) => Ok(link.call(call)),
-            None => Ok(self.link().await?.call(call)),
+            // Boxed: it is rare, and would be most of the size of every future that waits.
+            None => Ok(Box::pin(self.link()).await?.call(call)),
         }
     }
 
@@ -102,7 +103,7 @@ impl Connection {
     /// Makes sure that there is a connection.
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
         if self.live().is_none() {
-            self.link().await?;
+            Box::pin(self.link()).await?;
         }
         Ok(())
     }

@@ -55,10 +55,10 @@ impl Spawner {
     }
 
     /// The runtime that the caller is in, if tasks run there.
-    pub(crate) fn home(&self) -> Option<Handle> {
+    pub(crate) fn home(&self) -> Option<Home> {
         match self.thread {
             Some(_) => None,
-            None => Handle::try_current().ok(),
+            None => Handle::try_current().ok().map(Home),
         }
     }
 
@@ -91,6 +91,23 @@ impl Spawner {
             None => Handle::try_current().ok()?,
         };
         Some(handle.spawn(future))
+    }
+}
+
+/// A runtime of a caller, which may have ended since.
+#[derive(Debug, Clone)]
+pub(crate) struct Home(Handle);
+
+impl Home {
+    /// Runs `work` there; drops it at once where the runtime has ended.
+    pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn(async move { work() });
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
     }
 }
 

@@ -12,6 +12,17 @@ pub(super) type Blob = Arc<[u8]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fail(pub(super) Cow<'static, [u8]>);
 
+impl Fail {
+    /// The text as it goes out: on one line.
+    pub(super) fn on_one_line(self) -> Self {
+        let text = trim_line_ends(&self.0);
+        if text.len() == self.0.len() && !text.iter().any(is_line_end) {
+            return self;
+        }
+        Self(Cow::Owned(blank_line_ends(text)))
+    }
+}
+
 impl From<&'static str> for Fail {
     fn from(text: &'static str) -> Self {
         Self(Cow::Borrowed(text.as_bytes()))
@@ -175,16 +186,8 @@ impl Encoder<'_> {
     /// One line: a line end inside it would desynchronise the client.
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.put(&[kind]);
-        if text.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
-            let blank = |byte: &u8| {
-                if matches!(byte, b'\r' | b'\n') {
-                    b' '
-                } else {
-                    *byte
-                }
-            };
-            let clean: Vec<u8> = text.iter().map(blank).collect();
-            self.put(&clean);
+        if text.iter().any(is_line_end) {
+            self.put(&blank_line_ends(text));
         } else {
             self.put(text);
         }
@@ -200,6 +203,16 @@ impl Reply {
     fn len(n: usize) -> i64 {
         i64::try_from(n).unwrap_or(i64::MAX)
     }
+}
+
+fn is_line_end(byte: &u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+fn blank_line_ends(text: &[u8]) -> Vec<u8> {
+    text.iter()
+        .map(|byte| if is_line_end(byte) { b' ' } else { *byte })
+        .collect()
 }
 
 fn trim_line_ends(mut text: &[u8]) -> &[u8] {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Engine;
@@ -14,6 +13,7 @@ use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::LineRef;
 use super::settle::{Goal, Settlement, Unsettled};
 use crate::clock;
+use crate::connection::Home;
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
     line: LineRef,
     settled: AtomicBool,
     /// Where it was acquired; `None` where no runtime of a caller is needed.
-    pub(super) home: Option<Handle>,
+    pub(super) home: Option<Home>,
 }
 
 impl Hold {

@@ -168,8 +168,8 @@ impl Engine {
     fn task_ended(self: &Arc<Self>) {
         for home in self.watchdog.homes() {
             let engine = Arc::clone(self);
-            // Dropped at once by the runtime that has just ended.
-            home.spawn(async move { engine.ensure_tasks() });
+            // Among them is the one that has just ended; it drops this.
+            home.run(move || engine.ensure_tasks());
         }
         self.lines.notify_all();
     }

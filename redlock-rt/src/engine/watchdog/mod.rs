@@ -13,13 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tokio::runtime::Handle;
-
 use super::hold::Hold;
 use super::lease::Plan;
 use super::schedule::Schedule;
 use super::signal::Signal;
 use crate::clock;
+use crate::connection::Home;
 use crate::shim::{Mutex, lock};
 
 pub(crate) use self::task::run;
@@ -130,11 +129,11 @@ impl Watchdog {
     }
 
     /// The runtimes in which they were acquired, each once.
-    pub(super) fn homes(&self) -> Vec<Handle> {
-        let mut homes: Vec<Handle> = Vec::new();
+    pub(super) fn homes(&self) -> Vec<Home> {
+        let mut homes: Vec<Home> = Vec::new();
         for (_, hold) in lock(&self.schedule).items() {
             if let Some(home) = &hold.home
-                && homes.iter().all(|other| other.id() != home.id())
+                && !homes.contains(home)
             {
                 homes.push(home.clone());
             }
