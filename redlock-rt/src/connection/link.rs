@@ -59,9 +59,11 @@ impl Link {
         spawner: &Spawner,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
-        let stream = dialer
-            .dial()
+        let dial = dialer.clone();
+        let stream = spawner
+            .run(async move { dial.dial().await })
             .await
+            .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
             .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()

@@ -13,6 +13,7 @@ use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::LineRef;
 use super::settle::{Goal, Settlement, Unsettled};
 use crate::clock;
+use crate::connection::Home;
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -32,6 +33,8 @@ pub(crate) struct Hold {
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
     line: LineRef,
     settled: AtomicBool,
+    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    pub(super) home: Option<Home>,
 }
 
 impl Hold {
@@ -46,7 +49,9 @@ impl Hold {
         sent: Instant,
     ) -> HoldGuard {
         let (lease, id) = Lease::new(terms, sent);
+        let home = engine.config.spawner.home();
         let hold = Arc::new(Self {
+            home,
             engine,
             recipe,
             owner,

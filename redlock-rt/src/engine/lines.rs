@@ -97,6 +97,15 @@ impl Lines {
         lines.iter().for_each(|line| line.close());
     }
 
+    /// Has the head of every queue look again.
+    pub(super) fn notify_all(&self) {
+        let lines: Vec<_> = lock(&self.map)
+            .values()
+            .map(|entry| Arc::clone(&entry.line))
+            .collect();
+        lines.iter().for_each(|line| line.notify());
+    }
+
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
