@@ -193,11 +193,25 @@ pub struct ClientBuilder {
     dedicated_thread: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Server {
     None,
     Url(String),
     Dialer(Dialer),
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            // It may hold a password, also where it cannot be parsed.
+            Self::Url(url) => match Endpoint::parse(url) {
+                Ok(endpoint) => fmt::Debug::fmt(&endpoint, f),
+                Err(_) => f.write_str("a URL that cannot be parsed"),
+            },
+            Self::Dialer(dialer) => fmt::Debug::fmt(dialer, f),
+        }
+    }
 }
 
 impl ClientBuilder {

@@ -106,7 +106,8 @@ impl Error {
         self.repr.kind
     }
 
-    /// Returns the name of the lock that was operated on, as it stands in Redis.
+    /// Returns the name of the lock that was operated on, as it stands in Redis; the start of one
+    /// that cannot be a name.
     pub fn name(&self) -> Option<&str> {
         self.repr.name.as_deref()
     }

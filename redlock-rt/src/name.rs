@@ -15,7 +15,7 @@ pub(crate) struct LockName(Arc<str>);
 impl LockName {
     /// Joins the namespace, if there is one, and checks the whole.
     pub(crate) fn new(namespace: Option<&str>, name: &str) -> Result<Self, BadName> {
-        let refuse = |why: &'static str| Err(BadName(why));
+        let refuse = |why: &'static str| Err(BadName::new(name, why));
         if name.trim().is_empty() {
             return refuse("the name is empty or blank");
         }
@@ -43,12 +43,27 @@ impl LockName {
 
 /// Why a name cannot be one. Kept by a lock of that name until it is used, since making a lock is
 /// no operation that could fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BadName(&'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadName {
+    /// As much of it as tells which one it was.
+    start: Arc<str>,
+    why: &'static str,
+}
+
+impl BadName {
+    fn new(name: &str, why: &'static str) -> Self {
+        const SHOWN: usize = 40;
+        let start = match name.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &name[..end]).into(),
+            None => name.into(),
+        };
+        Self { start, why }
+    }
+}
 
 impl From<BadName> for Error {
-    fn from(BadName(why): BadName) -> Self {
-        Self::bad_input("name a lock", why)
+    fn from(BadName { start, why }: BadName) -> Self {
+        Self::bad_input("name a lock", why).named(&start)
     }
 }
 

@@ -50,3 +50,8 @@ pub use self::{
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,
 };
+
+/// The README's code compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tests::RedisServer;
 
 fn rush(flags: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seckill"))
@@ -72,6 +73,45 @@ fn without_the_lock_users_order_twice() {
     assert_adds_up(&summary);
     assert_eq!(number(&summary, "sold"), 200);
     assert!(number(&summary, "duplicates") >= 1, "{summary}");
+}
+
+#[tokio::test]
+async fn two_rushes_on_one_redis_come_out_right_and_leave_nothing() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let flags = ["--redis", &url, "--users", "100", "--stock", "40", "--json"];
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| rush(&flags));
+        (rush(&flags), other.join().expect("a rush does not panic"))
+    });
+    for output in [one, other] {
+        let summary = summary(&output);
+        assert!(output.status.success(), "{output:?}");
+        assert_adds_up(&summary);
+        assert_eq!(summary["backend"], "redis");
+        assert_eq!(number(&summary, "sold"), 40);
+    }
+
+    let mut connection = server.connect().await.expect("the server is up");
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(keys, [""; 0]);
+}
+
+#[test]
+fn an_unreachable_redis_is_exit_code_2_too() {
+    let server = RedisServer::start();
+    let url = server.url();
+    server.kill();
+    let output = rush(&["--redis", &url]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--redis"),
+        "{output:?}"
+    );
 }
 
 #[test]

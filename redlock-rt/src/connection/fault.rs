@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     WrongType(Source),
     /// Any other answer, for which a repeat is no help.
     Failed(Source),
+    /// The client was shut down: there will be no connection any more.
+    Closed,
 }
 
 /// Codes of refusals that pass by themselves: the server is starting, failing over, busy, full.
@@ -106,6 +108,7 @@ impl Fault {
     /// The error for a caller whose call ends with this fault.
     pub(crate) fn into_error(self, action: &'static str) -> Error {
         let (kind, source) = match self {
+            Self::Closed => return Error::new(Kind::ShutDown, action),
             Self::Unreachable(source) | Self::Unanswered(source) | Self::Refused(source) => {
                 (Kind::Unavailable, source)
             }

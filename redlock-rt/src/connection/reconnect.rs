@@ -52,6 +52,7 @@ struct Slot {
     failures: u32,
     not_before: Option<Instant>,
     last_fault: Option<Fault>,
+    closed: bool,
 }
 
 impl Connection {
@@ -89,7 +90,8 @@ impl Connection {
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
         match self.live() {
             Some(link) => Ok(link.call(call)),
-            None => Ok(self.link().await?.call(call)),
+            // Boxed: it is rare, and would be most of the size of every future that waits.
+            None => Ok(Box::pin(self.link()).await?.call(call)),
         }
     }
 
@@ -101,14 +103,18 @@ impl Connection {
     /// Makes sure that there is a connection.
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
         if self.live().is_none() {
-            self.link().await?;
+            Box::pin(self.link()).await?;
         }
         Ok(())
     }
 
-    /// Drops the connection for good; a later call would make a new one.
+    /// Drops the connection for good: no other is made.
     pub(crate) fn close(&self) {
-        if let Some(link) = self.slot().link.take() {
+        let mut slot = self.slot();
+        slot.closed = true;
+        let link = slot.link.take();
+        drop(slot);
+        if let Some(link) = link {
             link.break_off();
         }
     }
@@ -132,6 +138,9 @@ impl Connection {
         }
         {
             let slot = self.slot();
+            if slot.closed {
+                return Err(Fault::Closed);
+            }
             // A whole try was made while this one waited for its turn. Without this, n callers
             // would queue up for n tries.
             if let (true, Some(fault)) = (slot.tries > before, &slot.last_fault) {
@@ -152,6 +161,10 @@ impl Connection {
         });
         let mut slot = self.slot();
         slot.tries += 1;
+        if slot.closed {
+            // While it was being made; nobody would ever close it.
+            return Err(Fault::Closed);
+        }
         match dialed {
             Ok(link) => {
                 let link = Arc::new(link);

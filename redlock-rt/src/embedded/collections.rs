@@ -150,6 +150,8 @@ impl SortedSet {
 
     /// Sets a score; gives the old one.
     pub(super) fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        // Small sorted sets keep whole scores as integers in Redis, which have no negative zero.
+        let score = if score == 0.0 { 0.0 } else { score };
         let old = self.score(member);
         let blob = match old {
             Some(old) if old == score => return Some(old),

@@ -2,8 +2,12 @@
 
 /// Whether the whole text matches the pattern.
 ///
+/// An empty text matches no pattern but the empty one, not even `*`: see [`all_or_matches`].
 /// Only the last `*` is ever retried, so that the time is at most the product of the two lengths.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        return pattern.is_empty();
+    }
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
@@ -30,6 +34,11 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
             },
         }
     }
+}
+
+/// As KEYS and the scans match: for them `*` alone means everything.
+pub(super) fn all_or_matches(pattern: &[u8], text: &[u8]) -> bool {
+    pattern == b"*" || matches(pattern, text)
 }
 
 /// Matches one byte; gives the length of the pattern that it used.
@@ -81,7 +90,9 @@ mod tests {
     #[test]
     fn patterns() {
         for (pattern, text, expected) in [
-            ("*", "", true),
+            ("*", "", false),
+            ("*", "a", true),
+            ("a**", "a", true),
             ("h?llo", "hello", true),
             ("h*llo", "heeello", true),
             ("h[ae]llo", "hallo", true),
@@ -108,7 +119,7 @@ mod tests {
         #[test]
         fn any_pattern_ends(pattern in "[a\\[\\]^*?\\\\-]{0,40}", text in "[a-]{0,40}") {
             let _ = matches(pattern.as_bytes(), text.as_bytes());
-            prop_assert!(matches(b"*", text.as_bytes()));
+            prop_assert!(all_or_matches(b"*", text.as_bytes()));
         }
     }
 }

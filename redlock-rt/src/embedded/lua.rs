@@ -32,25 +32,46 @@ pub(super) fn raise(fail: Fail) -> mlua::Error {
     })
 }
 
-/// The text of an error that Lua carried, and whether it must not be caught.
-pub(super) fn explain(error: &mlua::Error) -> (Vec<u8>, bool) {
+/// An error that Lua carried.
+pub(super) struct Explained {
+    pub(super) text: Vec<u8>,
+    /// Must not be caught.
+    pub(super) fatal: bool,
+    /// Of the form of an error reply, with its code in front; otherwise a plain message.
+    pub(super) is_reply: bool,
+}
+
+pub(super) fn explain(error: &mlua::Error) -> Explained {
+    let plain = |text: &str| Explained {
+        text: first_line(text).as_bytes().to_vec(),
+        fatal: false,
+        is_reply: false,
+    };
     match error {
         mlua::Error::CallbackError { cause, .. } | mlua::Error::WithContext { cause, .. } => {
             explain(cause)
         }
-        mlua::Error::ExternalError(external) if external.is::<Raised>() => external
-            .downcast_ref::<Raised>()
-            .map_or_else(Default::default, |raised| {
-                (raised.text.to_vec(), raised.fatal)
-            }),
-        mlua::Error::RuntimeError(text) | mlua::Error::MemoryError(text) => {
-            (format!("ERR {}", first_line(text)).into_bytes(), false)
-        }
-        other => (
-            format!("ERR {}", first_line(&other.to_string())).into_bytes(),
-            false,
-        ),
+        mlua::Error::RuntimeError(text) | mlua::Error::MemoryError(text) => plain(text),
+        other => match other.downcast_ref::<Raised>() {
+            Some(raised) => Explained {
+                text: raised.text.to_vec(),
+                fatal: raised.fatal,
+                is_reply: true,
+            },
+            None => plain(&other.to_string()),
+        },
     }
+}
+
+/// The reply for an error that came out of a script unseen by its handler.
+pub(super) fn failure(error: &mlua::Error) -> Fail {
+    let Explained {
+        mut text, is_reply, ..
+    } = explain(error);
+    if !is_reply {
+        text.splice(..0, *b"ERR ");
+    }
+    text.into()
 }
 
 pub(super) fn first_line(text: &str) -> &str {
@@ -232,7 +253,10 @@ pub(super) fn arguments(values: &MultiValue) -> Result<Vec<Cow<'_, [u8]>>, Fail>
         return Err("ERR Please specify at least one argument for this redis lib call".into());
     }
     let argument = |value: &Value| match value {
-        Value::Integer(value) => Ok(Cow::Owned(num::int_bytes(*value))),
+        Value::Integer(value) if value.unsigned_abs() < 100_000_000_000_000_000 => {
+            Ok(Cow::Owned(num::int_bytes(*value)))
+        }
+        Value::Integer(value) => Ok(Cow::Owned(num::format_float(*value as f64).into_bytes())),
         Value::Number(value) => Ok(Cow::Owned(num::format_float(*value).into_bytes())),
         Value::String(text) => Ok(Cow::Owned(text.as_bytes().to_vec())),
         _ => Err(Fail::from(

@@ -47,6 +47,8 @@ mod outbox;
 mod parser;
 mod resp;
 mod scripts;
+mod scripts_bit;
+mod scripts_json;
 mod scripts_lib;
 mod serve;
 mod session;

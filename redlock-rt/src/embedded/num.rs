@@ -29,8 +29,31 @@ pub(super) fn parse_int(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A float as C's `strtod` reads it, refusing NaN, blanks, and what over- or underflows.
+/// A float as `strtod` reads it, refusing NaN, blanks, and what over- or underflows.
 pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
+    let value = strtod(text)?;
+    let names_infinity = text.iter().any(|byte| matches!(byte, b'n' | b'N'));
+    if value.is_infinite() && !names_infinity {
+        return None;
+    }
+    let exponent = |byte: &u8| matches!(byte, b'e' | b'E');
+    let mantissa = text.split(exponent).next().unwrap_or_default();
+    let vanished = value == 0.0 && mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'));
+    (!vanished).then_some(value)
+}
+
+/// An end of a range of scores, read by C with fewer checks: blanks may lead, a NUL ends it,
+/// nothing is zero, and what overflows is infinite.
+pub(super) fn parse_bound(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    strtod(text.trim_ascii_start())
+}
+
+/// The whole of a text as a float, decimal or hexadecimal.
+fn strtod(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let (negative, body) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
@@ -41,18 +64,9 @@ pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
         return None;
     }
     let lower = body.to_ascii_lowercase();
-    let value = if let Some(hex) = lower.strip_prefix("0x") {
-        parse_hex(hex)?
-    } else if lower == "inf" || lower == "infinity" {
-        f64::INFINITY
-    } else {
-        let value: f64 = lower.parse().ok()?;
-        let mantissa = lower.split('e').next().unwrap_or_default();
-        let vanished = value == 0.0 && mantissa.bytes().any(|b| matches!(b, b'1'..=b'9'));
-        if !value.is_finite() || vanished {
-            return None;
-        }
-        value
+    let value = match lower.strip_prefix("0x") {
+        Some(hex) => parse_hex(hex)?,
+        None => lower.parse::<f64>().ok().filter(|value| !value.is_nan())?,
     };
     Some(if negative { -value } else { value })
 }
@@ -71,8 +85,7 @@ fn parse_hex(digits: &str) -> Option<f64> {
         value = value * 16.0 + f64::from(digit.to_digit(16)?);
     }
     let scale = exponent.checked_sub(4 * i32::try_from(fraction.len()).ok()?)?;
-    let scaled = value * 2.0_f64.powi(scale);
-    (scaled.is_finite() && (scaled != 0.0 || value == 0.0)).then_some(scaled)
+    Some(value * 2.0_f64.powi(scale))
 }
 
 /// Appends a decimal integer.
@@ -105,6 +118,14 @@ pub(super) fn int_bytes(value: i64) -> Vec<u8> {
 
 /// A double as C's `%.17g` prints it, which is what Redis 7.0 replies with.
 pub(super) fn format_float(value: f64) -> String {
+    if value == value.trunc() && value.abs() < 1e17 && (value != 0.0 || value.is_sign_positive()) {
+        return format!("{}", value as i64);
+    }
+    format_digits(value, 17)
+}
+
+/// A double as C's `%.{digits}g` prints it.
+pub(super) fn format_digits(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return if value.is_sign_negative() {
             "-nan"
@@ -119,21 +140,20 @@ pub(super) fn format_float(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
-    if value == value.trunc() && value.abs() < 1e17 {
-        return format!("{}", value as i64);
-    }
-    // Seventeen significant digits, correctly rounded: "d.dddddddddddddddde±x".
-    let scientific = format!("{value:.16e}");
+    // That many significant digits, correctly rounded: "d.ddde±x".
+    let scientific = format!("{value:.*e}", digits - 1);
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..17).contains(&exponent) {
+    let plain = usize::try_from(exponent).map_or(exponent >= -4, |exponent| exponent < digits);
+    if !plain {
         let mantissa = trim_zeros(mantissa);
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
     }
-    let decimals = usize::try_from(16 - exponent).unwrap_or(0);
+    let decimals = digits as i32 - 1 - exponent;
+    let decimals = usize::try_from(decimals).unwrap_or(0);
     trim_zeros(&format!("{value:.decimals$}")).to_owned()
 }
 
@@ -263,6 +283,21 @@ mod tests {
             "", "nan", "1e400", "1e-400", " 1", "1 ", "--1", "+-1", "abc", "1x", "0x",
         ] {
             assert_eq!(parse_float(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_read_with_fewer_checks() {
+        for (text, value) in [
+            ("", 0.0),
+            (" 1", 1.0),
+            ("1e400", f64::INFINITY),
+            ("2\0x", 2.0),
+        ] {
+            assert_eq!(parse_bound(text.as_bytes()), Some(value), "{text:?}");
+        }
+        for text in ["x", "nan", "1 "] {
+            assert_eq!(parse_bound(text.as_bytes()), None, "{text:?}");
         }
     }
 

@@ -333,7 +333,7 @@ mod tests {
             );
         }
         assert!(parse(&vec![b'a'; MAX_INLINE + 1]).is_err());
-        assert!(parse(&[b"*".repeat(1), b"1".repeat(MAX_INLINE + 1)].concat()).is_err());
+        assert!(parse(&[b"*".to_vec(), b"1".repeat(MAX_INLINE + 1)].concat()).is_err());
     }
 
     #[test]

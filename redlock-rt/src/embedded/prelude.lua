@@ -7,6 +7,7 @@ local native = ...
 local explain, where = native.explain, native.where
 local raw_pcall, raw_xpcall, raw_resume = pcall, xpcall, coroutine.resume
 local raw_setmetatable, raw_rawset = setmetatable, rawset
+local raw_loadstring, setfenv = loadstring, setfenv
 local error, type, tostring, rawget, select = error, type, tostring, rawget, select
 
 local globals = {}
@@ -26,9 +27,10 @@ end
 -- A script that ran out of time must not catch that and go on.
 local function caught(e)
   if type(e) ~= 'userdata' then return e end
-  local text, fatal = explain(e)
+  local text, fatal, is_reply = explain(e)
   if fatal then error(e, 0) end
-  return {err = text}
+  if is_reply then return {err = text} end
+  return text
 end
 
 local function settle(ok, ...)
@@ -108,17 +110,24 @@ function globals.pcall(f, ...) return settle_text(raw_pcall(f, ...)) end
 function globals.xpcall(f, handler)
   return settle_raw(raw_xpcall(f, function(e)
     if type(e) == 'userdata' then
-      local text, fatal = explain(e)
+      local text, fatal, is_reply = explain(e)
       if fatal then return e end
-      e = {err = text}
+      e = is_reply and {err = text} or text
     end
     return handler(e)
   end))
 end
+local environment
+local function compile(text, name)
+  -- Text only: Lua 5.1 does not verify bytecode, which starts with this byte.
+  if string.byte(text) == 27 then text = ' ' .. text end
+  local f, message = raw_loadstring(text, name)
+  if f then setfenv(f, environment) end
+  return f, message
+end
 function globals.loadstring(text, name)
-  local f, message = native.load(text, name or text)
-  if f then return f end
-  return nil, message
+  text = tostring(text)
+  return compile(text, name or text)
 end
 function globals.load(pieces, name)
   local text = {}
@@ -148,21 +157,23 @@ raw_setmetatable(globals, {
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
   end,
 })
-local environment = protect(globals)
+environment = protect(globals)
 raw_rawset(globals, '_G', environment)
 raw_rawset(globals, 'KEYS', {})
 raw_rawset(globals, 'ARGV', {})
 
 local function describe(e)
   if type(e) == 'userdata' then
-    e = explain(e)
+    local text, _, is_reply = explain(e)
+    e = is_reply and text or 'ERR ' .. text
   elseif type(e) == 'table' then
     e = rawget(e, 'err')
     if type(e) ~= 'string' then e = 'ERR unknown error' end
   else
     e = 'ERR ' .. tostring(e)
   end
-  return {e, where()}
+  local source, line = where()
+  return {e, source and source .. ':' .. line}
 end
 
 local function run(f, keys, argv)
@@ -170,4 +181,4 @@ local function run(f, keys, argv)
   return raw_xpcall(f, describe)
 end
 
-return environment, run
+return compile, run

@@ -6,15 +6,19 @@ use super::lua::{self, Raised};
 use super::resp::{Fail, Reply};
 use super::state::{ScriptRun, State};
 use super::{lock, scripts_lib};
-use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{
+    BString, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value,
+    VmState,
+};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 /// A script that runs longer is stopped: it holds up every client.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
 /// How often, in instructions of Lua, the time is looked at.
 const CHECK_EVERY: u32 = 100_000;
+pub(super) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const CHUNK_NAME: &str = "@user_script";
 
 type Digest = [u8; 40];
@@ -36,10 +40,9 @@ pub(super) struct Scripts {
 
 struct Vm {
     lua: Lua,
-    environment: Table,
+    compile: Function,
     run: Function,
-    /// When the present script has to have ended.
-    deadline: Arc<Mutex<Option<Instant>>>,
+    clock: Arc<Limit>,
 }
 
 impl Scripts {
@@ -69,10 +72,14 @@ impl Scripts {
             && !self.cache.contains_key(&key)
         {
             let (read_only, code) = shebang(body)?;
-            let function = self.vm()?.compile(code, CHUNK_NAME).map_err(|message| {
-                Fail::from(format!(
-                    "ERR Error compiling script (new function): {message}"
-                ))
+            let compiled = self
+                .vm()?
+                .compile(code)
+                .map_err(|error| lua::failure(&error))?;
+            let function = compiled.map_err(|message| {
+                let mut text = b"ERR Error compiling script (new function): ".to_vec();
+                text.extend_from_slice(&message.as_bytes());
+                Fail::from(text)
             })?;
             self.cache.insert(
                 key,
@@ -110,7 +117,7 @@ impl Scripts {
     ) -> Result<Reply, Fail> {
         let script = parse_digest(digest).and_then(|digest| self.cache.get(&digest));
         let Some((script, vm)) = script.zip(self.vm.as_ref()) else {
-            return Err("NOSCRIPT No matching script. Please use EVAL.".into());
+            return Err(NO_SCRIPT.into());
         };
         {
             let mut state = lock(&self.state);
@@ -118,31 +125,59 @@ impl Scripts {
             state.script = context;
             state.script.read_only |= script.read_only;
         }
-        *lock(&vm.deadline) = Some(Instant::now() + TIME_LIMIT);
+        vm.clock.start();
         let outcome = vm.run(&script.function, keys, args);
-        *lock(&vm.deadline) = None;
         let resp3 = lock(&self.state).script.resp3;
         match outcome.and_then(|outcome| outcome.reply(digest, resp3)) {
             Ok(reply) => Ok(reply),
-            Err(error) => Err(lua::explain(&error).0.into()),
+            Err(error) => Err(lua::failure(&error)),
         }
+    }
+}
+
+/// How long the present script has been running.
+#[derive(Default)]
+struct Limit(Mutex<Option<Instant>>);
+
+impl Limit {
+    /// A script starts; its time counts from the first look at it.
+    fn start(&self) {
+        *lock(&self.0) = None;
+    }
+
+    fn check(&self) -> mlua::Result<VmState> {
+        let since = *lock(&self.0).get_or_insert_with(Instant::now);
+        if since.elapsed() < TIME_LIMIT {
+            return Ok(VmState::Continue);
+        }
+        let text = format!(
+            "ERR script stopped after {} ms, the limit of the embedded engine",
+            TIME_LIMIT.as_millis()
+        );
+        Err(mlua::Error::external(Raised {
+            text: text.into_bytes().into(),
+            fatal: true,
+        }))
     }
 }
 
 enum Outcome {
     Returned(Value),
-    Failed { text: Vec<u8>, line: Option<i64> },
+    Failed {
+        text: Vec<u8>,
+        place: Option<String>,
+    },
 }
 
 impl Outcome {
     fn reply(self, digest: &[u8], resp3: bool) -> mlua::Result<Reply> {
         match self {
             Self::Returned(value) => lua::from_lua(value, resp3),
-            Self::Failed { mut text, line } => {
-                if let Some(line) = line {
+            Self::Failed { mut text, place } => {
+                if let Some(place) = place {
                     text.extend_from_slice(b" script: ");
                     text.extend(digest.to_ascii_lowercase());
-                    text.extend_from_slice(format!(", on {CHUNK_NAME}:{line}.").as_bytes());
+                    text.extend_from_slice(format!(", on {place}.").as_bytes());
                 }
                 Ok(Fail::from(text).into())
             }
@@ -163,62 +198,42 @@ impl Vm {
             redis.raw_set(name, call)?;
         }
         let state = Arc::clone(state);
-        let setresp = lua.create_function(move |_, args: MultiValue| set_resp(&state, &args))?;
+        let setresp = lua.create_function(move |_, args: MultiValue| {
+            lock(&state).script.resp3 = scripts_lib::wants_resp3(&args)?;
+            Ok(())
+        })?;
         redis.raw_set("setresp", setresp)?;
 
-        // What a script loads sees the environment of scripts, which exists only later.
-        let environment_slot = lua.create_table()?;
-        let slot = environment_slot.clone();
-        let load = lua.create_function(
-            move |lua, (text, name): (mlua::LuaString, mlua::LuaString)| {
-                let environment: Table = slot.raw_get(1)?;
-                Ok(compile(
-                    lua,
-                    environment,
-                    &text.as_bytes(),
-                    &name.to_string_lossy(),
-                ))
-            },
-        )?;
-        native.raw_set("load", load)?;
-
-        let (environment, run): (Table, Function) =
+        let (compile, run): (Function, Function) =
             lua.load(PRELUDE).set_name("=prelude").call(native)?;
-        environment_slot.raw_set(1, &environment)?;
 
-        let deadline: Arc<Mutex<Option<Instant>>> = Arc::default();
-        let seen = Arc::clone(&deadline);
-        lua.set_global_hook(
-            HookTriggers::new().every_nth_instruction(CHECK_EVERY),
-            move |_, _| match *lock(&seen) {
-                Some(deadline) if Instant::now() > deadline => {
-                    let text = format!(
-                        "ERR script stopped: it ran for more than {} s, the limit of the embedded engine",
-                        TIME_LIMIT.as_secs()
-                    );
-                    let text = text.into_bytes().into();
-                    Err(mlua::Error::external(Raised { text, fatal: true }))
-                }
-                _ => Ok(VmState::Continue),
-            },
-        )?;
+        let clock = Arc::new(Limit::default());
+        let limit = Arc::clone(&clock);
+        let triggers = HookTriggers::new().every_nth_instruction(CHECK_EVERY);
+        lua.set_global_hook(triggers, move |_, _| limit.check())?;
         Ok(Self {
             lua,
-            environment,
+            compile,
             run,
-            deadline,
+            clock,
         })
     }
 
-    fn compile(&self, code: &[u8], name: &str) -> Result<Function, String> {
-        compile(&self.lua, self.environment.clone(), code, name)
+    /// `Err` with Lua's message when the code is not Lua.
+    fn compile(&self, code: &[u8]) -> mlua::Result<Result<Function, LuaString>> {
+        let (function, message): (Option<Function>, Option<LuaString>) =
+            self.compile.call((BString::from(code), CHUNK_NAME))?;
+        match (function, message) {
+            (Some(function), _) => Ok(Ok(function)),
+            (None, Some(message)) => Ok(Err(message)),
+            (None, None) => Err(mlua::Error::runtime("not compiled")),
+        }
     }
 
     fn run(&self, function: &Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Outcome> {
         let list = |items: &[&[u8]]| {
-            let strings = items.iter().map(|item| self.lua.create_string(item));
             self.lua
-                .create_sequence_from(strings.collect::<mlua::Result<Vec<_>>>()?)
+                .create_sequence_from(items.iter().map(|item| BString::from(*item)))
         };
         let (ok, value): (bool, Value) = self.run.call((function, list(keys)?, list(args)?))?;
         if ok {
@@ -226,35 +241,20 @@ impl Vm {
         }
         Ok(match value {
             Value::Table(error) => {
-                let text: mlua::LuaString = error.raw_get(1)?;
-                let line = error.raw_get(2)?;
+                let text: LuaString = error.raw_get(1)?;
+                let place = error.raw_get(2)?;
                 Outcome::Failed {
                     text: text.as_bytes().to_vec(),
-                    line,
+                    place,
                 }
             }
             // The handler itself failed, as it does when the stack is full.
             other => Outcome::Failed {
                 text: format!("ERR {}", other.to_string()?).into(),
-                line: None,
+                place: None,
             },
         })
     }
-}
-
-fn compile(lua: &Lua, environment: Table, code: &[u8], name: &str) -> Result<Function, String> {
-    // Text only: Lua 5.1 does not verify bytecode.
-    let chunk = lua
-        .load(code)
-        .set_mode(mlua::chunk::ChunkMode::Text)
-        .set_name(name);
-    chunk
-        .set_environment(environment)
-        .into_function()
-        .map_err(|error| match error {
-            mlua::Error::SyntaxError { message, .. } => lua::first_line(&message).to_owned(),
-            other => lua::first_line(&other.to_string()).to_owned(),
-        })
 }
 
 /// `redis.call` and `redis.pcall`.
@@ -302,20 +302,6 @@ fn command(state: &mut State, args: &[&[u8]]) -> Result<Reply, Fail> {
     reply
 }
 
-fn set_resp(state: &Mutex<State>, args: &MultiValue) -> mlua::Result<()> {
-    if args.len() != 1 {
-        return Err(lua::raise(
-            "ERR redis.setresp() requires one argument.".into(),
-        ));
-    }
-    let version = args.front().and_then(Value::as_f64);
-    if version != Some(2.0) && version != Some(3.0) {
-        return Err(lua::raise("ERR RESP version must be 2 or 3.".into()));
-    }
-    lock(state).script.resp3 = version == Some(3.0);
-    Ok(())
-}
-
 fn parse_digest(text: &[u8]) -> Option<Digest> {
     let mut digest: Digest = text.try_into().ok()?;
     digest.make_ascii_lowercase();
@@ -336,7 +322,7 @@ fn shebang(body: &[u8]) -> Result<(bool, &[u8]), Fail> {
     match words.next() {
         Some("#!lua") => {}
         engine => {
-            let engine = engine.unwrap_or_default().trim_start_matches("#!");
+            let engine = engine.unwrap_or_default();
             return Err(format!("ERR Unexpected engine in script shebang: {engine}").into());
         }
     }

@@ -9,35 +9,66 @@ pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
     native.raw_set(
         "explain",
         lua.create_function(|lua, error: mlua::Error| {
-            let (text, fatal) = lua::explain(&error);
-            Ok((lua.create_string(text)?, fatal))
+            let explained = lua::explain(&error);
+            let text = lua.create_string(explained.text)?;
+            Ok((text, explained.fatal, explained.is_reply))
         })?,
     )?;
     native.raw_set(
         "where",
-        lua.create_function(|lua, ()| Ok(script_line(lua)))?,
+        lua.create_function(|lua, ()| Ok(script_place(lua).unzip()))?,
     )?;
     native.raw_set("redis", redis(lua)?)?;
     let libraries = lua.create_table()?;
+    libraries.raw_set("cjson", super::scripts_json::library(lua)?)?;
+    libraries.raw_set("bit", super::scripts_bit::library(lua)?)?;
     native.raw_set("libraries", libraries)?;
     Ok(native)
 }
 
-/// The line of the script that is being executed.
-fn script_line(lua: &Lua) -> Option<usize> {
+/// The source and line of the Lua code that is being executed, the prelude left out.
+fn script_place(lua: &Lua) -> Option<(String, usize)> {
     let mut level = 1;
     loop {
-        let (ours, line) = lua.inspect_stack(level, |frame| {
-            let ours = frame
-                .source()
-                .source
-                .is_some_and(|source| source == "@user_script");
-            (ours, frame.current_line())
+        let place = lua.inspect_stack(level, |frame| {
+            let line = frame.current_line()?;
+            let source = frame.source().source?;
+            (source != "=prelude").then(|| (source.into_owned(), line))
         })?;
-        if ours {
-            return line;
+        if place.is_some() {
+            return place;
         }
         level += 1;
+    }
+}
+
+/// What Lua's own libraries put in front of an error: the place of the call, if Lua code made it.
+pub(super) fn caller(lua: &Lua) -> String {
+    let place = lua.inspect_stack(1, |frame| {
+        let line = frame.current_line()?;
+        Some(format!("{}:{line}: ", frame.source().short_src?))
+    });
+    place.flatten().unwrap_or_default()
+}
+
+/// A number, unlike a string that reads as one.
+fn number(value: Option<&Value>) -> Option<f64> {
+    match value? {
+        Value::Integer(value) => Some(*value as f64),
+        Value::Number(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// `redis.setresp`: gives whether the version asked for is 3.
+pub(super) fn wants_resp3(args: &MultiValue) -> mlua::Result<bool> {
+    if args.len() != 1 {
+        return Err(raise("ERR redis.setresp() requires one argument.".into()));
+    }
+    match number(args.front()) {
+        Some(2.0) => Ok(false),
+        Some(3.0) => Ok(true),
+        _ => Err(raise("ERR RESP version must be 2 or 3.".into())),
     }
 }
 
@@ -69,7 +100,7 @@ fn redis(lua: &Lua) -> mlua::Result<Table> {
                 return Err(raise("ERR redis.set_repl() requires two arguments.".into()));
             }
             // There are no replicas; the flags are only checked.
-            match args.front().and_then(Value::as_f64) {
+            match number(args.front()) {
             Some(0.0..4.0) => Ok(()),
             _ => Err(raise(
                 "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
@@ -99,7 +130,7 @@ fn log(lua: &Lua, args: &MultiValue) -> mlua::Result<()> {
             "ERR redis.log() requires two arguments or more.".into(),
         ));
     }
-    let Some(level) = args.front().and_then(Value::as_f64) else {
+    let Some(level) = number(args.front()) else {
         return Err(raise(
             "ERR First argument must be a number (log level).".into(),
         ));

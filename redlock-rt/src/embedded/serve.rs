@@ -68,12 +68,7 @@ impl Shared {
     ) -> (Option<Reply>, MutexGuard<'a, State>) {
         let command = match admit(&mut state, id, args) {
             Ok(command) => command,
-            Err(refusal) => {
-                if let Some(transaction) = transaction(&mut state, id) {
-                    transaction.aborted = true;
-                }
-                return (Some(refusal.into()), state);
-            }
+            Err(refusal) => return (Some(refuse(&mut state, id, args, refusal)), state),
         };
         if let Some(transaction) = transaction(&mut state, id)
             && !command.has(commands::AT_ONCE)
@@ -107,6 +102,12 @@ impl Shared {
             let Ok(command) = commands::find(&args) else {
                 continue;
             };
+            if command.has(commands::NOT_IN_EXEC) {
+                let name = command.name.to_uppercase();
+                let text = format!("ERR {name} isn't allowed for DENY BLOCKING client");
+                replies.push(Fail::from(text).into());
+                continue;
+            }
             let reply;
             (reply, state) = self.execute(scripts, state, id, command, &args);
             replies.extend(reply);
@@ -138,8 +139,8 @@ impl Shared {
                 let reply = run(scripts, id, db, args).unwrap_or_else(Reply::from);
                 (Some(reply), lock(&self.state))
             }
-            // Neither is ever queued, and EXEC is told apart before.
-            Run::Exec | Run::Container => (None, state),
+            // Never queued, and told apart before.
+            Run::Exec => (None, state),
         }
     }
 }
@@ -168,6 +169,24 @@ fn transaction(state: &mut State, id: u64) -> Option<&mut super::state::Transact
     state.clients.get_mut(&id)?.transaction.as_mut()
 }
 
+/// A refused command spoils the transaction that it was for; a refused EXEC ends it.
+fn refuse(state: &mut State, id: u64, args: &[&[u8]], refusal: Fail) -> Reply {
+    if args
+        .first()
+        .is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+    {
+        commands::transactions::abandon(state, id);
+        let reason = refusal.0.strip_prefix(b"ERR ").unwrap_or(&refusal.0);
+        let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
+        text.extend_from_slice(reason);
+        return Fail::from(text).into();
+    }
+    if let Some(transaction) = transaction(state, id) {
+        transaction.aborted = true;
+    }
+    refusal.into()
+}
+
 /// Finds the command and decides whether this client may send it now.
 fn admit(state: &mut State, id: u64, args: &[&[u8]]) -> Result<&'static Command, Fail> {
     let command = commands::find(args)?;
@@ -184,9 +203,6 @@ fn admit(state: &mut State, id: u64, args: &[&[u8]]) -> Result<&'static Command,
             command.name
         )
         .into());
-    }
-    if client.transaction.is_some() && command.has(commands::NO_MULTI) {
-        return Err("ERR Command not allowed inside a transaction".into());
     }
     client.last_command = command.name;
     Ok(command)

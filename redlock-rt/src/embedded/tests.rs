@@ -1,6 +1,9 @@
 //! The engine through its sessions, as a client sees it.
 
 use super::{Engine, Session};
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -19,7 +22,7 @@ fn read_now(session: &mut Session) -> String {
     loop {
         let mut read = tokio_test::task::spawn(session.read(&mut chunk));
         match read.poll() {
-            std::task::Poll::Ready(Ok(n)) if n > 0 => {
+            Poll::Ready(Ok(n)) if n > 0 => {
                 drop(read);
                 text.push_str(&String::from_utf8_lossy(&chunk[..n]));
             }
@@ -250,4 +253,195 @@ async fn monitors_see_every_command() {
     let lines: Vec<&str> = seen.lines().collect();
     assert!(lines[0].contains("[0 127.0.0.1:0] \"EVAL\""), "{seen}");
     assert!(lines[1].ends_with("[0 lua] \"get\" \"k\""), "{seen}");
+}
+
+#[tokio::test]
+async fn a_script_that_never_ends_is_stopped() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    for body in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function(e) return e end) end",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+        "return coroutine.wrap(function() while true do end end)()",
+    ] {
+        let got = ask(&mut session, &format!("EVAL \"{body}\" 0")).await;
+        assert!(
+            got.starts_with("-ERR script stopped after 100 ms"),
+            "{body}: {got}"
+        );
+        assert_eq!(ask(&mut session, "EVAL \"return 1\" 0").await, ":1\r\n");
+    }
+}
+
+#[tokio::test]
+async fn scripts_share_nothing_but_keys() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    for body in [
+        "KEYS[1] = 'x'",
+        "string = nil",
+        "redis.call = nil",
+        "_G.x = 1",
+        "rawset(_G, 'x', 1)",
+    ] {
+        ask(&mut session, &format!("EVAL \"{body}\" 0")).await;
+        let seen = "return {#KEYS, type(string), type(redis.call), tostring(rawget(_G, 'x'))}";
+        let got = ask(&mut session, &format!("EVAL \"{seen}\" 0")).await;
+        assert_eq!(
+            got, "*4\r\n:0\r\n$5\r\ntable\r\n$8\r\nfunction\r\n$3\r\nnil\r\n",
+            "{body}"
+        );
+    }
+    for name in [
+        "os", "io", "require", "package", "debug", "dofile", "loadfile", "print",
+    ] {
+        let got = ask(&mut session, &format!("EVAL \"return {name}\" 0")).await;
+        assert!(got.contains("nonexistent global variable"), "{name}: {got}");
+    }
+}
+
+/// Drops a session when it is woken, as a task does whose last reference the waker is.
+struct DropOnWake(Mutex<Option<Session>>);
+
+impl Wake for DropOnWake {
+    fn wake(self: Arc<Self>) {
+        let session = self.0.lock().unwrap().take();
+        drop(session);
+    }
+}
+
+#[tokio::test]
+async fn what_a_message_wakes_may_use_the_engine() {
+    let engine = Engine::new();
+    let (mut one, mut two) = (engine.connect(), engine.connect());
+    ask(&mut one, "SUBSCRIBE news").await;
+    let victim = engine.connect();
+    let waker = Waker::from(Arc::new(DropOnWake(Mutex::new(Some(victim)))));
+    let mut chunk = [0; 8];
+    let mut into = tokio::io::ReadBuf::new(&mut chunk);
+    let read = tokio::io::AsyncRead::poll_read(
+        std::pin::Pin::new(&mut one),
+        &mut Context::from_waker(&waker),
+        &mut into,
+    );
+    assert!(matches!(read, Poll::Pending));
+    drop(waker);
+    assert_eq!(ask(&mut two, "PUBLISH news hi").await, ":1\r\n");
+    assert!(
+        ask(&mut two, "INFO clients")
+            .await
+            .contains("connected_clients:2\r\n")
+    );
+}
+
+#[test]
+fn sessions_of_many_threads_do_not_lock_each_other_out() {
+    let engine = Engine::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .build()
+                    .unwrap();
+                runtime.block_on(async {
+                    for round in 0..50 {
+                        let mut session = engine.connect();
+                        ask(&mut session, "SUBSCRIBE news").await;
+                        let mut other = engine.connect();
+                        ask(&mut other, &format!("PUBLISH news {thread}-{round}")).await;
+                        let script = "return redis.call('incr', KEYS[1])";
+                        ask(&mut other, &format!("EVAL \"{script}\" 1 n")).await;
+                    }
+                });
+            });
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut session = engine.connect();
+        assert_eq!(ask(&mut session, "GET n").await, "$3\r\n200\r\n");
+        assert!(
+            ask(&mut session, "INFO clients")
+                .await
+                .contains("connected_clients:1\r\n")
+        );
+    });
+}
+
+#[tokio::test]
+async fn who_does_not_read_cannot_go_on_writing() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    let big = vec![b'x'; 1 << 20];
+    let mut set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n".to_vec();
+    set.extend_from_slice(&big);
+    set.extend_from_slice(b"\r\n");
+    session.write_all(&set).await.unwrap();
+    for _ in 0..64 {
+        session.write_all(b"GET k\r\n").await.unwrap();
+    }
+    let (mut reader, mut writer) = tokio::io::split(session);
+    let mut write = tokio_test::task::spawn(writer.write_all(b"PING\r\n"));
+    assert!(write.poll().is_pending());
+    let mut chunk = vec![0; 2 << 20];
+    reader.read_exact(&mut chunk).await.unwrap();
+    assert!(write.is_woken());
+    assert!(write.poll().is_ready());
+}
+
+#[tokio::test]
+async fn a_subscriber_that_never_reads_is_cut_off() {
+    let engine = Engine::new();
+    let (mut idle, mut other) = (engine.connect(), engine.connect());
+    idle.write_all(b"SUBSCRIBE news\r\n").await.unwrap();
+    let mut publish = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$4194304\r\n".to_vec();
+    publish.extend(std::iter::repeat_n(b'x', 4 << 20));
+    publish.extend_from_slice(b"\r\n");
+    for _ in 0..10 {
+        other.write_all(&publish).await.unwrap();
+    }
+    assert!(ask(&mut other, "PUBSUB CHANNELS").await.ends_with("*0\r\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_bytes_are_survived(
+        chunks in proptest::collection::vec(
+            prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..60),
+                "(GET|SET|HSET|ZADD|EVAL|MULTI|EXEC|SUBSCRIBE|CLIENT|XX) [a-z0-9 \"'\\\\-]{0,30}\r\n"
+                    .prop_map(String::into_bytes),
+                proptest::collection::vec("[a-z0-9*$]{0,6}", 1..6).prop_map(|words| {
+                    let mut bytes = format!("*{}\r\n", words.len());
+                    for word in words {
+                        bytes += &format!("${}\r\n{word}\r\n", word.len());
+                    }
+                    bytes.into_bytes()
+                }),
+            ],
+            0..12,
+        ),
+    ) {
+        let engine = Engine::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut session = engine.connect();
+            for chunk in chunks {
+                // A protocol error has closed the session.
+                if session.write_all(&chunk).await.is_err() {
+                    break;
+                }
+                read_now(&mut session);
+            }
+            let mut other = engine.connect();
+            assert_eq!(ask(&mut other, "PING").await, "+PONG\r\n");
+        });
+    }
 }

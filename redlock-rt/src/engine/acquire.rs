@@ -19,6 +19,7 @@ use super::hold::{Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
 use super::lines::{Called, LineRef, Place};
+use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use crate::clock;
 use crate::connection::Fault;
@@ -72,7 +73,7 @@ pub(crate) async fn acquire(
                 line.set_health(Health::Asking(clock::now()));
                 match claim.attempt(deadline).await {
                     Ok(AcquireReply::Acquired) => {
-                        let guard = claim.succeed();
+                        let guard = claim.succeed()?;
                         if guard.state().is_valid() {
                             place.served(engine.next_poll(clock::now()));
                             return Ok(guard);
@@ -133,7 +134,7 @@ pub(crate) async fn try_acquire(
     let mut claim = Claim::new(engine, recipe, &line, terms);
     match claim.attempt(Some(engine.patience())).await {
         Ok(AcquireReply::Acquired) => {
-            let guard = claim.succeed();
+            let guard = claim.succeed()?;
             Ok(guard.state().is_valid().then_some(guard))
         }
         Ok(AcquireReply::Held(_)) => Ok(None),
@@ -184,6 +185,8 @@ struct Claim {
     owner: OwnerId,
     journey: Journey,
     done: bool,
+    /// While a call is under way or its outcome open. Dropped last.
+    open: Option<Open>,
 }
 
 impl Claim {
@@ -198,6 +201,7 @@ impl Claim {
             owner: engine.id.owner(number),
             journey: Journey::default(),
             done: false,
+            open: None,
         }
     }
 
@@ -211,27 +215,30 @@ impl Claim {
             journey,
             ..
         } = self;
+        self.open.get_or_insert_with(|| engine.releases.open());
         let call = || recipe.acquire(owner, terms.lease);
         let attempt = journey.attempt(&engine.main, call);
         let answer = match deadline {
             Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await,
             None => Ok(attempt.await),
         };
-        let reply = match answer {
-            Ok(reply) => AcquireReply::try_from(reply?)?,
-            Err(_) => return Err(Fault::timed_out("no answer within the wait")),
-        };
-        if let AcquireReply::Held(_) = reply {
+        let late = |_| Err(Fault::timed_out("no answer within the wait"));
+        let reply = answer.unwrap_or_else(late);
+        let reply = reply.and_then(|reply| Ok(AcquireReply::try_from(reply)?));
+        if let Ok(AcquireReply::Held(_)) = reply {
             // Whatever was sent before under this number did not get the lock either.
             self.journey.close();
         }
-        Ok(reply)
+        if !matches!(reply, Ok(AcquireReply::Acquired)) && !self.journey.is_open() {
+            self.open = None;
+        }
+        reply
     }
 
-    fn succeed(&mut self) -> HoldGuard {
+    fn succeed(&mut self) -> Result<HoldGuard, Error> {
         self.done = true;
         let sent = self.journey.sent.unwrap_or_else(clock::now);
-        Hold::acquired(
+        let guard = Hold::acquired(
             Arc::clone(&self.engine),
             Arc::clone(&self.recipe),
             self.owner.clone(),
@@ -239,7 +246,13 @@ impl Claim {
             self.line.clone(),
             self.terms,
             sent,
-        )
+        );
+        // Looked at once the hold is among those that a shut-down ends: either it finds the hold,
+        // or we find it closing.
+        if self.engine.is_closing() {
+            return Err(self.engine.shut_down_error(ACTION, &*self.recipe));
+        }
+        Ok(guard)
     }
 }
 

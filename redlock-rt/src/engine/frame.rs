@@ -84,7 +84,14 @@ fn matches(hold: &Hold, client: &ClientId, recipe: &dyn Recipe) -> bool {
 /// ```
 #[derive(Clone, Default)]
 pub struct Owner {
-    slots: Arc<Mutex<HashMap<Key, Slot>>>,
+    slots: Arc<Mutex<Slots>>,
+}
+
+#[derive(Default)]
+struct Slots {
+    map: HashMap<Key, Slot>,
+    /// With so many what is over is forgotten.
+    sweep_at: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -110,17 +117,54 @@ impl Owner {
             name: recipe.name().clone(),
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Forgets what is over: an owner that lives long takes many names.
-        slots.retain(|_, slot| {
-            let over = |hold: &Weak<Hold>| hold.strong_count() == 0;
-            Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|hold| over(&hold))
-        });
-        Arc::clone(slots.entry(key).or_default())
+        // An owner that lives long takes many names. Swept whenever they have doubled, each costs
+        // the same however many there are.
+        if slots.map.len() >= slots.sweep_at {
+            slots.map.retain(|_, slot| {
+                let over = |hold: &Weak<Hold>| hold.strong_count() == 0;
+                Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|hold| over(&hold))
+            });
+            slots.sweep_at = 2 * slots.map.len().max(FEW_SLOTS);
+        }
+        Arc::clone(slots.map.entry(key).or_default())
     }
 }
+
+/// Fewer names than this are not worth a sweep.
+const FEW_SLOTS: usize = 16;
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RLockWire;
+
+    #[test]
+    fn an_owner_forgets_what_it_does_not_hold() -> Result<(), crate::name::BadName> {
+        let (owner, client) = (Owner::new(), ClientId::random());
+        let mut held = Vec::new();
+        for number in 0..1000 {
+            let wire = RLockWire::new(LockName::new(None, &format!("name:{number}"))?);
+            let slot = owner.slot(&client, &wire);
+            // In use: somebody is acquiring it.
+            if number % 100 == 0 {
+                held.push((wire, slot));
+            }
+        }
+        let known = lock(&owner).map.len();
+        assert!(known < 3 * FEW_SLOTS, "{known}");
+        for (wire, slot) in held {
+            assert!(Arc::ptr_eq(&slot, &owner.slot(&client, &wire)));
+        }
+        Ok(())
+    }
+
+    fn lock(owner: &Owner) -> std::sync::MutexGuard<'_, Slots> {
+        owner.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -138,6 +138,10 @@ impl Hold {
         }
     }
 
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
     /// The end of the hold is known: waiters of this process are not held back by it any more.
     pub(super) fn settled(&self) {
         if !self.settled.swap(true, Ordering::AcqRel) {

@@ -275,11 +275,15 @@ impl Engine {
     }
 
     fn open(&self, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Err(self.shut_down_error(action, recipe));
         }
         self.ensure_tasks();
         Ok(())
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     fn shut_down_error(&self, action: &'static str, recipe: &dyn Recipe) -> Error {
@@ -303,27 +307,32 @@ impl Engine {
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
             // A line exists as long as anything of its name does: a guard, a release under way.
-            let ended = async {
-                while self.lines.len() > 0 {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-            };
-            let _ = tokio::time::timeout_at(clock::to_tokio(until), ended).await;
+            self.wait_until(until, || self.lines.len() == 0).await;
         }
         if release {
             for hold in self.watchdog.holds() {
                 hold.end(LostReason::ShutDown);
             }
-            let until = clock::to_tokio(self.patience());
-            let _ = tokio::time::timeout_at(until, self.releases.drained()).await;
+            let told = || self.releases.untold() == 0;
+            self.wait_until(self.patience(), told).await;
         }
-        let left = if release { self.releases.len() } else { 0 };
+        let left = match release {
+            true => self.releases.untold() + self.releases.forsaken(),
+            false => 0,
+        };
         self.end();
         if left == 0 {
             return Ok(());
         }
         let why = format!("{left} locks could not be released, and end with their leases");
         Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
+    }
+
+    /// Waits for `done`, at most until `until`, or until another shut-down has ended the client.
+    async fn wait_until(&self, until: Instant, done: impl Fn() -> bool) {
+        while !done() && !self.releases.signal.is_closed() && clock::now() < until {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// Ends the tasks and the connections.

@@ -6,13 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
-use tokio::sync::Notify;
-
 use super::settle::{Settlement, Unsettled};
 use super::signal::Signal;
 use crate::shim::{Mutex, lock};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 
 /// As many settlements are under way at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
@@ -21,7 +19,10 @@ const MOST_AT_ONCE: usize = 128;
 pub(crate) struct Releases {
     queue: Mutex<Queue<Settlement>>,
     under_way: AtomicUsize,
-    drained: Notify,
+    /// What Redis may still have to be told, besides the queue, whoever runs it: see [`Open`].
+    open: AtomicUsize,
+    /// What nobody told Redis any more, since the queue was closed.
+    forsaken: AtomicUsize,
     pub(super) signal: Signal,
 }
 
@@ -67,7 +68,8 @@ impl Releases {
         Self {
             queue: Mutex::new(Queue::default()),
             under_way: AtomicUsize::new(0),
-            drained: Notify::new(),
+            open: AtomicUsize::new(0),
+            forsaken: AtomicUsize::new(0),
             signal: Signal::default(),
         }
     }
@@ -78,8 +80,14 @@ impl Releases {
         match refused {
             Ok(()) => self.signal.notify(),
             // After the shut-down nobody tells Redis any more: the lease ends it.
-            Err(settlement) => drop(settlement),
+            Err(settlement) => self.forsake(settlement),
         }
+    }
+
+    /// Marks something that has to be over before the client may end.
+    pub(super) fn open(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(Arc::clone(self))
     }
 
     /// How many settlements wait or are under way.
@@ -87,33 +95,40 @@ impl Releases {
         lock(&self.queue).items.len() + self.under_way.load(Ordering::Acquire)
     }
 
-    /// Resolves when nothing waits and nothing is under way.
-    pub(super) async fn drained(&self) {
-        loop {
-            let mut drained = std::pin::pin!(self.drained.notified());
-            drained.as_mut().enable();
-            if self.len() == 0 {
-                return;
-            }
-            drained.await;
-        }
+    /// How much Redis may still have to be told, whoever does it.
+    pub(super) fn untold(&self) -> usize {
+        // The lock is held over both: what leaves the one for the other is counted before.
+        let queue = lock(&self.queue);
+        queue.items.len() + self.open.load(Ordering::Acquire)
+    }
+
+    /// How much Redis was not told before the queue was closed, and never will be.
+    pub(super) fn forsaken(&self) -> usize {
+        self.forsaken.load(Ordering::Acquire)
     }
 
     /// Ends the task and drops what is left.
     pub(super) fn close(&self) {
         let left = lock(&self.queue).close();
         self.signal.close();
-        drop(left);
+        left.into_iter()
+            .for_each(|settlement| self.forsake(settlement));
+    }
+
+    fn forsake(&self, settlement: Settlement) {
+        let count = usize::from(settlement.is_due());
+        self.forsaken.fetch_add(count, Ordering::AcqRel);
     }
 
     fn next(&self) -> Option<UnderWay<'_>> {
         let mut queue = lock(&self.queue);
         let settlement = queue.pop()?;
-        // Counted before the lock is free, so that `len` never misses it.
+        // Counted before the lock is free, so that neither count ever misses it.
         self.under_way.fetch_add(1, Ordering::AcqRel);
+        let unsettled = Unsettled::new(settlement);
         drop(queue);
         Some(UnderWay {
-            unsettled: Some(Unsettled::new(settlement)),
+            unsettled: Some(unsettled),
             releases: self,
         })
     }
@@ -140,9 +155,23 @@ impl Drop for UnderWay<'_> {
         // Back into the queue first, if it is not settled, so that `len` never misses it.
         drop(self.unsettled.take());
         self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
-        if self.releases.len() == 0 {
-            self.releases.drained.notify_waiters();
-        }
+    }
+}
+
+/// An acquisition, or a settlement that somebody runs: the client does not end before it, or in
+/// the middle of it.
+pub(super) struct Open(Arc<Releases>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // What was left unfinished is in the queue already.
+        self.0.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Open")
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::time::timeout_at;
 
 use super::Engine;
 use super::hold::Hold;
+use super::releases::Open;
 use crate::clock;
 use crate::connection::{Connection, Exchange, Fault};
 use crate::error::{Error, ErrorKind};
@@ -264,6 +265,14 @@ impl Settlement {
         }
     }
 
+    /// Whether a lock stays behind unless this is run.
+    pub(super) fn is_due(&self) -> bool {
+        match &self.subject {
+            Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
+            Subject::Ghost(_) => true,
+        }
+    }
+
     fn over(&self) {
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(),
@@ -285,11 +294,19 @@ impl fmt::Debug for Settlement {
 
 /// A settlement that goes to the release queue unless it is run to its end.
 #[derive(Debug)]
-pub(crate) struct Unsettled(Option<Settlement>);
+pub(crate) struct Unsettled {
+    settlement: Option<Settlement>,
+    /// Dropped last.
+    _open: Open,
+}
 
 impl Unsettled {
     pub(super) fn new(settlement: Settlement) -> Self {
-        Self(Some(settlement))
+        let open = settlement.engine().releases.open();
+        Self {
+            settlement: Some(settlement),
+            _open: open,
+        }
     }
 
     /// Runs it to its end.
@@ -298,11 +315,11 @@ impl Unsettled {
     ///
     /// May be dropped and run again at any point.
     pub(super) async fn run(&mut self) -> Result<HoldReply, Fault> {
-        let Some(settlement) = &mut self.0 else {
+        let Some(settlement) = &mut self.settlement else {
             return Ok(HoldReply::Done);
         };
         let outcome = settlement.run().await;
-        if let Some(settlement) = self.0.take() {
+        if let Some(settlement) = self.settlement.take() {
             settlement.over();
         }
         outcome
@@ -311,7 +328,7 @@ impl Unsettled {
     /// The error for a caller who cannot wait any longer; it goes on in the background.
     pub(super) fn out_of_time(self, action: &'static str) -> Error {
         let open = self
-            .0
+            .settlement
             .as_ref()
             .is_some_and(|settlement| settlement.journey.is_open());
         let kind = if open {
@@ -320,7 +337,7 @@ impl Unsettled {
             ErrorKind::Unavailable
         };
         let mut error = Error::new(kind, action);
-        if let Some(settlement) = &self.0 {
+        if let Some(settlement) = &self.settlement {
             error = error.named(settlement.recipe().name().as_arc());
             error = error.detail("it goes on in the background");
         }
@@ -330,7 +347,7 @@ impl Unsettled {
 
 impl Drop for Unsettled {
     fn drop(&mut self) {
-        if let Some(settlement) = self.0.take() {
+        if let Some(settlement) = self.settlement.take() {
             let engine = Arc::clone(settlement.engine());
             engine.releases.push(settlement);
             engine.ensure_tasks();

@@ -99,7 +99,7 @@ impl<K: Kind> LockGuard<K> {
     /// [`BadInput`](ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
-        check_lease(lease)?;
+        check_lease(lease).map_err(|error| error.named(self.inner.hold.recipe.name().as_arc()))?;
         match self.state() {
             GuardState::Lost(reason) => Err(self.inner.hold.lost_error(ACTION, reason)),
             GuardState::Released => Err(self.inner.hold.lost_error(ACTION, LostReason::ShutDown)),
@@ -133,23 +133,33 @@ impl<K: Kind> LockGuard<K> {
     /// Inside, a lock of the same name and kind re-enters this one: [`lock`](super::Lock::lock),
     /// or a function under the attribute. Cancelling takes effect at the body's next await: the
     /// body is dropped completely, then this returns. What the body spawned goes on. A body that
-    /// completed is never called lost.
+    /// completed is never called lost, and under a lock that is lost already none is started.
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) where the body was dropped; its outcome is unknown.
-    pub async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
-        let hold = &self.inner.hold;
-        let body = engine::under(hold, body);
-        engine::until_lost(&self.inner, body)
-            .await
-            .map_err(|reason| {
-                Error::new(ErrorKind::Lost, "run a body under lock")
-                    .named(hold.recipe.name().as_arc())
-                    .detail(format!(
-                        "{reason}; the body was dropped, its outcome is unknown"
-                    ))
-            })
+    /// [`Lost`](ErrorKind::Lost) where the body was dropped; unless it was not started, its outcome
+    /// is unknown.
+    pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
+        const ACTION: &str = "run a body under lock";
+        // Each async function on the way would have room for the body twice, as what it is given
+        // and as what it awaits: eight times for each level of nesting.
+        let body = Box::pin(body);
+        async move {
+            let hold = &self.inner.hold;
+            if let GuardState::Lost(reason) = self.state() {
+                return Err(hold.lost_error(ACTION, reason));
+            }
+            let body = engine::under(hold, body);
+            engine::until_lost(&self.inner, body)
+                .await
+                .map_err(|reason| {
+                    Error::new(ErrorKind::Lost, ACTION)
+                        .named(hold.recipe.name().as_arc())
+                        .detail(format!(
+                            "{reason}; the body was dropped, its outcome is unknown"
+                        ))
+                })
+        }
     }
 
     /// Returns the name of the lock as it stands in Redis.

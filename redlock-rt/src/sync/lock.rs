@@ -48,7 +48,7 @@ impl<K: Kind> Lock<K> {
     }
 
     fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
-        self.wire.as_ref().map_err(|&bad| bad.into())
+        self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
 
     /// Acquires the lock, waiting as long as it takes.
@@ -137,7 +137,9 @@ impl<K: Kind> Lock<K> {
     /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let recipe = self.wire()?;
-        let terms = options.terms(&self.engine)?;
+        let terms = options
+            .terms(&self.engine)
+            .map_err(|error| error.named(recipe.name().as_arc()))?;
         let (wait, owner) = (options.waiting(), options.acting_as());
         self.engine
             .lock(recipe, terms, wait, owner)

@@ -1,7 +1,6 @@
 use redlock_rt::distributed_lock;
 
 #[distributed_lock(key = "order:<user_id>")]
-async fn place(user_id: u64) {
-}
+async fn place(user_id: u64) {}
 
 fn main() {}

@@ -11,7 +11,13 @@ use redlock_rt::{Client, Error, distributed_lock};
 
 type Reply<T> = Result<T, Error>;
 
-#[distributed_lock(key = "free:<id>", wait = "0s", lease = "30s", max_hold = "1m30s", renew = true)]
+#[distributed_lock(
+    key = "free:<id>",
+    wait = "0s",
+    lease = "30s",
+    max_hold = "1m30s",
+    renew = true
+)]
 async fn free(id: u64) -> Result<u64, Error> {
     Ok(id)
 }

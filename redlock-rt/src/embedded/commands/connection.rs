@@ -20,7 +20,10 @@ pub(super) fn ping(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         let text = Blob::from(text.unwrap_or_default());
         return Ok(Reply::Array(vec![Reply::Text("pong"), Reply::Bulk(text)]));
     }
-    Ok(text.map_or_else(|| Reply::status("PONG"), |text| Reply::Bulk(text.into())))
+    Ok(match text {
+        Some(text) => Reply::Bulk(text.into()),
+        None => Reply::status("PONG"),
+    })
 }
 
 pub(super) fn echo(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
@@ -62,7 +65,6 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         version = Some(number);
     }
     let mut rest = args.get(2..).unwrap_or_default();
-    let mut name = None;
     loop {
         match rest {
             [] => break,
@@ -71,7 +73,8 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
                 rest = more;
             }
             [word, text, more @ ..] if is(word, "SETNAME") => {
-                name = Some(valid_name(text)?);
+                // At once, whatever the options after it are.
+                ctx.client()?.name = valid_name(text)?;
                 rest = more;
             }
             [word, ..] => {
@@ -86,13 +89,10 @@ pub(super) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if !client.authenticated {
         return Err(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
-                    the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the \
+                    the HELLO AUTH <user> <pass> option can be used to authenticate the \
                     client and select the RESP protocol version at the same time"
                 .into(),
         );
-    }
-    if let Some(name) = name {
-        client.name = name;
     }
     if let Some(version) = version {
         client.resp3 = version == 3;
@@ -114,7 +114,9 @@ fn id_number(id: u64) -> i64 {
 }
 
 pub(super) fn select(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let index = usize::try_from(int(args[1])?)
+    let index = i32::try_from(int(args[1])?)
+        .map_err(|_| "ERR value is out of range, value must between -2147483648 and 2147483647")?;
+    let index = usize::try_from(index)
         .ok()
         .filter(|index| *index < DATABASES);
     ctx.db = index.ok_or("ERR DB index is out of range")?;
@@ -210,7 +212,13 @@ pub(super) fn unblock(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         [_, _, _, _] => {
             return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
         }
-        _ => return Err(super::wrong_arity("client|unblock")),
+        _ => {
+            return Err(
+                "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try \
+                        CLIENT HELP."
+                    .into(),
+            );
+        }
     }
     int(args[2])?;
     Ok(Reply::Int(0))
@@ -341,8 +349,8 @@ pub(super) fn list(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         [word, wanted @ ..] if is(word, "ID") && !wanted.is_empty() => {
             let mut list = Vec::new();
             for id in wanted {
-                let id = int(id).ok().and_then(|id| u64::try_from(id).ok());
-                list.push(id.ok_or("ERR Invalid client ID")?);
+                let id = int(id).map_err(|_| "ERR Invalid client ID")?;
+                list.extend(u64::try_from(id));
             }
             ids = Some(list);
         }

@@ -120,7 +120,7 @@ fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit, relative: bool) -> Reply {
         Some(Some(at)) => {
             let millis = at.saturating_sub(now).max(0);
             if unit == Unit::Seconds {
-                millis.saturating_add(500) / 1000
+                millis.wrapping_add(500) / 1000
             } else {
                 millis
             }

@@ -66,7 +66,9 @@ pub(super) fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
 pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let db = ctx.db();
     db.sweep_all();
-    let found = db.keys().filter(|(key, _)| glob::matches(args[1], key));
+    let found = db
+        .keys()
+        .filter(|(key, _)| glob::all_or_matches(args[1], key));
     Ok(Reply::Array(
         found
             .map(|(key, _)| Reply::Bulk(Blob::clone(key)))

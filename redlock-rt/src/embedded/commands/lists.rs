@@ -195,11 +195,8 @@ pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
                             .into(),
                     );
                 }
-                if rank == i64::MIN {
-                    return Err("ERR value is out of range, value must between \
-                                -9223372036854775807 and 9223372036854775807"
-                        .into());
-                }
+                // Negating the smallest number overflows in Redis: it counts as the last match.
+                rank = if rank == i64::MIN { -1 } else { rank };
             }
             [word, value] if is(word, "COUNT") => {
                 count = Some(positive(value).map_err(|_| "ERR COUNT can't be negative")?);

@@ -25,7 +25,7 @@ use super::state::{Client, State};
 use super::store::Db;
 use std::sync::LazyLock;
 
-pub(super) use self::table::{AT_ONCE, NO_AUTH, NO_MULTI, NO_SCRIPT, WHILE_SUBSCRIBED, WRITE};
+pub(super) use self::table::{AT_ONCE, NO_AUTH, NO_SCRIPT, NOT_IN_EXEC, WHILE_SUBSCRIBED, WRITE};
 
 /// The release of Redis whose behaviour this is.
 pub(super) const VERSION: &str = "7.0.15";
@@ -69,8 +69,6 @@ pub(super) enum Run {
     /// Runs without the state being locked: given the client and its database.
     Script(fn(&mut Scripts, u64, usize, Args<'_>) -> Result<Reply, Fail>),
     Exec,
-    /// Has subcommands, which are commands of their own, named `container|sub`.
-    Container,
 }
 
 pub(super) struct Command {
@@ -152,8 +150,8 @@ pub(super) fn find(args: Args<'_>) -> Result<&'static Command, Fail> {
         lookup(None, name)
     };
     let command = plain.ok_or_else(|| unknown_command(args))?;
-    let command = match (command.run, args.get(1)) {
-        (Run::Container, Some(sub)) => {
+    let command = match args.get(1) {
+        Some(sub) if command.has(table::CONTAINER) => {
             lookup(Some(command.name), sub).ok_or_else(|| unknown_subcommand(command.name, sub))?
         }
         _ => command,
@@ -174,14 +172,9 @@ pub(super) fn find_in_script(args: Args<'_>) -> Result<&'static Command, Fail> {
         lookup(None, name)
     };
     let command = match (plain, args.get(1)) {
-        (
-            Some(Command {
-                run: Run::Container,
-                name,
-                ..
-            }),
-            Some(sub),
-        ) => lookup(Some(name), sub),
+        (Some(container), Some(sub)) if container.has(table::CONTAINER) => {
+            lookup(Some(container.name), sub)
+        }
         _ => plain,
     };
     let command = command.ok_or("ERR Unknown Redis command called from script")?;
@@ -190,6 +183,11 @@ pub(super) fn find_in_script(args: Args<'_>) -> Result<&'static Command, Fail> {
     } else {
         Err("ERR Wrong number of args calling Redis command from script".into())
     }
+}
+
+/// For containers: their arity keeps them from being called alone.
+fn no_subcommand(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    Err(unknown_command(args))
 }
 
 fn wrong_arity(name: &str) -> Fail {
@@ -304,13 +302,12 @@ mod tests {
     #[test]
     fn the_table_has_no_name_twice_and_lower_case_only() {
         assert_eq!(BY_NAME.len(), count());
-        for (name, _, _, run) in table::COMMANDS {
+        for (name, ..) in table::COMMANDS {
             assert_eq!(*name, name.to_lowercase());
             assert!(name.len() <= MAX_NAME);
             if let Some((container, _)) = name.split_once('|') {
-                let container = lookup(None, container.as_bytes()).map(|c| c.run);
-                assert!(matches!(container, Some(Run::Container)), "{name}");
-                assert!(!matches!(run, Run::Container));
+                let container = lookup(None, container.as_bytes());
+                assert!(container.is_some_and(|c| c.has(table::CONTAINER)), "{name}");
             }
         }
     }

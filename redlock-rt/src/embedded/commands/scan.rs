@@ -17,7 +17,7 @@ struct Options<'a> {
 impl Options<'_> {
     fn takes(&self, name: &[u8]) -> bool {
         self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, name))
+            .is_none_or(|pattern| glob::all_or_matches(pattern, name))
     }
 }
 
@@ -107,6 +107,15 @@ pub(super) fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     ))
 }
 
+/// Small sorted sets keep whole scores as integers in Redis, and a scan shows them so.
+fn score_text(score: f64) -> Vec<u8> {
+    const WHOLE: f64 = (1_u64 << 62) as f64;
+    if score == score.trunc() && score.abs() < WHOLE {
+        return num::int_bytes(score as i64);
+    }
+    num::format_float(score).into_bytes()
+}
+
 pub(super) fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let start = from_start(args[2])?;
     let zset = ctx.db().zset(args[1])?;
@@ -120,7 +129,7 @@ pub(super) fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         .filter(|(_, member)| start && options.takes(member))
     {
         items.push(Reply::Bulk(Blob::clone(member)));
-        items.push(Reply::Bytes(num::format_float(score).into_bytes()));
+        items.push(Reply::Bytes(score_text(score)));
     }
     Ok(page(items))
 }

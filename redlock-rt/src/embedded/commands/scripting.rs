@@ -1,7 +1,7 @@
 //! EVAL, EVALSHA and SCRIPT.
 
 use super::super::resp::{Fail, Reply};
-use super::super::scripts::Scripts;
+use super::super::scripts::{NO_SCRIPT, Scripts};
 use super::super::state::ScriptRun;
 use super::{Args, int, is};
 
@@ -11,6 +11,10 @@ fn run(
     args: Args<'_>,
     by_digest: bool,
 ) -> Result<Reply, Fail> {
+    // The length of a digest is looked at before anything else.
+    if by_digest && args[1].len() != 40 {
+        return Err(NO_SCRIPT.into());
+    }
     let rest = &args[3..];
     let keys = int(args[2])?;
     let Ok(keys) = usize::try_from(keys) else {

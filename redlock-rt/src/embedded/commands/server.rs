@@ -89,6 +89,22 @@ pub(super) fn config_resetstat(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, 
     Ok(Reply::Ok)
 }
 
+/// Names and arities; flags and the places of keys are left out.
+pub(super) fn command(_: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
+    let commands = table::COMMANDS
+        .iter()
+        .filter(|(name, ..)| !name.contains('|'));
+    let described = commands.map(|(name, arity, ..)| {
+        let nothing = Reply::Int(0);
+        let flags = Reply::Set(Vec::new());
+        let keys = [nothing.clone(), nothing.clone(), nothing];
+        let mut description = vec![Reply::Text(name), Reply::Int(*arity), flags];
+        description.extend(keys);
+        Reply::Array(description)
+    });
+    Ok(Reply::Array(described.collect()))
+}
+
 pub(super) fn command_count(_: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
     let commands = table::COMMANDS
         .iter()

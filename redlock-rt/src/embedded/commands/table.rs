@@ -1,12 +1,12 @@
 //! Every command: its name, how many arguments it takes, what it may do, and its function.
 
-use super::Run::{self, Container, Exec, Plain, Script};
+use super::Run::{self, Exec, Plain, Script};
 use super::{
     connection, expiry, hashes, keys, lists, monitor, pubsub, scan, scripting, server, sets,
     strings, transactions, zranges, zsets,
 };
 
-/// Changes keys: refused to read-only scripts.
+/// Changes keys or publishes: refused to read-only scripts.
 pub(in super::super) const WRITE: u8 = 1;
 /// Not to be called by scripts.
 pub(in super::super) const NO_SCRIPT: u8 = 2;
@@ -14,10 +14,13 @@ pub(in super::super) const NO_SCRIPT: u8 = 2;
 pub(in super::super) const NO_AUTH: u8 = 4;
 /// Allowed to a RESP2 client that has subscriptions.
 pub(in super::super) const WHILE_SUBSCRIBED: u8 = 8;
-/// Refused between MULTI and EXEC.
-pub(in super::super) const NO_MULTI: u8 = 16;
 /// Runs between MULTI and EXEC instead of being queued.
-pub(in super::super) const AT_ONCE: u8 = 32;
+pub(in super::super) const AT_ONCE: u8 = 16;
+
+/// Queued between MULTI and EXEC, but refused when its turn comes.
+pub(in super::super) const NOT_IN_EXEC: u8 = 64;
+/// Has subcommands, which are commands of their own, named `container|sub`.
+pub(super) const CONTAINER: u8 = 32;
 
 const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;
 
@@ -40,7 +43,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         NO_SCRIPT | NO_AUTH | WHILE_SUBSCRIBED | AT_ONCE,
         Plain(connection::reset),
     ),
-    ("client", -2, NO_SCRIPT, Container),
+    (
+        "client",
+        -2,
+        CONTAINER | NO_SCRIPT,
+        Plain(super::no_subcommand),
+    ),
     ("client|id", 2, NO_SCRIPT, Plain(connection::id)),
     ("client|setname", 3, NO_SCRIPT, Plain(connection::set_name)),
     ("client|getname", 2, NO_SCRIPT, Plain(connection::get_name)),
@@ -58,7 +66,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("flushdb", -1, WRITE, Plain(server::flushdb)),
     ("wait", 3, NO_SCRIPT, Plain(server::wait)),
     ("role", 1, NO_SCRIPT, Plain(server::role)),
-    ("config", -2, NO_SCRIPT, Container),
+    (
+        "config",
+        -2,
+        CONTAINER | NO_SCRIPT,
+        Plain(super::no_subcommand),
+    ),
     ("config|get", -3, NO_SCRIPT, Plain(server::config_get)),
     (
         "config|resetstat",
@@ -66,10 +79,15 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         NO_SCRIPT,
         Plain(server::config_resetstat),
     ),
-    ("command", -1, 0, Container),
+    ("command", -1, CONTAINER, Plain(server::command)),
     ("command|count", 2, 0, Plain(server::command_count)),
     ("command|docs", -2, 0, Plain(server::command_docs)),
-    ("monitor", 1, NO_SCRIPT | NO_MULTI, Plain(monitor::monitor)),
+    (
+        "monitor",
+        1,
+        NO_SCRIPT | NOT_IN_EXEC,
+        Plain(monitor::monitor),
+    ),
     // Transactions
     ("multi", 1, NO_SCRIPT | AT_ONCE, Plain(transactions::multi)),
     ("exec", 1, NO_SCRIPT | AT_ONCE, Exec),
@@ -86,7 +104,12 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("evalsha", -3, NO_SCRIPT, Script(scripting::evalsha)),
     ("eval_ro", -3, NO_SCRIPT, Script(scripting::eval_ro)),
     ("evalsha_ro", -3, NO_SCRIPT, Script(scripting::evalsha_ro)),
-    ("script", -2, NO_SCRIPT, Container),
+    (
+        "script",
+        -2,
+        CONTAINER | NO_SCRIPT,
+        Plain(super::no_subcommand),
+    ),
     ("script|load", 3, NO_SCRIPT, Script(scripting::load)),
     ("script|exists", -3, NO_SCRIPT, Script(scripting::exists)),
     ("script|flush", -2, NO_SCRIPT, Script(scripting::flush)),
@@ -108,9 +131,9 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
         SUBSCRIPTION,
         Plain(pubsub::sunsubscribe),
     ),
-    ("publish", 3, 0, Plain(pubsub::publish)),
-    ("spublish", 3, 0, Plain(pubsub::spublish)),
-    ("pubsub", -2, 0, Container),
+    ("publish", 3, WRITE, Plain(pubsub::publish)),
+    ("spublish", 3, WRITE, Plain(pubsub::spublish)),
+    ("pubsub", -2, CONTAINER, Plain(super::no_subcommand)),
     ("pubsub|channels", -2, 0, Plain(pubsub::channels)),
     ("pubsub|numsub", -2, 0, Plain(pubsub::numsub)),
     ("pubsub|numpat", 2, 0, Plain(pubsub::numpat)),

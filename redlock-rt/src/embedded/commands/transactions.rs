@@ -49,6 +49,14 @@ pub(super) fn unwatch(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
     Ok(Reply::Ok)
 }
 
+/// Drops the client's transaction, if it has one.
+pub(in super::super) fn abandon(state: &mut State, id: u64) {
+    if let Some(client) = state.clients.get_mut(&id) {
+        client.transaction = None;
+    }
+    state.unwatch(id);
+}
+
 /// Ends the client's transaction; gives what EXEC is to run, or none when a watched key changed.
 pub(in super::super) fn take_queue(
     state: &mut State,

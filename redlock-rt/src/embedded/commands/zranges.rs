@@ -25,13 +25,7 @@ fn score_bound(arg: &[u8]) -> Result<ScoreBound, Fail> {
         [b'(', text @ ..] => (true, text),
         _ => (false, arg),
     };
-    // C reads nothing as zero.
-    let value = if text.is_empty() {
-        Some(0.0)
-    } else {
-        num::parse_float(text)
-    };
-    let value = value.ok_or("ERR min or max is not a float")?;
+    let value = num::parse_bound(text).ok_or("ERR min or max is not a float")?;
     Ok(ScoreBound { value, exclusive })
 }
 
@@ -126,14 +120,14 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What a command's name settles before its options are read.
+/// What a command's name settles; options may settle the rest, once.
 struct Form {
     by: Option<By>,
     reverse: Option<bool>,
 }
 
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>, form: &Form) -> Result<Reply, Fail> {
-    let (mut by, mut reverse) = (form.by, form.reverse.unwrap_or(false));
+    let (mut by, mut reverse) = (form.by, form.reverse);
     let (mut with_scores, mut limit) = (false, None);
     let mut rest = &args[4..];
     while let [word, more @ ..] = rest {
@@ -145,17 +139,17 @@ fn range(ctx: &mut Ctx<'_>, args: Args<'_>, form: &Form) -> Result<Reply, Fail> 
         {
             limit = Some((int(offset)?, int(count)?));
             rest = more;
-        } else if form.reverse.is_none() && is(word, "REV") {
-            reverse = true;
-        } else if form.by.is_none() && is(word, "BYSCORE") {
+        } else if reverse.is_none() && is(word, "REV") {
+            reverse = Some(true);
+        } else if by.is_none() && is(word, "BYSCORE") {
             by = Some(By::Score);
-        } else if form.by.is_none() && is(word, "BYLEX") {
+        } else if by.is_none() && is(word, "BYLEX") {
             by = Some(By::Lex);
         } else {
             return Err(SYNTAX.into());
         }
     }
-    let by = by.unwrap_or(By::Rank);
+    let (by, reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
     if by == By::Rank && limit.is_some_and(|(_, count)| count != -1) {
         return Err(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE \

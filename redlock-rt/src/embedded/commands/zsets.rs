@@ -39,12 +39,18 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     add(ctx, args[1], &wanted, pairs)
 }
 
+/// ZADD with INCR: it takes the other options too.
 pub(super) fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let wanted = Conditions {
-        increment: true,
-        ..Conditions::default()
-    };
-    add(ctx, args[1], &wanted, &args[2..])
+    let (wanted, pairs) = conditions(&args[2..]);
+    add(
+        ctx,
+        args[1],
+        &Conditions {
+            increment: true,
+            ..wanted
+        },
+        pairs,
+    )
 }
 
 fn add(ctx: &mut Ctx<'_>, key: &[u8], wanted: &Conditions, pairs: Args<'_>) -> Result<Reply, Fail> {

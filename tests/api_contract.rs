@@ -1,0 +1,405 @@
+//! What the types promise to the code around them: `Send`, `Sync`, `'static`, `Debug`, futures that
+//! can be spawned, errors that can be passed on.
+//!
+//! Most of this fails at compile time.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    error::Error as StdError,
+    fmt::{Debug, Display},
+    future::Future,
+    hash::Hash,
+    io,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use redlock_rt::{
+    Client, ClientBuilder, Error, ErrorKind, GuardState, Lock, LockGuard, LockOptions, LostReason,
+    Owner, OwnerId, RLock, RLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, embedded,
+};
+use tests::{LeakCheck, connection_over, unique};
+use tokio::task::yield_now;
+
+fn shared<T: Send + Sync + Unpin + 'static>() {}
+fn shown<T: Debug>() {}
+fn cloned<T: Clone>() {}
+fn compared<T: PartialEq>() {}
+fn keyed<T: Eq + Hash>() {}
+
+macro_rules! all {
+    ($check:ident: $($type:ty),+ $(,)?) => {
+        $($check::<$type>();)+
+    };
+}
+
+#[test]
+fn types_are_shared_shown_and_cloned() {
+    all!(
+        shared: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
+        LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
+        LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
+        embedded::Listener,
+    );
+    all!(
+        shown: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
+        LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
+        LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
+        embedded::Listener,
+    );
+    all!(
+        cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, Owner, OwnerId, Renew,
+        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine,
+    );
+    all!(
+        compared: Stats, Shutdown, OwnerId, Renew, GuardState, LostReason, Unlocked, ErrorKind,
+    );
+    all!(keyed: OwnerId);
+}
+
+/// The future is `Send`; dropped unpolled, it has done nothing.
+fn sent<F: Future + Send>(future: F) {
+    drop(future);
+}
+
+#[tokio::test]
+async fn futures_are_send() {
+    let client = Client::embedded();
+    let lock = client.rlock("a");
+    sent(Client::connect("redis://127.0.0.1:1"));
+    sent(Client::builder().connect());
+    sent(client.shutdown(Shutdown::Abandon));
+    sent(lock.lock());
+    sent(lock.try_lock());
+    sent(lock.lock_with(LockOptions::new().owner(&Owner::new())));
+    sent(lock.with(async |_| yield_now().await));
+    sent(lock.force_unlock());
+    sent(lock.is_locked());
+    sent(lock.holder());
+    sent(lock.hold_count());
+    sent(lock.remaining_ttl());
+    let guard = lock.lock().await.unwrap();
+    sent(guard.lost());
+    sent(guard.extend(Duration::from_secs(1)));
+    sent(guard.reenter());
+    sent(guard.run(async { yield_now().await }));
+    sent(guard.unlock());
+}
+
+/// A lock in a test: who it belongs to is checked at the end.
+struct Fixture {
+    client: Client,
+    name: String,
+    leaks: LeakCheck,
+}
+
+impl Fixture {
+    async fn new(what: &str) -> Self {
+        let engine = embedded::Engine::new();
+        let client = Client::builder().embedded(&engine).build().unwrap();
+        let name = unique(what);
+        let connection = connection_over(engine.connect()).await.unwrap();
+        let leaks = LeakCheck::over(connection, &name).client(&client);
+        Self {
+            client,
+            name,
+            leaks,
+        }
+    }
+
+    fn lock(&self) -> RLock {
+        self.client.rlock(&self.name)
+    }
+}
+
+async fn body(guard: &RLockGuard) -> u32 {
+    yield_now().await;
+    guard.hold_count()
+}
+
+fn boxed(guard: &RLockGuard) -> Pin<Box<dyn Future<Output = u32> + Send + '_>> {
+    Box::pin(body(guard))
+}
+
+#[tokio::test]
+async fn with_can_be_spawned_whatever_its_body_is() {
+    let fixture = Fixture::new("spawn").await;
+    let lock = fixture.lock();
+    let spawned = {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            let mut changed = String::from("a body");
+            let borrowed = [1, 2, 3];
+            let nested = async |outer: &RLockGuard| {
+                yield_now().await;
+                changed.push_str(" that borrows");
+                let inner = outer.reenter().await?;
+                let count = inner.run(async { lock.with(body).await }).await??;
+                inner.unlock().await?;
+                Ok::<_, Error>(count as usize + borrowed.len() + outer.name().len())
+            };
+            let sum = lock.with(nested).await??;
+            Ok::<_, Error>((changed, sum))
+        })
+    };
+    let (changed, sum) = spawned.await.unwrap().unwrap();
+    assert_eq!(changed, "a body that borrows");
+    assert_eq!(sum, 3 + 3 + fixture.name.len());
+
+    let lock_too = lock.clone();
+    let function = tokio::spawn(async move { lock_too.with(body).await });
+    assert_eq!(function.await.unwrap().unwrap(), 1);
+    let lock_too = lock.clone();
+    let function = tokio::spawn(async move { lock_too.with(boxed).await });
+    assert_eq!(function.await.unwrap().unwrap(), 1);
+    let lock_too = Arc::new(lock);
+    let moved =
+        tokio::spawn(async move { lock_too.with(async move |guard| body(guard).await).await });
+    assert_eq!(moved.await.unwrap().unwrap(), 1);
+    fixture.leaks.assert_clean().await;
+}
+
+trait Shop {
+    fn order(&self, user: u64) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    fn refund(&self, user: u64) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + '_>>;
+}
+
+struct Locked(RLock);
+
+impl Shop for Locked {
+    async fn order(&self, user: u64) -> Result<u64, Error> {
+        let sold = async |guard: &RLockGuard| user + u64::from(body(guard).await);
+        self.0.with(sold).await
+    }
+
+    fn refund(&self, user: u64) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + '_>> {
+        let paid = async move |guard: &RLockGuard| user - u64::from(body(guard).await);
+        Box::pin(async move { self.0.with(paid).await })
+    }
+}
+
+#[tokio::test]
+async fn with_serves_methods_that_promise_send() {
+    async fn serve<S: Shop + Sync + 'static>(shop: &'static S) -> Result<u64, Error> {
+        let order = tokio::spawn(async { shop.order(7).await });
+        let sold = order.await.unwrap()?;
+        tokio::spawn(shop.refund(sold)).await.unwrap()
+    }
+    let fixture = Fixture::new("trait").await;
+    // Only a reference that lives for ever can be spawned with.
+    let shop: &'static Locked = Box::leak(Box::new(Locked(fixture.lock())));
+    assert_eq!(serve(shop).await.unwrap(), 7);
+    fixture.leaks.assert_clean().await;
+}
+
+/// A body that is generic: its future is named, and so can be asked to be `Send`.
+#[allow(clippy::manual_async_fn, reason = "an async function promises no Send")]
+fn generic<F>(lock: RLock, body: F) -> impl Future<Output = Result<F::Output, Error>> + Send
+where
+    F: Future<Output: Send> + Send,
+{
+    async move {
+        let guard = lock.lock().await?;
+        let output = guard.run(body).await?;
+        guard.unlock().await?;
+        Ok(output)
+    }
+}
+
+#[tokio::test]
+async fn run_serves_generic_bodies_that_are_spawned() {
+    let fixture = Fixture::new("generic").await;
+    let call = generic(fixture.lock(), async {
+        yield_now().await;
+        7
+    });
+    assert_eq!(tokio::spawn(call).await.unwrap().unwrap(), 7);
+    fixture.leaks.assert_clean().await;
+}
+
+/// On one thread a body need not be `Send`.
+#[tokio::test]
+async fn bodies_may_be_local() {
+    let fixture = Fixture::new("local").await;
+    let lock = fixture.lock();
+    let local = std::rc::Rc::new(7);
+    let body = async |_: &_| {
+        let held = std::rc::Rc::clone(&local);
+        yield_now().await;
+        *held
+    };
+    assert_eq!(lock.with(body).await.unwrap(), 7);
+    fixture.leaks.assert_clean().await;
+}
+
+/// An async function has room for what it is given and, again, for what it awaits: nested bodies
+/// once grew eightfold with each level, and overflowed the stack at the third.
+#[tokio::test]
+async fn nested_bodies_do_not_multiply_the_size_of_futures() {
+    let client = Client::embedded();
+    let (a, b, c) = (client.rlock("a"), client.rlock("b"), client.rlock("c"));
+    let waiting = size_of_val(&a.lock());
+    assert!(waiting < 2048, "a waiting task takes {waiting} bytes");
+    let nested = a.with(async |_| {
+        let nested = b.with(async |_| c.with(async |_| yield_now().await).await);
+        nested.await.unwrap().unwrap();
+    });
+    let size = size_of_val(&nested);
+    assert!(size < 2 * waiting, "{size} bytes");
+    let large = [0_u8; 4096];
+    let run = async move {
+        yield_now().await;
+        large.len()
+    };
+    let guard = a.lock().await.unwrap();
+    let run = guard.run(run);
+    let size = size_of_val(&run);
+    assert!(size < waiting, "{size} bytes");
+    assert_eq!(run.await.unwrap(), 4096);
+}
+
+#[tokio::test]
+async fn errors_pass_as_errors_do() {
+    fn is_error<E: StdError + Send + Sync + Unpin + 'static>(
+        error: E,
+    ) -> Box<dyn StdError + Send + Sync> {
+        error.into()
+    }
+    async fn question_mark(lock: &RLock) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        drop(lock.lock().await?);
+        Ok(())
+    }
+    let client = Client::embedded();
+    let error = question_mark(&client.rlock("")).await.unwrap_err();
+    let error = error.downcast::<Error>().unwrap();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    let error = io::Error::other(is_error(*error));
+    assert!(error.get_ref().unwrap().is::<Error>());
+
+    // The cause is kept, and is an error itself.
+    let error = Client::connect("redis://127.0.0.1:1").await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(error.source().unwrap().is::<io::Error>(), "{error:?}");
+}
+
+/// Of what an error says: one line, what was tried, which lock.
+#[track_caller]
+fn assert_tells(error: &Error, kind: ErrorKind, name: &str) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    assert_eq!(error.name(), Some(name), "{text}");
+    assert!(text.contains(&format!("{name:?}")), "{text}");
+    // What a cause says may end as it likes.
+    let ends_well = error.source().is_some() || !text.ends_with('.');
+    assert!(ends_well && !text.contains('\n'), "{text}");
+    assert!(text.starts_with(char::is_lowercase), "{text}");
+    assert!(
+        format!("{error:?}").contains(&format!("{name:?}")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn messages_name_the_lock() {
+    let engine = embedded::Engine::new();
+    let builder = Client::builder().embedded(&engine).namespace("svc");
+    let client = builder.build().unwrap();
+    let lock = client.rlock("order:7");
+    let name = "svc:order:7";
+    let guard = lock.lock().await.unwrap();
+    let wait = |wait| lock.lock_with(LockOptions::new().wait(wait));
+
+    let error = wait(Duration::ZERO).await.unwrap_err();
+    assert_tells(&error, ErrorKind::Contended, name);
+    let error = wait(Duration::from_millis(5)).await.unwrap_err();
+    assert_tells(&error, ErrorKind::TimedOut, name);
+
+    let none = LockOptions::new().lease(Duration::ZERO);
+    let error = lock.lock_with(none).await.unwrap_err();
+    assert_tells(&error, ErrorKind::BadInput, name);
+    let error = guard.extend(Duration::MAX).await.unwrap_err();
+    assert_tells(&error, ErrorKind::BadInput, name);
+
+    assert!(lock.force_unlock().await.unwrap());
+    assert_tells(&guard.reenter().await.unwrap_err(), ErrorKind::Lost, name);
+    let error = guard.extend(Duration::from_secs(1)).await.unwrap_err();
+    assert_tells(&error, ErrorKind::Lost, name);
+    let error = guard.run(async {}).await.unwrap_err();
+    assert_tells(&error, ErrorKind::Lost, name);
+
+    let mut redis = connection_over(engine.connect()).await.unwrap();
+    let set = redis::cmd("SET").arg(&[name, "data"]).to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+    for error in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock().await.unwrap_err(),
+        lock.is_locked().await.unwrap_err(),
+        lock.force_unlock().await.unwrap_err(),
+    ] {
+        assert_tells(&error, ErrorKind::WrongType, name);
+    }
+
+    client.shutdown(Shutdown::Abandon).await.unwrap();
+    for error in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock().await.unwrap_err(),
+        lock.is_locked().await.unwrap_err(),
+    ] {
+        assert_tells(&error, ErrorKind::ShutDown, name);
+    }
+
+    let refusing = Client::builder()
+        .url("redis://127.0.0.1:1")
+        .build()
+        .unwrap();
+    let lock = refusing.rlock("order:7");
+    let options = LockOptions::new().wait(Duration::from_millis(5));
+    let error = lock.lock_with(options).await.unwrap_err();
+    assert_tells(&error, ErrorKind::Unavailable, "order:7");
+}
+
+#[tokio::test]
+async fn messages_show_the_start_of_a_bad_name() {
+    let client = Client::embedded();
+    for (bad, shown) in [
+        (String::new(), String::new()),
+        ("a\0b".to_owned(), "a\0b".to_owned()),
+        ("é".repeat(600), format!("{}…", "é".repeat(40))),
+    ] {
+        let error = client.rlock(&bad).lock().await.unwrap_err();
+        assert_tells(&error, ErrorKind::BadInput, &shown);
+        let error = client.rlock(&bad).is_locked().await.unwrap_err();
+        assert_tells(&error, ErrorKind::BadInput, &shown);
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_not_shown() {
+    const SECRET: &str = "hunter2";
+    let urls = [
+        format!("redis://user:{SECRET}@127.0.0.1:1/0"),
+        format!("redis+unix:///nowhere?user=u&pass={SECRET}"),
+        format!("redis://:{SECRET}@127.0.0.1:99999"),
+        format!("http://:{SECRET}@127.0.0.1"),
+    ];
+    let hidden = |text: &dyn Display| {
+        let text = text.to_string();
+        assert!(!text.contains(SECRET), "{text}");
+    };
+    for url in &urls {
+        let builder = Client::builder().url(url);
+        hidden(&format!("{builder:?} {builder:#?}"));
+        if let Ok(client) = builder.build() {
+            hidden(&format!("{client:?} {:?}", client.rlock("a")));
+        }
+        let error = Client::connect(url).await.unwrap_err();
+        hidden(&format!("{error} {error:?} {:?}", error.source()));
+    }
+    // Where it leads to is shown, for who looks for a mistake in it.
+    let builder = Client::builder().url(&urls[0]);
+    assert!(format!("{builder:?}").contains("127.0.0.1"), "{builder:?}");
+}

@@ -1,0 +1,112 @@
+//! The behaviour that locks of every kind have in common, on a real server and on the embedded
+//! engine.
+//!
+//! [`every_behaviour`] is the one list. A kind of lock is an implementation of
+//! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
+//! and backend. A behaviour that is not in the list is dead code, which clippy refuses.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+#[path = "conformance/backend.rs"]
+mod backend;
+#[path = "conformance/subject.rs"]
+mod subject;
+#[path = "conformance/world.rs"]
+mod world;
+
+#[path = "conformance/body.rs"]
+mod body;
+#[path = "conformance/exclusion.rs"]
+mod exclusion;
+#[path = "conformance/identity.rs"]
+mod identity;
+#[path = "conformance/inspection.rs"]
+mod inspection;
+#[path = "conformance/lease.rs"]
+mod lease;
+#[path = "conformance/loss.rs"]
+mod loss;
+#[path = "conformance/reentry.rs"]
+mod reentry;
+#[path = "conformance/release.rs"]
+mod release;
+#[path = "conformance/waiting.rs"]
+mod waiting;
+
+/// One test for each behaviour, of this kind of lock, on this backend.
+macro_rules! every_behaviour {
+    ($runtime:meta, $backend:ty, $kind:ty) => {
+        behaviours! { $runtime, $backend, $kind,
+            exclusion: one_holder_at_a_time, a_hundred_tasks_of_two_clients_count_to_a_hundred,
+                names_do_not_meddle, handles_of_one_name_are_one_lock, try_lock_answers_at_once;
+            waiting: a_release_wakes_a_waiter_elsewhere, a_release_wakes_a_waiter_of_the_same_client,
+                a_dropped_guard_wakes_a_waiter, a_force_unlock_wakes_a_waiter,
+                waiters_of_a_client_are_served_in_order, a_wait_runs_out,
+                a_wait_is_served_in_time, a_wait_of_zero_tries_once,
+                a_waiter_that_gives_up_leaves_its_place, an_expired_holder_is_succeeded,
+                a_release_that_nobody_announced_is_found_by_polling;
+            reentry: a_guard_is_reentered, a_body_reenters, with_reenters, try_lock_reenters,
+                reentry_goes_deep, an_owner_reenters, an_owner_holds_afresh_after_its_release,
+                a_partial_release_keeps_the_lock, guards_may_end_in_any_order,
+                siblings_exclude_each_other_and_nested_calls_reenter,
+                a_shorter_lease_shortens_nothing, a_longer_lease_lengthens,
+                a_lost_hold_is_not_revived, spawned_tasks_inherit_nothing,
+                another_client_does_not_reenter, another_name_is_not_reentered,
+                a_body_does_not_reenter_after_its_end, reentry_passes_those_who_wait;
+            release: unlock_tells_what_became_of_it, an_expired_lock_is_not_released,
+                a_drop_releases, a_drop_of_an_inner_guard_keeps_the_lock,
+                a_late_release_frees_no_newer_hold, a_guard_moves_to_another_task,
+                a_guard_moves_to_another_thread, force_unlock_frees_it,
+                a_panic_in_a_body_releases;
+            lease: the_client_sets_the_default, a_fixed_lease_ends, a_lease_is_renewed,
+                renewal_may_be_more_frequent, extend_lengthens, extend_never_shortens,
+                extend_of_a_lost_lock_fails, max_hold_ends_a_stuck_holder;
+            loss: a_deleted_lock_is_lost, a_taken_lock_is_lost, a_force_unlocked_lock_is_lost,
+                a_lost_lock_stays_lost, loss_reaches_every_guard,
+                a_key_of_another_type_is_a_lost_lock;
+            body: run_gives_the_output, with_locks_and_releases, loss_drops_the_body_first,
+                with_drops_the_body_before_the_guard, a_body_that_completed_is_not_called_lost,
+                a_body_does_not_start_under_a_lost_lock, spawned_work_goes_on_after_a_loss;
+            inspection: a_free_lock_has_no_holder, a_held_lock_tells_its_holder,
+                what_another_client_put_there_is_told, a_guard_knows_its_lock;
+            identity: owners_are_the_clients_uuid_and_a_number, owner_numbers_never_repeat,
+                a_hold_keeps_its_owner;
+        }
+    };
+}
+
+macro_rules! behaviours {
+    ($runtime:meta, $backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+        $(mod $module {
+            $(#[$runtime]
+            async fn $behaviour() {
+                let behaviour = async |world: &_| crate::$module::$behaviour::<$kind>(world).await;
+                crate::world::run::<$backend>(stringify!($behaviour), behaviour).await;
+            })+
+        })+
+    };
+}
+
+/// Every kind on every backend.
+macro_rules! kinds {
+    ($($name:ident = $kind:ty;)+) => {
+        $(mod $name {
+            /// On a clock that stands still and jumps: the engine is in the same process.
+            mod embedded {
+                every_behaviour!(tokio::test(start_paused = true), crate::backend::Embedded, $kind);
+            }
+            mod redis {
+                every_behaviour!(
+                    tokio::test(flavor = "multi_thread", worker_threads = 2),
+                    crate::backend::Redis,
+                    $kind
+                );
+            }
+        })+
+    };
+}
+
+kinds! {
+    rlock = redlock_rt::RLock;
+}

@@ -1,0 +1,163 @@
+//! Bodies that run under a lock: `run` and `with`.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions};
+use tests::{eventually, within};
+use tokio::sync::oneshot;
+use tokio_test::{assert_pending, assert_ready, task};
+
+use crate::{
+    subject::{Guard, Subject},
+    world::*,
+};
+
+/// Notes its end.
+struct Witness<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Witness<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A guard that soon knows when its lock is deleted.
+async fn watchful<S: Subject>(world: &World, client: &Client) -> Guard<S> {
+    let options = LockOptions::new().renew(Duration::from_millis(20));
+    let lock = S::open(client, &world.name);
+    lock.lock_with(options).await.unwrap()
+}
+
+pub(crate) async fn run_gives_the_output<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let borrowed = String::from("output");
+    let body = async {
+        tokio::task::yield_now().await;
+        assert!(guard.is_valid());
+        borrowed.as_str()
+    };
+    assert_eq!(guard.run(body).await.unwrap(), "output");
+    // The guard outlives its body, and runs another.
+    assert_eq!(guard.run(async { 7 }).await.unwrap(), 7);
+    assert!(world.is_there().await);
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn with_locks_and_releases<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let body = async |guard: &Guard<S>| {
+        assert_eq!(world.count::<S>(guard).await, Some(1));
+        Err::<(), _>("the body's own error")
+    };
+    let output = lock.with(body).await.unwrap();
+    assert_eq!(output, Err("the body's own error"));
+    assert!(!world.is_there().await, "released when it returns");
+}
+
+pub(crate) async fn loss_drops_the_body_first<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = watchful::<S>(world, &client).await;
+    let log = Log::default();
+    let body = async {
+        let _outer = Witness(|| log.add("outermost dropped"));
+        let _inner = Witness(|| log.add("innermost dropped"));
+        log.add("started");
+        world.delete().await;
+        std::future::pending::<()>().await;
+    };
+    let error = within(DEADLINE, guard.run(body)).await.unwrap_err();
+    log.add("returned");
+    assert!(error.is_lost());
+    let text = error.to_string();
+    assert!(text.contains("outcome is unknown"), "{text}");
+    assert!(text.contains(&world.name), "{text}");
+    assert_eq!(
+        log.all(),
+        [
+            "started",
+            "innermost dropped",
+            "outermost dropped",
+            "returned"
+        ]
+    );
+}
+
+pub(crate) async fn with_drops_the_body_before_the_guard<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let held = Log::default();
+    let (started, start) = oneshot::channel();
+    let body = async |_: &_| {
+        let _witness = Witness(|| held.add(client.stats().held));
+        let _ = started.send(());
+        std::future::pending::<()>().await;
+    };
+    let call = async {
+        tokio::select! {
+            never = lock.with(body) => never.unwrap(),
+            started = start => started.unwrap(),
+        }
+    };
+    within(DEADLINE, call).await;
+    assert_eq!(held.all(), [1], "the hold outlives the body");
+    assert_eq!(client.stats().held, 0);
+    eventually(DEADLINE, async || !world.is_there().await).await;
+}
+
+pub(crate) async fn a_body_that_completed_is_not_called_lost<S: Subject>(world: &World) {
+    let client = world.client();
+    // Both are ready when it is polled: the body's output counts, since it has happened.
+    for completes in [true, false] {
+        let guard = watchful::<S>(world, &client).await;
+        let (complete, completed) = oneshot::channel();
+        let body = async { completed.await.unwrap() };
+        let mut run = task::spawn(guard.run(body));
+        assert_pending!(run.poll());
+        world.delete().await;
+        within(DEADLINE, guard.lost()).await;
+        if completes {
+            complete.send(7).unwrap();
+            assert_eq!(assert_ready!(run.poll()).unwrap(), 7);
+        } else {
+            assert!(assert_ready!(run.poll()).unwrap_err().is_lost());
+            assert!(complete.is_closed(), "the body was dropped");
+        }
+    }
+}
+
+pub(crate) async fn a_body_does_not_start_under_a_lost_lock<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = watchful::<S>(world, &client).await;
+    world.delete().await;
+    within(DEADLINE, guard.lost()).await;
+    let body = async { panic!("the body runs only under the lock") };
+    let error = guard.run(body).await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    let text = error.to_string();
+    assert!(!text.contains("outcome is unknown"), "{text}");
+}
+
+pub(crate) async fn spawned_work_goes_on_after_a_loss<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = watchful::<S>(world, &client).await;
+    let (go_on, told) = oneshot::channel();
+    let (done, end) = oneshot::channel();
+    let body = async {
+        tokio::spawn(async move {
+            let told: u32 = told.await.unwrap();
+            done.send(told).unwrap();
+        });
+        world.delete().await;
+        std::future::pending::<()>().await;
+    };
+    assert!(
+        within(DEADLINE, guard.run(body))
+            .await
+            .unwrap_err()
+            .is_lost()
+    );
+    go_on.send(7).unwrap();
+    assert_eq!(within(DEADLINE, end).await, Ok(7));
+}

@@ -1,0 +1,80 @@
+//! Owners as they stand in Redis.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use redlock_rt::LockOptions;
+use tests::{eventually, within};
+use tokio_test::{assert_pending, task};
+
+use crate::{subject::Subject, world::*};
+
+pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    assert_ne!(client.uuid(), other.uuid());
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let owner = guard.owner();
+    let (uuid, number) = owner.as_str().split_once(':').unwrap();
+    assert_eq!((uuid, owner.client()), (client.uuid(), client.uuid()));
+    assert_eq!(owner.to_string(), owner.as_str());
+    let groups: Vec<_> = uuid.split('-').map(str::len).collect();
+    assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
+    assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()));
+    assert_eq!(number, number.parse::<u64>().unwrap().to_string());
+    let fields: Vec<String> = world.redis(&["HKEYS", &world.name]).await;
+    assert_eq!(fields, [S::field(owner)]);
+    guard.unlock().await.unwrap();
+}
+
+/// Else a late command of an ended hold would act on a newer one.
+pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let mut owners = BTreeSet::new();
+    for round in 0..30 {
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        let fresh = owners.insert(guard.owner().to_string());
+        assert!(fresh, "{} was used before", guard.owner());
+        let inner = guard.reenter().await.unwrap();
+        match round % 5 {
+            0 => drop(guard.unlock().await.unwrap()),
+            1 => drop(guard),
+            2 => {
+                world.delete().await;
+                drop(guard);
+            }
+            3 => {
+                // A call that is given up in its first steps.
+                let options = LockOptions::new().wait(Duration::from_millis(1));
+                assert!(lock.lock_with(options).await.is_err());
+                let mut call = task::spawn(lock.lock());
+                assert_pending!(call.poll());
+                drop(guard);
+            }
+            _ => {
+                // A release that is given up in its first steps.
+                let mut call = task::spawn(guard.unlock());
+                let _ = call.poll();
+            }
+        }
+        drop(inner);
+        if round % 3 == 0 {
+            eventually(DEADLINE, async || !world.is_there().await).await;
+        }
+    }
+    assert_eq!(owners.len(), 30);
+}
+
+pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
+    let client = world.client_with(|builder| builder.lease(LEASE));
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let owner = guard.owner().clone();
+    let inner = guard.reenter().await.unwrap();
+    guard.unlock().await.unwrap();
+    // Through a renewal, a re-entry and an extension.
+    tokio::time::sleep(LEASE).await;
+    let innermost = inner.reenter().await.unwrap();
+    inner.extend(2 * LEASE).await.unwrap();
+    let fields: Vec<String> = world.redis(&["HKEYS", &world.name]).await;
+    assert_eq!(fields, [S::field(&owner)]);
+    assert_eq!(*innermost.owner(), owner);
+}

@@ -1,0 +1,79 @@
+//! What can be asked about a lock and a guard.
+
+use std::time::{Duration, Instant};
+
+use redlock_rt::{GuardState, OwnerId};
+
+use crate::{subject::Subject, world::*};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn a_free_lock_has_no_holder<S: Subject>(world: &World) {
+    let lock = S::open(&world.client(), &world.name);
+    for _ in 0..2 {
+        assert!(!lock.is_locked().await.unwrap());
+        assert_eq!(lock.holder().await.unwrap(), None);
+        assert_eq!(lock.hold_count().await.unwrap(), 0);
+        assert_eq!(lock.remaining_ttl().await.unwrap(), None);
+        // Nor has it after it was held.
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_held_lock_tells_its_holder<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    // The same answers for the holder and for others.
+    for asking in [&client, &other] {
+        let lock = S::open(asking, &world.name);
+        assert!(lock.is_locked().await.unwrap());
+        assert_eq!(lock.holder().await.unwrap().as_ref(), Some(guard.owner()));
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        let ttl = lock.remaining_ttl().await.unwrap().unwrap();
+        assert!(ttl <= LEASE && ttl + LATE > LEASE, "{ttl:?}");
+    }
+    let inner = guard.reenter().await.unwrap();
+    let lock = S::open(&other, &world.name);
+    assert_eq!(lock.hold_count().await.unwrap(), 2);
+    assert_eq!(lock.holder().await.unwrap().as_ref(), Some(guard.owner()));
+    inner.unlock().await.unwrap();
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    guard.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+pub(crate) async fn what_another_client_put_there_is_told<S: Subject>(world: &World) {
+    let lock = S::open(&world.client(), &world.name);
+    world.occupy("somebody", NEVER).await;
+    let _: u8 = world
+        .redis(&["HINCRBY", &world.name, "somebody", "2"])
+        .await;
+    let _: u8 = world.redis(&["PERSIST", &world.name]).await;
+    assert!(lock.is_locked().await.unwrap());
+    let holder = lock.holder().await.unwrap().unwrap();
+    assert_eq!((holder.as_str(), holder.client()), ("somebody", "somebody"));
+    assert_eq!(lock.hold_count().await.unwrap(), 3);
+    assert_eq!(lock.remaining_ttl().await.unwrap(), None);
+    world.delete().await;
+}
+
+pub(crate) async fn a_guard_knows_its_lock<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let before = tokio::time::Instant::now().into_std();
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(guard.name(), world.name);
+    assert_eq!(guard.hold_count(), 1);
+    let owner: &OwnerId = guard.owner();
+    assert_eq!(world.count::<S>(&guard).await, Some(1));
+    let GuardState::Held { until } = guard.state() else {
+        panic!("{guard:?}");
+    };
+    let held: Duration = until.saturating_duration_since(before);
+    let margin = LEASE / 100 + Duration::from_millis(2);
+    assert!(held >= LEASE - margin, "{held:?}");
+    assert!(until <= Instant::now() + LEASE - margin, "{held:?}");
+    let shown = format!("{guard:?} {lock:?}");
+    assert!(shown.contains(&world.name) && shown.contains(owner.as_str()));
+    guard.unlock().await.unwrap();
+}

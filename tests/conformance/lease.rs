@@ -1,0 +1,168 @@
+//! How long a lock is held: lease, renewal, extension, `max_hold`.
+
+use std::time::Duration;
+
+use redlock_rt::{GuardState, LockOptions, LostReason, Unlocked};
+use tests::{eventually, within};
+use tokio::time::{Instant, sleep};
+
+use crate::{subject::Subject, world::*};
+
+/// The TTL is what was asked for, less what has passed since.
+#[track_caller]
+fn assert_fresh(ttl: Option<Duration>, lease: Duration) {
+    let ttl = ttl.expect("the lock has a TTL");
+    assert!(ttl <= lease && ttl + LATE > lease, "{ttl:?}, not {lease:?}");
+}
+
+pub(crate) async fn the_client_sets_the_default<S: Subject>(world: &World) {
+    let standard = world.client();
+    let guard = S::open(&standard, &world.name).lock().await.unwrap();
+    assert_fresh(world.ttl().await, Duration::from_secs(30));
+    guard.unlock().await.unwrap();
+
+    let client = world.client_with(|builder| builder.lease(Duration::from_secs(7)));
+    let lock = S::open(&client, &world.name);
+    let guard = lock.try_lock().await.unwrap().expect("it is free");
+    assert_fresh(world.ttl().await, Duration::from_secs(7));
+    guard.unlock().await.unwrap();
+    let options = LockOptions::new().lease(Duration::from_secs(70));
+    let guard = lock.lock_with(options).await.unwrap();
+    assert_fresh(world.ttl().await, Duration::from_secs(70));
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let before = Instant::now();
+    let guard = S::open(&client, &world.name)
+        .lock_with(options)
+        .await
+        .unwrap();
+    let held = before.elapsed();
+    assert_eq!(client.stats().renewals, 0);
+    assert!(guard.is_valid());
+
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
+    let lost = before.elapsed();
+    assert!(
+        lost + MARGIN + Duration::from_millis(1) >= LEASE,
+        "{lost:?}"
+    );
+    assert!(lost < LEASE + LATE, "{lost:?}");
+    assert!(!guard.is_valid());
+    assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
+
+    // The next one has it when Redis says so, which is not before we said that it is over.
+    let next = within(DEADLINE, S::open(&other, &world.name).lock()).await;
+    let next = next.unwrap();
+    let free = before.elapsed();
+    assert!(free >= LEASE && free < held + LEASE + LATE, "{free:?}");
+    next.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_lease_is_renewed<S: Subject>(world: &World) {
+    let client = world.client_with(|builder| builder.lease(LEASE));
+    let other = world.client();
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let elsewhere = S::open(&other, &world.name);
+    assert_eq!(client.stats().renewals, 1);
+    let start = Instant::now();
+    let mut last = None;
+    while start.elapsed() < 2 * LEASE {
+        let GuardState::Held { until } = guard.state() else {
+            panic!("{guard:?}");
+        };
+        assert!(last.is_none_or(|last| last <= until), "moved back");
+        last = Some(until);
+        assert!(world.is_there().await);
+        assert!(elsewhere.try_lock().await.unwrap().is_none());
+        sleep(LEASE / 10).await;
+    }
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn renewal_may_be_more_frequent<S: Subject>(world: &World) {
+    const LONG: Duration = Duration::from_secs(3);
+    const EVERY: Duration = Duration::from_millis(100);
+    let client = world.client();
+    let options = LockOptions::new().lease(LONG).renew(EVERY);
+    let guard = S::open(&client, &world.name)
+        .lock_with(options)
+        .await
+        .unwrap();
+    sleep(6 * EVERY).await;
+    let ttl = world.ttl().await.unwrap();
+    assert!(ttl + EVERY + LATE > LONG, "{ttl:?}");
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn extend_lengthens<S: Subject>(world: &World) {
+    let client = world.client();
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let guard = S::open(&client, &world.name)
+        .lock_with(options)
+        .await
+        .unwrap();
+    guard.extend(100 * LEASE).await.unwrap();
+    assert_fresh(world.ttl().await, 100 * LEASE);
+    sleep(LEASE).await;
+    assert!(guard.is_valid());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn extend_never_shortens<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let before = guard.state();
+    guard.extend(LEASE).await.unwrap();
+    assert_fresh(world.ttl().await, Duration::from_secs(30));
+    assert_eq!(guard.state(), before);
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let guard = lock.lock().await.unwrap();
+    world.delete().await;
+    // Found out by the call itself, and known before the second.
+    for _ in 0..2 {
+        let error = guard.extend(LEASE).await.unwrap_err();
+        assert!(error.is_lost(), "{error}");
+        assert!(!guard.is_valid());
+        assert!(!world.is_there().await, "re-created");
+    }
+    world.occupy("somebody:1", NEVER).await;
+    assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
+    assert_fresh(world.ttl().await, NEVER);
+    world.delete().await;
+}
+
+pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
+    const MOST: Duration = Duration::from_millis(1500);
+    let (client, other) = (world.client(), world.client());
+    let options = LockOptions::new().lease(LEASE).max_hold(MOST);
+    let before = Instant::now();
+    let guard = S::open(&client, &world.name)
+        .lock_with(options)
+        .await
+        .unwrap();
+    let held = before.elapsed();
+    // Renewed until then, although it is longer than the lease.
+    let stuck = S::open(&other, &world.name);
+    let next = tokio::spawn(async move { (stuck.lock().await.unwrap(), Instant::now()) });
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::MaxHold);
+    let lost = before.elapsed();
+    assert!(lost + 2 * MARGIN >= MOST && lost < MOST + LATE, "{lost:?}");
+    assert!(!guard.is_valid());
+    // The key ends with it: whoever is stuck holds nobody up for longer.
+    let (next, free) = within(DEADLINE, next).await.unwrap();
+    let free = free - before;
+    assert!(free + 2 * MARGIN >= MOST, "{free:?} is too early");
+    assert!(free < held + MOST + LATE, "{free:?} is too late");
+    eventually(DEADLINE, async || client.stats().renewals == 0).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+}

@@ -1,0 +1,98 @@
+//! A lock that went away under its holder.
+
+use redlock_rt::{Client, GuardState, LostReason, Unlocked};
+use tests::within;
+use tokio::{join, time::Instant};
+
+use crate::{
+    subject::{Guard, Subject},
+    world::*,
+};
+
+/// The guard says so within a renewal interval.
+async fn is_lost<S: Subject>(guard: &Guard<S>, since: Instant, reason: LostReason) {
+    assert_eq!(within(DEADLINE, guard.lost()).await, reason);
+    let after = since.elapsed();
+    assert!(after < LEASE / 3 + LATE, "{after:?}");
+    assert_eq!(guard.state(), GuardState::Lost(reason));
+    assert!(!guard.is_valid());
+}
+
+fn renewing(world: &World) -> Client {
+    world.client_with(|builder| builder.lease(LEASE))
+}
+
+pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
+    let client = renewing(world);
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    world.delete().await;
+    is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
+    assert!(!world.is_there().await, "re-created");
+    assert_eq!(client.stats().renewals, 0);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+}
+
+pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
+    let client = renewing(world);
+    let lock = S::open(&client, &world.name);
+    let guard = lock.lock().await.unwrap();
+    world.occupy("somebody:1", NEVER).await;
+    is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
+    // Nothing of it was touched.
+    assert!(world.ttl().await.unwrap() > NEVER - DEADLINE);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(lock.holder().await.unwrap().unwrap().as_str(), "somebody:1");
+    world.delete().await;
+}
+
+pub(crate) async fn a_force_unlocked_lock_is_lost<S: Subject>(world: &World) {
+    let (client, other) = (renewing(world), world.client());
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    assert!(S::open(&other, &world.name).force_unlock().await.unwrap());
+    is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
+}
+
+pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
+    let client = renewing(world);
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let owner = S::field(guard.owner());
+    world.delete().await;
+    let reason = within(DEADLINE, guard.lost()).await;
+    // As if it had never gone, for instance after a failover back.
+    world.occupy(&owner, NEVER).await;
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(guard.state(), GuardState::Lost(reason));
+    assert!(guard.reenter().await.unwrap_err().is_lost());
+    assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
+    assert_eq!(guard.state(), GuardState::Lost(reason));
+    // What is left of it in Redis is ours to remove all the same.
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+}
+
+pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
+    let client = renewing(world);
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let innermost = inner.reenter().await.unwrap();
+    let watches = async {
+        let lost = async { join!(outer.lost(), inner.lost(), innermost.lost(), inner.lost()) };
+        within(DEADLINE, lost).await
+    };
+    let ((a, b, c, d), ()) = join!(watches, world.delete());
+    assert_eq!([a, b, c, d], [LostReason::Deleted; 4]);
+    for guard in [outer, inner, innermost] {
+        assert!(!guard.is_valid());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    }
+}
+
+pub(crate) async fn a_key_of_another_type_is_a_lost_lock<S: Subject>(world: &World) {
+    let client = renewing(world);
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let _: () = world.redis(&["SET", &world.name, "data"]).await;
+    is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let value: String = world.redis(&["GET", &world.name]).await;
+    assert_eq!(value, "data", "not ours to change");
+    world.delete().await;
+}

@@ -1,0 +1,336 @@
+//! Who re-enters: the call tree and explicit owners, nobody else.
+
+use std::{cell::Cell, time::Duration};
+
+use futures::future::{FutureExt, LocalBoxFuture};
+use redlock_rt::{ErrorKind, Lock, LockOptions, Owner, Unlocked};
+use tests::within;
+use tokio::{join, task::yield_now};
+
+use crate::{subject::Subject, world::*};
+
+pub(crate) async fn a_guard_is_reentered<S: Subject>(world: &World) {
+    let client = world.client();
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    assert_eq!(inner.owner(), outer.owner());
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    assert_eq!(world.count::<S>(&outer).await, Some(2));
+    assert_eq!(client.stats().held, 1, "one hold, not two");
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert_eq!(world.count::<S>(&outer).await, Some(1));
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn a_body_reenters<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    let body = async {
+        let inner = lock.lock().await.unwrap();
+        assert_eq!(inner.owner(), outer.owner());
+        assert_eq!(world.count::<S>(&outer).await, Some(2));
+        assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+        // Another handle of the name is the same lock.
+        let inner = S::open(&client, &world.name);
+        let inner = inner.lock_with(LockOptions::new().wait(Duration::ZERO));
+        assert_eq!(inner.await.unwrap().owner(), outer.owner());
+    };
+    within(DEADLINE, outer.run(body)).await.unwrap();
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn with_reenters<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let body = async |outer: &_| {
+        let outer: &crate::subject::Guard<S> = outer;
+        let inner = async |inner: &crate::subject::Guard<S>| {
+            assert_eq!(inner.owner(), outer.owner());
+            world.count::<S>(inner).await
+        };
+        assert_eq!(lock.with(inner).await.unwrap(), Some(2));
+        assert_eq!(world.count::<S>(outer).await, Some(1));
+    };
+    within(DEADLINE, lock.with(body)).await.unwrap();
+    assert!(!world.is_there().await);
+}
+
+pub(crate) async fn try_lock_reenters<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    let body = async {
+        let inner = lock.try_lock().await.unwrap().expect("re-entered");
+        assert_eq!(inner.owner(), outer.owner());
+        assert_eq!(world.count::<S>(&outer).await, Some(2));
+        inner.unlock().await.unwrap()
+    };
+    assert_eq!(outer.run(body).await.unwrap(), Unlocked::StillHeld);
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn reentry_goes_deep<S: Subject>(world: &World) {
+    const DEPTH: u32 = 8;
+    fn descend<'a, S: Subject>(
+        world: &'a World,
+        lock: &'a Lock<S::Kind>,
+        depth: u32,
+    ) -> LocalBoxFuture<'a, ()> {
+        let body = async move |guard: &crate::subject::Guard<S>| {
+            assert_eq!(world.count::<S>(guard).await, Some(depth));
+            if depth < DEPTH {
+                descend::<S>(world, lock, depth + 1).await;
+            }
+            assert_eq!(guard.hold_count(), depth);
+            assert_eq!(world.count::<S>(guard).await, Some(depth));
+        };
+        async move { lock.with(body).await.unwrap() }.boxed_local()
+    }
+    let lock = S::open(&world.client(), &world.name);
+    within(DEADLINE, descend::<S>(world, &lock, 1)).await;
+    assert!(!world.is_there().await);
+}
+
+pub(crate) async fn an_owner_reenters<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let (owner, other) = (Owner::new(), Owner::new());
+    let of = |owner: &Owner| LockOptions::new().owner(owner);
+    let first = lock.lock_with(of(&owner)).await.unwrap();
+    // Tasks and threads are no owners, so it may be used from anywhere.
+    let (handle, options) = (lock.clone(), of(&owner));
+    let second = tokio::spawn(async move { handle.lock_with(options).await });
+    let second = within(DEADLINE, second).await.unwrap().unwrap();
+    assert_eq!(first.owner(), second.owner());
+    assert_eq!(world.count::<S>(&first).await, Some(2));
+
+    let error = lock.lock_with(of(&other).wait(Duration::ZERO)).await;
+    assert!(error.unwrap_err().is_contended());
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert_eq!(first.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn an_owner_holds_afresh_after_its_release<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let owner = Owner::new();
+    let options = || LockOptions::new().owner(&owner);
+    let first = lock.lock_with(options()).await.unwrap();
+    let number = first.owner().clone();
+    first.unlock().await.unwrap();
+    // Two at once, with nothing to join yet: one acquires, and the other joins it.
+    let (one, another) = join!(lock.lock_with(options()), lock.lock_with(options()));
+    let (one, another) = (one.unwrap(), another.unwrap());
+    assert_eq!(one.owner(), another.owner());
+    assert_ne!(*one.owner(), number);
+    assert_eq!(world.count::<S>(&one).await, Some(2));
+    drop((one, another));
+}
+
+pub(crate) async fn a_partial_release_keeps_the_lock<S: Subject>(world: &World) {
+    let client = world.client_with(|builder| builder.lease(LEASE));
+    let other = world.client();
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let elsewhere = S::open(&other, &world.name);
+    for inner in [
+        outer.reenter().await.unwrap(),
+        outer.reenter().await.unwrap(),
+    ] {
+        assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+        assert!(elsewhere.try_lock().await.unwrap().is_none());
+    }
+    // And it is renewed as before.
+    tokio::time::sleep(LEASE + LEASE / 3).await;
+    assert!(outer.is_valid());
+    assert!(elsewhere.try_lock().await.unwrap().is_none());
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn guards_may_end_in_any_order<S: Subject>(world: &World) {
+    let client = world.client();
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let innermost = inner.reenter().await.unwrap();
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert!(inner.is_valid() && innermost.is_valid());
+    assert_eq!(world.count::<S>(&inner).await, Some(2));
+    assert_eq!(innermost.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    assert!(!world.is_there().await);
+}
+
+/// The calls of a `join!` are in one task, under one holder, and yet are two callers.
+pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subject>(
+    world: &World,
+) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let caller = S::open(&client, &format!("{}:caller", world.name));
+    let inside = Cell::new(0);
+    let call = || {
+        lock.with(async |guard| {
+            inside.set(inside.get() + 1);
+            assert_eq!(inside.get(), 1, "two siblings at once");
+            let nested = async |nested: &crate::subject::Guard<S>| {
+                assert_eq!(nested.owner(), guard.owner());
+                nested.hold_count()
+            };
+            assert_eq!(lock.with(nested).await.unwrap(), 2);
+            for _ in 0..5 {
+                yield_now().await;
+                assert_eq!(inside.get(), 1, "two siblings at once");
+            }
+            inside.set(inside.get() - 1);
+            guard.owner().clone()
+        })
+    };
+    let body = async |_: &_| join!(call(), call(), call());
+    let (one, two, three) = within(DEADLINE, caller.with(body)).await.unwrap();
+    let (one, two, three) = (one.unwrap(), two.unwrap(), three.unwrap());
+    assert!(one != two && two != three && one != three, "a hold each");
+}
+
+pub(crate) async fn a_shorter_lease_shortens_nothing<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    let long = world.ttl().await.unwrap();
+    let before = outer.state();
+    let body = async {
+        let short = LockOptions::new().lease(LEASE).renew(false);
+        let inner = lock.lock_with(short).await.unwrap();
+        let ttl = world.ttl().await.unwrap();
+        assert!(ttl + LATE > long, "{ttl:?}");
+        assert_eq!(outer.state(), before);
+        inner.unlock().await.unwrap();
+    };
+    outer.run(body).await.unwrap();
+    let ttl = world.ttl().await.unwrap();
+    assert!(ttl + LATE > long, "{ttl:?} after the inner release");
+    assert_eq!(outer.state(), before);
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_longer_lease_lengthens<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let short = LockOptions::new().lease(LEASE).renew(false);
+    let outer = lock.lock_with(short).await.unwrap();
+    let body = async {
+        let long = LockOptions::new().lease(100 * LEASE).renew(false);
+        lock.lock_with(long).await.unwrap()
+    };
+    let inner = outer.run(body).await.unwrap();
+    let ttl = world.ttl().await.unwrap();
+    assert!(ttl <= 100 * LEASE && ttl + LATE > 100 * LEASE, "{ttl:?}");
+    inner.unlock().await.unwrap();
+    let ttl = world.ttl().await.unwrap();
+    assert!(ttl + LATE > 100 * LEASE, "{ttl:?} after the inner release");
+    // The hold's deadline is what both guards have.
+    tokio::time::sleep(LEASE).await;
+    assert!(outer.is_valid());
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_lost_hold_is_not_revived<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    for taken in [false, true] {
+        let outer = lock.lock().await.unwrap();
+        if taken {
+            world.occupy("somebody:1", NEVER).await;
+        } else {
+            world.delete().await;
+        }
+        assert!(outer.is_valid(), "nobody has looked yet");
+        let error = outer.reenter().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        assert!(!outer.is_valid(), "now it is known");
+        assert!(outer.reenter().await.unwrap_err().is_lost());
+        assert_eq!(world.count::<S>(&outer).await, None, "re-created");
+        assert_eq!(outer.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+        if taken {
+            world.delete().await;
+        }
+    }
+    // The same from inside: a call that would have re-entered must not contend instead.
+    let outer = lock.lock().await.unwrap();
+    world.delete().await;
+    let body = async { lock.lock().await.unwrap_err() };
+    match outer.run(body).await {
+        Ok(error) | Err(error) => assert!(error.is_lost(), "{error}"),
+    }
+    assert!(!world.is_there().await);
+}
+
+pub(crate) async fn spawned_tasks_inherit_nothing<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    let handle = lock.clone();
+    let body = async {
+        let spawned = tokio::spawn(async move { handle.try_lock().await.unwrap().is_some() });
+        spawned.await.unwrap()
+    };
+    assert!(!outer.run(body).await.unwrap());
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn another_client_does_not_reenter<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let elsewhere = S::open(&other, &world.name);
+    let body = async { elsewhere.try_lock().await.unwrap().is_some() };
+    assert!(!outer.run(body).await.unwrap());
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn another_name_is_not_reentered<S: Subject>(world: &World) {
+    let client = world.client();
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let other = S::open(&client, &format!("{}:other", world.name));
+    let body = async { other.lock().await.unwrap() };
+    let inner = within(DEADLINE, outer.run(body)).await.unwrap();
+    assert_ne!(inner.owner(), outer.owner());
+    assert_eq!((outer.hold_count(), inner.hold_count()), (1, 1));
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn a_body_does_not_reenter_after_its_end<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    outer.run(async {}).await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    outer.unlock().await.unwrap();
+}
+
+/// A holder must not wait behind its own waiters.
+pub(crate) async fn reentry_passes_those_who_wait<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    let wait = |client| {
+        let lock = S::open(client, &world.name);
+        tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
+    };
+    let waiters = [wait(&client), wait(&other)];
+    waits(&client, 1).await;
+    waits(&other, 1).await;
+    let body = async {
+        let inner = lock.lock().await.unwrap();
+        assert_eq!(inner.hold_count(), 2);
+        inner.unlock().await.unwrap()
+    };
+    let body = within(DEADLINE, outer.run(body)).await.unwrap();
+    assert_eq!(body, Unlocked::StillHeld);
+    outer.unlock().await.unwrap();
+    for waiter in waiters {
+        let served = within(DEADLINE, waiter).await.unwrap();
+        assert_eq!(served, Unlocked::Released);
+    }
+}

@@ -1,0 +1,163 @@
+//! How a hold ends.
+
+use redlock_rt::{LockOptions, Unlocked};
+use tests::{eventually, within};
+
+use crate::{subject::Subject, world::*};
+
+pub(crate) async fn unlock_tells_what_became_of_it<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let outer = lock.lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert!(world.is_there().await);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    assert!(!world.is_there().await);
+
+    let guard = lock.lock().await.unwrap();
+    world.delete().await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let guard = lock.lock().await.unwrap();
+    world.occupy("somebody:1", NEVER).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(
+        lock.holder().await.unwrap().unwrap().as_str(),
+        "somebody:1",
+        "another's lock stays"
+    );
+    world.delete().await;
+}
+
+pub(crate) async fn an_expired_lock_is_not_released<S: Subject>(world: &World) {
+    let client = world.client();
+    let options = LockOptions::new().lease(LEASE / 4).renew(false);
+    let guard = S::open(&client, &world.name)
+        .lock_with(options)
+        .await
+        .unwrap();
+    within(DEADLINE, guard.lost()).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+}
+
+pub(crate) async fn a_drop_releases<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let guard = lock.lock().await.unwrap();
+    drop(guard);
+    assert_eq!(client.stats().renewals, 0, "it is not renewed from now on");
+    eventually(DEADLINE, async || !world.is_there().await).await;
+
+    // In the middle of everything: the guard of a call whose answer nobody takes.
+    drop(lock.try_lock().await.unwrap().expect("it is free"));
+    let again = within(DEADLINE, lock.lock()).await.unwrap();
+    again.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_drop_of_an_inner_guard_keeps_the_lock<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    assert_eq!(world.count::<S>(&outer).await, Some(2));
+    drop(inner);
+    eventually(DEADLINE, async || world.count::<S>(&outer).await == Some(1)).await;
+    let elsewhere = S::open(&other, &world.name);
+    assert!(elsewhere.try_lock().await.unwrap().is_none());
+    assert!(outer.is_valid());
+    drop(outer);
+    within(DEADLINE, elsewhere.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn a_late_release_frees_no_newer_hold<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let options = LockOptions::new().lease(LEASE / 4).renew(false);
+    let (late, dropped) = (
+        lock.lock_with(options.clone()).await.unwrap(),
+        S::open(&client, &format!("{}:dropped", world.name))
+            .lock_with(options)
+            .await
+            .unwrap(),
+    );
+    within(DEADLINE, late.lost()).await;
+    // The newer holds are of the same client: nothing but the number tells them apart.
+    let newer = within(DEADLINE, lock.lock()).await.unwrap();
+    let newer_too = S::open(&client, dropped.name()).lock().await.unwrap();
+    assert_eq!(late.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    drop(dropped);
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    assert_eq!(world.count::<S>(&newer).await, Some(1));
+    assert_eq!(world.count::<S>(&newer_too).await, Some(1));
+    assert_eq!(newer.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!(newer_too.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn a_guard_moves_to_another_task<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let guard = lock.lock().await.unwrap();
+    let unlocked = tokio::spawn(async move {
+        assert!(guard.is_valid());
+        let inner = guard.reenter().await.unwrap();
+        assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+        guard.unlock().await.unwrap()
+    });
+    assert_eq!(
+        within(DEADLINE, unlocked).await.unwrap(),
+        Unlocked::Released
+    );
+    assert!(!world.is_there().await);
+}
+
+pub(crate) async fn a_guard_moves_to_another_thread<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    // One of a pool and one of its own, which knows no runtime.
+    let guard = tokio::task::spawn_blocking(move || {
+        let thread = std::thread::spawn(move || {
+            assert!(guard.is_valid());
+            guard
+        });
+        let guard = thread.join().unwrap();
+        std::thread::spawn(move || drop(guard)).join().unwrap();
+    });
+    guard.await.unwrap();
+    eventually(DEADLINE, async || !world.is_there().await).await;
+}
+
+pub(crate) async fn force_unlock_frees_it<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let (lock, elsewhere) = (S::open(&client, &world.name), S::open(&other, &world.name));
+    assert!(!elsewhere.force_unlock().await.unwrap(), "it is free");
+    let guard = lock.lock().await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    assert!(elsewhere.force_unlock().await.unwrap());
+    assert!(!world.is_there().await);
+    let newer = elsewhere.try_lock().await.unwrap().expect("it is free");
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert!(newer.is_valid());
+    assert_eq!(newer.unlock().await.unwrap(), Unlocked::Released);
+}
+
+pub(crate) async fn a_panic_in_a_body_releases<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let handle = lock.clone();
+    let task = tokio::spawn(async move {
+        handle
+            .with(async |guard| {
+                tokio::task::yield_now().await;
+                assert!(!guard.is_valid(), "this panic is part of the test");
+            })
+            .await
+    });
+    assert!(within(DEADLINE, task).await.unwrap_err().is_panic());
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+}

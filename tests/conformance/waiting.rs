@@ -1,0 +1,198 @@
+//! Waiting for a lock: who is woken, when, and in which order.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ErrorKind, LockOptions, Unlocked};
+use tests::{eventually, within};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::Instant,
+};
+
+use crate::{
+    subject::{Guard, Subject},
+    world::*,
+};
+
+/// A task that waits for the lock, and gives it back with the moment when it had it.
+async fn waiter<S: Subject>(world: &World, client: &Client) -> JoinHandle<(Guard<S>, Instant)> {
+    let before = client.stats().waiting;
+    let lock = S::open(client, &world.name);
+    let task = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
+    waits(client, before + 1).await;
+    task
+}
+
+/// The waiter has the lock, soon after it was freed.
+async fn is_served<S: Subject>(waiter: JoinHandle<(Guard<S>, Instant)>, freed: Instant) {
+    let (guard, served) = within(DEADLINE, waiter).await.unwrap();
+    assert!(guard.is_valid());
+    let late = served.saturating_duration_since(freed);
+    assert!(late < LATE, "served {late:?} after the release");
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_release_wakes_a_waiter_elsewhere<S: Subject>(world: &World) {
+    let (holder, other) = (world.client(), world.client());
+    let guard = S::open(&holder, &world.name).lock().await.unwrap();
+    let waiter = waiter::<S>(world, &other).await;
+    settles(world, &other).await;
+    assert!(!waiter.is_finished());
+    let freed = Instant::now();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    is_served::<S>(waiter, freed).await;
+}
+
+pub(crate) async fn a_release_wakes_a_waiter_of_the_same_client<S: Subject>(world: &World) {
+    let client = world.client();
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let waiter = waiter::<S>(world, &client).await;
+    assert!(!waiter.is_finished());
+    let freed = Instant::now();
+    guard.unlock().await.unwrap();
+    is_served::<S>(waiter, freed).await;
+}
+
+pub(crate) async fn a_dropped_guard_wakes_a_waiter<S: Subject>(world: &World) {
+    let (holder, other) = (world.client(), world.client());
+    let guard = S::open(&holder, &world.name).lock().await.unwrap();
+    let here = waiter::<S>(world, &holder).await;
+    let there = waiter::<S>(world, &other).await;
+    settles(world, &other).await;
+    let freed = Instant::now();
+    drop(guard);
+    // Either may be first; the other is woken by the first one's release.
+    let (one, another) = tokio::join!(is_served::<S>(here, freed), is_served::<S>(there, freed));
+    let ((), ()) = (one, another);
+}
+
+pub(crate) async fn a_force_unlock_wakes_a_waiter<S: Subject>(world: &World) {
+    let (holder, other) = (world.client(), world.client());
+    let guard = S::open(&holder, &world.name).lock().await.unwrap();
+    let waiter = waiter::<S>(world, &other).await;
+    settles(world, &other).await;
+    let freed = Instant::now();
+    assert!(S::open(&other, &world.name).force_unlock().await.unwrap());
+    is_served::<S>(waiter, freed).await;
+    drop(guard);
+}
+
+pub(crate) async fn waiters_of_a_client_are_served_in_order<S: Subject>(world: &World) {
+    const WAITERS: usize = 10;
+    let client = world.client();
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let served = Log::default();
+    let mut tasks = JoinSet::new();
+    for waiter in 0..WAITERS {
+        let (lock, served) = (S::open(&client, &world.name), served.clone());
+        tasks.spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            served.add(waiter);
+            guard.unlock().await.unwrap();
+        });
+        waits(&client, waiter + 1).await;
+    }
+    guard.unlock().await.unwrap();
+    within(DEADLINE, tasks.join_all()).await;
+    assert_eq!(served.all(), (0..WAITERS).collect::<Vec<_>>());
+}
+
+pub(crate) async fn a_wait_runs_out<S: Subject>(world: &World) {
+    const WAIT: Duration = Duration::from_millis(150);
+    let (holder, other) = (world.client(), world.client());
+    let guard = S::open(&holder, &world.name).lock().await.unwrap();
+    for client in [&holder, &other] {
+        let lock = S::open(client, &world.name);
+        let start = Instant::now();
+        let waited = lock.lock_with(LockOptions::new().wait(WAIT)).await;
+        assert_passed(start, WAIT);
+        let error = waited.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        assert!(error.is_contended() && error.is_timed_out());
+        assert_eq!(error.name(), Some(&*world.name));
+        assert_eq!(client.stats().waiting, 0);
+    }
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_wait_is_served_in_time<S: Subject>(world: &World) {
+    let (holder, other) = (world.client(), world.client());
+    let guard = S::open(&holder, &world.name).lock().await.unwrap();
+    let lock = S::open(&other, &world.name);
+    let waiter = tokio::spawn(async move {
+        let options = LockOptions::new().wait(DEADLINE);
+        (lock.lock_with(options).await.unwrap(), Instant::now())
+    });
+    waits(&other, 1).await;
+    settles(world, &other).await;
+    let freed = Instant::now();
+    guard.unlock().await.unwrap();
+    is_served::<S>(waiter, freed).await;
+}
+
+pub(crate) async fn a_wait_of_zero_tries_once<S: Subject>(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let at_once = || LockOptions::new().wait(Duration::ZERO);
+    let lock = S::open(&client, &world.name);
+
+    let guard = lock.lock_with(at_once()).await.expect("it is free");
+    let start = Instant::now();
+    for client in [&client, &other] {
+        let lock = S::open(client, &world.name);
+        let error = lock.lock_with(at_once()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
+        assert!(error.is_contended() && !error.is_timed_out());
+        assert_eq!(error.name(), Some(&*world.name));
+        assert_eq!(client.stats().subscriptions, 0, "it does not wait");
+    }
+    assert!(start.elapsed() < LATE);
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_waiter_that_gives_up_leaves_its_place<S: Subject>(world: &World) {
+    let (holder, other) = (world.client(), world.client());
+    let guard = S::open(&holder, &world.name).lock().await.unwrap();
+    // The head of the queue and one behind it; the third is who is to be served.
+    let first = waiter::<S>(world, &other).await;
+    let second = waiter::<S>(world, &other).await;
+    let third = waiter::<S>(world, &other).await;
+    settles(world, &other).await;
+    for gone in [second, first] {
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+    }
+    waits(&other, 1).await;
+    let freed = Instant::now();
+    guard.unlock().await.unwrap();
+    is_served::<S>(third, freed).await;
+}
+
+pub(crate) async fn an_expired_holder_is_succeeded<S: Subject>(world: &World) {
+    let client = world.client();
+    world.occupy("somebody:1", LEASE).await;
+    let until = Instant::now() + LEASE;
+    let waiter = waiter::<S>(world, &client).await;
+    let (guard, served) = within(DEADLINE, waiter).await.unwrap();
+    // To the millisecond, in which Redis counts.
+    let early = until.saturating_duration_since(served);
+    assert!(early < Duration::from_millis(20), "{early:?} too early");
+    assert!(served.saturating_duration_since(until) < LATE);
+    guard.unlock().await.unwrap();
+}
+
+/// A holder that ends without a message: deleted by hand, or its message lost.
+pub(crate) async fn a_release_that_nobody_announced_is_found_by_polling<S: Subject>(world: &World) {
+    const POLL: Duration = Duration::from_millis(200);
+    let client = world.client_with(|builder| builder.poll_interval(POLL));
+    world.occupy("somebody:1", NEVER).await;
+    let waiter = waiter::<S>(world, &client).await;
+    settles(world, &client).await;
+    let freed = Instant::now();
+    world.delete().await;
+    let (guard, served) = within(DEADLINE, waiter).await.unwrap();
+    let late = served.saturating_duration_since(freed);
+    assert!(late < 2 * POLL + LATE, "{late:?}");
+    guard.unlock().await.unwrap();
+    eventually(DEADLINE, async || client.stats().waiting == 0).await;
+}

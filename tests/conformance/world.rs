@@ -1,0 +1,161 @@
+//! What a behaviour is given: clients, a name of its own, a look into Redis, the leak check.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, ClientBuilder};
+use tests::{LeakCheck, eventually, trace_init, unique, within};
+use tokio::time::Instant;
+
+use crate::{
+    backend::Backend,
+    subject::{Guard, Subject},
+};
+
+/// For what must happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// How late what is due at a moment may come: threads that have to wait for a processor.
+pub(crate) const LATE: Duration = Duration::from_millis(250);
+/// A lease that a test can wait for.
+pub(crate) const LEASE: Duration = Duration::from_millis(600);
+/// What the guard's local deadline is before the end of the lease: 1 % and 2 ms.
+pub(crate) const MARGIN: Duration = Duration::from_millis(8);
+/// Polling that does not come within a test, so that it is an announcement that wakes.
+pub(crate) const NEVER: Duration = Duration::from_secs(600);
+
+/// Runs one behaviour and looks what it has left.
+pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+    trace_init();
+    let backend = B::open();
+    let name = unique(name);
+    let redis = backend.connect().await;
+    let leaks = LeakCheck::over(backend.connect().await, &name);
+    let world = World {
+        client: Box::new(move || backend.client()),
+        name,
+        redis,
+        leaks: RefCell::new(Some(leaks)),
+    };
+    within(2 * DEADLINE, behaviour(&world)).await;
+    let leaks = world.leaks.take().unwrap();
+    leaks.assert_clean().await;
+}
+
+pub(crate) struct World {
+    client: Box<dyn Fn() -> ClientBuilder + Send + Sync>,
+    /// The name of the lock, and the prefix of all others.
+    pub(crate) name: String,
+    redis: MultiplexedConnection,
+    leaks: RefCell<Option<LeakCheck>>,
+}
+
+impl World {
+    /// A client that is woken by announcements only.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(|builder| builder.poll_interval(NEVER))
+    }
+
+    /// A client of these options; it must have nothing left in the end.
+    pub(crate) fn client_with(
+        &self,
+        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Client {
+        // Short, since the end of each test waits for it.
+        let builder = (self.client)().linger(Duration::from_millis(20));
+        let client = options(builder).build().unwrap();
+        let mut leaks = self.leaks.borrow_mut();
+        *leaks = leaks.take().map(|check| check.client(&client));
+        client
+    }
+
+    /// Sends a command to Redis.
+    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// What stands in Redis as the count of this guard's hold.
+    pub(crate) async fn count<S: Subject>(&self, guard: &Guard<S>) -> Option<u32> {
+        let field = S::field(guard.owner());
+        self.redis(&["HGET", guard.name(), &field]).await
+    }
+
+    /// The TTL of the lock; `None` where there is none.
+    pub(crate) async fn ttl(&self) -> Option<Duration> {
+        let millis: i64 = self.redis(&["PTTL", &self.name]).await;
+        u64::try_from(millis).ok().map(Duration::from_millis)
+    }
+
+    pub(crate) async fn is_there(&self) -> bool {
+        self.redis(&["EXISTS", &self.name]).await
+    }
+
+    /// Takes the lock away under its holder, as an eviction does.
+    pub(crate) async fn delete(&self) {
+        let deleted: bool = self.redis(&["DEL", &self.name]).await;
+        assert!(deleted, "there was no lock");
+    }
+
+    /// Puts a lock of somebody else there.
+    pub(crate) async fn occupy(&self, owner: &str, lease: Duration) {
+        let millis = lease.as_millis().to_string();
+        let script = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) \
+                      redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
+        let _: u8 = self
+            .redis(&["EVAL", script, "1", &self.name, owner, &millis])
+            .await;
+    }
+}
+
+/// Waits until so many tasks of the client wait.
+pub(crate) async fn waits(client: &Client, count: usize) {
+    eventually(DEADLINE, async || {
+        let waiting = client.stats().waiting;
+        if waiting == count {
+            Ok(())
+        } else {
+            Err(format!("{waiting} wait"))
+        }
+    })
+    .await;
+}
+
+/// Waits until a waiter of the client is subscribed and has looked since: from here on nothing but
+/// an announcement or time wakes it.
+pub(crate) async fn settles(world: &World, client: &Client) {
+    let pattern = format!("*{}*", world.name);
+    eventually(DEADLINE, async || {
+        let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
+        channels.len() == 1 && client.stats().subscriptions == 1
+    })
+    .await;
+}
+
+/// Notes what happens in which order.
+#[derive(Clone, Default)]
+pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T: Clone> Log<T> {
+    pub(crate) fn add(&self, what: T) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Asserts that `from` is so long ago, and not much longer.
+#[track_caller]
+pub(crate) fn assert_passed(from: Instant, expected: Duration) {
+    let passed = from.elapsed();
+    assert!(
+        passed >= expected && passed < expected + LATE,
+        "{passed:?} passed, not {expected:?}"
+    );
+}

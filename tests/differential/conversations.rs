@@ -1,0 +1,526 @@
+//! What several connections say in turn, step by step.
+
+use crate::compare::{self, Rule};
+use crate::generate::words;
+use crate::peer::{Pair, encode};
+
+/// A step is the number of a connection and a command, or, after `raw`, bytes as they are.
+pub(crate) type Conversation = (&'static str, &'static [&'static str]);
+
+pub(crate) const CONVERSATIONS: &[Conversation] = &[
+    (
+        "messages reach channels, patterns and shards",
+        &[
+            "0 subscribe a b",
+            "1 hello 3",
+            "1 subscribe a",
+            "1 psubscribe a*",
+            "2 publish a x",
+            "2 publish b y",
+            "2 publish c z",
+            "2 pubsub NUMSUB a b c",
+            "2 pubsub NUMPAT",
+            "1 publish a self",
+            "1 get k",
+            "0 get k",
+            "0 ping",
+            "0 ping hi",
+            "0 hello 3",
+            "0 unsubscribe a",
+            "2 publish a x",
+            "0 unsubscribe b",
+            "0 get k",
+            "1 ssubscribe s",
+            "2 spublish s m",
+            "2 publish s m",
+            "2 spublish a m",
+            "1 sunsubscribe s",
+            "1 punsubscribe a*",
+            "1 unsubscribe a",
+            "1 unsubscribe a",
+            "1 unsubscribe",
+            "0 punsubscribe",
+            "0 sunsubscribe",
+            "2 pubsub CHANNELS",
+        ],
+    ),
+    (
+        "a subscriber of RESP2 may do little",
+        &[
+            "0 ssubscribe s",
+            "0 get k",
+            "0 GET",
+            "0 nosuch",
+            "0 multi",
+            "0 exec",
+            "0 ping a b",
+            "0 subscribe",
+            "0 reset",
+            "0 get k",
+            "0 client GETNAME",
+        ],
+    ),
+    (
+        "subscribing twice counts once",
+        &[
+            "0 subscribe a a",
+            "1 publish a x",
+            "0 unsubscribe a",
+            "0 subscribe a",
+            "0 quit",
+        ],
+    ),
+    (
+        "transactions",
+        &[
+            "0 multi",
+            "0 set k 1",
+            "0 incr k",
+            "1 get k",
+            "0 get k",
+            "0 exec",
+            "0 exec",
+            "0 discard",
+            "0 multi",
+            "0 multi",
+            "0 set k 5",
+            "0 exec",
+            "0 multi",
+            "0 watch k",
+            "0 exec",
+            "0 multi",
+            "0 nosuch",
+            "0 set k 6",
+            "0 exec",
+            "0 multi",
+            "0 get",
+            "0 exec",
+            "0 multi",
+            "0 lpop k",
+            "0 incr k",
+            "0 exec",
+            "0 multi",
+            "0 exec x",
+            "0 exec",
+            "0 multi",
+            "0 discard x",
+            "0 discard",
+            "0 multi",
+            "0 monitor",
+            "0 exec",
+            "0 get k",
+            "0 multi",
+            "0 exec",
+            "0 multi",
+            "0 unwatch",
+            "0 reset",
+            "0 exec",
+        ],
+    ),
+    (
+        "watched keys",
+        &[
+            "0 watch k",
+            "1 set k 1",
+            "0 multi",
+            "0 get k",
+            "0 exec",
+            "0 get k",
+            "0 watch k",
+            "1 del nosuch",
+            "0 multi",
+            "0 get k",
+            "0 exec",
+            "0 watch k",
+            "0 set k 2",
+            "0 multi",
+            "0 get k",
+            "0 exec",
+            "0 watch k j",
+            "0 unwatch",
+            "1 set k 3",
+            "0 multi",
+            "0 get k",
+            "0 exec",
+            "0 watch k",
+            "1 pexpire k 100000",
+            "0 multi",
+            "0 exec",
+            "0 watch k",
+            "1 select 1",
+            "1 set k 1",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch k",
+            "1 flushdb",
+            "1 select 0",
+            "1 flushall",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch missing",
+            "1 flushall",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch h",
+            "1 hset h f v",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch h",
+            "1 hdel h nosuch",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch h",
+            "1 hset h f v",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch h",
+            "1 pexpire h -1",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch a",
+            "1 sadd a x",
+            "1 sadd a x",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch a",
+            "1 sadd a x",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch z",
+            "1 zadd z 1 a",
+            "0 discard",
+            "0 multi",
+            "0 discard",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch z",
+            "1 zadd z 1 a",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch z b",
+            "1 rename z b",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch b",
+            "1 zadd b XX 5 nosuch",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+            "0 watch b",
+            "1 persist b",
+            "0 multi",
+            "0 ping",
+            "0 exec",
+        ],
+    ),
+    (
+        "scripts and messages in transactions",
+        &[
+            "1 subscribe c",
+            "0 multi",
+            "0 publish c m",
+            "0 eval",
+            "0 exec",
+            "0 multi",
+            "0 publish c m",
+            "0 script EXISTS x",
+            "0 evalsha x 0",
+            "0 select 3",
+            "0 set k v",
+            "0 exec",
+            "0 get k",
+            "0 select 0",
+            "0 get k",
+            "2 dbsize",
+        ],
+    ),
+    (
+        "a client is killed",
+        &[
+            "0 client SETNAME victim",
+            "0 subscribe c",
+            "1 client KILL TYPE pubsub",
+            "1 publish c m",
+            "1 client KILL ID 0",
+            "1 client KILL ID x",
+            "1 client KILL ID",
+            "1 client KILL nobody",
+            "1 client KILL SKIPME x",
+            "1 client KILL USER nobody",
+            "1 client KILL NOSUCH x",
+            "1 client KILL TYPE x",
+            "1 client KILL ADDR nobody SKIPME no",
+            "1 client KILL ADDR nobody ID",
+            "1 client",
+            "1 client KILL",
+        ],
+    ),
+    (
+        "a client kills itself",
+        &[
+            "0 client KILL TYPE normal USER default SKIPME no ADDR nobody",
+            "0 ping",
+            "1 ping",
+        ],
+    ),
+    (
+        "quit",
+        &["0 set k v", "0 quit", "1 get k", "1 hello 3", "1 quit"],
+    ),
+    (
+        "quit in a transaction",
+        &["0 multi", "0 set k v", "0 quit", "1 get k"],
+    ),
+    (
+        "names",
+        &[
+            "0 client GETNAME",
+            "0 client SETNAME a",
+            "0 client GETNAME",
+            "raw 0 CLIENT SETNAME \"a b\"\\r\\n",
+            "0 client GETNAME",
+            "raw 0 CLIENT SETNAME \"\"\\r\\n",
+            "0 client GETNAME",
+            "0 hello 2 SETNAME x",
+            "0 client GETNAME",
+            "0 hello 3 SETNAME",
+            "0 hello 3 AUTH a",
+            "0 hello 3 NOSUCH",
+            "0 hello 9",
+            "0 hello x",
+            "0 get k",
+            "0 hello 3",
+            "0 get k",
+            "0 hello",
+            "0 hello 2",
+            "0 get k",
+            "0 client NO-EVICT x",
+            "0 client NO-EVICT OFF",
+            "0 client UNBLOCK x",
+            "0 client UNBLOCK 1 x",
+            "0 client UNBLOCK 99 TIMEOUT",
+            "0 client UNBLOCK 99 TIMEOUT x",
+            "0 client ID x",
+            "0 client INFO x",
+        ],
+    ),
+    (
+        "inline commands",
+        &[
+            "raw 0 PING\\r\\n",
+            "raw 0 PING\\n",
+            "raw 0 \\r\\n\\r\\nPING\\r\\n",
+            "raw 0   PING   hello  \\r\\n",
+            "raw 0 SET k \"a\\\\x41\\\\n\\\\\"b\"\\r\\nGET k\\r\\n",
+            "raw 0 SET k 'it\\\\'s \\\\n'\\r\\nGET k\\r\\n",
+            "raw 0 *0\\r\\nPING\\r\\n",
+            "raw 0 *-1\\r\\nPING\\r\\n",
+            "raw 0 nosuch 'a b'\\r\\n",
+        ],
+    ),
+    ("an unbalanced quote", &["raw 0 GET \"k\\r\\n"]),
+    ("a quote inside a word", &["raw 0 GET \"k\"x\\r\\n"]),
+    ("a length that is no number", &["raw 0 *x\\r\\n"]),
+    ("a length that is too big", &["raw 0 *2147483648\\r\\n"]),
+    ("an item that is no bulk", &["raw 0 *1\\r\\n:1\\r\\n"]),
+    ("a negative bulk", &["raw 0 *1\\r\\n$-1\\r\\n"]),
+    (
+        "a bulk that is too big",
+        &["raw 0 *1\\r\\n$536870913\\r\\n"],
+    ),
+    ("a bulk with a bad number", &["raw 0 *1\\r\\n$1x\\r\\n"]),
+    ("nothing but a line end in a number", &["raw 0 *\\r\\n"]),
+    (
+        "errors after commands",
+        &["raw 0 PING\\r\\n*1\\r\\n$4\\r\\nPING\\r\\n*1\\r\\n!\\r\\nPING\\r\\n"],
+    ),
+    (
+        "the last word of a pipeline",
+        &["raw 0 SET k 1\\r\\nQUIT\\r\\nSET k 2\\r\\n", "1 get k"],
+    ),
+    (
+        "requests without sense",
+        &[
+            "0 nosuch",
+            "0 nosuch a b c",
+            "0 config",
+            "0 config NOSUCH",
+            "0 pubsub",
+            "0 script",
+            "0 script NOSUCH",
+            "0 script LOAD",
+            "0 script EXISTS",
+            "0 script FLUSH x",
+            "0 script FLUSH ASYNC",
+            "0 eval x",
+            "0 eval x 1",
+            "0 eval x -1",
+            "0 eval x 1x",
+            "0 evalsha x 0",
+            "0 select",
+            "0 select x",
+            "0 select 16",
+            "0 select -1",
+            "0 echo",
+            "0 ping a b",
+            "0 auth x",
+            "0 auth x y",
+            "0 auth x y z",
+            "0 flushall x",
+            "0 flushall async",
+            "0 wait x 0",
+            "0 wait 0 x",
+            "0 wait 0 -1",
+            "0 wait 0 0",
+            "0 time x",
+            "0 command COUNT x",
+            "0 role x",
+            "0 dbsize x",
+            "0 client|id",
+            "0 script|load x",
+            "0 pubsub CHANNELS a b",
+            "0 pubsub NUMPAT x",
+            "0 config GET maxmemory",
+            "0 config GET nosuch",
+            "0 config GET",
+            "raw 0 *2\\r\\n$3\\r\\na\\0b\\r\\n$3\\r\\nc\\0d\\r\\n",
+            "raw 0 *1\\r\\n$0\\r\\n\\r\\n",
+        ],
+    ),
+    (
+        "a client that was killed mid-transaction leaves nothing",
+        &[
+            "0 client SETNAME victim",
+            "0 watch k",
+            "0 multi",
+            "0 set k v",
+            "1 client KILL TYPE normal",
+            "1 get k",
+            "1 dbsize",
+        ],
+    ),
+];
+
+pub(crate) const WITH_PASSWORD: &[Conversation] = &[
+    (
+        "a password is asked for",
+        &[
+            "0 get k",
+            "0 nosuch",
+            "0 get",
+            "0 ping",
+            "0 auth wrong",
+            "0 auth default wrong",
+            "0 auth nobody secret",
+            "0 hello",
+            "0 hello 3",
+            "0 hello 3 AUTH default wrong",
+            "0 subscribe c",
+            "0 multi",
+            "0 exec",
+            "0 quit x",
+            "1 reset",
+            "1 auth secret",
+            "1 ping",
+            "1 reset",
+            "1 ping",
+            "1 hello 3 AUTH default secret SETNAME me",
+            "1 client GETNAME",
+            "2 auth default secret",
+            "2 select 0",
+            "2 get k",
+        ],
+    ),
+    ("strangers may not send much", &["raw 0 *11\\r\\n"]),
+    (
+        "strangers may not send long items",
+        &["raw 0 *1\\r\\n$16385\\r\\n"],
+    ),
+];
+
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match (byte, byte == b'\\') {
+            (_, true) => match rest.next() {
+                Some(b'r') => b'\r',
+                Some(b'n') => b'\n',
+                Some(b'0') => 0,
+                other => other.unwrap_or(b'\\'),
+            },
+            (byte, false) => byte,
+        });
+    }
+    bytes
+}
+
+/// Says the steps to both servers; gives the first that is answered differently.
+pub(crate) fn hold(pair: &mut Pair, steps: &[&str]) -> Result<(), String> {
+    for step in steps {
+        let (line, is_raw) = step
+            .strip_prefix("raw ")
+            .map_or((*step, false), |line| (line, true));
+        let (connection, text) = line.split_once(' ').unwrap();
+        let connection: usize = connection.parse().unwrap();
+        let command = words(text);
+        let rule = if is_raw {
+            Rule::Exact
+        } else {
+            compare::rule(&command)
+        };
+        let bytes = if is_raw {
+            unescape(text)
+        } else {
+            encode(&command)
+        };
+        if pair.embedded[connection].send(&bytes) {
+            pair.real[connection].send(&bytes);
+        }
+        for listener in 0..pair.real.len() {
+            for embedded in pair.embedded[listener].drain() {
+                let real = pair.real[listener].read();
+                let equal = real.as_ref().is_some_and(|real| {
+                    compare::equal(rule, real, &embedded, pair.skew.tolerance())
+                });
+                if !equal {
+                    return Err(format!(
+                        "{step}, connection {listener}\n  redis:  {real:?}\n  engine: {embedded:?}"
+                    ));
+                }
+            }
+        }
+    }
+    for listener in 0..pair.real.len() {
+        // Whoever is left answers this and has said nothing more before it; the others are gone.
+        let alive = !pair.embedded[listener].is_closed();
+        if alive {
+            pair.embedded[listener].send(b"NOSUCH last\r\n");
+            pair.real[listener].send(b"NOSUCH last\r\n");
+            let embedded = pair.embedded[listener].drain().pop();
+            let real = pair.real[listener].read();
+            if real != embedded {
+                return Err(format!(
+                    "after all, connection {listener}\n  redis:  {real:?}\n  engine: {embedded:?}"
+                ));
+            }
+        } else if !pair.real[listener].is_closed() {
+            return Err(format!(
+                "connection {listener} is closed in the engine only"
+            ));
+        }
+    }
+    Ok(())
+}

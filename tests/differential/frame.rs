@@ -1,0 +1,102 @@
+//! Replies as they are on the wire: equal frames are equal bytes.
+
+use std::fmt;
+
+/// One reply. `kind` is its first byte.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Body {
+    Line(Vec<u8>),
+    Bulk(Vec<u8>),
+    /// `$-1` or `*-1`, told apart by the kind.
+    Nil,
+    /// The items of an array, set or push; the keys and values of a map in turn.
+    Items(Vec<Frame>),
+}
+
+impl Frame {
+    /// Takes a frame off the front; gives its length too. Nothing while it is incomplete.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
+        let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+        let (kind, line) = (bytes[0], &bytes[1..end]);
+        let mut at = end + 2;
+        let length = || std::str::from_utf8(line).unwrap().parse::<i64>().unwrap();
+        let body = match kind {
+            b'$' | b'=' => match usize::try_from(length()) {
+                Err(_) => Body::Nil,
+                Ok(len) => {
+                    let text = bytes.get(at..at + len + 2)?;
+                    at += len + 2;
+                    Body::Bulk(text[..len].to_vec())
+                }
+            },
+            b'*' | b'~' | b'>' | b'%' => match usize::try_from(length()) {
+                Err(_) => Body::Nil,
+                Ok(len) => {
+                    let count = if kind == b'%' { len * 2 } else { len };
+                    let mut items = Vec::new();
+                    for _ in 0..count {
+                        let (item, len) = Self::parse(bytes.get(at..)?)?;
+                        items.push(item);
+                        at += len;
+                    }
+                    Body::Items(items)
+                }
+            },
+            _ => Body::Line(line.to_vec()),
+        };
+        Some((Self { kind, body }, at))
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        self.kind == b'-'
+    }
+
+    pub(crate) fn items(&self) -> Option<&[Self]> {
+        match &self.body {
+            Body::Items(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The number that a reply is, whatever its type.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match &self.body {
+            Body::Line(text) | Body::Bulk(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The same with the items of collections in one fixed order, taken in groups of `group`.
+    pub(crate) fn sorted(&self, group: usize) -> Self {
+        let Body::Items(items) = &self.body else {
+            return self.clone();
+        };
+        let mut groups: Vec<&[Self]> = items.chunks(group).collect();
+        groups.sort();
+        Self {
+            kind: self.kind,
+            body: Body::Items(groups.concat()),
+        }
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = char::from(self.kind);
+        match &self.body {
+            Body::Line(text) => write!(f, "{kind}{}", text.escape_ascii()),
+            Body::Bulk(text) => write!(f, "{kind}\"{}\"", text.escape_ascii()),
+            Body::Nil => write!(f, "{kind}nil"),
+            Body::Items(items) => {
+                write!(f, "{kind}")?;
+                f.debug_list().entries(items).finish()
+            }
+        }
+    }
+}

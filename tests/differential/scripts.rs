@@ -1,0 +1,268 @@
+//! Scripts: what the project sends, on random states, and conversions of all kinds.
+
+use crate::compare;
+use crate::frame::Frame;
+use crate::generate::words;
+use crate::peer::{Command, Pair, encode};
+use crate::random::Random;
+use std::fs;
+use std::path::Path;
+
+/// A .lua file of the project, and what its header says of its arguments.
+pub(crate) struct LuaFile {
+    pub(crate) name: String,
+    body: Vec<u8>,
+    keys: Vec<String>,
+    args: Vec<String>,
+}
+
+/// All scripts under the folder, the folders in it included.
+pub(crate) fn lua_files() -> Vec<LuaFile> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../redlock-rt/src/wire/lua");
+    let mut files = Vec::new();
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "lua") {
+                files.push(LuaFile::read(&path));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(!files.is_empty(), "no scripts found");
+    files
+}
+
+impl LuaFile {
+    fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let keys = header(&text, "KEYS:").unwrap_or_else(|| panic!("{name}: no KEYS header"));
+        let args = header(&text, "ARGV:").unwrap_or_else(|| panic!("{name}: no ARGV header"));
+        Self {
+            name,
+            body: text.into_bytes(),
+            keys,
+            args,
+        }
+    }
+
+    /// Keys and arguments: mostly plausible ones, for each description.
+    fn arguments(&self, random: &mut Random) -> (Command, Command) {
+        let many = self.keys.iter().any(|key| key.contains("..n"));
+        let repeats = if many { 1 + random.below(3) } else { 1 };
+        let mut keys = Vec::new();
+        for key in &self.keys {
+            for _ in 0..if key.contains("..n") { repeats } else { 1 } {
+                let name = format!("{{k}}{}", keys.len());
+                keys.push(
+                    if random.percent(90) {
+                        name
+                    } else {
+                        "{k}other".into()
+                    }
+                    .into_bytes(),
+                );
+            }
+        }
+        let per_key = self
+            .args
+            .iter()
+            .any(|arg| arg.contains("2i") || arg.contains("..n"));
+        let mut args = Vec::new();
+        for _ in 0..if per_key { repeats } else { 1 } {
+            args.extend(
+                self.args
+                    .iter()
+                    .map(|description| argument(random, description)),
+            );
+        }
+        (keys, args)
+    }
+}
+
+/// The numbered items of a header line and of the comment lines that go on with it.
+fn header(text: &str, label: &str) -> Option<Vec<String>> {
+    let mut lines = text.lines().skip_while(|line| !line.contains(label));
+    let first = lines.next()?.split_once(label)?.1.to_owned();
+    let more = lines.take_while(|line| {
+        let comment = line.trim_start_matches('-').trim();
+        line.starts_with("--") && !comment.is_empty() && !comment.contains(':')
+            || comment.starts_with(|c: char| c.is_ascii_digit())
+    });
+    let joined = more.fold(first, |all, line| {
+        all + " " + line.trim_start_matches('-').trim()
+    });
+    if joined.trim().starts_with("none") {
+        return Some(Vec::new());
+    }
+    // Items are separated by commas outside brackets, and start with their number.
+    let mut items: Vec<String> = Vec::new();
+    let mut depth = 0;
+    let mut item = String::new();
+    for c in joined.chars().chain([',']) {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        if c == ',' && depth <= 0 {
+            let whole = item.trim().to_owned();
+            item.clear();
+            if whole.starts_with(|c: char| c.is_ascii_digit()) {
+                items.push(whole);
+            } else if let Some(last) = items.last_mut() {
+                last.push_str(&whole);
+            }
+        } else {
+            item.push(c);
+        }
+    }
+    Some(items)
+}
+
+const OWNERS: &[&str] = &["u-1:1", "u-1:2", "u-2:1", "u-2:77"];
+const MILLIS: &[&str] = &["30000", "60000", "100000", "90000"];
+const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
+
+/// A value for an argument, by what its description mentions.
+fn argument(random: &mut Random, description: &str) -> Vec<u8> {
+    let text = description.to_lowercase();
+    let pool = if random.percent(4) {
+        &["", "x", "-1", "1.5", "99999999999999999999"]
+    } else if text.contains("publish") {
+        &["PUBLISH", "PUBLISH", "SPUBLISH"][..]
+    } else if text.contains("channel") {
+        &["redisson_lock__channel:{k}", "ch"]
+    } else if ["lease", " ms", "ttl", "milli", "wait", "expiry"]
+        .iter()
+        .any(|w| text.contains(w))
+    {
+        MILLIS
+    } else if ["owner", "field", "uuid", "holder", "client"]
+        .iter()
+        .any(|w| text.contains(w))
+    {
+        OWNERS
+    } else {
+        COUNTS
+    };
+    random.pick(pool).into()
+}
+
+/// Commands that leave a key in some state that a script may find.
+fn state(random: &mut Random, key: &[u8]) -> Vec<Command> {
+    let key = String::from_utf8_lossy(key);
+    let owner = random.pick(OWNERS);
+    let other = random.pick(OWNERS);
+    let count = random.pick(&["1", "2", "3"]);
+    let mut commands = vec![match random.below(14) {
+        0..3 => return Vec::new(),
+        3..7 => words(&format!("hset {key} {owner} {count}")),
+        7 => words(&format!(
+            "hset {key} mode read {owner} {count} {other}:write 1"
+        )),
+        8 => words(&format!("hset {key} {owner} {count} {other} 1")),
+        9 => words(&format!("set {key} {count}")),
+        10 => words(&format!("rpush {key} {owner} {other}")),
+        11 => words(&format!("zadd {key} 1 {owner} 922337203685477 {other}")),
+        12 => words(&format!("sadd {key} {owner}")),
+        _ => words(&format!("hset {key} {owner} x")),
+    }];
+    if random.percent(80) {
+        let ttl = random.pick(&["15000", "30000", "45000", "120000"]);
+        commands.push(words(&format!("pexpire {key} {ttl}")));
+    }
+    commands
+}
+
+/// What can be seen of the keyspace.
+fn inspect(keys: &[Vec<u8>]) -> Vec<Command> {
+    let mut commands = vec![words("dbsize")];
+    for key in keys {
+        let with = |line: &str| {
+            let mut command = words(line);
+            command.insert(1, key.clone());
+            command
+        };
+        commands.extend([with("type"), with("pttl"), with("get"), with("hgetall")]);
+        commands.extend([
+            with("lrange 0 -1"),
+            with("zrange 0 -1 WITHSCORES"),
+            with("smembers"),
+        ]);
+    }
+    commands
+}
+
+/// Runs one script on one random state; gives what differs.
+pub(crate) fn compare_on_random_state(
+    pair: &mut Pair,
+    random: &mut Random,
+    file: &LuaFile,
+) -> Result<(), String> {
+    let connection = random.below(2);
+    let (keys, args) = file.arguments(random);
+    let mut commands = vec![words("flushall")];
+    for key in &keys {
+        commands.extend(state(random, key));
+    }
+    let prepared = commands.len();
+    let calls = 1 + random.below(3);
+    for call in 0..calls {
+        let (_, other) = file.arguments(random);
+        let mut eval = vec![b"eval".to_vec(), file.body.clone()];
+        eval.push(keys.len().to_string().into_bytes());
+        eval.extend(keys.iter().cloned());
+        // The same arguments again: a repeat after a lost reply; then others.
+        let same = call == 0 || random.percent(50) || other.len() != args.len();
+        eval.extend(if same { args.clone() } else { other });
+        commands.push(eval);
+    }
+    commands.extend(inspect(&keys));
+    let replies = pair.run(connection, &commands);
+    let tolerance = pair.skew.tolerance();
+    let own = &replies[connection];
+    for (at, (real, embedded)) in own.real.iter().zip(&own.embedded).enumerate() {
+        let Some(real) = real else {
+            return Err("the server said nothing".into());
+        };
+        if !compare::equal_but_for_times(real, embedded, tolerance) {
+            let what = if at < prepared {
+                "state"
+            } else {
+                "script or what it left"
+            };
+            let shown: Vec<String> = commands.iter().map(show).collect();
+            return Err(format!(
+                "{}, {what}, command {at}: redis {real:?}, engine {embedded:?}\n{}",
+                file.name,
+                shown.join("\n")
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn show(command: &Command) -> String {
+    let quoted = command
+        .iter()
+        .map(|argument| format!("\"{}\"", argument.escape_ascii()));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// The replies of both to one script without keys, in the protocol of the connection.
+pub(crate) fn conversion(
+    pair: &mut Pair,
+    connection: usize,
+    script: &str,
+) -> (Option<Frame>, Frame) {
+    let command: Command = vec![b"eval".to_vec(), script.into(), b"0".to_vec()];
+    assert!(pair.embedded[connection].send(&encode(&command)));
+    let mut embedded = pair.embedded[connection].drain();
+    assert_eq!(embedded.len(), 1, "{script}");
+    pair.real[connection].send(&encode(&command));
+    (pair.real[connection].read(), embedded.remove(0))
+}
+
+/// Each is compared in RESP2 and RESP3, on: a hash h (f v), a zset z (a 1.5, b 2), a set s (a).
+pub(crate) const CONVERSIONS: &[&str] = &include!("conversions.in");

@@ -1,0 +1,169 @@
+//! What many locks leave behind when they are over: nothing, in the client or in Redis.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use futures::{
+    StreamExt,
+    future::try_join_all,
+    stream::{self, TryStreamExt},
+};
+use redlock_rt::{Client, LockOptions, Owner, RLockGuard, Unlocked, embedded::Engine};
+use tests::{LeakCheck, connection_over, eventually, shared_server, unique, within};
+
+const LOCKS: usize = 10_000;
+const DEADLINE: Duration = Duration::from_secs(20);
+/// So many calls of this client at once.
+const AT_ONCE: usize = 256;
+
+struct Fixture {
+    client: Client,
+    prefix: String,
+    leaks: LeakCheck,
+}
+
+impl Fixture {
+    async fn redis(what: &str) -> Self {
+        let server = shared_server();
+        let client = Client::connect(&server.url()).await.unwrap();
+        let prefix = unique(what);
+        let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+        Self {
+            client,
+            prefix,
+            leaks,
+        }
+    }
+
+    async fn embedded(what: &str) -> Self {
+        let engine = Engine::new();
+        let client = Client::builder().embedded(&engine).build().unwrap();
+        let prefix = unique(what);
+        let connection = connection_over(engine.connect()).await.unwrap();
+        let leaks = LeakCheck::over(connection, &prefix).client(&client);
+        Self {
+            client,
+            prefix,
+            leaks,
+        }
+    }
+
+    /// Locks that are all held at once.
+    async fn hold_all(&self, options: LockOptions) -> Vec<RLockGuard> {
+        let held = stream::iter(0..LOCKS).map(|index| {
+            let lock = self.client.rlock(format!("{}:{index}", self.prefix));
+            let options = options.clone();
+            async move { lock.lock_with(options).await }
+        });
+        let guards: Vec<_> = held.buffer_unordered(AT_ONCE).try_collect().await.unwrap();
+        let stats = self.client.stats();
+        assert_eq!((stats.held, stats.names), (LOCKS, LOCKS));
+        guards
+    }
+}
+
+async fn take_and_drop(fixture: Fixture) {
+    let mut guards = fixture.hold_all(LockOptions::new()).await;
+    assert_eq!(fixture.client.stats().renewals, LOCKS);
+    assert!(guards.iter().all(RLockGuard::is_valid));
+    // One half by hand, the other by the release queue.
+    let half = guards.split_off(LOCKS / 2);
+    drop(guards);
+    let unlocks = stream::iter(half).map(RLockGuard::unlock);
+    let unlocked: Vec<_> = unlocks
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
+        .unwrap();
+    assert!(
+        unlocked
+            .iter()
+            .all(|&unlocked| unlocked == Unlocked::Released)
+    );
+    fixture.leaks.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_locks_taken_and_dropped_leave_nothing_on_redis() {
+    take_and_drop(Fixture::redis("leak").await).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_taken_and_dropped_leave_nothing_on_the_embedded_engine() {
+    take_and_drop(Fixture::embedded("leak").await).await;
+}
+
+/// Locks that were never released: the clock alone ends them.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_leases_that_run_out_leave_nothing() {
+    let fixture = Fixture::embedded("expire").await;
+    let options = LockOptions::new()
+        .lease(Duration::from_secs(5))
+        .renew(false);
+    let guards = fixture.hold_all(options).await;
+    assert_eq!(fixture.client.stats().renewals, 0);
+    for guard in &guards {
+        within(DEADLINE, guard.lost()).await;
+    }
+    // Although their guards are still there.
+    eventually(DEADLINE, async || fixture.client.stats().held == 0).await;
+    drop(guards);
+    fixture.leaks.assert_clean().await;
+}
+
+/// An owner that lives long takes many names: each costs the same however many there are.
+#[tokio::test]
+async fn an_owner_may_hold_ten_thousand_names() {
+    let fixture = Fixture::embedded("owner").await;
+    let owner = Owner::new();
+    let options = LockOptions::new().owner(&owner);
+    // A second or so; most of a minute where each looks at all others.
+    let guards = within(DEADLINE / 2, fixture.hold_all(options)).await;
+    drop(guards);
+    fixture.leaks.assert_clean().await;
+}
+
+/// Waiting for many names at once: each has a channel, and all are given up in the end, more of
+/// them than may linger.
+#[tokio::test]
+async fn thousands_of_names_waited_for_leave_no_subscription() {
+    const NAMES: usize = 3_000;
+    let fixture = Fixture::redis("wait").await;
+    let other = Client::connect(&shared_server().url()).await.unwrap();
+    let leaks = fixture.leaks.client(&other);
+    let name = |index| format!("{}:{index}", fixture.prefix);
+    let locks = (0..NAMES).map(|index| other.rlock(name(index)));
+    let held = try_join_all(locks.map(|lock| async move { lock.lock().await }));
+    let held = held.await.unwrap();
+    let waiters: Vec<_> = (0..NAMES)
+        .map(|index| {
+            let lock = fixture.client.rlock(name(index));
+            tokio::spawn(async move { lock.lock().await })
+        })
+        .collect();
+    eventually(DEADLINE, async || {
+        let stats = fixture.client.stats();
+        if (stats.waiting, stats.subscriptions) == (NAMES, NAMES) {
+            Ok(())
+        } else {
+            Err(format!("{stats:?}"))
+        }
+    })
+    .await;
+    // One half is served, the other gives up.
+    let mut served = Vec::new();
+    for (index, (waiter, guard)) in waiters.into_iter().zip(held).enumerate() {
+        if index % 2 == 0 {
+            drop(guard);
+            served.push(waiter);
+        } else {
+            waiter.abort();
+        }
+    }
+    for waiter in served {
+        drop(within(DEADLINE, waiter).await.unwrap().unwrap());
+    }
+    leaks.assert_clean().await;
+}

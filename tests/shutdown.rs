@@ -1,0 +1,501 @@
+//! How a client ends: by a shut-down of each kind, or with its last handle and guard.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redlock_rt::{
+    Client, ErrorKind, GuardState, LockOptions, LostReason, RLockGuard, Shutdown, Unlocked,
+};
+use tests::{Gate, LeakCheck, Matcher, Proxy, RedisServer, eventually, unique, within};
+use tokio::task::JoinHandle;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// For what a shut-down does over a connection that is there.
+const PROMPT: Duration = Duration::from_millis(200);
+const COUNT: usize = 100;
+
+type Waiter = JoinHandle<Result<RLockGuard, redlock_rt::Error>>;
+
+/// A client in front of a server of its own, so that all connections there are the client's.
+struct Stage {
+    server: RedisServer,
+    control: redis::aio::MultiplexedConnection,
+    client: Client,
+    prefix: String,
+}
+
+impl Stage {
+    async fn set(what: &str) -> Self {
+        let server = RedisServer::start();
+        let client = Client::builder().url(&server.url());
+        Self::with(what, server, client.build().unwrap()).await
+    }
+
+    async fn with(what: &str, server: RedisServer, client: Client) -> Self {
+        Self {
+            control: server.connect().await.unwrap(),
+            server,
+            client,
+            prefix: unique(what),
+        }
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("{}:{number}", self.prefix)
+    }
+
+    /// Takes `COUNT` locks and has one task wait for each.
+    async fn crowd(&self) -> (Vec<RLockGuard>, Vec<Waiter>) {
+        let locks: Vec<_> = (0..COUNT)
+            .map(|i| self.client.rlock(self.name(i)))
+            .collect();
+        let guards = join_all(locks.iter().map(|lock| lock.lock())).await;
+        let guards = guards.into_iter().map(Result::unwrap).collect();
+        let wait = |lock: redlock_rt::RLock| tokio::spawn(async move { lock.lock().await });
+        let waiters = locks.into_iter().map(wait).collect();
+        eventually(DEADLINE, async || {
+            // Subscribed: nothing of the waiting is under way.
+            let stats = self.client.stats();
+            stats.waiting == COUNT && self.channels().await == COUNT
+        })
+        .await;
+        (guards, waiters)
+    }
+
+    async fn channels(&self) -> usize {
+        let channels: Vec<String> = redis::cmd("PUBSUB")
+            .arg("CHANNELS")
+            .query_async(&mut self.control.clone())
+            .await
+            .unwrap();
+        channels.len()
+    }
+
+    async fn keys(&self) -> usize {
+        let size = redis::cmd("DBSIZE").to_owned();
+        size.query_async(&mut self.control.clone()).await.unwrap()
+    }
+
+    /// The connections of the client, as the server sees them.
+    async fn connections(&self) -> Vec<String> {
+        let me: i64 = redis::cmd("CLIENT")
+            .arg("ID")
+            .query_async(&mut self.control.clone())
+            .await
+            .unwrap();
+        let list: String = redis::cmd("CLIENT")
+            .arg("LIST")
+            .query_async(&mut self.control.clone())
+            .await
+            .unwrap();
+        let others = |line: &&str| !line.starts_with(&format!("id={me} "));
+        list.lines().filter(others).map(str::to_owned).collect()
+    }
+
+    /// No task of the client is left, and no connection of it on the server.
+    async fn assert_ended(&self) {
+        eventually(DEADLINE, async || {
+            let tasks = self.client.stats().tasks;
+            let connections = self.connections().await;
+            if tasks == 0 && connections.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{tasks} tasks, connections {connections:#?}"))
+            }
+        })
+        .await;
+    }
+
+    async fn assert_clean(&self) {
+        let check = LeakCheck::on(&self.server, &self.prefix).await;
+        check.client(&self.client).assert_clean().await;
+    }
+}
+
+fn assert_shut_down<T>(outcome: Result<T, redlock_rt::Error>) {
+    match outcome {
+        Ok(_) => panic!("it was given out"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ShutDown, "{error}"),
+    }
+}
+
+async fn assert_sent_away(waiters: Vec<Waiter>) {
+    for outcome in within(PROMPT, join_all(waiters)).await {
+        assert_shut_down(outcome.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn release_all_frees_all_locks_and_sends_all_waiters_away() {
+    let stage = Stage::set("release-all").await;
+    let (guards, waiters) = stage.crowd().await;
+    let lost = tokio::spawn({
+        let guard = stage.client.rlock(stage.name(COUNT)).lock().await.unwrap();
+        async move { (guard.lost().await, guard) }
+    });
+
+    let started = Instant::now();
+    within(PROMPT, stage.client.shutdown(Shutdown::ReleaseAll))
+        .await
+        .unwrap();
+    assert_eq!(stage.keys().await, 0);
+    assert!(started.elapsed() <= PROMPT, "{:?}", started.elapsed());
+    assert_sent_away(waiters).await;
+    let (reason, guard) = within(PROMPT, lost).await.unwrap();
+    assert_eq!(reason, LostReason::ShutDown);
+    drop(guard);
+
+    for guard in &guards {
+        assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
+    }
+    stage.assert_ended().await;
+    // Nothing is given out any more, whichever way it is asked for.
+    let lock = stage.client.rlock(stage.name(0));
+    assert_shut_down(lock.lock().await);
+    assert_shut_down(lock.try_lock().await);
+    assert_shut_down(lock.with(async |_| ()).await);
+    assert_shut_down(lock.is_locked().await);
+    // And the guards end without trouble.
+    let mut guards = guards.into_iter();
+    let (first, second) = (guards.next().unwrap(), guards.next().unwrap());
+    assert!(
+        first
+            .extend(Duration::from_secs(60))
+            .await
+            .unwrap_err()
+            .is_lost()
+    );
+    assert!(first.reenter().await.is_err());
+    assert!(
+        first
+            .run(std::future::pending::<()>())
+            .await
+            .unwrap_err()
+            .is_lost()
+    );
+    assert_eq!(first.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    drop(second);
+    drop(guards);
+    stage.assert_clean().await;
+    stage.assert_ended().await;
+}
+
+#[tokio::test]
+async fn drain_waits_for_the_guards_and_not_for_the_waiters() {
+    let stage = Stage::set("drain").await;
+    let (mut guards, waiters) = stage.crowd().await;
+    let draining = tokio::spawn({
+        let client = stage.client.clone();
+        async move { client.shutdown(Shutdown::Drain(DEADLINE)).await }
+    });
+    assert_sent_away(waiters).await;
+    assert_shut_down(stage.client.rlock(stage.name(0)).lock().await);
+
+    // While a guard lives the client goes on with it.
+    let last = guards.pop().unwrap();
+    for (i, guard) in guards.into_iter().enumerate() {
+        match i % 2 {
+            0 => drop(guard),
+            _ => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
+        }
+    }
+    eventually(PROMPT, async || stage.keys().await == 1).await;
+    last.extend(Duration::from_secs(60)).await.unwrap();
+    assert!(last.is_valid());
+    assert!(!draining.is_finished());
+    assert_eq!(last.unlock().await.unwrap(), Unlocked::Released);
+
+    within(PROMPT, draining).await.unwrap().unwrap();
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn drain_releases_what_is_held_longer() {
+    let stage = Stage::set("drain-over").await;
+    let (guards, waiters) = stage.crowd().await;
+    let drain = Duration::from_millis(50);
+    let shutdown = stage.client.shutdown(Shutdown::Drain(drain));
+    within(drain + PROMPT, shutdown).await.unwrap();
+    assert_eq!(stage.keys().await, 0);
+    assert_sent_away(waiters).await;
+    for guard in &guards {
+        assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
+    }
+    stage.assert_ended().await;
+    drop(guards);
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn abandon_leaves_the_locks_to_their_leases() {
+    let server = RedisServer::start();
+    let lease = Duration::from_millis(600);
+    let client = Client::builder().url(&server.url()).lease(lease);
+    let stage = Stage::with("abandon", server, client.build().unwrap()).await;
+    let (guards, waiters) = stage.crowd().await;
+
+    within(PROMPT, stage.client.shutdown(Shutdown::Abandon))
+        .await
+        .unwrap();
+    let abandoned = Instant::now();
+    assert_sent_away(waiters).await;
+    assert_eq!(stage.keys().await, COUNT);
+    stage.assert_ended().await;
+    // Not renewed any more, so each is lost by its own clock before its key is gone.
+    for guard in &guards {
+        let reason = within(lease, guard.lost()).await;
+        assert_eq!(reason, LostReason::Expired);
+        assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
+    }
+    eventually(lease, async || stage.keys().await == 0).await;
+    assert!(abandoned.elapsed() <= lease + PROMPT);
+    drop(guards);
+    stage.assert_clean().await;
+    stage.assert_ended().await;
+}
+
+/// A guard of an abandoned lock asks for no connection: there would be nobody to close it.
+#[tokio::test]
+async fn a_guard_of_an_ended_client_opens_no_connection() {
+    let stage = Stage::set("abandoned-guard").await;
+    let lock = stage.client.rlock(stage.name(0));
+    let (first, second) = (
+        lock.lock().await.unwrap(),
+        stage.client.rlock(stage.name(1)),
+    );
+    let second = second.lock().await.unwrap();
+    stage.client.shutdown(Shutdown::Abandon).await.unwrap();
+    assert!(first.is_valid());
+    assert_shut_down(first.extend(Duration::from_secs(60)).await);
+    assert_shut_down(first.reenter().await);
+    assert_shut_down(first.unlock().await);
+    drop(second);
+    stage.assert_ended().await;
+    assert_eq!(stage.keys().await, 2);
+    for number in 0..2 {
+        let mut delete = redis::cmd("DEL");
+        delete.arg(stage.name(number));
+        delete.exec_async(&mut stage.control.clone()).await.unwrap();
+    }
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_second_shutdown_is_fine() {
+    let ways = [
+        Shutdown::ReleaseAll,
+        Shutdown::Drain(DEADLINE),
+        Shutdown::Abandon,
+    ];
+    for (how, later) in ways.into_iter().zip(ways.into_iter().cycle().skip(1)) {
+        let stage = Stage::set("twice").await;
+        let lock = stage.client.rlock(stage.name(0));
+        let guard = lock.lock().await.unwrap();
+        // Two at once: the one that drains is cut short by the one that does not.
+        let clone = stage.client.clone();
+        let first = stage.client.shutdown(Shutdown::Drain(DEADLINE));
+        let both = async { tokio::join!(first, clone.shutdown(Shutdown::ReleaseAll)) };
+        let (first, second) = within(PROMPT, both).await;
+        first.unwrap();
+        second.unwrap();
+        assert_eq!(stage.keys().await, 0);
+        assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
+        // And others later.
+        within(PROMPT, stage.client.shutdown(how)).await.unwrap();
+        drop(guard);
+        within(PROMPT, stage.client.shutdown(later)).await.unwrap();
+        stage.assert_ended().await;
+        stage.assert_clean().await;
+    }
+}
+
+/// Once abandoned, locks are out of reach, and a shut-down that should release them says so.
+#[tokio::test]
+async fn release_all_tells_what_was_abandoned_before() {
+    let stage = Stage::set("abandoned-before").await;
+    let lock = stage.client.rlock(stage.name(0));
+    let guard = lock
+        .lock_with(LockOptions::new().lease(PROMPT))
+        .await
+        .unwrap();
+    stage.client.shutdown(Shutdown::Abandon).await.unwrap();
+    let late = within(PROMPT, stage.client.shutdown(Shutdown::ReleaseAll)).await;
+    assert!(late.unwrap_err().is_unavailable());
+    assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
+    drop(guard);
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+/// Dropped while it drains, a shut-down has closed the client; the next one ends it.
+#[tokio::test]
+async fn a_cancelled_shutdown_is_finished_by_the_next() {
+    let stage = Stage::set("cancelled").await;
+    let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
+    let mut draining = Box::pin(stage.client.shutdown(Shutdown::Drain(DEADLINE)));
+    assert!(futures::poll!(&mut draining).is_pending());
+    drop(draining);
+    assert_shut_down(stage.client.rlock(stage.name(1)).lock().await);
+    assert!(guard.is_valid());
+    within(PROMPT, stage.client.shutdown(Shutdown::ReleaseAll))
+        .await
+        .unwrap();
+    assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
+    assert_eq!(stage.keys().await, 0);
+    drop(guard);
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_client_that_was_never_used_shuts_down() {
+    let stage = Stage::set("unused").await;
+    within(PROMPT, stage.client.shutdown(Shutdown::ReleaseAll))
+        .await
+        .unwrap();
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+/// A client that acquires while it is shut down gives nothing out, and leaves nothing either,
+/// however far the acquisition has come.
+async fn release_all_catches(what: &str, hold: impl FnOnce(&Proxy, Matcher) -> Gate, keys: usize) {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let client = Client::builder().url(&proxy.url()).build().unwrap();
+    let stage = Stage::with(what, server, client).await;
+    // Loads the scripts.
+    let warm = stage.client.rlock(stage.name(0)).lock().await.unwrap();
+    warm.unlock().await.unwrap();
+    let gate = hold(&proxy, "EVALSHA".into());
+    // The one is in a queue, the other is not.
+    let (lock, other) = (
+        stage.client.rlock(stage.name(0)),
+        stage.client.rlock(stage.name(1)),
+    );
+    let acquiring = tokio::spawn(async move { lock.lock().await });
+    let trying = tokio::spawn(async move { other.try_lock().await });
+    gate.reached().await;
+    eventually(DEADLINE, async || stage.keys().await == keys).await;
+    let mut shutdown = Box::pin(stage.client.shutdown(Shutdown::ReleaseAll));
+    assert!(futures::poll!(&mut shutdown).is_pending());
+    gate.open();
+    within(PROMPT, shutdown).await.unwrap();
+    assert_shut_down(within(PROMPT, acquiring).await.unwrap());
+    assert_shut_down(within(PROMPT, trying).await.unwrap());
+    assert_eq!(stage.keys().await, 0);
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn release_all_catches_an_acquisition_that_redis_has_not_seen() {
+    release_all_catches("request", |proxy, script| proxy.hold_request(script), 0).await;
+}
+
+#[tokio::test]
+async fn release_all_catches_an_acquisition_that_redis_has_answered() {
+    release_all_catches("reply", |proxy, script| proxy.hold_reply(script), 2).await;
+}
+
+/// Likewise for a release that a caller waits for.
+#[tokio::test]
+async fn release_all_waits_for_releases_under_way() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let client = Client::builder().url(&proxy.url()).build().unwrap();
+    let stage = Stage::with("releasing", server, client).await;
+    let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
+    let gate = proxy.hold_request(Matcher::command("EVALSHA").mentioning(stage.name(0)));
+    let unlocking = tokio::spawn(guard.unlock());
+    gate.reached().await;
+    let mut shutdown = Box::pin(stage.client.shutdown(Shutdown::ReleaseAll));
+    assert!(futures::poll!(&mut shutdown).is_pending());
+    gate.open();
+    within(PROMPT, shutdown).await.unwrap();
+    assert_eq!(stage.keys().await, 0);
+    let outcome = within(PROMPT, unlocking).await.unwrap();
+    assert_eq!(outcome.unwrap(), Unlocked::Released);
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+/// Where Redis does not answer, the shut-down ends all the same, and says what it left.
+#[tokio::test]
+async fn release_all_ends_without_redis() {
+    let server = RedisServer::start();
+    let second = Duration::from_millis(100);
+    let client = Client::builder()
+        .url(&server.url())
+        .response_timeout(second)
+        .connect_timeout(second)
+        .lease(Duration::from_secs(2));
+    let stage = Stage::with("paused", server, client.build().unwrap()).await;
+    let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
+    stage.server.pause();
+    // Connecting and two answers.
+    let shutdown = within(
+        second * 3 + PROMPT,
+        stage.client.shutdown(Shutdown::ReleaseAll),
+    );
+    assert!(shutdown.await.unwrap_err().is_unavailable());
+    assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
+    stage.server.resume();
+    drop(guard);
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
+
+/// A client ends with its last handle and guard: what its guards hold is still released.
+#[tokio::test]
+async fn guards_that_outlive_the_last_handle_are_released() {
+    let stage = Stage::set("last-handle").await;
+    let Stage {
+        server,
+        client,
+        control,
+        prefix,
+    } = stage;
+    let names: Vec<_> = (0..COUNT).map(|i| format!("{prefix}:{i}")).collect();
+    let mut guards = Vec::new();
+    for name in &names {
+        let short = LockOptions::new().lease(Duration::from_millis(400));
+        guards.push(client.rlock(name).lock_with(short).await.unwrap());
+    }
+    drop(client);
+    // It still is renewed: longer than its lease.
+    let key = names[0].clone();
+    let mut renewed = control.clone();
+    let first = guards.first().unwrap();
+    let GuardState::Held { until } = first.state() else {
+        panic!("{:?}", first.state());
+    };
+    eventually(DEADLINE, || std::future::ready(Instant::now() > until)).await;
+    assert!(first.is_valid());
+    let ttl: i64 = redis::cmd("PTTL")
+        .arg(key)
+        .query_async(&mut renewed)
+        .await
+        .unwrap();
+    assert!(ttl > 0, "{ttl}");
+
+    let last = guards.pop().unwrap();
+    drop(guards);
+    let probe = Client::connect(&server.url()).await.unwrap();
+    let stage = Stage {
+        server,
+        client: probe,
+        control,
+        prefix,
+    };
+    eventually(PROMPT, async || stage.keys().await == 1).await;
+    let outcome = last.unlock().await.unwrap();
+    assert_eq!(outcome, Unlocked::Released);
+    stage.client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    stage.assert_ended().await;
+    stage.assert_clean().await;
+}
