@@ -29,11 +29,12 @@ pub(crate) async fn contended(server: &RedisServer, effort: Effort) -> Contended
     let client = client(server).await;
     let mut connection = server.connect().await.expect("the server answers");
     let locks: Vec<RLock> = (0..32).map(|_| client.rlock("bench:contended")).collect();
-    turns(&locks, effort.slice).await;
+    let span = effort.slice * u32::try_from(effort.turns).unwrap_or(1);
+    turns(&locks, effort.slice * 4).await;
     let commands_before = commands(&mut connection).await;
     let (mut rates, mut all) = (Vec::new(), 0.0);
     for _ in 0..effort.rounds {
-        let (done, seconds) = turns(&locks, effort.slice * 2).await;
+        let (done, seconds) = turns(&locks, span).await;
         rates.push(done / seconds);
         all += done;
     }

@@ -27,8 +27,11 @@ struct Options {
     /// Rounds a comparison; seven or more make a median worth reading.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// Milliseconds for which a side works before the other's turn; it has two turns a round.
-    #[arg(long, default_value_t = 250)]
+    /// Turns of each side in a round.
+    #[arg(long, default_value_t = 20)]
+    turns: usize,
+    /// Milliseconds of a turn.
+    #[arg(long, default_value_t = 25)]
     slice: u64,
     /// Hand-overs that are timed.
     #[arg(long, default_value_t = 1000)]
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
 async fn measure(options: &Options) -> Report {
     let effort = Effort {
         rounds: options.rounds,
+        turns: options.turns,
         slice: Duration::from_millis(options.slice),
     };
     let wanted = |part| options.only.is_empty() || options.only.contains(&part);

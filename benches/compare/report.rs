@@ -82,6 +82,7 @@ impl Report {
             "machine": self.machine.json(),
             "runtime": self.runtime(),
             "rounds": self.effort.rounds,
+            "turns": self.effort.turns,
             "slice_ms": self.effort.slice.as_millis(),
             "load_before": self.load_before,
             "load_after": self.load_after,
@@ -145,9 +146,10 @@ impl Display for Report {
             |load: Option<f64>| load.map_or_else(|| "unknown".into(), |load| load.to_string());
         writeln!(
             f,
-            "{} runtime, {} rounds of 2 x {:?} a side, load of the machine {} before, {} after",
+            "{} runtime, {} rounds of {} x {:?} a side, load of the machine {} before, {} after",
             self.runtime(),
             self.effort.rounds,
+            self.effort.turns,
             self.effort.slice,
             load(self.load_before),
             load(self.load_after),

@@ -1,8 +1,9 @@
 //! Interleaved rounds, and what is read off them.
 //!
 //! A shared machine is faster at one moment than at another, so rates of different moments say
-//! little. In a round every side works for a slice, then again in the opposite order (A B B A), and
-//! what is compared is the ratio of the rates of one round. Who begins changes from round to round.
+//! little. In a round the sides take turns of a few milliseconds, in an order that changes all the
+//! time (A B, B A, A B …), so that whatever else the machine does meets all alike. What is compared
+//! is the ratio of the rates of one round.
 
 use std::time::Duration;
 
@@ -19,10 +20,12 @@ pub(crate) struct Rates {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
+    /// Turns of a side in a round.
+    pub(crate) turns: usize,
     pub(crate) slice: Duration,
 }
 
-/// Has the sides work in turn; the first rounds of the warm-up do not count.
+/// Has the sides work in turn, after a warm-up.
 pub(crate) async fn interleaved(sides: &mut [Box<dyn Side>], effort: Effort) -> Vec<Rates> {
     let mut rates: Vec<Rates> = sides
         .iter()
@@ -32,18 +35,22 @@ pub(crate) async fn interleaved(sides: &mut [Box<dyn Side>], effort: Effort) -> 
         })
         .collect();
     for side in &mut *sides {
-        side.work(effort.slice).await;
+        side.work(effort.slice * 4).await;
     }
     let count = sides.len();
     for round in 0..effort.rounds {
-        let forth = (0..count).map(|turn| (round + turn) % count);
-        let order: Vec<usize> = forth.clone().chain(forth.rev()).collect();
         let mut sums = vec![0.0; count];
-        for at in order {
-            sums[at] += sides[at].work(effort.slice).await;
+        for turn in round..round + effort.turns {
+            for place in 0..count {
+                let at = match turn % 2 {
+                    0 => (turn / 2 + place) % count,
+                    _ => (turn / 2 + count - 1 - place) % count,
+                };
+                sums[at] += sides[at].work(effort.slice).await;
+            }
         }
         for (rates, sum) in rates.iter_mut().zip(sums) {
-            rates.rounds.push(sum / 2.0);
+            rates.rounds.push(sum / effort.turns as f64);
         }
     }
     rates
