@@ -1,0 +1,79 @@
+//! Defects that were found once: each test is named for its symptom.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_rt::embedded::Engine;
+use redlock_rt::{Client, LockOptions, Unlocked};
+use tests::within;
+use tokio::sync::Notify;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+/// A client whose connections to `engine` are made once `ready` is over.
+fn slow_to_connect<F>(engine: &Engine, ready: impl Fn() -> F + Send + Sync + 'static) -> Client
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let engine = engine.clone();
+    let connect = move || {
+        let (engine, ready) = (engine.clone(), ready());
+        async move {
+            ready.await;
+            Ok(engine.connect())
+        }
+    };
+    Client::builder().connector(connect).build().unwrap()
+}
+
+/// Every call began to connect anew, and took what it had begun with it when its wait was over.
+#[tokio::test(start_paused = true)]
+async fn callers_whose_waits_are_shorter_than_connecting_never_connected() {
+    let engine = Engine::new();
+    let client = slow_to_connect(&engine, || tokio::time::sleep(ms(50)));
+    let lock = client.rlock("hurry");
+    let options = LockOptions::new().wait(ms(20));
+    let mut tries = 0;
+    let guard = loop {
+        tries += 1;
+        match lock.lock_with(options.clone()).await {
+            Ok(guard) => break guard,
+            Err(error) => assert!(error.is_unavailable() && tries < 10, "{error}"),
+        }
+    };
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// It had the turn to connect, and nobody else got it.
+#[tokio::test]
+async fn a_caller_that_is_not_polled_kept_all_others_from_connecting() {
+    let open = Arc::new(Notify::new());
+    let gate = Arc::clone(&open);
+    let engine = Engine::new();
+    let client = slow_to_connect(&engine, move || {
+        let gate = Arc::clone(&gate);
+        async move { gate.notified().await }
+    });
+    let first = client.rlock("first");
+    let mut unpolled = tokio_test::task::spawn(first.lock());
+    assert!(unpolled.poll().is_pending());
+    // For each connection that is asked for, whoever asks.
+    let opener = tokio::spawn(async move {
+        loop {
+            open.notify_one();
+            tokio::task::yield_now().await;
+        }
+    });
+    let second = client.rlock("second");
+    let guard = within(DEADLINE, second.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    opener.abort();
+}
