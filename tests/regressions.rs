@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, LockOptions, Unlocked};
-use tests::within;
+use redlock_rt::{Client, LockOptions, LostReason, Unlocked};
+use tests::{LeakCheck, Matcher, Proxy, shared_server, unique, within};
 use tokio::sync::Notify;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -76,4 +76,33 @@ async fn a_caller_that_is_not_polled_kept_all_others_from_connecting() {
     let guard = within(DEADLINE, second.lock()).await.unwrap();
     guard.unlock().await.unwrap();
     opener.abort();
+}
+
+/// A lost connection has every lock verified at once, whatever pause was planned; so a server that
+/// accepts and hangs up was dialed as fast as it could accept.
+#[tokio::test]
+async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("hangs-up");
+    let options = LockOptions::new().lease(Duration::from_secs(2));
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    proxy.mark();
+    // More than enough for the lease, at a decent pace: else they are used up, and it is kept.
+    for _ in 0..500 {
+        proxy.cut_before_request(Matcher::command("EVALSHA"));
+    }
+    proxy.cut_all();
+    let lost = within(DEADLINE, guard.lost()).await;
+    assert_eq!(lost, LostReason::Expired);
+    let dialed = proxy.counts().get("INFO").copied().unwrap_or_default();
+    assert!((1..60).contains(&dialed), "{dialed} connections");
+    proxy.clear();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
 }
