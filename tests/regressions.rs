@@ -106,3 +106,63 @@ async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
         .assert_clean()
         .await;
 }
+
+/// Each connection that was made reset the pause.
+#[tokio::test]
+async fn a_server_that_hangs_up_on_subscribers_was_dialed_a_hundred_times_a_second() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let holder = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("hangs-up");
+    let guard = holder.rlock(&name).lock().await.unwrap();
+    for _ in 0..500 {
+        proxy.cut_before_request(Matcher::command("SUBSCRIBE"));
+    }
+    let options = LockOptions::new().wait(Duration::from_secs(1));
+    let error = client.rlock(&name).lock_with(options).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    let dialed = proxy.counts()["SUBSCRIBE"];
+    assert!((2..30).contains(&dialed), "{dialed} connections");
+    proxy.clear();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .client(&holder)
+        .assert_clean()
+        .await;
+}
+
+/// The refusal was taken for good, as that of an ACL is.
+#[tokio::test]
+async fn a_busy_server_that_refused_to_subscribe_was_not_asked_again() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let holder = Client::connect(&server.url()).await.unwrap();
+    let builder = Client::builder().url(&proxy.url());
+    let client = builder
+        .poll_interval(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let name = unique("busy");
+    let guard = holder.rlock(&name).lock().await.unwrap();
+    let busy = "-BUSY Redis is busy running a script.\r\n";
+    proxy.answer(Matcher::command("SUBSCRIBE"), busy, 1);
+    let lock = client.rlock(&name);
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    within(
+        DEADLINE,
+        proxy.wait_for_count(Matcher::command("SUBSCRIBE"), 2),
+    )
+    .await;
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .client(&holder)
+        .assert_clean()
+        .await;
+}
