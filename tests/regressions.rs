@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redlock_rt::embedded::Engine;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked};
-use tests::{LeakCheck, Matcher, Proxy, shared_server, unique, within};
+use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
 use tokio::sync::Notify;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -165,4 +165,33 @@ async fn a_busy_server_that_refused_to_subscribe_was_not_asked_again() {
         .client(&holder)
         .assert_clean()
         .await;
+}
+
+/// It had not tried, since its own client held the lock, and its channel was confirmed before it
+/// came: so nothing but an announcement would ever have had it look.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
+    let engine = Engine::new();
+    let builder = Client::builder().embedded(&engine);
+    let client = builder.linger(Duration::from_secs(60)).build().unwrap();
+    let mut raw = connection_over(engine.connect()).await.unwrap();
+    let lock = client.rlock("vanished");
+    let guard = lock.lock().await.unwrap();
+    // Leaves a confirmed subscription behind.
+    let passing = LockOptions::new().wait(ms(100));
+    assert!(lock.lock_with(passing).await.unwrap_err().is_timed_out());
+    assert_eq!(client.stats().subscriptions, 1);
+    let waiting = lock.clone();
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    while client.stats().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    let _: () = redis::cmd("DEL")
+        .arg("vanished")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let guard = within(ms(50), waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
 }
