@@ -50,7 +50,7 @@ pub(crate) async fn acquire(
     let started = clock::now();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
-    let mut place = line.enter();
+    let mut place = line.enter(engine.next_poll(started));
     if let Some(channel) = recipe.channel() {
         line.listen_if_confirmed(&engine.hub, channel);
     }

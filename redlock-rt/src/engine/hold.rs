@@ -156,9 +156,9 @@ impl Hold {
     }
 
     /// The end of the hold is known: waiters of this process are not held back by it any more.
-    pub(super) fn settled(&self) {
+    pub(super) fn settled(&self, announced: bool) {
         if !self.settled.swap(true, Ordering::AcqRel) {
-            self.line.released(self);
+            self.line.released(self, announced);
         }
     }
 
