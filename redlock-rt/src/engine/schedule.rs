@@ -78,7 +78,7 @@ impl<T> Schedule<T> {
     /// quickly would otherwise wake it one by one, each only to find nothing.
     pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
         let first = self.queue.first_key_value().map(|((at, _), _)| *at);
-        self.armed = first.or(self.armed.filter(|armed| *armed > now));
+        self.armed = first.or_else(|| self.armed.filter(|armed| *armed > now));
         self.armed
     }
 
