@@ -86,6 +86,10 @@ impl Hold {
         lock(&self.lease).plan(now)
     }
 
+    pub(super) fn early(&self, now: Instant) -> Option<Duration> {
+        lock(&self.lease).early(now)
+    }
+
     pub(super) fn is_renewed(&self, now: Instant) -> bool {
         lock(&self.lease).is_renewed(now)
     }
@@ -170,9 +174,7 @@ impl Hold {
         match self.lengthen(ACTION, terms.lease, deadline).await {
             Ok(()) => Ok(guard),
             // Nothing is unknown: the guard ends here, and the count is set back.
-            Err(error) if error.is_outcome_unknown() => {
-                Err(error.known_as(ErrorKind::Unavailable))
-            }
+            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
             Err(error) => Err(error),
         }
     }

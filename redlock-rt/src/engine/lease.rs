@@ -225,9 +225,12 @@ impl Lease {
             .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
-            // The lease of the last renewal ends with `max_hold`, so both may be over.
+            // The lease of the last renewal ends with `max_hold`, so both may be over. Judged at
+            // the deadline, so that the reason stays.
             Phase::Lost(LostReason::Expired)
-                if over(tenant.until.map(|at| at - margin(tenant.lease))) =>
+                if tenant
+                    .until
+                    .is_some_and(|until| until - margin(tenant.lease) <= self.deadline) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
@@ -259,22 +262,38 @@ impl Lease {
         renewing().filter_map(|tenant| tenant.until).max()
     }
 
+    /// The lease that a renewal is to ask for now.
+    fn wanted(&self, now: Instant) -> Option<Duration> {
+        let left = self.horizon().map(|end| end.saturating_duration_since(now));
+        let lease = self.renewed_lease(now)?;
+        Some(left.map_or(lease, |left| left.min(lease)))
+    }
+
     /// What the watchdog is to do now.
     pub(crate) fn plan(&mut self, now: Instant) -> Plan {
         self.tick(now);
         if !matches!(self.phase, Phase::Held | Phase::Suspect) {
             return Plan::Done;
         }
-        let left = self.horizon().map(|end| end.saturating_duration_since(now));
-        let wanted = self
-            .renewed_lease(now)
-            .map(|lease| left.map_or(lease, |left| left.min(lease)));
+        let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
         let next = renewal.into_iter().chain(self.verify_at).min();
         match next {
             Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
             Some(at) => Plan::Wait(at.min(self.deadline)),
             None => Plan::Wait(self.deadline),
+        }
+    }
+
+    /// The lease to ask for where a call goes to Redis now anyway and the next renewal is not due,
+    /// but almost.
+    pub(crate) fn early(&mut self, now: Instant) -> Option<Duration> {
+        let interval = self.renewing(now).filter_map(|tenant| tenant.renew).min()?;
+        let almost = now < self.next_renewal && self.next_renewal <= after(now, interval / 8);
+        if almost && self.is_valid(now) {
+            self.wanted(now)
+        } else {
+            None
         }
     }
 
@@ -399,6 +418,16 @@ mod tests {
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
         lease.leave(id);
         assert_eq!(lease.plan(sent + 10 * S), Plan::Done);
+    }
+
+    #[test]
+    fn renewal_may_come_early_but_not_much() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(24 * S), sent);
+        assert_eq!(lease.early(sent + 6 * S), None);
+        assert_eq!(lease.early(sent + 7 * S), Some(24 * S));
+        lease.leave(id);
+        assert_eq!(lease.early(sent + 7 * S), None);
     }
 
     #[test]

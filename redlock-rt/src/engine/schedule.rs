@@ -73,6 +73,12 @@ impl<T> Schedule<T> {
         self.queue.len()
     }
 
+    /// The first items up to `until`, in order.
+    pub(crate) fn upcoming(&self, until: Instant) -> impl Iterator<Item = (u64, &T)> {
+        let upcoming = self.queue.range(..=(until, u64::MAX));
+        upcoming.map(|((_, id), item)| (*id, item))
+    }
+
     pub(crate) fn items(&self) -> impl Iterator<Item = (u64, &T)> {
         self.queue.iter().map(|((_, id), item)| (*id, item))
     }

@@ -104,6 +104,9 @@ impl Watchdog {
                 Plan::Done => ended.push(hold),
             }
         }
+        if !due.is_empty() {
+            fill_up(&mut schedule, connection, &mut due, now);
+        }
         let picked = dispatch(&mut schedule, connection, due, now);
         drop(schedule);
         // Outside the lock: this tells the hold's line, and may drop its last reference.
@@ -192,6 +195,27 @@ impl Watchdog {
             }
             Err(fault) => due.iter().for_each(|(hold, _)| self.failed(hold, &fault)),
         }
+    }
+}
+
+/// Adds what is almost due to a batch that goes now: else locks that were taken one after the other
+/// would be renewed one by one.
+fn fill_up(
+    schedule: &mut Schedule<Arc<Hold>>,
+    connection: &Connection,
+    due: &mut Vec<Due>,
+    now: Instant,
+) {
+    // What is under way is not looked at again before twice the response time-out.
+    let until = clock::after(now, connection.timeouts().response);
+    let early: Vec<(u64, Duration)> = schedule
+        .upcoming(until)
+        .take(2 * BATCH)
+        .filter_map(|(id, hold)| Some((id, hold.early(now)?)))
+        .take(BATCH - due.len())
+        .collect();
+    for (id, ttl) in early {
+        due.extend(schedule.remove(id).map(|hold| (hold, ttl)));
     }
 }
 
