@@ -225,9 +225,12 @@ impl Lease {
             .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
-            // The lease of the last renewal ends with `max_hold`, so both may be over.
+            // The lease of the last renewal ends with `max_hold`, so both may be over. Judged at
+            // the deadline, so that the reason stays.
             Phase::Lost(LostReason::Expired)
-                if over(tenant.until.map(|at| at - margin(tenant.lease))) =>
+                if tenant
+                    .until
+                    .is_some_and(|until| until - margin(tenant.lease) <= self.deadline) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
