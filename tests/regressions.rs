@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, LockOptions, LostReason, Unlocked};
+use redlock_rt::{Client, LockOptions, LostReason, Owner, Unlocked};
 use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
 use tokio::sync::Notify;
 
@@ -194,4 +194,33 @@ async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     let guard = within(ms(50), waiter).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
+}
+
+/// A settlement that holds its hold's turn was queued behind those that wait for the turn, and
+/// these took all places of the release task.
+#[tokio::test(start_paused = true)]
+async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_all_releases() {
+    const GUARDS: usize = 200;
+    let client = Client::embedded();
+    let owner = Owner::new();
+    let lock = client.rlock("crowded");
+    let options = LockOptions::new().owner(&owner);
+    let first = lock.lock_with(options.clone()).await.unwrap();
+    let mut guards = Vec::new();
+    for _ in 1..GUARDS {
+        guards.push(lock.lock_with(options.clone()).await.unwrap());
+    }
+    {
+        let mut extension = tokio_test::task::spawn(first.extend(Duration::from_secs(60)));
+        assert!(extension.poll().is_pending());
+        drop(guards);
+        // The release task takes what it can.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(first);
+    let guard = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_eq!(client.stats().releases, 0);
 }
