@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, LockOptions, LostReason, Owner, Unlocked};
+use redlock_rt::{Client, GuardState, LockOptions, LostReason, Owner, Unlocked};
 use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
 use tokio::sync::Notify;
 
@@ -223,4 +223,19 @@ async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_al
     let guard = within(Duration::from_secs(5), lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
     assert_eq!(client.stats().releases, 0);
+}
+
+/// Both reported held, in one process, until the next renewal of the first.
+#[tokio::test(start_paused = true)]
+async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
+    let engine = Engine::new();
+    let client = || Client::builder().embedded(&engine).build().unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.rlock("forced");
+    let first = lock.lock().await.unwrap();
+    assert!(other.rlock("forced").force_unlock().await.unwrap());
+    let second = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    assert!(second.is_valid());
+    assert_eq!(first.state(), GuardState::Lost(LostReason::Taken));
+    assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
 }

@@ -207,8 +207,11 @@ impl Line {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    pub(super) fn set_holder(&self, hold: &Arc<Hold>) {
-        *lock(&self.holder) = Arc::downgrade(hold);
+    /// Answers the hold that was there before.
+    pub(super) fn set_holder(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
+        let new = Arc::downgrade(hold);
+        let before = std::mem::replace(&mut *lock(&self.holder), new);
+        before.upgrade()
     }
 
     fn is_held(&self) -> bool {
