@@ -5,11 +5,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::join_all;
 use redlock_rt::embedded::Engine;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, Owner, Unlocked};
 use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -238,4 +241,69 @@ async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
     assert!(second.is_valid());
     assert_eq!(first.state(), GuardState::Lost(LostReason::Taken));
     assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// The stream to an engine, on which every request takes so many milliseconds to get there.
+fn far_away(engine: &Engine, latency: Arc<AtomicU64>) -> DuplexStream {
+    let mut session = engine.connect();
+    let (ours, mut theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let (mut requests, mut replies) = ([0; 4096], [0; 4096]);
+        loop {
+            tokio::select! {
+                Ok(len @ 1..) = theirs.read(&mut requests) => {
+                    tokio::time::sleep(ms(latency.load(Ordering::Relaxed))).await;
+                    session.write_all(&requests[..len]).await.unwrap();
+                }
+                Ok(len @ 1..) = session.read(&mut replies) => {
+                    theirs.write_all(&replies[..len]).await.unwrap();
+                }
+                else => return,
+            }
+        }
+    });
+    ours
+}
+
+/// A client that looks every 20 to 40 ms.
+async fn client_far_away(engine: &Engine, latency: &Arc<AtomicU64>) -> Client {
+    let (engine, latency) = (engine.clone(), Arc::clone(latency));
+    let builder = Client::builder().connector(move || {
+        let stream = far_away(&engine, Arc::clone(&latency));
+        async move { Ok(stream) }
+    });
+    builder.poll_interval(ms(20)).connect().await.unwrap()
+}
+
+/// Its last try happened to be under way when its wait was over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_wait_ended_during_a_try_called_redis_unavailable() {
+    let engine = Engine::new();
+    let holder = Client::builder().embedded(&engine).build().unwrap();
+    let guard = holder.rlock("far").lock().await.unwrap();
+    let client = client_far_away(&engine, &Arc::new(AtomicU64::new(100))).await;
+    // A try of 100 ms, a pause of 20 to 40, and another that is cut short.
+    let options = LockOptions::new().wait(ms(150));
+    let error = client.rlock("far").lock_with(options).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    guard.unlock().await.unwrap();
+}
+
+/// One after the other became head, and sent a try that its wait had no time for.
+#[tokio::test(start_paused = true)]
+async fn waiters_whose_waits_ended_together_each_sent_a_doomed_try() {
+    const WAITERS: usize = 50;
+    let engine = Engine::new();
+    let latency = Arc::new(AtomicU64::new(0));
+    let client = client_far_away(&engine, &latency).await;
+    latency.store(3_600_000, Ordering::Relaxed);
+    let lock = client.rlock("doomed");
+    let options = LockOptions::new().wait(Duration::from_secs(1));
+    let waits = (0..WAITERS).map(|_| lock.lock_with(options.clone()));
+    let outcomes = join_all(waits).await;
+    assert_eq!(client.stats().releases, 1, "tries left behind");
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+    }
 }
