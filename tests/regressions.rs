@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, GuardState, LockOptions, LostReason, Owner, Unlocked};
+use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, LostReason, Owner, Unlocked};
 use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
@@ -306,4 +306,48 @@ async fn waiters_whose_waits_ended_together_each_sent_a_doomed_try() {
         let error = outcome.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
     }
+}
+
+/// The channels of announcements are not among what the user may use.
+async fn limited_user(rules: &[&str]) -> (tests::SharedServer, String) {
+    let server = shared_server();
+    let user = unique("limited").replace(':', "-");
+    let mut control = server.connect().await.unwrap();
+    let _: () = redis::cmd("ACL")
+        .arg("SETUSER")
+        .arg(&[&*user, "reset", "on", ">secret", "~*", "+@all"])
+        .arg(rules)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let url = format!("redis://{user}:secret@{}", server.address());
+    (server, url)
+}
+
+/// The release was refused after it had freed the lock.
+#[tokio::test]
+async fn who_may_not_publish_was_told_that_its_release_failed() {
+    let (server, url) = limited_user(&["resetchannels"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let name = unique("silent");
+    let lock = client.rlock(&name);
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let _guard = lock.lock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    drop(_guard);
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// Inside a script the refusal has no code of its own.
+#[tokio::test]
+async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
+    let (_server, url) = limited_user(&["allchannels", "-hset"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let error = client.rlock(unique("denied")).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
