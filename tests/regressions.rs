@@ -351,3 +351,18 @@ async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
     let error = client.rlock(unique("denied")).lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
+
+/// It was taken, and then could not be given its lease.
+#[tokio::test]
+async fn who_may_not_expire_left_a_lock_for_ever() {
+    let (server, url) = limited_user(&["allchannels", "-pexpire"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let name = unique("for-ever");
+    let error = client.rlock(&name).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
