@@ -5,11 +5,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::join_all;
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, LockOptions, LostReason, Unlocked};
+use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, LostReason, Owner, Unlocked};
 use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -194,4 +197,172 @@ async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     let guard = within(ms(50), waiter).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
+}
+
+/// A settlement that holds its hold's turn was queued behind those that wait for the turn, and
+/// these took all places of the release task.
+#[tokio::test(start_paused = true)]
+async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_all_releases() {
+    const GUARDS: usize = 200;
+    let client = Client::embedded();
+    let owner = Owner::new();
+    let lock = client.rlock("crowded");
+    let options = LockOptions::new().owner(&owner);
+    let first = lock.lock_with(options.clone()).await.unwrap();
+    let mut guards = Vec::new();
+    for _ in 1..GUARDS {
+        guards.push(lock.lock_with(options.clone()).await.unwrap());
+    }
+    {
+        let mut extension = tokio_test::task::spawn(first.extend(Duration::from_secs(60)));
+        assert!(extension.poll().is_pending());
+        drop(guards);
+        // The release task takes what it can.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(first);
+    let guard = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_eq!(client.stats().releases, 0);
+}
+
+/// Both reported held, in one process, until the next renewal of the first.
+#[tokio::test(start_paused = true)]
+async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
+    let engine = Engine::new();
+    let client = || Client::builder().embedded(&engine).build().unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.rlock("forced");
+    let first = lock.lock().await.unwrap();
+    assert!(other.rlock("forced").force_unlock().await.unwrap());
+    let second = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    assert!(second.is_valid());
+    assert_eq!(first.state(), GuardState::Lost(LostReason::Taken));
+    assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// The stream to an engine, on which every request takes so many milliseconds to get there.
+fn far_away(engine: &Engine, latency: Arc<AtomicU64>) -> DuplexStream {
+    let mut session = engine.connect();
+    let (ours, mut theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let (mut requests, mut replies) = ([0; 4096], [0; 4096]);
+        loop {
+            tokio::select! {
+                Ok(len @ 1..) = theirs.read(&mut requests) => {
+                    tokio::time::sleep(ms(latency.load(Ordering::Relaxed))).await;
+                    session.write_all(&requests[..len]).await.unwrap();
+                }
+                Ok(len @ 1..) = session.read(&mut replies) => {
+                    theirs.write_all(&replies[..len]).await.unwrap();
+                }
+                else => return,
+            }
+        }
+    });
+    ours
+}
+
+/// A client that looks every 20 to 40 ms.
+async fn client_far_away(engine: &Engine, latency: &Arc<AtomicU64>) -> Client {
+    let (engine, latency) = (engine.clone(), Arc::clone(latency));
+    let builder = Client::builder().connector(move || {
+        let stream = far_away(&engine, Arc::clone(&latency));
+        async move { Ok(stream) }
+    });
+    builder.poll_interval(ms(20)).connect().await.unwrap()
+}
+
+/// Its last try happened to be under way when its wait was over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_wait_ended_during_a_try_called_redis_unavailable() {
+    let engine = Engine::new();
+    let holder = Client::builder().embedded(&engine).build().unwrap();
+    let guard = holder.rlock("far").lock().await.unwrap();
+    let client = client_far_away(&engine, &Arc::new(AtomicU64::new(100))).await;
+    // A try of 100 ms, a pause of 20 to 40, and another that is cut short.
+    let options = LockOptions::new().wait(ms(150));
+    let error = client.rlock("far").lock_with(options).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    guard.unlock().await.unwrap();
+}
+
+/// One after the other became head, and sent a try that its wait had no time for.
+#[tokio::test(start_paused = true)]
+async fn waiters_whose_waits_ended_together_each_sent_a_doomed_try() {
+    const WAITERS: usize = 50;
+    let engine = Engine::new();
+    let latency = Arc::new(AtomicU64::new(0));
+    let client = client_far_away(&engine, &latency).await;
+    latency.store(3_600_000, Ordering::Relaxed);
+    let lock = client.rlock("doomed");
+    let options = LockOptions::new().wait(Duration::from_secs(1));
+    let waits = (0..WAITERS).map(|_| lock.lock_with(options.clone()));
+    let outcomes = join_all(waits).await;
+    assert_eq!(client.stats().releases, 1, "tries left behind");
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+    }
+}
+
+/// The channels of announcements are not among what the user may use.
+async fn limited_user(rules: &[&str]) -> (tests::SharedServer, String) {
+    let server = shared_server();
+    let user = unique("limited").replace(':', "-");
+    let mut control = server.connect().await.unwrap();
+    let _: () = redis::cmd("ACL")
+        .arg("SETUSER")
+        .arg(&[&*user, "reset", "on", ">secret", "~*", "+@all"])
+        .arg(rules)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let url = format!("redis://{user}:secret@{}", server.address());
+    (server, url)
+}
+
+/// The release was refused after it had freed the lock.
+#[tokio::test]
+async fn who_may_not_publish_was_told_that_its_release_failed() {
+    let (server, url) = limited_user(&["resetchannels"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let name = unique("silent");
+    let lock = client.rlock(&name);
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let _guard = lock.lock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    drop(_guard);
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// Inside a script the refusal has no code of its own.
+#[tokio::test]
+async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
+    let (_server, url) = limited_user(&["allchannels", "-hset"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let error = client.rlock(unique("denied")).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+/// It was taken, and then could not be given its lease.
+#[tokio::test]
+async fn who_may_not_expire_left_a_lock_for_ever() {
+    let (server, url) = limited_user(&["allchannels", "-pexpire"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let name = unique("for-ever");
+    let error = client.rlock(&name).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
 }

@@ -46,6 +46,8 @@ const PASSING: [&str; 12] = [
     "ASK",
 ];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+/// What an ACL refuses inside a script, before Redis 7.2: there is no code in it.
+const DENIED_INSIDE: &str = "The user executing the script can't";
 
 impl Fault {
     pub(super) fn io(kind: std::io::ErrorKind, what: &'static str) -> Source {
@@ -83,11 +85,9 @@ impl Fault {
             code == known
                 || (code == "ERR" && detail.split([' ', '-', ':']).any(|word| word == known))
         };
-        // An ACL that forbids a command inside a script has no code of its own.
-        let forbidden = detail.contains("The user executing the script can't");
         if is("WRONGTYPE") {
             Self::WrongType(source)
-        } else if forbidden || DENIED.iter().any(|known| is(known)) {
+        } else if DENIED.iter().any(|known| is(known)) || detail.contains(DENIED_INSIDE) {
             Self::Denied(source)
         } else if PASSING.iter().any(|known| is(known)) {
             Self::Refused(source)
@@ -159,5 +159,8 @@ mod tests {
         assert!(matches!(sorted("ERR", text), Fault::Refused(_)));
         let text = "Error running script (call to f_1): @user_script:3: WRONGTYPE Operation";
         assert!(matches!(sorted("ERR", text), Fault::WrongType(_)));
+        let text = "Error running script (call to f_1): @user_script:3: \
+                    The user executing the script can't run this command or subcommand";
+        assert!(matches!(sorted("ERR", text), Fault::Denied(_)));
     }
 }

@@ -62,7 +62,15 @@ impl Hold {
             line,
             settled: AtomicBool::new(false),
         });
-        hold.line.set_holder(&hold);
+        let before = hold.line.set_holder(&hold);
+        // It was forced or deleted, and its guards have not heard: they and ours must not both
+        // report held.
+        if let Some(before) = before
+            && hold.is_valid()
+            && before.is_valid()
+        {
+            before.mark_lost(LostReason::Taken);
+        }
         hold.engine.watchdog.watch(&hold);
         HoldGuard {
             hold,

@@ -172,7 +172,14 @@ impl Lease {
             .deadline
             .max(after(sent, lease.saturating_sub(margin(lease))));
         let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
-        self.next_renewal = after(sent, interval.unwrap_or(lease));
+        let next = after(sent, interval.unwrap_or(lease));
+        // Less than is wanted (a short extension, a guard that wants less) puts no renewal off.
+        let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
+        self.next_renewal = if short {
+            next.min(self.next_renewal)
+        } else {
+            next
+        };
     }
 
     /// Moves on what the clock alone decides. Upholds invariant 1.
@@ -260,6 +267,13 @@ impl Lease {
             return None;
         }
         renewing().filter_map(|tenant| tenant.until).max()
+    }
+
+    /// The lease that a renewal asks for now.
+    fn wanted(&self, now: Instant) -> Option<Duration> {
+        let left = self.horizon().map(|end| end.saturating_duration_since(now));
+        let lease = self.renewed_lease(now)?;
+        Some(left.map_or(lease, |left| left.min(lease)))
     }
 
     /// What the watchdog is to do now.
@@ -423,6 +437,25 @@ mod tests {
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
         lease.leave(id);
         assert_eq!(lease.plan(sent + 10 * S), Plan::Done);
+    }
+
+    #[test]
+    fn short_extensions_do_not_put_off_the_renewal_until_the_lease_is_over() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(30 * S), sent);
+        lease.renewed(sent + 9 * S, S, sent + 9 * S);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        // Nor does a guard that wants less and is never renewed.
+        let fixed = Terms {
+            renew: None,
+            ..terms(S)
+        };
+        let inner = lease.join(fixed, sent + 9 * S).unwrap();
+        lease.renewed(sent + 9 * S, S, sent + 9 * S);
+        lease.leave(inner);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        lease.renewed(sent + 10 * S, 30 * S, sent + 10 * S);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Wait(sent + 20 * S));
     }
 
     #[test]

@@ -216,8 +216,11 @@ impl Line {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    pub(super) fn set_holder(&self, hold: &Arc<Hold>) {
-        *lock(&self.holder) = Arc::downgrade(hold);
+    /// Answers the hold that was there before.
+    pub(super) fn set_holder(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
+        let new = Arc::downgrade(hold);
+        let before = std::mem::replace(&mut *lock(&self.holder), new);
+        before.upgrade()
     }
 
     fn is_held(&self) -> bool {
@@ -293,8 +296,13 @@ impl Place {
     pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called {
         let line = &*self.line;
         let ticket = self.ticket;
+        let mut waited = false;
         loop {
-            let turn = poll_fn(|cx| lock(&line.state).poll(ticket, cx.waker()));
+            let turn = poll_fn(|cx| {
+                let turn = lock(&line.state).poll(ticket, cx.waker());
+                waited |= turn.is_pending();
+                turn
+            });
             let retry_at = lock(&line.state).retry_at(ticket);
             let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                 let turn = turn.await;
@@ -302,11 +310,17 @@ impl Place {
                 return Called::Turn(turn);
             };
             let until = clock::to_tokio(until);
-            if let Ok(turn) = tokio::time::timeout_at(until, turn).await {
+            let called = tokio::time::timeout_at(until, turn).await;
+            let now = clock::now();
+            if let Ok(turn) = called {
                 self.trying |= turn == Turn::Try;
+                // Called by one who left with its wait over, as ours is: a try would be cut short
+                // before it is answered. The permit passes on.
+                if waited && turn == Turn::Try && deadline.is_some_and(|deadline| now >= deadline) {
+                    return Called::TimedOut;
+                }
                 return Called::Turn(turn);
             }
-            let now = clock::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Called::TimedOut;
             }

@@ -276,6 +276,11 @@ impl Settlement {
         }
     }
 
+    /// Whether others of its hold wait for it.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
     /// Whether a lock stays behind unless this is run.
     pub(super) fn is_due(&self) -> bool {
         match &self.subject {

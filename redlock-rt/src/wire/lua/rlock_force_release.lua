@@ -4,8 +4,9 @@
 -- ARGV: 1 channel, 2 publish command
 -- Returns: 1 = it was held, 0 = it was free
 --
--- Invariants: a key that is no lock is refused (WRONGTYPE) rather than deleted; an ACL that forbids
--- to publish does not keep the lock held.
+-- Invariants:
+-- * A key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
 -- Redisson: forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
