@@ -269,13 +269,6 @@ impl Lease {
         renewing().filter_map(|tenant| tenant.until).max()
     }
 
-    /// The lease that a renewal asks for now.
-    fn wanted(&self, now: Instant) -> Option<Duration> {
-        let left = self.horizon().map(|end| end.saturating_duration_since(now));
-        let lease = self.renewed_lease(now)?;
-        Some(left.map_or(lease, |left| left.min(lease)))
-    }
-
     /// What the watchdog is to do now.
     pub(crate) fn plan(&mut self, now: Instant) -> Plan {
         self.tick(now);
