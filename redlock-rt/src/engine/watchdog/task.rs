@@ -231,8 +231,10 @@ fn dispatch(
     let Some(mut exchange) = exchange else {
         return Picked::Unconnected;
     };
-    // The first poll hands the call to the connection.
-    let ready = match exchange.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+    // The first poll hands the call to the connection, also where the task has used up its budget:
+    // once the schedule's lock is free, a guard may end.
+    let mut first = tokio::task::unconstrained(&mut exchange);
+    let ready = match first.poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
@@ -280,5 +282,74 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
             Ok(replies.collect::<Result<_, _>>()?)
         }
         other => Err(crate::wire::Malformed(other).into()),
+    }
+}
+
+#[cfg(all(test, feature = "embedded", not(redlock_loom)))]
+mod tests {
+    use super::*;
+    use crate::connection::{Dialer, Spawner, Timeouts};
+    use crate::engine::{Config, Engine, Terms};
+    use crate::name::LockName;
+    use crate::wire::{Holder, Recipe};
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// A task that had used up its budget sent the renewal when it was next polled: by then the
+    /// guard might have ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
+        let server = crate::embedded::Engine::new();
+        let config = Config {
+            dialer: Dialer::custom(move || std::future::ready(Ok(server.connect()))),
+            spawner: Spawner::default(),
+            timeouts: Timeouts {
+                connect: S,
+                response: S,
+            },
+            linger: S,
+            poll_interval: S,
+            lease: 30 * S,
+            namespace: None,
+        };
+        let engine = Engine::new(config);
+        let name = LockName::new(None, "spent").unwrap();
+        let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(name));
+        let terms = Terms {
+            lease: 30 * S,
+            renew: None,
+            max_hold: None,
+        };
+        let guard = engine.lock(&recipe, terms, None, None).await.unwrap();
+        engine.renewals.ready().await.unwrap();
+        let due = |lease| vec![(Arc::clone(&guard.hold), lease)];
+        let mut schedule = Schedule::default();
+        let picked = dispatch(
+            &mut schedule,
+            &engine.renewals,
+            due(Duration::ZERO),
+            clock::now(),
+        );
+        let Picked::Sent(loads_the_script) = picked else {
+            panic!("there is a connection");
+        };
+        answer(loads_the_script, S).await.outcome.unwrap();
+
+        let (sender, mut spend) = tokio::sync::mpsc::unbounded_channel();
+        (0..1000).for_each(|_| sender.send(()).unwrap());
+        while tokio::task::coop::has_budget_remaining() {
+            let _ = spend.recv().now_or_never();
+        }
+        let picked = dispatch(&mut schedule, &engine.renewals, due(60 * S), clock::now());
+        assert!(matches!(picked, Picked::Sent(_)));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let reply = engine
+            .ask("inspect", &*recipe, recipe.inspect())
+            .await
+            .unwrap();
+        let holder = Holder::decode(reply).unwrap().unwrap();
+        assert!(holder.ttl.is_some_and(|ttl| ttl > 31 * S), "{holder:?}");
     }
 }
