@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     WrongType(Source),
     /// Any other answer, for which a repeat is no help.
     Failed(Source),
+    /// The server cannot serve a connection as the URL wants it: no such database.
+    Misdirected(Source),
     /// The client was shut down: there will be no connection any more.
     Closed,
 }
@@ -44,6 +46,8 @@ const PASSING: [&str; 12] = [
     "ASK",
 ];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+/// What an ACL refuses inside a script, before Redis 7.2: there is no code in it.
+const DENIED_INSIDE: &str = "The user executing the script can't";
 
 impl Fault {
     pub(super) fn io(kind: std::io::ErrorKind, what: &'static str) -> Source {
@@ -83,7 +87,7 @@ impl Fault {
         };
         if is("WRONGTYPE") {
             Self::WrongType(source)
-        } else if DENIED.iter().any(|known| is(known)) {
+        } else if DENIED.iter().any(|known| is(known)) || detail.contains(DENIED_INSIDE) {
             Self::Denied(source)
         } else if PASSING.iter().any(|known| is(known)) {
             Self::Refused(source)
@@ -115,6 +119,7 @@ impl Fault {
             Self::Denied(source) => (Kind::Denied, source),
             Self::WrongType(source) => (Kind::WrongType, source),
             Self::Failed(source) => (Kind::Protocol, source),
+            Self::Misdirected(source) => (Kind::BadInput, source),
         };
         Error::new(kind, action)
             .detail(source.to_string())
@@ -154,5 +159,8 @@ mod tests {
         assert!(matches!(sorted("ERR", text), Fault::Refused(_)));
         let text = "Error running script (call to f_1): @user_script:3: WRONGTYPE Operation";
         assert!(matches!(sorted("ERR", text), Fault::WrongType(_)));
+        let text = "Error running script (call to f_1): @user_script:3: \
+                    The user executing the script can't run this command or subcommand";
+        assert!(matches!(sorted("ERR", text), Fault::Denied(_)));
     }
 }

@@ -34,6 +34,8 @@ pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Link {
     conn: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    /// Whether any call was answered here.
+    answered: AtomicBool,
     driver: AbortHandle,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
@@ -59,9 +61,11 @@ impl Link {
         spawner: &Spawner,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
-        let stream = dialer
-            .dial()
+        let dial = dialer.clone();
+        let stream = spawner
+            .run(async move { dial.dial().await })
             .await
+            .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
             .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()
@@ -88,6 +92,7 @@ impl Link {
         let mut link = Self {
             conn,
             alive,
+            answered: AtomicBool::new(false),
             driver: driver.abort_handle(),
             identity: None,
         };
@@ -106,6 +111,15 @@ impl Link {
         let [id, info] = replies.as_slice() else {
             return Ok(None);
         };
+        // A server that wants a login answers nothing else; one whose ACL forbids this answers
+        // NOPERM, and that is lived with.
+        for reply in &replies {
+            if let Value::ServerError(error) = reply
+                && error.code() == "NOAUTH"
+            {
+                return Err(Fault::from_server(error.clone()));
+            }
+        }
         let text = match info {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Value::VerbatimString { text, .. } => text.clone(),
@@ -123,6 +137,10 @@ impl Link {
 
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -195,7 +213,11 @@ impl Link {
         conn: &mut MultiplexedConnection,
         command: &Cmd,
     ) -> Result<Result<Reply, ServerError>, Fault> {
-        match conn.send_packed_command(command).await {
+        let answer = conn.send_packed_command(command).await;
+        if answer.is_ok() {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        match answer {
             Ok(Value::ServerError(error)) => Ok(Err(error)),
             Ok(value) => Ok(Ok(reply(value)?)),
             Err(error) => {
@@ -228,6 +250,7 @@ impl fmt::Debug for Link {
 fn before_sending(error: RedisError) -> Fault {
     match Fault::from_client(error) {
         Fault::Unanswered(source) => Fault::Unreachable(source),
+        Fault::Failed(source) => Fault::Misdirected(source),
         other => other,
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn acquire(
     let started = clock::now();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
-    let mut place = line.enter();
+    let mut place = line.enter(engine.next_poll(started));
     if let Some(channel) = recipe.channel() {
         line.listen_if_confirmed(&engine.hub, channel);
     }
@@ -59,6 +59,8 @@ pub(crate) async fn acquire(
     let mut pause = SHORTEST_PAUSE;
     let mut stillborn = 0;
     loop {
+        // The runtime of the client's tasks may have ended while this one waited.
+        engine.ensure_tasks();
         match place.called(deadline).await {
             Called::TimedOut => {
                 return Err(out_of_time(engine, recipe, &place, started, wait, fault));
@@ -71,7 +73,15 @@ pub(crate) async fn acquire(
             }
             Called::Turn(Turn::Try) => {
                 line.set_health(Health::Asking(clock::now()));
-                match claim.attempt(deadline).await {
+                let Some(outcome) = claim.attempt(deadline).await else {
+                    let error = out_of_time(engine, recipe, &place, started, wait, fault);
+                    if error.is_unavailable() {
+                        // For those behind, whose waits may end with this one.
+                        line.set_health(Health::Failing);
+                    }
+                    return Err(error);
+                };
+                match outcome {
                     Ok(AcquireReply::Acquired) => {
                         let guard = claim.succeed()?;
                         if guard.state().is_valid() {
@@ -132,7 +142,9 @@ pub(crate) async fn try_acquire(
     }
     let line = engine.lines.line(&**recipe);
     let mut claim = Claim::new(engine, recipe, &line, terms);
-    match claim.attempt(Some(engine.patience())).await {
+    let outcome = claim.attempt(Some(engine.patience())).await;
+    let late = || Err(Fault::timed_out("no answer in time"));
+    match outcome.unwrap_or_else(late) {
         Ok(AcquireReply::Acquired) => {
             let guard = claim.succeed()?;
             Ok(guard.state().is_valid().then_some(guard))
@@ -159,7 +171,8 @@ fn out_of_time(
     let unanswered = match place.line.health() {
         Health::Answering => false,
         Health::Failing => true,
-        // The head has asked, and for half of the time that either of us had there is no answer.
+        // The head (or this one) has asked, and for half of the time that either of us had there
+        // is no answer. A try that was cut short by the end of the wait says nothing.
         Health::Asking(since) => {
             let longest = now
                 .saturating_duration_since(started)
@@ -168,7 +181,9 @@ fn out_of_time(
         }
     };
     if unanswered {
-        return named(Error::new(ErrorKind::Unavailable, ACTION));
+        return named(
+            Error::new(ErrorKind::Unavailable, ACTION).detail("no answer within the wait"),
+        );
     }
     let wait = wait.unwrap_or_default();
     named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
@@ -205,8 +220,9 @@ impl Claim {
         }
     }
 
-    /// Asks for the lock once. May be repeated: the same owner asks for the same hold.
-    async fn attempt(&mut self, deadline: Option<Instant>) -> Result<AcquireReply, Fault> {
+    /// Asks for the lock once; `None`: the deadline came first. May be repeated: the same owner
+    /// asks for the same hold.
+    async fn attempt(&mut self, deadline: Option<Instant>) -> Option<Result<AcquireReply, Fault>> {
         let Self {
             engine,
             recipe,
@@ -219,17 +235,15 @@ impl Claim {
         let call = || recipe.acquire(owner, terms.lease);
         let attempt = journey.attempt(&engine.main, call);
         let answer = match deadline {
-            Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await,
-            None => Ok(attempt.await),
+            Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await.ok(),
+            None => Some(attempt.await),
         };
-        let late = |_| Err(Fault::timed_out("no answer within the wait"));
-        let reply = answer.unwrap_or_else(late);
-        let reply = reply.and_then(|reply| Ok(AcquireReply::try_from(reply)?));
-        if let Ok(AcquireReply::Held(_)) = reply {
+        let reply = answer.map(|reply| Ok(AcquireReply::try_from(reply?)?));
+        if let Some(Ok(AcquireReply::Held(_))) = reply {
             // Whatever was sent before under this number did not get the lock either.
             self.journey.close();
         }
-        if !matches!(reply, Ok(AcquireReply::Acquired)) && !self.journey.is_open() {
+        if !matches!(reply, Some(Ok(AcquireReply::Acquired))) && !self.journey.is_open() {
             self.open = None;
         }
         reply

@@ -13,6 +13,7 @@ use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::LineRef;
 use super::settle::{Goal, Settlement, Unsettled};
 use crate::clock;
+use crate::connection::Home;
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -32,6 +33,8 @@ pub(crate) struct Hold {
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
     line: LineRef,
     settled: AtomicBool,
+    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    pub(super) home: Option<Home>,
 }
 
 impl Hold {
@@ -46,7 +49,9 @@ impl Hold {
         sent: Instant,
     ) -> HoldGuard {
         let (lease, id) = Lease::new(terms, sent);
+        let home = engine.config.spawner.home();
         let hold = Arc::new(Self {
+            home,
             engine,
             recipe,
             owner,
@@ -57,7 +62,15 @@ impl Hold {
             line,
             settled: AtomicBool::new(false),
         });
-        hold.line.set_holder(&hold);
+        let before = hold.line.set_holder(&hold);
+        // It was forced or deleted, and its guards have not heard: they and ours must not both
+        // report held.
+        if let Some(before) = before
+            && hold.is_valid()
+            && before.is_valid()
+        {
+            before.mark_lost(LostReason::Taken);
+        }
         hold.engine.watchdog.watch(&hold);
         HoldGuard {
             hold,
@@ -151,9 +164,9 @@ impl Hold {
     }
 
     /// The end of the hold is known: waiters of this process are not held back by it any more.
-    pub(super) fn settled(&self) {
+    pub(super) fn settled(&self, announced: bool) {
         if !self.settled.swap(true, Ordering::AcqRel) {
-            self.line.released(self);
+            self.line.released(self, announced);
         }
     }
 
@@ -175,8 +188,12 @@ impl Hold {
             id,
             left: false,
         };
-        self.lengthen(ACTION, terms.lease, deadline).await?;
-        Ok(guard)
+        match self.lengthen(ACTION, terms.lease, deadline).await {
+            Ok(()) => Ok(guard),
+            // Nothing is unknown: the guard ends here, and the count is set back.
+            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells Redis the present count and a lease, which is never shortened.

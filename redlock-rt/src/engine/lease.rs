@@ -172,7 +172,14 @@ impl Lease {
             .deadline
             .max(after(sent, lease.saturating_sub(margin(lease))));
         let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
-        self.next_renewal = after(sent, interval.unwrap_or(lease));
+        let next = after(sent, interval.unwrap_or(lease));
+        // Less than is wanted (a short extension, a guard that wants less) puts no renewal off.
+        let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
+        self.next_renewal = if short {
+            next.min(self.next_renewal)
+        } else {
+            next
+        };
     }
 
     /// Moves on what the clock alone decides. Upholds invariant 1.
@@ -225,9 +232,12 @@ impl Lease {
             .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
-            // The lease of the last renewal ends with `max_hold`, so both may be over.
+            // The lease of the last renewal ends with `max_hold`, so both may be over. Judged at
+            // the deadline, so that the reason stays.
             Phase::Lost(LostReason::Expired)
-                if over(tenant.until.map(|at| at - margin(tenant.lease))) =>
+                if tenant
+                    .until
+                    .is_some_and(|until| until - margin(tenant.lease) <= self.deadline) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
@@ -420,6 +430,25 @@ mod tests {
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
         lease.leave(id);
         assert_eq!(lease.plan(sent + 10 * S), Plan::Done);
+    }
+
+    #[test]
+    fn short_extensions_do_not_put_off_the_renewal_until_the_lease_is_over() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(30 * S), sent);
+        lease.renewed(sent + 9 * S, S, sent + 9 * S);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        // Nor does a guard that wants less and is never renewed.
+        let fixed = Terms {
+            renew: None,
+            ..terms(S)
+        };
+        let inner = lease.join(fixed, sent + 9 * S).unwrap();
+        lease.renewed(sent + 9 * S, S, sent + 9 * S);
+        lease.leave(inner);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        lease.renewed(sent + 10 * S, 30 * S, sent + 10 * S);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Wait(sent + 20 * S));
     }
 
     #[test]

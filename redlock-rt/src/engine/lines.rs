@@ -97,6 +97,15 @@ impl Lines {
         lines.iter().for_each(|line| line.close());
     }
 
+    /// Has the head of every queue look again.
+    pub(super) fn notify_all(&self) {
+        let lines: Vec<_> = lock(&self.map)
+            .values()
+            .map(|entry| Arc::clone(&entry.line))
+            .collect();
+        lines.iter().for_each(|line| line.notify());
+    }
+
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
@@ -149,10 +158,16 @@ impl Deref for LineRef {
 }
 
 impl LineRef {
-    /// Joins the queue.
-    pub(crate) fn enter(&self) -> Place {
+    /// Joins the queue. Behind a hold of this client it has nothing to try before that ends, and
+    /// looks at `retry_at` all the same: the end may go unannounced.
+    pub(crate) fn enter(&self, retry_at: Instant) -> Place {
         let hopeful = !self.is_held();
-        let ticket = lock(&self.state).enter(hopeful);
+        let mut state = lock(&self.state);
+        let ticket = state.enter(hopeful);
+        if !hopeful && state.len() == 1 {
+            state.set_retry(Some(retry_at));
+        }
+        drop(state);
         self.lines.waiting.fetch_add(1, Ordering::AcqRel);
         Place {
             line: self.clone(),
@@ -201,8 +216,11 @@ impl Line {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    pub(super) fn set_holder(&self, hold: &Arc<Hold>) {
-        *lock(&self.holder) = Arc::downgrade(hold);
+    /// Answers the hold that was there before.
+    pub(super) fn set_holder(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
+        let new = Arc::downgrade(hold);
+        let before = std::mem::replace(&mut *lock(&self.holder), new);
+        before.upgrade()
     }
 
     fn is_held(&self) -> bool {
@@ -210,8 +228,8 @@ impl Line {
         holder.is_some_and(|hold| hold.is_valid())
     }
 
-    /// A hold of this client ended.
-    pub(super) fn released(&self, hold: &Hold) {
+    /// A hold of this client ended. `announced`: by a release, not by itself.
+    pub(super) fn released(&self, hold: &Hold, announced: bool) {
         let mut holder = lock(&self.holder);
         if std::ptr::eq(holder.as_ptr(), hold) {
             *holder = Weak::new();
@@ -223,7 +241,7 @@ impl Line {
         };
         // Where the announcement is heard, it wakes us as it does all other processes: who
         // released has no start over them.
-        if !heard {
+        if !(announced && heard) {
             self.notify();
         }
     }
@@ -278,8 +296,13 @@ impl Place {
     pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called {
         let line = &*self.line;
         let ticket = self.ticket;
+        let mut waited = false;
         loop {
-            let turn = poll_fn(|cx| lock(&line.state).poll(ticket, cx.waker()));
+            let turn = poll_fn(|cx| {
+                let turn = lock(&line.state).poll(ticket, cx.waker());
+                waited |= turn.is_pending();
+                turn
+            });
             let retry_at = lock(&line.state).retry_at(ticket);
             let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                 let turn = turn.await;
@@ -287,11 +310,17 @@ impl Place {
                 return Called::Turn(turn);
             };
             let until = clock::to_tokio(until);
-            if let Ok(turn) = tokio::time::timeout_at(until, turn).await {
+            let called = tokio::time::timeout_at(until, turn).await;
+            let now = clock::now();
+            if let Ok(turn) = called {
                 self.trying |= turn == Turn::Try;
+                // Called by one who left with its wait over, as ours is: a try would be cut short
+                // before it is answered. The permit passes on.
+                if waited && turn == Turn::Try && deadline.is_some_and(|deadline| now >= deadline) {
+                    return Called::TimedOut;
+                }
                 return Called::Turn(turn);
             }
-            let now = clock::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Called::TimedOut;
             }

@@ -59,7 +59,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
                 Picked::Nothing => more = false,
             }
         }
-        let wake_at = lock(&watchdog.schedule).arm();
+        let wake_at = lock(&watchdog.schedule).arm(clock::now());
         // While nothing can be sent, what is due is looked at as soon as that changes.
         let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
         tokio::select! {
