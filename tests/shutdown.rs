@@ -241,7 +241,6 @@ async fn abandon_leaves_the_locks_to_their_leases() {
     within(PROMPT, stage.client.shutdown(Shutdown::Abandon))
         .await
         .unwrap();
-    let abandoned = Instant::now();
     assert_sent_away(waiters).await;
     assert_eq!(stage.keys().await, COUNT);
     stage.assert_ended().await;
@@ -252,7 +251,6 @@ async fn abandon_leaves_the_locks_to_their_leases() {
         assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
     }
     eventually(lease, async || stage.keys().await == 0).await;
-    assert!(abandoned.elapsed() <= lease + PROMPT);
     drop(guards);
     stage.assert_clean().await;
     stage.assert_ended().await;

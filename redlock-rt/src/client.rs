@@ -313,7 +313,10 @@ impl ClientBuilder {
 
     /// Runs the client's tasks and connections on a thread of its own, so that a blocked runtime
     /// loses no locks, and a guard dropped while its runtime shuts down is still released.
-    /// Defaults to `false`: they run on the runtime of the caller.
+    ///
+    /// Defaults to `false`: they run on the runtime of the caller, and when that ends, on another
+    /// one from which the client is used. A runtime that still exists and that nobody drives (one
+    /// of a single thread, between two calls of `block_on`) is like a blocked one.
     pub fn dedicated_thread(mut self, dedicated: bool) -> Self {
         self.dedicated_thread = dedicated;
         self

@@ -11,6 +11,15 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std() + suspended()
 }
 
+/// As [`now`], for destructors. They also run at the end of a thread, where a clock of Tokio that
+/// can be paused (feature `test-util`) panics once Tokio's own thread-locals are gone.
+pub(crate) fn now_in_drop() -> Instant {
+    match tokio::runtime::Handle::try_current() {
+        Err(error) if error.is_thread_local_destroyed() => Instant::now() + suspended(),
+        _ => now(),
+    }
+}
+
 /// Sleeps until `moment` of this clock; returns at once where it is past.
 pub(crate) async fn sleep_until(moment: Instant) {
     tokio::time::sleep_until(to_tokio(moment)).await;

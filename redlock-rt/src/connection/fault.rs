@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     WrongType(Source),
     /// Any other answer, for which a repeat is no help.
     Failed(Source),
+    /// The server cannot serve a connection as the URL wants it: no such database.
+    Misdirected(Source),
     /// The client was shut down: there will be no connection any more.
     Closed,
 }
@@ -81,9 +83,11 @@ impl Fault {
             code == known
                 || (code == "ERR" && detail.split([' ', '-', ':']).any(|word| word == known))
         };
+        // An ACL that forbids a command inside a script has no code of its own.
+        let forbidden = detail.contains("The user executing the script can't");
         if is("WRONGTYPE") {
             Self::WrongType(source)
-        } else if DENIED.iter().any(|known| is(known)) {
+        } else if forbidden || DENIED.iter().any(|known| is(known)) {
             Self::Denied(source)
         } else if PASSING.iter().any(|known| is(known)) {
             Self::Refused(source)
@@ -115,6 +119,7 @@ impl Fault {
             Self::Denied(source) => (Kind::Denied, source),
             Self::WrongType(source) => (Kind::WrongType, source),
             Self::Failed(source) => (Kind::Protocol, source),
+            Self::Misdirected(source) => (Kind::BadInput, source),
         };
         Error::new(kind, action)
             .detail(source.to_string())

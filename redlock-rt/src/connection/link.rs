@@ -59,9 +59,11 @@ impl Link {
         spawner: &Spawner,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
-        let stream = dialer
-            .dial()
+        let dial = dialer.clone();
+        let stream = spawner
+            .run(async move { dial.dial().await })
             .await
+            .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
             .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()
@@ -106,6 +108,15 @@ impl Link {
         let [id, info] = replies.as_slice() else {
             return Ok(None);
         };
+        // A server that wants a login answers nothing else; one whose ACL forbids this answers
+        // NOPERM, and that is lived with.
+        for reply in &replies {
+            if let Value::ServerError(error) = reply
+                && error.code() == "NOAUTH"
+            {
+                return Err(Fault::from_server(error.clone()));
+            }
+        }
         let text = match info {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Value::VerbatimString { text, .. } => text.clone(),
@@ -228,6 +239,7 @@ impl fmt::Debug for Link {
 fn before_sending(error: RedisError) -> Fault {
     match Fault::from_client(error) {
         Fault::Unanswered(source) => Fault::Unreachable(source),
+        Fault::Failed(source) => Fault::Misdirected(source),
         other => other,
     }
 }

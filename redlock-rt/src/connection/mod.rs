@@ -24,5 +24,5 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::fault::Fault;
 pub(crate) use self::link::Exchange;
 pub(crate) use self::reconnect::{Connection, Timeouts};
-pub(crate) use self::spawner::Spawner;
+pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::subscriber::{Announcements, Subscriber};

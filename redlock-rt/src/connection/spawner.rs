@@ -54,6 +54,33 @@ impl Spawner {
         })
     }
 
+    /// The runtime that the caller is in, if tasks run there.
+    pub(crate) fn home(&self) -> Option<Home> {
+        match self.thread {
+            Some(_) => None,
+            None => Handle::try_current().ok().map(Home),
+        }
+    }
+
+    /// Runs `future` where tasks run: a socket is tied to the runtime in which it was opened.
+    /// `None` where that has ended.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let Some(thread) = &self.thread else {
+            return Some(future.await);
+        };
+        let mut task = AbortOnDrop(thread.handle.spawn(future));
+        match (&mut task.0).await {
+            Ok(output) => Some(output),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    }
+
     /// Spawns, or gives `None` where there is no runtime to spawn on.
     pub(crate) fn spawn(
         &self,
@@ -64,5 +91,31 @@ impl Spawner {
             None => Handle::try_current().ok()?,
         };
         Some(handle.spawn(future))
+    }
+}
+
+/// A runtime of a caller, which may have ended since.
+#[derive(Debug, Clone)]
+pub(crate) struct Home(Handle);
+
+impl Home {
+    /// Runs `work` there; drops it at once where the runtime has ended.
+    pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn(async move { work() });
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+/// A task that ends with who waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn acquire(
     let started = clock::now();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
-    let mut place = line.enter();
+    let mut place = line.enter(engine.next_poll(started));
     if let Some(channel) = recipe.channel() {
         line.listen_if_confirmed(&engine.hub, channel);
     }
@@ -59,6 +59,8 @@ pub(crate) async fn acquire(
     let mut pause = SHORTEST_PAUSE;
     let mut stillborn = 0;
     loop {
+        // The runtime of the client's tasks may have ended while this one waited.
+        engine.ensure_tasks();
         match place.called(deadline).await {
             Called::TimedOut => {
                 return Err(out_of_time(engine, recipe, &place, started, wait, fault));

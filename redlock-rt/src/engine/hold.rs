@@ -13,6 +13,7 @@ use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::LineRef;
 use super::settle::{Goal, Settlement, Unsettled};
 use crate::clock;
+use crate::connection::Home;
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -32,6 +33,8 @@ pub(crate) struct Hold {
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
     line: LineRef,
     settled: AtomicBool,
+    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    pub(super) home: Option<Home>,
 }
 
 impl Hold {
@@ -46,7 +49,9 @@ impl Hold {
         sent: Instant,
     ) -> HoldGuard {
         let (lease, id) = Lease::new(terms, sent);
+        let home = engine.config.spawner.home();
         let hold = Arc::new(Self {
+            home,
             engine,
             recipe,
             owner,
@@ -86,8 +91,12 @@ impl Hold {
         lock(&self.lease).plan(now)
     }
 
-    pub(super) fn early(&self, now: Instant) -> Option<Duration> {
-        lock(&self.lease).early(now)
+    pub(super) fn slack(&self, now: Instant) -> Duration {
+        lock(&self.lease).slack(now)
+    }
+
+    pub(super) fn plan_early(&self, now: Instant) -> Option<Duration> {
+        lock(&self.lease).plan_early(now)
     }
 
     pub(super) fn is_renewed(&self, now: Instant) -> bool {
@@ -147,9 +156,9 @@ impl Hold {
     }
 
     /// The end of the hold is known: waiters of this process are not held back by it any more.
-    pub(super) fn settled(&self) {
+    pub(super) fn settled(&self, announced: bool) {
         if !self.settled.swap(true, Ordering::AcqRel) {
-            self.line.released(self);
+            self.line.released(self, announced);
         }
     }
 

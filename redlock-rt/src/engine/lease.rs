@@ -262,13 +262,6 @@ impl Lease {
         renewing().filter_map(|tenant| tenant.until).max()
     }
 
-    /// The lease that a renewal is to ask for now.
-    fn wanted(&self, now: Instant) -> Option<Duration> {
-        let left = self.horizon().map(|end| end.saturating_duration_since(now));
-        let lease = self.renewed_lease(now)?;
-        Some(left.map_or(lease, |left| left.min(lease)))
-    }
-
     /// What the watchdog is to do now.
     pub(crate) fn plan(&mut self, now: Instant) -> Plan {
         self.tick(now);
@@ -285,15 +278,27 @@ impl Lease {
         }
     }
 
-    /// The lease to ask for where a call goes to Redis now anyway and the next renewal is not due,
-    /// but almost.
-    pub(crate) fn early(&mut self, now: Instant) -> Option<Duration> {
-        let interval = self.renewing(now).filter_map(|tenant| tenant.renew).min()?;
-        let almost = now < self.next_renewal && self.next_renewal <= after(now, interval / 8);
-        if almost && self.is_valid(now) {
-            self.wanted(now)
-        } else {
-            None
+    /// The lease to ask for in a renewal: that of the guard with the longest, but no longer than
+    /// its `max_hold` has left.
+    fn wanted(&self, now: Instant) -> Option<Duration> {
+        let left = self.horizon().map(|end| end.saturating_duration_since(now));
+        self.renewed_lease(now)
+            .map(|lease| left.map_or(lease, |left| left.min(lease)))
+    }
+
+    /// By how much a renewal may be early to share a call with others.
+    pub(crate) fn slack(&self, now: Instant) -> Duration {
+        let interval = self.renewing(now).filter_map(|tenant| tenant.renew).min();
+        interval.unwrap_or_default() / 10
+    }
+
+    /// What to lengthen the lease to in a call that is sent anyway, before it is due.
+    pub(crate) fn plan_early(&mut self, now: Instant) -> Option<Duration> {
+        self.tick(now);
+        match self.phase {
+            Phase::Held => self.wanted(now),
+            // After a failure there is a pause; who is not held is not renewed.
+            _ => None,
         }
     }
 
@@ -421,16 +426,6 @@ mod tests {
     }
 
     #[test]
-    fn renewal_may_come_early_but_not_much() {
-        let sent = Instant::now();
-        let (mut lease, id) = Lease::new(terms(24 * S), sent);
-        assert_eq!(lease.early(sent + 6 * S), None);
-        assert_eq!(lease.early(sent + 7 * S), Some(24 * S));
-        lease.leave(id);
-        assert_eq!(lease.early(sent + 7 * S), None);
-    }
-
-    #[test]
     fn a_fixed_lease_is_only_watched() {
         let sent = Instant::now();
         let fixed = Terms {
@@ -447,6 +442,38 @@ mod tests {
             lease.state(id, sent + S),
             GuardState::Lost(LostReason::Expired)
         );
+    }
+
+    #[test]
+    fn only_what_is_held_and_renewed_is_renewed_early() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        assert_eq!(lease.slack(sent), S);
+        assert_eq!(lease.plan_early(sent + 9 * S), Some(30 * S));
+        lease.renewal_failed(sent + 10 * S);
+        assert_eq!(lease.plan_early(sent + 10 * S), None);
+        lease.renewed(sent + 11 * S, 30 * S, sent + 11 * S);
+        assert_eq!(lease.plan_early(sent + 20 * S), Some(30 * S));
+        lease.leave(id);
+        assert_eq!(lease.plan_early(sent + 20 * S), None);
+        let (renew, max_hold) = (None, Some(40 * S));
+        let (mut fixed, _) = Lease::new(
+            Terms {
+                renew,
+                ..terms(30 * S)
+            },
+            sent,
+        );
+        assert_eq!(fixed.plan_early(sent), None);
+        let (mut stuck, _) = Lease::new(
+            Terms {
+                max_hold,
+                ..terms(30 * S)
+            },
+            sent,
+        );
+        assert_eq!(stuck.plan_early(sent + 9 * S), Some(30 * S));
+        assert_eq!(stuck.plan_early(sent + 19 * S), Some(21 * S));
     }
 
     #[test]

@@ -97,6 +97,15 @@ impl Lines {
         lines.iter().for_each(|line| line.close());
     }
 
+    /// Has the head of every queue look again.
+    pub(super) fn notify_all(&self) {
+        let lines: Vec<_> = lock(&self.map)
+            .values()
+            .map(|entry| Arc::clone(&entry.line))
+            .collect();
+        lines.iter().for_each(|line| line.notify());
+    }
+
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
@@ -149,10 +158,16 @@ impl Deref for LineRef {
 }
 
 impl LineRef {
-    /// Joins the queue.
-    pub(crate) fn enter(&self) -> Place {
+    /// Joins the queue. Behind a hold of this client it has nothing to try before that ends, and
+    /// looks at `retry_at` all the same: the end may go unannounced.
+    pub(crate) fn enter(&self, retry_at: Instant) -> Place {
         let hopeful = !self.is_held();
-        let ticket = lock(&self.state).enter(hopeful);
+        let mut state = lock(&self.state);
+        let ticket = state.enter(hopeful);
+        if !hopeful && state.len() == 1 {
+            state.set_retry(Some(retry_at));
+        }
+        drop(state);
         self.lines.waiting.fetch_add(1, Ordering::AcqRel);
         Place {
             line: self.clone(),
@@ -210,8 +225,8 @@ impl Line {
         holder.is_some_and(|hold| hold.is_valid())
     }
 
-    /// A hold of this client ended.
-    pub(super) fn released(&self, hold: &Hold) {
+    /// A hold of this client ended. `announced`: by a release, not by itself.
+    pub(super) fn released(&self, hold: &Hold, announced: bool) {
         let mut holder = lock(&self.holder);
         if std::ptr::eq(holder.as_ptr(), hold) {
             *holder = Weak::new();
@@ -223,7 +238,7 @@ impl Line {
         };
         // Where the announcement is heard, it wakes us as it does all other processes: who
         // released has no start over them.
-        if !heard {
+        if !(announced && heard) {
             self.notify();
         }
     }

@@ -123,23 +123,33 @@ impl Engine {
 
     /// Starts the client's tasks where they do not run: at first, and after the runtime that they
     /// ran on is gone.
-    pub(crate) fn ensure_tasks(&self) {
+    pub(crate) fn ensure_tasks(self: &Arc<Self>) {
         let Config {
             dialer,
             spawner,
             timeouts,
             ..
         } = &self.config;
+        let after = || {
+            let engine = Arc::downgrade(self);
+            move || {
+                if let Some(engine) = engine.upgrade() {
+                    engine.task_ended();
+                }
+            }
+        };
         signal::ensure(
             spawner,
             &self.releases,
             || {},
+            after(),
             || releases::run(Arc::clone(&self.releases)),
         );
         signal::ensure(
             spawner,
             &self.watchdog,
             || {},
+            after(),
             || watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.renewals)),
         );
         let hub = Arc::clone(&self.hub);
@@ -147,12 +157,25 @@ impl Engine {
             spawner,
             &self.hub,
             move || hub.disconnected(),
+            after(),
             || hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts),
         );
     }
 
+    /// The runtime of a task is gone. Who still uses the client in another one starts it there:
+    /// waiters when they are woken, and for a guard, whose owner need not be polled, the runtime
+    /// that acquired it.
+    fn task_ended(self: &Arc<Self>) {
+        for home in self.watchdog.homes() {
+            let engine = Arc::clone(self);
+            // Among them is the one that has just ended; it drops this.
+            home.run(move || engine.ensure_tasks());
+        }
+        self.lines.notify_all();
+    }
+
     /// Connects, so that a wrong address or password is known at once.
-    pub(crate) async fn connect(&self) -> Result<(), Error> {
+    pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
         self.ensure_tasks();
         self.main
             .ready()
@@ -241,7 +264,7 @@ impl Engine {
 
     /// Asks for something that may be asked again.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         action: &'static str,
         recipe: &dyn Recipe,
         call: Call,
@@ -274,7 +297,7 @@ impl Engine {
         Err(error.named(recipe.name().as_arc()))
     }
 
-    fn open(&self, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
+    fn open(self: &Arc<Self>, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
         if self.is_closing() {
             return Err(self.shut_down_error(action, recipe));
         }
@@ -297,7 +320,7 @@ impl Engine {
     ///
     /// Where releases could not be delivered; those locks end with their leases.
     pub(crate) async fn shut_down(
-        &self,
+        self: &Arc<Self>,
         drain: Option<Duration>,
         release: bool,
     ) -> Result<(), Error> {

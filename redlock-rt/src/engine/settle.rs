@@ -284,9 +284,10 @@ impl Settlement {
         }
     }
 
-    fn over(&self) {
+    fn over(&self, outcome: &Result<HoldReply, Fault>) {
+        let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
-            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(),
+            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
             Subject::Hold(_) => {}
             Subject::Ghost(ghost) => ghost.line.notify(),
         }
@@ -331,7 +332,7 @@ impl Unsettled {
         };
         let outcome = settlement.run().await;
         if let Some(settlement) = self.settlement.take() {
-            settlement.over();
+            settlement.over(&outcome);
         }
         outcome
     }

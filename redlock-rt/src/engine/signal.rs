@@ -41,18 +41,23 @@ impl Signal {
 }
 
 /// Marks the end of a task, also when its runtime drops it.
-struct Running<O: Fn()> {
+struct Running<O: Fn(), A: Fn()> {
     signal: Arc<dyn AsRef<Signal> + Send + Sync>,
+    /// While nobody else can start the task yet.
     on_end: O,
+    /// Once it may be started again.
+    after: A,
 }
 
-impl<O: Fn()> Drop for Running<O> {
+impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
     fn drop(&mut self) {
         (self.on_end)();
-        (*self.signal)
-            .as_ref()
-            .running
-            .store(false, Ordering::Release);
+        let signal = (*self.signal).as_ref();
+        signal.running.store(false, Ordering::Release);
+        // After a panic it would be the same again; the next use of the client starts it.
+        if !signal.is_closed() && !std::thread::panicking() {
+            (self.after)();
+        }
     }
 }
 
@@ -62,6 +67,7 @@ pub(crate) fn ensure<T, F>(
     spawner: &Spawner,
     owner: &Arc<T>,
     on_end: impl Fn() + Send + 'static,
+    after: impl Fn() + Send + 'static,
     task: impl FnOnce() -> F,
 ) where
     T: AsRef<Signal> + Send + Sync + 'static,
@@ -77,6 +83,7 @@ pub(crate) fn ensure<T, F>(
     let running = Running {
         signal: Arc::clone(owner) as _,
         on_end,
+        after,
     };
     let future = task();
     // Where there is no runtime the future is dropped, which marks the task as not running.

@@ -117,7 +117,7 @@ pub(crate) struct Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        let now = clock::now();
+        let now = clock::now_in_drop();
         let mut registry = lock(&self.hub.registry);
         let listener = registry.detach(&self.channel, self.id, now);
         self.hub.changed(registry);

@@ -18,6 +18,7 @@ use super::lease::Plan;
 use super::schedule::Schedule;
 use super::signal::Signal;
 use crate::clock;
+use crate::connection::Home;
 use crate::shim::{Mutex, lock};
 
 pub(crate) use self::task::run;
@@ -125,6 +126,19 @@ impl Watchdog {
             .items()
             .map(|(_, hold)| Arc::clone(hold))
             .collect()
+    }
+
+    /// The runtimes in which they were acquired, each once.
+    pub(super) fn homes(&self) -> Vec<Home> {
+        let mut homes: Vec<Home> = Vec::new();
+        for (_, hold) in lock(&self.schedule).items() {
+            if let Some(home) = &hold.home
+                && !homes.contains(home)
+            {
+                homes.push(home.clone());
+            }
+        }
+        homes
     }
 
     /// How many holds there are.

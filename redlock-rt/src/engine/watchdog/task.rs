@@ -59,7 +59,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
                 Picked::Nothing => more = false,
             }
         }
-        let wake_at = lock(&watchdog.schedule).arm();
+        let wake_at = lock(&watchdog.schedule).arm(clock::now());
         // While nothing can be sent, what is due is looked at as soon as that changes.
         let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
         tokio::select! {
@@ -92,20 +92,28 @@ impl Watchdog {
         let now = clock::now();
         let mut due = Vec::new();
         let mut ended = Vec::new();
+        let mut kept = Vec::new();
+        let mut horizon = now;
         let mut schedule = lock(&self.schedule);
-        while due.len() < BATCH
-            && let Some((id, hold)) = schedule.pop_due(now)
+        while due.len().max(kept.len()) < BATCH
+            && let Some((id, hold)) = schedule.pop_due(horizon)
         {
             match hold.plan(now) {
-                Plan::Renew(ttl) => due.push((hold, ttl)),
-                Plan::Wait(at) => {
-                    let _ = schedule.set(id, at, hold);
+                Plan::Renew(ttl) => {
+                    // What is due soon goes along: moments vary, and each alone would be a call.
+                    horizon = horizon.max(clock::after(now, hold.slack(now)));
+                    due.push((hold, ttl));
                 }
+                Plan::Wait(at) => match hold.plan_early(now) {
+                    Some(ttl) if !due.is_empty() => due.push((hold, ttl)),
+                    _ => kept.push((id, at, hold)),
+                },
                 Plan::Done => ended.push(hold),
             }
         }
-        if !due.is_empty() {
-            fill_up(&mut schedule, connection, &mut due, now);
+        // Only now, or they would be found again.
+        for (id, at, hold) in kept {
+            let _ = schedule.set(id, at, hold);
         }
         let picked = dispatch(&mut schedule, connection, due, now);
         drop(schedule);
@@ -195,27 +203,6 @@ impl Watchdog {
             }
             Err(fault) => due.iter().for_each(|(hold, _)| self.failed(hold, &fault)),
         }
-    }
-}
-
-/// Adds what is almost due to a batch that goes now: else locks that were taken one after the other
-/// would be renewed one by one.
-fn fill_up(
-    schedule: &mut Schedule<Arc<Hold>>,
-    connection: &Connection,
-    due: &mut Vec<Due>,
-    now: Instant,
-) {
-    // What is under way is not looked at again before twice the response time-out.
-    let until = clock::after(now, connection.timeouts().response);
-    let early: Vec<(u64, Duration)> = schedule
-        .upcoming(until)
-        .take(2 * BATCH)
-        .filter_map(|(id, hold)| Some((id, hold.early(now)?)))
-        .take(BATCH - due.len())
-        .collect();
-    for (id, ttl) in early {
-        due.extend(schedule.remove(id).map(|hold| (hold, ttl)));
     }
 }
 

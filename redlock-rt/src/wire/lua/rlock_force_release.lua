@@ -4,11 +4,12 @@
 -- ARGV: 1 channel, 2 publish command
 -- Returns: 1 = it was held, 0 = it was free
 --
--- Invariants: a key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- Invariants: a key that is no lock is refused (WRONGTYPE) rather than deleted; an ACL that forbids
+-- to publish does not keep the lock held.
 -- Redisson: forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
 end
 redis.call('DEL', KEYS[1])
-redis.call(ARGV[2], ARGV[1], '0')
+redis.pcall(ARGV[2], ARGV[1], '0')
 return 1

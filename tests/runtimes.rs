@@ -1,0 +1,603 @@
+//! A client outlives the runtimes that it is used from, and guards end wherever they are dropped.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    cell::RefCell,
+    future::{pending, ready},
+    sync::{LazyLock, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use redlock_rt::{Client, ClientBuilder, GuardState, LostReason, RLock, RLockGuard, Unlocked};
+use tests::{
+    Gate, LeakCheck, Matcher, Proxy, SharedServer, eventually, shared_server, unique, within,
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::oneshot,
+};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// For what is done at once, without waiting for a time-out of any kind.
+const PROMPT: Duration = Duration::from_millis(500);
+const SHORT_LEASE: Duration = Duration::from_millis(600);
+
+/// Used from many runtimes, one after the other and at the same time.
+static CLIENT: LazyLock<Client> = LazyLock::new(|| builder().build().unwrap());
+
+fn builder() -> ClientBuilder {
+    Client::builder()
+        .url(&shared_server().url())
+        .linger(Duration::from_millis(20))
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn workers(count: usize) -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(count)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// A runtime of each kind.
+fn runtimes() -> impl Iterator<Item = Runtime> {
+    [current_thread, || workers(2)]
+        .into_iter()
+        .map(|make| make())
+}
+
+/// Looks at the server without a runtime.
+struct Observer {
+    _server: SharedServer,
+    connection: redis::Connection,
+    key: String,
+}
+
+impl Observer {
+    fn of(key: &str) -> Self {
+        let server = shared_server();
+        let client = redis::Client::open(server.url()).unwrap();
+        Self {
+            connection: client.get_connection().unwrap(),
+            _server: server,
+            key: key.to_owned(),
+        }
+    }
+
+    /// What is left of the key's time in milliseconds, -2 where there is no key.
+    fn ttl(&mut self) -> i64 {
+        redis::cmd("PTTL")
+            .arg(&self.key)
+            .query(&mut self.connection)
+            .unwrap()
+    }
+
+    fn is_locked(&mut self) -> bool {
+        self.ttl() != -2
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, limit: Duration, what: &str, mut test: impl FnMut(&mut Self) -> bool) {
+        let end = Instant::now() + limit;
+        while !test(self) {
+            assert!(Instant::now() < end, "not within {limit:?}: {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[track_caller]
+    fn wait_until_free(&mut self, limit: Duration) {
+        self.wait_for(limit, "the key is gone", |observer| !observer.is_locked());
+    }
+}
+
+/// Ends the test: nothing of this client and name is left.
+fn assert_clean(client: &Client, name: &str) {
+    current_thread().block_on(async {
+        let check = LeakCheck::on(&shared_server(), name).await;
+        // Whatever waits for the next use of the client has it now.
+        client
+            .rlock(format!("{name}:next"))
+            .is_locked()
+            .await
+            .unwrap();
+        check.client(client).assert_clean().await;
+    });
+}
+
+async fn lock_and_unlock(lock: &RLock) {
+    let guard = within(PROMPT, lock.lock()).await.unwrap();
+    assert_eq!(
+        within(PROMPT, guard.unlock()).await.unwrap(),
+        Unlocked::Released
+    );
+}
+
+/// A lock call that has been polled to where it waits for somebody else's release.
+async fn start_waiting(client: &Client, lock: RLock) -> tokio::task::JoinHandle<RLockGuard> {
+    let waiting = client.stats().waiting;
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually(DEADLINE, async || client.stats().waiting > waiting).await;
+    waiter
+}
+
+#[test]
+fn a_static_client_works_in_one_runtime_after_another() {
+    let name = unique("successive");
+    for runtime in runtimes().chain(runtimes()) {
+        runtime.block_on(async {
+            let lock = CLIENT.rlock(&name);
+            lock_and_unlock(&lock).await;
+            // The hub and the release task serve here as well.
+            let guard = within(PROMPT, lock.lock()).await.unwrap();
+            let waiter = start_waiting(&CLIENT, lock.clone()).await;
+            drop(guard);
+            drop(within(PROMPT, waiter).await.unwrap());
+            lock_and_unlock(&lock).await;
+        });
+    }
+    assert_clean(&CLIENT, &name);
+}
+
+#[test]
+fn a_lock_is_held_from_one_runtime_to_the_next() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("across");
+        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        let lock = client.rlock(&name);
+        let guard = first.block_on(lock.lock()).unwrap();
+        drop(first);
+        assert!(guard.is_valid());
+        second.block_on(async {
+            // Any use of the client makes it look after its locks here.
+            assert!(lock.is_locked().await.unwrap());
+            let acquired = Instant::now();
+            eventually(DEADLINE, async || acquired.elapsed() > SHORT_LEASE * 2).await;
+            assert!(guard.is_valid(), "{:?}", guard.state());
+            assert!(lock.is_locked().await.unwrap());
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        });
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_waiter_that_dies_with_its_runtime_leaves_nothing() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("waiter");
+        let client = builder().build().unwrap();
+        let lock = client.rlock(&name);
+        let guard = first.block_on(async {
+            let guard = lock.lock().await.unwrap();
+            for _ in 0..3 {
+                drop(start_waiting(&client, lock.clone()).await);
+            }
+            guard
+        });
+        drop(first);
+        assert_eq!(client.stats().waiting, 0);
+        second.block_on(async {
+            let waiter = start_waiting(&client, lock.clone()).await;
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            drop(within(PROMPT, waiter).await.unwrap());
+            lock_and_unlock(&lock).await;
+        });
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
+/// The first runtime ends with a command under way; the second has the lock at once.
+fn in_flight(what: &str, hold: fn(&Proxy, Matcher) -> Gate, lost: bool) {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique(what);
+        let proxy = Proxy::to(&shared_server());
+        let client = Client::builder().url(&proxy.url()).build().unwrap();
+        let lock = client.rlock(&name);
+        let gate = first.block_on(async {
+            lock_and_unlock(&lock).await;
+            let guard = client.rlock(format!("{name}:held")).lock().await.unwrap();
+            let gate = hold(&proxy, Matcher::command("EVALSHA").mentioning(&name));
+            let acquiring = lock.clone();
+            tokio::spawn(async move { drop(acquiring.lock().await) });
+            gate.reached().await;
+            proxy.mark();
+            tokio::spawn(async move { drop(guard.unlock().await) });
+            eventually(DEADLINE, async || !proxy.frames().is_empty()).await;
+            gate
+        });
+        drop(first);
+        if lost {
+            proxy.cut_all();
+        }
+        gate.open();
+        second.block_on(async {
+            lock_and_unlock(&lock).await;
+            lock_and_unlock(&client.rlock(format!("{name}:held"))).await;
+        });
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_request_under_way_at_the_end_of_its_runtime_leaves_nothing() {
+    in_flight("request", |proxy, script| proxy.hold_request(script), false);
+}
+
+#[test]
+fn a_reply_under_way_at_the_end_of_its_runtime_leaves_nothing() {
+    in_flight("reply", |proxy, script| proxy.hold_reply(script), false);
+}
+
+#[test]
+fn a_request_lost_at_the_end_of_its_runtime_is_repeated() {
+    in_flight("lost", |proxy, script| proxy.hold_request(script), true);
+}
+
+/// Runs the client's tasks in `first`, which ends in the middle of `work` in `second`.
+fn while_another_ends<F: Future<Output = ()>>(
+    client: &Client,
+    (first, second): (Runtime, Runtime),
+    work: impl FnOnce(Client, Ends) -> F + Send,
+) {
+    let (started, is_started) = mpsc::channel();
+    let (ready, is_ready) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            first.block_on(async {
+                client.rlock(unique("first")).is_locked().await.unwrap();
+                started.send(()).unwrap();
+                // A runtime that nobody drives would be a blocked one.
+                within(DEADLINE, is_ready).await.unwrap();
+            });
+            drop(first);
+            end.send(()).unwrap();
+        });
+        is_started.recv_timeout(DEADLINE).unwrap();
+        second.block_on(work(client.clone(), Ends { ready, ended }));
+    });
+}
+
+struct Ends {
+    ready: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Ends {
+    /// Ends the other runtime, and waits for that.
+    async fn now(self) {
+        self.ready.send(()).unwrap();
+        self.ended.await.unwrap();
+    }
+}
+
+/// Nothing is asked of the client in the second runtime, whose one task need not even be polled.
+#[test]
+fn a_lock_is_renewed_after_the_end_of_another_runtime() {
+    for runtimes in runtimes().zip(runtimes()) {
+        let name = unique("both-held");
+        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        while_another_ends(&client, runtimes, async |client, other_runtime| {
+            let guard = client.rlock(&name).lock().await.unwrap();
+            other_runtime.now().await;
+            let ended = Instant::now();
+            eventually(DEADLINE, async || ended.elapsed() > SHORT_LEASE * 2).await;
+            assert!(guard.is_valid(), "{:?}", guard.state());
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        });
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_waiter_is_woken_after_the_end_of_another_runtime() {
+    for runtimes in runtimes().zip(runtimes()) {
+        let name = unique("both-waiting");
+        // Looking by itself would take longer than the test allows.
+        let (client, foreign) = (
+            builder().poll_interval(DEADLINE),
+            builder().build().unwrap(),
+        );
+        let client = client.build().unwrap();
+        while_another_ends(&client, runtimes, async |client, other_runtime| {
+            let obstacle = foreign.rlock(&name).lock().await.unwrap();
+            let waiter = start_waiting(&client, client.rlock(&name)).await;
+            eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
+            other_runtime.now().await;
+            obstacle.unlock().await.unwrap();
+            drop(within(PROMPT, waiter).await.unwrap());
+        });
+        drop(foreign);
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_dropped_guard_is_released_after_the_end_of_another_runtime() {
+    for runtimes in runtimes().zip(runtimes()) {
+        let name = unique("both-dropped");
+        let client = builder().build().unwrap();
+        while_another_ends(&client, runtimes, async |client, other_runtime| {
+            let guard = client.rlock(&name).lock().await.unwrap();
+            other_runtime.now().await;
+            drop(guard);
+            let mut observer = Observer::of(&name);
+            eventually(PROMPT, || ready(!observer.is_locked())).await;
+        });
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_guard_dropped_outside_any_runtime_is_released_at_the_next_use() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("outside");
+        let client = builder().build().unwrap();
+        let mut observer = Observer::of(&name);
+        let lock = client.rlock(&name);
+        let guard = first.block_on(lock.lock()).unwrap();
+        drop(first);
+        drop(guard);
+        assert!(observer.is_locked());
+        assert_eq!(client.stats().releases, 1);
+        // Whatever is asked of the client, and whichever lock it is about.
+        let other = client.rlock(format!("{name}:other"));
+        second.block_on(async {
+            assert!(!other.is_locked().await.unwrap());
+            eventually(PROMPT, async || client.stats().releases == 0).await;
+        });
+        assert!(!observer.is_locked());
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_guard_dropped_outside_any_runtime_ends_with_its_lease_where_nobody_uses_the_client() {
+    let name = unique("lease");
+    let client = builder().lease(SHORT_LEASE).build().unwrap();
+    let mut observer = Observer::of(&name);
+    let runtime = current_thread();
+    let guard = runtime.block_on(client.rlock(&name).lock()).unwrap();
+    drop(runtime);
+    drop(guard);
+    observer.wait_until_free(SHORT_LEASE + PROMPT);
+    // The release that is then sent after all finds nothing and hurts nobody.
+    let (other, runtime) = (builder().build().unwrap(), current_thread());
+    runtime.block_on(async {
+        let guard = other.rlock(&name).lock().await.unwrap();
+        assert!(client.rlock(&name).is_locked().await.unwrap());
+        eventually(DEADLINE, async || client.stats().releases == 0).await;
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    });
+    drop(runtime);
+    assert_clean(&client, &name);
+}
+
+#[test]
+fn with_a_thread_of_its_own_a_guard_dropped_outside_any_runtime_is_released_promptly() {
+    for runtime in runtimes() {
+        let name = unique("dedicated");
+        let client = builder().dedicated_thread(true).build().unwrap();
+        let mut observer = Observer::of(&name);
+        let guard = runtime.block_on(client.rlock(&name).lock()).unwrap();
+        drop(runtime);
+        assert!(guard.is_valid());
+        drop(guard);
+        observer.wait_until_free(PROMPT);
+        assert_clean(&client, &name);
+    }
+}
+
+/// Tasks that hold guards, wait for locks, and are in the middle of calls, all dropped by the
+/// runtime that shuts down.
+fn dropped_with_the_runtime(client: &Client, runtime: Runtime, name: &str) {
+    let lock = client.rlock(name);
+    runtime.block_on(async {
+        let (ready, is_ready) = oneshot::channel();
+        let holder = lock.clone();
+        tokio::spawn(async move {
+            let guard = holder.lock().await.unwrap();
+            let inner = guard.reenter().await.unwrap();
+            ready.send(()).unwrap();
+            inner.run(pending::<()>()).await.unwrap();
+        });
+        is_ready.await.unwrap();
+        drop(start_waiting(client, lock.clone()).await);
+        let never = lock.clone();
+        let mut polled = Box::pin(async move { never.try_lock().await });
+        let other = client.rlock(format!("{name}:other"));
+        let mut acquiring = Box::pin(async move { other.lock().await });
+        // Polled once, so that a call is under way, and dropped by the runtime.
+        let (polled_once, is_polled) = oneshot::channel();
+        tokio::spawn(async move {
+            let _ = (futures::poll!(&mut polled), futures::poll!(&mut acquiring));
+            polled_once.send(()).unwrap();
+            pending::<()>().await;
+        });
+        is_polled.await.unwrap();
+    });
+    drop(runtime);
+}
+
+#[test]
+fn a_guard_dropped_by_the_end_of_its_runtime_is_released_at_the_next_use() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("ends");
+        let client = builder().build().unwrap();
+        dropped_with_the_runtime(&client, first, &name);
+        assert_eq!(client.stats().waiting, 0);
+        assert_eq!(client.stats().renewals, 0);
+        assert_eq!(client.stats().tasks, 0);
+        second.block_on(async {
+            lock_and_unlock(&client.rlock(&name)).await;
+            lock_and_unlock(&client.rlock(format!("{name}:other"))).await;
+        });
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn with_a_thread_of_its_own_a_guard_dropped_by_the_end_of_its_runtime_is_released_promptly() {
+    for runtime in runtimes() {
+        let name = unique("ends-dedicated");
+        let client = builder().dedicated_thread(true).build().unwrap();
+        let (mut observer, mut other) =
+            (Observer::of(&name), Observer::of(&format!("{name}:other")));
+        dropped_with_the_runtime(&client, runtime, &name);
+        observer.wait_until_free(PROMPT);
+        other.wait_until_free(PROMPT);
+        assert_eq!(client.stats().tasks, 3);
+        assert_clean(&client, &name);
+    }
+}
+
+/// What a thread drops when it ends, in whatever order; a panic there would end the process.
+#[derive(Default)]
+struct AtExit {
+    guards: Vec<RLockGuard>,
+    waiting: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+    runtime: Option<Runtime>,
+}
+
+#[test]
+fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
+    thread_local! {
+        static AT_EXIT: RefCell<AtExit> = RefCell::default();
+    }
+    // From here on Tokio's clock asks for the thread's runtime, which a test of a user may also do.
+    drop(
+        Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build(),
+    );
+    for dedicated in [false, true] {
+        let name = unique("thread-local");
+        let client = builder().dedicated_thread(dedicated).build().unwrap();
+        let (for_thread, prefix) = (client.clone(), name.clone());
+        let thread = thread::spawn(move || {
+            // Made before the runtime's own thread-locals, so dropped after them, and not.
+            AT_EXIT.with_borrow_mut(|_| ());
+            let runtime = current_thread();
+            runtime.block_on(async {
+                let lock = |what: &str| for_thread.rlock(format!("{prefix}:{what}"));
+                let guard = lock("held").lock().await.unwrap();
+                let in_task = lock("task").lock().await.unwrap();
+                tokio::spawn(async move {
+                    let _guard = in_task;
+                    pending::<()>().await;
+                });
+                let mut waiting: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+                for what in ["held", "fresh"] {
+                    let lock = lock(what);
+                    let mut future = Box::pin(async move { drop(lock.lock().await) });
+                    // A thread of the client's own may be quick enough to answer at once.
+                    if futures::poll!(&mut future).is_pending() {
+                        waiting.push(future);
+                    }
+                }
+                tokio::task::yield_now().await;
+                AT_EXIT.with_borrow_mut(|at_exit| {
+                    at_exit.guards.push(guard);
+                    at_exit.waiting = waiting;
+                });
+            });
+            AT_EXIT.with_borrow_mut(|at_exit| at_exit.runtime = Some(runtime));
+        });
+        thread.join().unwrap();
+        let mut observer = Observer::of(&format!("{name}:held"));
+        if dedicated {
+            observer.wait_until_free(PROMPT);
+        }
+        assert_clean(&client, &name);
+        assert!(!observer.is_locked());
+    }
+}
+
+/// Keeps the thread, and with it a runtime of one thread, from doing anything else.
+fn block_until(moment: Instant, mut meanwhile: impl FnMut()) {
+    while Instant::now() < moment {
+        meanwhile();
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn with_a_thread_of_its_own_a_client_of_a_blocked_runtime_keeps_its_locks() {
+    for runtime in [current_thread(), workers(1)] {
+        let name = unique("blocked");
+        let client = builder()
+            .lease(SHORT_LEASE)
+            .dedicated_thread(true)
+            .build()
+            .unwrap();
+        let mut observer = Observer::of(&name);
+        let (lock, holder) = (client.rlock(&name), client.clone());
+        let (free, mut freed) = (
+            client.rlock(format!("{name}:free")),
+            Observer::of(&format!("{name}:free")),
+        );
+        let work = runtime.spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            let other = free.lock().await.unwrap();
+            block_until(Instant::now() + SHORT_LEASE * 2, || {
+                assert!(
+                    matches!(guard.state(), GuardState::Held { .. }),
+                    "{:?}",
+                    guard.state()
+                );
+                assert!(observer.is_locked());
+            });
+            // A guard dropped here does not wait for the runtime to go on.
+            drop(other);
+            freed.wait_until_free(PROMPT);
+            freed.wait_for(PROMPT, "the release is known", |_| {
+                holder.stats().releases == 0
+            });
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        });
+        runtime.block_on(work).unwrap();
+        drop(runtime);
+        assert_clean(&client, &name);
+    }
+}
+
+#[test]
+fn a_client_of_a_blocked_runtime_loses_its_locks_and_says_so() {
+    for runtime in [current_thread(), workers(1)] {
+        let name = unique("blocked-too-long");
+        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        let mut observer = Observer::of(&name);
+        let lock = client.rlock(&name);
+        let work = runtime.spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            let mut lost = false;
+            block_until(Instant::now() + SHORT_LEASE * 2, || {
+                // Asked first: what is not held by now was not held later either.
+                let held = guard.is_valid();
+                assert!(!held || observer.is_locked(), "held without a key");
+                assert!(!held || !lost, "lost and then held again");
+                lost |= !held;
+            });
+            assert!(!observer.is_locked());
+            assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
+            assert_eq!(guard.lost().await, LostReason::Expired);
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+        });
+        runtime.block_on(work).unwrap();
+        drop(runtime);
+        assert_clean(&client, &name);
+    }
+}
