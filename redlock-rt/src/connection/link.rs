@@ -34,6 +34,8 @@ pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Link {
     conn: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    /// Whether any call was answered here.
+    answered: AtomicBool,
     driver: AbortHandle,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
@@ -90,6 +92,7 @@ impl Link {
         let mut link = Self {
             conn,
             alive,
+            answered: AtomicBool::new(false),
             driver: driver.abort_handle(),
             identity: None,
         };
@@ -134,6 +137,10 @@ impl Link {
 
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -206,7 +213,11 @@ impl Link {
         conn: &mut MultiplexedConnection,
         command: &Cmd,
     ) -> Result<Result<Reply, ServerError>, Fault> {
-        match conn.send_packed_command(command).await {
+        let answer = conn.send_packed_command(command).await;
+        if answer.is_ok() {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        match answer {
             Ok(Value::ServerError(error)) => Ok(Err(error)),
             Ok(value) => Ok(Ok(reply(value)?)),
             Err(error) => {

@@ -25,9 +25,6 @@ pub(crate) struct Timeouts {
 /// The first pause after a failed try to connect; doubled up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// A link that broke so soon after it was made counts as a failed try: a server that accepts and
-/// hangs up would else be dialed without a pause.
-const YOUNG: Duration = Duration::from_millis(100);
 /// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.
 const MOST_ORPHANS: usize = 3;
 /// More dead connections than this are forgotten: their commands end with their leases.
@@ -58,8 +55,6 @@ struct Shared {
 #[derive(Default)]
 struct Slot {
     link: Option<Arc<Link>>,
-    /// When the link was made.
-    born: Option<Instant>,
     /// Clients of dead links that the server may still read from.
     ghosts: Vec<Identity>,
     /// The task that dials; one at a time.
@@ -296,7 +291,6 @@ impl DialTurn {
             Ok(link) => {
                 let link = Arc::new(link);
                 slot.link = Some(Arc::clone(&link));
-                slot.born = Some(clock::now());
                 slot.not_before = None;
                 slot.last_fault = None;
                 slot.connections += 1;
@@ -348,13 +342,11 @@ impl Slot {
 
     fn bury(&mut self, dead: &Link) {
         dead.break_off();
-        let age = self
-            .born
-            .map(|born| clock::now().saturating_duration_since(born));
-        if age.is_some_and(|age| age < YOUNG) {
-            self.back_off();
-        } else {
+        // A server that accepts and hangs up would else be dialed without a pause.
+        if dead.has_answered() {
             self.failures = 0;
+        } else {
+            self.back_off();
         }
         if let Some(identity) = dead.identity() {
             if self.ghosts.len() == MOST_GHOSTS {
