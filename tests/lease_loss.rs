@@ -28,6 +28,9 @@ const LATE: Duration = Duration::from_millis(250);
 /// Polling that does not come within a test.
 const NEVER: Duration = Duration::from_secs(600);
 
+/// Short, since the end of each test waits for it.
+const LINGER: Duration = Duration::from_millis(20);
+
 /// Sends a command to Redis.
 async fn ask<T: FromRedisValue>(redis: &MultiplexedConnection, words: &[&str]) -> T {
     let mut command = redis::cmd(words[0]);
@@ -59,7 +62,7 @@ fn held_beyond(guard: &RLockGuard, moment: Instant) -> impl Future<Output = ()> 
 #[tokio::test]
 async fn a_killed_holder_is_succeeded_when_its_lease_is_over() {
     trace_init();
-    let leases = [300, 700, 1500].map(Duration::from_millis);
+    let leases = [300, 600, 1000].map(Duration::from_millis);
     join_all(leases.map(succeed_a_killed_holder)).await;
 }
 
@@ -72,7 +75,10 @@ async fn succeed_a_killed_holder(lease: Duration) {
         .ok(&format!("connect {} {millis}", server.url()))
         .await;
     driver.ok(&format!("lock {name} a")).await;
-    let client = Client::builder().url(&server.url()).poll_interval(NEVER);
+    let client = Client::builder()
+        .url(&server.url())
+        .poll_interval(NEVER)
+        .linger(LINGER);
     let client = client.build().unwrap();
     let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let lock = client.rlock(&name);

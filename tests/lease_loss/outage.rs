@@ -10,7 +10,7 @@ use tests::{
 };
 use tokio::task::{JoinHandle, block_in_place};
 
-use crate::{DEADLINE, LATE, ask, held_beyond, scripts::calls, valid_until};
+use crate::{DEADLINE, LATE, LINGER, ask, held_beyond, scripts::calls, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(150);
 /// What a reply may take; below the lease, as it should be.
@@ -32,7 +32,7 @@ impl Rig {
         let (name, server) = (unique(what), server.start());
         let proxy = Proxy::to(&server);
         let client = |url: &str| {
-            let builder = Client::builder().url(url).linger(Duration::from_millis(20));
+            let builder = Client::builder().url(url).linger(LINGER);
             let builder = builder.response_timeout(RESPONSE).poll_interval(RESPONSE);
             builder.build().unwrap()
         };
@@ -169,7 +169,7 @@ async fn a_half_open_link_for_renewals_is_replaced() {
 /// waits has the lock when Redis is back.
 async fn loses(outage: Outage) {
     let rig = Rig::set("loses", RedisServer::options());
-    let guard = rig.hold(Duration::from_secs(1)).await;
+    let guard = rig.hold(Duration::from_millis(800)).await;
     let waiter = rig.waiter().await;
     outage.begin(&rig);
     let mut lost = Box::pin(guard.lost());

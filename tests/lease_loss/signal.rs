@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{LeakCheck, RedisServer, RedissonClient, connection_over, trace_init, unique, within};
 
-use crate::{DEADLINE, LATE, NEVER, ask, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, LINGER, NEVER, ask, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// What the signal may take after the renewal that found out.
@@ -88,29 +89,30 @@ async fn a_loss_is_told_within_a_renewal_interval() {
 #[tokio::test]
 async fn a_loss_on_a_server_is_told_within_a_renewal_interval() {
     trace_init();
-    // Flushed.
-    let server = RedisServer::start();
+    join_all(MISDEEDS.map(tell_on_a_server)).await;
+}
+
+async fn tell_on_a_server(misdeed: Misdeed) {
+    // Its own: one is flushed.
+    let (server, name) = (RedisServer::start(), unique("server"));
     let redis = server.connect().await.unwrap();
-    for misdeed in MISDEEDS {
-        let name = unique("server");
-        let client = Client::connect(&server.url()).await.unwrap();
-        let other = Client::connect(&server.url()).await.unwrap();
-        let guard = client.rlock(&name).lock_with(options()).await.unwrap();
-        held_beyond(&guard, valid_until(&guard)).await;
-        misdeed.commit(&name, &redis, &other).await;
-        let start = Instant::now();
-        assert_eq!(within(DEADLINE, guard.lost()).await, misdeed.reason());
-        let took = start.elapsed();
-        assert!(took <= INTERVAL + PROMPT, "{misdeed:?}: {took:?}");
-        let before: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
-        assert_eq!(before.is_some(), misdeed.reason() == LostReason::Taken);
-        assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-        let after: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
-        assert_eq!(before, after, "{misdeed:?}");
-        let _: usize = ask(&redis, &["DEL", &name]).await;
-        let leaks = LeakCheck::on(&server, &name).await;
-        leaks.client(&client).client(&other).assert_clean().await;
-    }
+    let client = Client::connect(&server.url()).await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap();
+    let guard = client.rlock(&name).lock_with(options()).await.unwrap();
+    held_beyond(&guard, valid_until(&guard)).await;
+    misdeed.commit(&name, &redis, &other).await;
+    let start = Instant::now();
+    assert_eq!(within(DEADLINE, guard.lost()).await, misdeed.reason());
+    let took = start.elapsed();
+    assert!(took <= INTERVAL + PROMPT, "{misdeed:?}: {took:?}");
+    let before: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
+    assert_eq!(before.is_some(), misdeed.reason() == LostReason::Taken);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let after: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
+    assert_eq!(before, after, "{misdeed:?}");
+    let _: usize = ask(&redis, &["DEL", &name]).await;
+    let leaks = LeakCheck::on(&server, &name).await;
+    leaks.client(&client).client(&other).assert_clean().await;
 }
 
 /// Redisson takes the lock by force: our guard is lost, its lock is left alone.
@@ -165,7 +167,10 @@ async fn flushed_scripts_lose_nothing() {
     trace_init();
     let (server, name) = (RedisServer::start(), unique("scripts"));
     let redis = server.connect().await.unwrap();
-    let client = Client::builder().url(&server.url()).poll_interval(NEVER);
+    let client = Client::builder()
+        .url(&server.url())
+        .poll_interval(NEVER)
+        .linger(LINGER);
     let (client, other) = (client.clone().build().unwrap(), client.build().unwrap());
     let leaks = LeakCheck::on(&server, &name).await;
     let leaks = leaks.client(&client).client(&other);

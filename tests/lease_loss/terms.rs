@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{LATE, ask};
 
-const DEFAULT: Duration = Duration::from_millis(600);
-const EXPLICIT: Duration = Duration::from_millis(900);
-const LONGEST: Duration = Duration::from_millis(1300);
+const DEFAULT: Duration = Duration::from_millis(450);
+const EXPLICIT: Duration = Duration::from_millis(600);
+const LONGEST: Duration = Duration::from_millis(900);
 /// How often the TTL is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 

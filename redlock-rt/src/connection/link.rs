@@ -181,7 +181,8 @@ impl Link {
         Exchange {
             link: Arc::clone(self),
             future: Box::pin(future),
-            sent: None,
+            made: clock::stamp(),
+            polled: false,
         }
     }
 
@@ -291,14 +292,19 @@ fn reply(value: Value) -> Result<Reply, Fault> {
 pub(crate) struct Exchange {
     link: Arc<Link>,
     future: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>,
-    sent: Option<Instant>,
+    made: Instant,
+    polled: bool,
 }
 
 impl Exchange {
-    /// When the call was handed to the connection; `None` before the first poll. A lease is
-    /// counted from here.
-    pub(crate) fn sent(&self) -> Option<Instant> {
-        self.sent
+    /// A moment before the call was sent. A lease is counted from here.
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether the call was handed to the connection, which the first poll does.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.polled
     }
 
     /// Gives up waiting: the link is broken off, since the call may still be under way on it.
@@ -311,9 +317,7 @@ impl Future for Exchange {
     type Output = Result<Reply, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.sent.is_none() {
-            self.sent = Some(clock::now());
-        }
+        self.polled = true;
         self.future.as_mut().poll(cx)
     }
 }
@@ -321,7 +325,8 @@ impl Future for Exchange {
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange")
-            .field("sent", &self.sent)
+            .field("made", &self.made)
+            .field("sent", &self.polled)
             .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
 use super::Engine;
-use super::hold::{Hold, HoldGuard};
+use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
 use super::lines::{Called, LineRef, Place};
@@ -24,7 +24,6 @@ use super::settle::{Ghost, Journey, Settlement};
 use crate::clock;
 use crate::connection::Fault;
 use crate::error::{Error, ErrorKind};
-use crate::name::OwnerId;
 use crate::wire::{AcquireReply, Recipe};
 
 pub(super) const ACTION: &str = "acquire lock";
@@ -47,7 +46,7 @@ pub(crate) async fn acquire(
     terms: Terms,
     wait: Option<Duration>,
 ) -> Result<HoldGuard, Error> {
-    let started = clock::now();
+    let started = clock::stamp();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
     let mut place = line.enter(engine.next_poll(started));
@@ -72,7 +71,7 @@ pub(crate) async fn acquire(
                 }
             }
             Called::Turn(Turn::Try) => {
-                line.set_health(Health::Asking(clock::now()));
+                line.set_health(Health::Asking(clock::stamp()));
                 let Some(outcome) = claim.attempt(deadline).await else {
                     let error = out_of_time(engine, recipe, &place, started, wait, fault);
                     if error.is_unavailable() {
@@ -83,9 +82,10 @@ pub(crate) async fn acquire(
                 };
                 match outcome {
                     Ok(AcquireReply::Acquired) => {
-                        let guard = claim.succeed()?;
-                        if guard.state().is_valid() {
-                            place.served(engine.next_poll(clock::now()));
+                        let now = clock::now();
+                        let guard = claim.succeed(now)?;
+                        if guard.state_at(now).is_valid() {
+                            place.served(engine.next_poll(now));
                             return Ok(guard);
                         }
                         // Too late by our own clock: as if it had never been ours.
@@ -142,12 +142,13 @@ pub(crate) async fn try_acquire(
     }
     let line = engine.lines.line(&**recipe);
     let mut claim = Claim::new(engine, recipe, &line, terms);
-    let outcome = claim.attempt(Some(engine.patience())).await;
+    let outcome = claim.attempt(Some(engine.patience(clock::now()))).await;
     let late = || Err(Fault::timed_out("no answer in time"));
     match outcome.unwrap_or_else(late) {
         Ok(AcquireReply::Acquired) => {
-            let guard = claim.succeed()?;
-            Ok(guard.state().is_valid().then_some(guard))
+            let now = clock::now();
+            let guard = claim.succeed(now)?;
+            Ok(guard.state_at(now).is_valid().then_some(guard))
         }
         Ok(AcquireReply::Held(_)) => Ok(None),
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
@@ -192,12 +193,7 @@ fn out_of_time(
 /// An owner number on its way to a hold. Dropped before it is one, it makes sure that it will not
 /// become one.
 struct Claim {
-    engine: Arc<Engine>,
-    recipe: Arc<dyn Recipe>,
-    line: LineRef,
-    terms: Terms,
-    number: u64,
-    owner: OwnerId,
+    bid: Bid,
     journey: Journey,
     done: bool,
     /// While a call is under way or its outcome open. Dropped last.
@@ -207,13 +203,16 @@ struct Claim {
 impl Claim {
     fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &LineRef, terms: Terms) -> Self {
         let number = engine.next_number();
-        Self {
+        let bid = Bid {
             engine: Arc::clone(engine),
             recipe: Arc::clone(recipe),
+            owner: engine.id.owner(number),
+            number,
             line: line.clone(),
             terms,
-            number,
-            owner: engine.id.owner(number),
+        };
+        Self {
+            bid,
             journey: Journey::default(),
             done: false,
             open: None,
@@ -223,17 +222,10 @@ impl Claim {
     /// Asks for the lock once; `None`: the deadline came first. May be repeated: the same owner
     /// asks for the same hold.
     async fn attempt(&mut self, deadline: Option<Instant>) -> Option<Result<AcquireReply, Fault>> {
-        let Self {
-            engine,
-            recipe,
-            terms,
-            owner,
-            journey,
-            ..
-        } = self;
-        self.open.get_or_insert_with(|| engine.releases.open());
-        let call = || recipe.acquire(owner, terms.lease);
-        let attempt = journey.attempt(&engine.main, call);
+        let bid = &self.bid;
+        self.open.get_or_insert_with(|| bid.engine.releases.open());
+        let call = || bid.recipe.acquire(&bid.owner, bid.terms.lease);
+        let attempt = self.journey.attempt(&bid.engine.main, call);
         let answer = match deadline {
             Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await.ok(),
             None => Some(attempt.await),
@@ -249,22 +241,15 @@ impl Claim {
         reply
     }
 
-    fn succeed(&mut self) -> Result<HoldGuard, Error> {
+    fn succeed(&mut self, now: Instant) -> Result<HoldGuard, Error> {
         self.done = true;
-        let sent = self.journey.sent.unwrap_or_else(clock::now);
-        let guard = Hold::acquired(
-            Arc::clone(&self.engine),
-            Arc::clone(&self.recipe),
-            self.owner.clone(),
-            self.number,
-            self.line.clone(),
-            self.terms,
-            sent,
-        );
+        let sent = self.journey.sent.unwrap_or(now);
+        let guard = Hold::acquired(&self.bid, sent, now);
         // Looked at once the hold is among those that a shut-down ends: either it finds the hold,
         // or we find it closing.
-        if self.engine.is_closing() {
-            return Err(self.engine.shut_down_error(ACTION, &*self.recipe));
+        let Bid { engine, recipe, .. } = &self.bid;
+        if engine.is_closing() {
+            return Err(engine.shut_down_error(ACTION, &**recipe));
         }
         Ok(guard)
     }
@@ -275,15 +260,16 @@ impl Drop for Claim {
         if self.done || !self.journey.is_open() {
             return;
         }
+        let Bid { engine, .. } = &self.bid;
         let ghost = Ghost {
-            engine: Arc::clone(&self.engine),
-            recipe: Arc::clone(&self.recipe),
-            owner: self.owner.clone(),
-            lease: self.terms.lease,
+            engine: Arc::clone(engine),
+            recipe: Arc::clone(&self.bid.recipe),
+            owner: self.bid.owner.clone(),
+            lease: self.bid.terms.lease,
             journey: std::mem::take(&mut self.journey),
-            line: self.line.clone(),
+            line: self.bid.line.clone(),
         };
-        self.engine.releases.push(Settlement::ghost(ghost));
-        self.engine.ensure_tasks();
+        engine.releases.push(Settlement::ghost(ghost));
+        engine.ensure_tasks();
     }
 }

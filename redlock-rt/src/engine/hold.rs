@@ -19,6 +19,16 @@ use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
 use crate::wire::{HoldReply, Recipe};
 
+/// What a hold is asked for with.
+pub(super) struct Bid {
+    pub(super) engine: Arc<Engine>,
+    pub(super) recipe: Arc<dyn Recipe>,
+    pub(super) owner: OwnerId,
+    pub(super) number: u64,
+    pub(super) line: LineRef,
+    pub(super) terms: Terms,
+}
+
 /// What all guards of one hold share.
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
@@ -39,27 +49,18 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A hold that was acquired by a command sent at `sent`, and its first guard.
-    pub(super) fn acquired(
-        engine: Arc<Engine>,
-        recipe: Arc<dyn Recipe>,
-        owner: OwnerId,
-        number: u64,
-        line: LineRef,
-        terms: Terms,
-        sent: Instant,
-    ) -> HoldGuard {
-        let (lease, id) = Lease::new(terms, sent);
-        let home = engine.config.spawner.home();
+    pub(super) fn acquired(bid: &Bid, sent: Instant, now: Instant) -> HoldGuard {
+        let (lease, id) = Lease::new(bid.terms, sent);
         let hold = Arc::new(Self {
-            home,
-            engine,
-            recipe,
-            owner,
-            number,
+            home: bid.engine.config.spawner.home(),
+            engine: Arc::clone(&bid.engine),
+            recipe: Arc::clone(&bid.recipe),
+            owner: bid.owner.clone(),
+            number: bid.number,
             lease: Mutex::new(lease),
             changed: Notify::new(),
             serial: Arc::default(),
-            line,
+            line: bid.line.clone(),
             settled: AtomicBool::new(false),
         });
         let before = hold.line.set_holder(&hold);
@@ -71,7 +72,7 @@ impl Hold {
         {
             before.mark_lost(LostReason::Taken);
         }
-        hold.engine.watchdog.watch(&hold);
+        hold.engine.watchdog.watch(&hold, now);
         HoldGuard {
             hold,
             id,
@@ -83,8 +84,8 @@ impl Hold {
         lock(&self.lease).is_valid(clock::now())
     }
 
-    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        lock(&self.lease).lost_reason(clock::now())
+    fn lost_reason(&self, now: Instant) -> Option<LostReason> {
+        lock(&self.lease).lost_reason(now)
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -203,12 +204,12 @@ impl Hold {
         lease: Duration,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        let deadline = deadline.unwrap_or_else(|| self.engine.patience());
+        let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
         let settlement = Settlement::new(self, Goal::Lengthen(lease));
         let mut unsettled = Unsettled::new(settlement);
         match tokio::time::timeout_at(clock::to_tokio(deadline), unsettled.run()).await {
             Ok(Ok(HoldReply::Done)) => {
-                if let Some(reason) = self.lost_reason() {
+                if let Some(reason) = self.lost_reason(clock::now()) {
                     return Err(self.lost_error(action, reason));
                 }
                 self.engine.watchdog.rewatch(self);
@@ -265,7 +266,11 @@ pub enum Unlocked {
 
 impl HoldGuard {
     pub(crate) fn state(&self) -> GuardState {
-        lock(&self.hold.lease).state(self.id, clock::now())
+        self.state_at(clock::now())
+    }
+
+    pub(super) fn state_at(&self, now: Instant) -> GuardState {
+        lock(&self.hold.lease).state(self.id, now)
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest.
@@ -298,14 +303,15 @@ impl HoldGuard {
             return Ok(Unlocked::AlreadyExpired);
         };
         let hold = Arc::clone(&self.hold);
-        if hold.lost_reason().is_some() {
+        let now = clock::now();
+        if hold.lost_reason(now).is_some() {
             // The key may outlive the local deadline by the margin, or by an outage: it is freed
             // in the background, and the caller need not wait for that to know that it was lost.
             drop(Unsettled::new(settlement));
             return Ok(Unlocked::AlreadyExpired);
         }
         let mut unsettled = Unsettled::new(settlement);
-        let patience = clock::to_tokio(hold.engine.patience());
+        let patience = clock::to_tokio(hold.engine.patience(now));
         let reply = match tokio::time::timeout_at(patience, unsettled.run()).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {

@@ -195,14 +195,14 @@ impl Engine {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return self.lock_now(recipe, terms, owner).await;
         }
-        let started = clock::now();
-        let deadline = wait.map(|wait| clock::after(started, wait));
+        let deadline = || wait.map(|wait| clock::after(clock::now(), wait));
         let Some(owner) = owner else {
             return match frame::enclosing(&self.id, &**recipe) {
-                Some(hold) => hold.reenter(terms, deadline).await,
+                Some(hold) => hold.reenter(terms, deadline()).await,
                 None => acquire(self, recipe, terms, wait).await,
             };
         };
+        let deadline = deadline();
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = match deadline {
             None => slot.lock().await,
@@ -240,7 +240,7 @@ impl Engine {
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = slot.try_lock().map_err(|_| contended())?;
         if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
-            return hold.reenter(terms, Some(self.patience())).await;
+            return hold.reenter(terms, Some(self.patience(clock::now()))).await;
         }
         let guard = try_acquire(self, recipe, terms)
             .await?
@@ -285,7 +285,7 @@ impl Engine {
                 }
             }
         };
-        let until = clock::to_tokio(self.patience());
+        let until = clock::to_tokio(self.patience(clock::now()));
         let error = match tokio::time::timeout_at(until, asked).await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(fault)) => fault.into_error(action),
@@ -337,7 +337,7 @@ impl Engine {
                 hold.end(LostReason::ShutDown);
             }
             let told = || self.releases.untold() == 0;
-            self.wait_until(self.patience(), told).await;
+            self.wait_until(self.patience(clock::now()), told).await;
         }
         let left = match release {
             true => self.releases.untold() + self.releases.forsaken(),
@@ -395,9 +395,9 @@ impl Engine {
 
     /// Until when an operation without a wait of its own is tried: one lost reply, connecting
     /// anew, and another try.
-    pub(crate) fn patience(&self) -> Instant {
+    pub(crate) fn patience(&self, now: Instant) -> Instant {
         let Timeouts { connect, response } = self.config.timeouts;
-        clock::after(clock::now(), response * 2 + connect)
+        clock::after(now, response * 2 + connect)
     }
 
     pub(crate) fn held(&self) -> usize {

@@ -57,7 +57,7 @@ impl Journey {
         let Some(exchange) = &mut self.exchange else {
             return Err(Fault::timed_out("no call is under way"));
         };
-        let sent = *self.sent.insert(exchange.sent().unwrap_or_else(clock::now));
+        let sent = *self.sent.insert(exchange.made());
         let patience = clock::to_tokio(clock::after(sent, connection.timeouts().response));
         let answer = timeout_at(patience, &mut *exchange).await;
         let exchange = self.exchange.take();
@@ -83,11 +83,7 @@ impl Journey {
 
     /// Whether a call was sent whose outcome is not known.
     pub(crate) fn is_open(&self) -> bool {
-        self.open_since.is_some()
-            || self
-                .exchange
-                .as_ref()
-                .is_some_and(|exchange| exchange.sent().is_some())
+        self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
     }
 
     /// A call was answered: what was sent before is settled by it.

@@ -253,7 +253,7 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
         mut exchange,
         ready,
     } = batch;
-    let sent = exchange.sent().unwrap_or_else(clock::now);
+    let sent = exchange.made();
     let rests = due
         .iter()
         .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
