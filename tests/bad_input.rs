@@ -83,7 +83,10 @@ async fn durations_that_cannot_be_kept() {
             lease(100 * MS).renew(Duration::MAX),
             "not shorter than the lease",
         ),
-        (lease(100 * MS).renew(Duration::ZERO), "renew is zero"),
+        (
+            lease(100 * MS).renew(Duration::ZERO),
+            "renew is shorter than a millisecond",
+        ),
         (
             lease(100 * MS).max_hold(99 * MS),
             "max_hold is shorter than the lease",

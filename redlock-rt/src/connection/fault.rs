@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Failed(Source),
     /// The server cannot serve a connection as the URL wants it: no such database.
     Misdirected(Source),
+    /// The server did not know the script and does now; the call did not run.
+    Loaded,
     /// The client was shut down: there will be no connection any more.
     Closed,
 }
@@ -100,7 +102,7 @@ impl Fault {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_)
+            Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_) | Self::Loaded
         )
     }
 
@@ -113,6 +115,10 @@ impl Fault {
     pub(crate) fn into_error(self, action: &'static str) -> Error {
         let (kind, source) = match self {
             Self::Closed => return Error::new(Kind::ShutDown, action),
+            Self::Loaded => {
+                let why = "the server forgets its scripts";
+                return Error::new(Kind::Unavailable, action).detail(why);
+            }
             Self::Unreachable(source) | Self::Unanswered(source) | Self::Refused(source) => {
                 (Kind::Unavailable, source)
             }

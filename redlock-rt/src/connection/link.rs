@@ -113,13 +113,14 @@ impl Link {
         let [id, info] = replies.as_slice() else {
             return Ok(None);
         };
-        // A server that wants a login answers nothing else; one whose ACL forbids this answers
-        // NOPERM, and that is lived with.
+        // An ACL may forbid to ask (NOPERM), and that is lived with. A server that wants a login,
+        // or that is busy or loading, would answer nothing else either.
         for reply in &replies {
-            if let Value::ServerError(error) = reply
-                && error.code() == "NOAUTH"
-            {
-                return Err(Fault::from_server(error.clone()));
+            if let Value::ServerError(error) = reply {
+                let fault = Fault::from_server(error.clone());
+                if fault.is_passing() || error.code() == "NOAUTH" {
+                    return Err(fault);
+                }
             }
         }
         let text = match info {
@@ -183,7 +184,26 @@ impl Link {
     /// Starts a call. It is sent when the exchange is first polled.
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
-        let future = async move { link.evalsha(&call).await };
+        self.exchange(async move {
+            match link.evalsha(&call).await {
+                // Another SCRIPT FLUSH may come between: then the caller tries again.
+                Err(Fault::Loaded) => link.evalsha(&call).await,
+                reply => reply,
+            }
+        })
+    }
+
+    /// As [`call`](Self::call), but sent once and never again: where the server did not know the
+    /// script, it does now, and the answer is [`Fault::Loaded`].
+    pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
+        let link = Arc::clone(self);
+        self.exchange(async move { link.evalsha(&call).await })
+    }
+
+    fn exchange(
+        self: &Arc<Self>,
+        future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
+    ) -> Exchange {
         Exchange {
             link: Arc::clone(self),
             future: Box::pin(future),
@@ -198,17 +218,11 @@ impl Link {
         match self.send(&mut conn, &command).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
                 tracing::debug!(script = call.script().name(), "loading a script");
-                // Another SCRIPT FLUSH may come between: then the caller tries again.
                 let mut load = redis::cmd("SCRIPT");
                 load.arg("LOAD").arg(call.script().text());
-                if let Err(error) = self.send(&mut conn, &load).await? {
-                    return Err(Fault::from_server(error));
-                }
-                match self.send(&mut conn, &command).await? {
-                    Err(error) if error.code() == "NOSCRIPT" => {
-                        Err(Fault::Refused(Arc::new(RedisError::from(error))))
-                    }
-                    reply => reply.map_err(Fault::from_server),
+                match self.send(&mut conn, &load).await? {
+                    Ok(_) => Err(Fault::Loaded),
+                    Err(error) => Err(Fault::from_server(error)),
                 }
             }
             reply => reply.map_err(Fault::from_server),
@@ -225,7 +239,14 @@ impl Link {
             self.answered.store(true, Ordering::Relaxed);
         }
         match answer {
-            Ok(Value::ServerError(error)) => Ok(Err(error)),
+            Ok(Value::ServerError(error)) => {
+                if error.code() == "READONLY" {
+                    // A master that was demoted stays what it is: the address may lead to the
+                    // new one.
+                    self.break_off();
+                }
+                Ok(Err(error))
+            }
             Ok(value) => Ok(Ok(reply(value)?)),
             Err(error) => {
                 let fault = Fault::from_client(error);

@@ -117,9 +117,9 @@ impl Connection {
         }
     }
 
-    /// Starts a call if there is a live connection.
+    /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
-        Some(self.shared.live()?.call(call))
+        Some(self.shared.live()?.call_once(call))
     }
 
     /// Makes sure that there is a connection.

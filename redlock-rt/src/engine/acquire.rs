@@ -92,9 +92,7 @@ pub(crate) async fn acquire(
                         drop(guard);
                         stillborn += 1;
                         if stillborn == MOST_STILLBORN {
-                            return Err(Error::new(ErrorKind::Lost, ACTION)
-                                .named(recipe.name().as_arc())
-                                .detail("the lease is over before the reply comes"));
+                            return Err(stillborn_error(recipe));
                         }
                         claim = Claim::new(engine, recipe, &line, terms);
                         place.tried(clock::now(), Health::Answering);
@@ -127,6 +125,12 @@ pub(crate) async fn acquire(
     }
 }
 
+fn stillborn_error(recipe: &Arc<dyn Recipe>) -> Error {
+    Error::new(ErrorKind::Lost, ACTION)
+        .named(recipe.name().as_arc())
+        .detail("the lease is over before the reply comes")
+}
+
 /// Tries once, past the local queue; `None`: held by somebody else.
 ///
 /// # Cancel safety
@@ -148,7 +152,11 @@ pub(crate) async fn try_acquire(
         Ok(AcquireReply::Acquired) => {
             let now = clock::now();
             let guard = claim.succeed(now)?;
-            Ok(guard.state_at(now).is_valid().then_some(guard))
+            if guard.state_at(now).is_valid() {
+                Ok(Some(guard))
+            } else {
+                Err(stillborn_error(recipe))
+            }
         }
         Ok(AcquireReply::Held(_)) => Ok(None),
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),

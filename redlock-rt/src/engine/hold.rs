@@ -77,6 +77,7 @@ impl Hold {
             hold,
             id,
             left: false,
+            turn: None,
         }
     }
 
@@ -188,6 +189,7 @@ impl Hold {
             hold: Arc::clone(self),
             id,
             left: false,
+            turn: None,
         };
         match self.lengthen(ACTION, terms.lease, deadline).await {
             Ok(()) => Ok(guard),
@@ -249,6 +251,8 @@ pub(crate) struct HoldGuard {
     pub(crate) hold: Arc<Hold>,
     id: GuardId,
     left: bool,
+    /// Of a body that runs under this guard; see `Engine::lock_for_body`.
+    turn: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 /// What became of a release.
@@ -265,6 +269,11 @@ pub enum Unlocked {
 }
 
 impl HoldGuard {
+    /// Keeps a turn for as long as the guard lives.
+    pub(super) fn keep(&mut self, turn: tokio::sync::OwnedMutexGuard<()>) {
+        self.turn = Some(turn);
+    }
+
     pub(crate) fn state(&self) -> GuardState {
         self.state_at(clock::now())
     }

@@ -237,7 +237,7 @@ impl Lease {
             Phase::Lost(LostReason::Expired)
                 if tenant
                     .until
-                    .is_some_and(|until| until - margin(tenant.lease) <= self.deadline) =>
+                    .is_some_and(|until| until <= after(self.deadline, margin(tenant.lease))) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }

@@ -19,6 +19,8 @@ use crate::wire::{HoldReply, RLockWire, Reply};
 
 /// Locks renewed by one call: few enough not to hold up the server, as in Redisson.
 const BATCH: usize = 100;
+/// A connection on which nothing is heard for so long is given up, if no renewal can wait longer.
+const SILENCE: Duration = Duration::from_millis(250);
 /// Batches under way at once.
 const MOST_BATCHES: usize = 16;
 
@@ -185,6 +187,11 @@ impl Watchdog {
                     self.rewatch_or_end(&hold);
                 }
             }
+            // Sent again under the schedule's lock, so that no guard has ended by then.
+            Err(Fault::Loaded) => due.iter().for_each(|(hold, _)| {
+                hold.doubt(clock::now());
+                self.rewatch_or_end(hold);
+            }),
             // One bad key fails a call as a whole, before it runs: each is asked for alone.
             Err(fault) if due.len() > 1 && !fault.may_have_run() => {
                 for (hold, _) in due {
@@ -265,7 +272,11 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
             match tokio::time::timeout_at(until, &mut exchange).await {
                 Ok(reply) => reply,
                 Err(_) => {
-                    exchange.abandon();
+                    // A lease too short for the round trip says nothing of the connection, which
+                    // all others share.
+                    if patience >= SILENCE.min(response) {
+                        exchange.abandon();
+                    }
                     Err(Fault::timed_out("no answer to a renewal"))
                 }
             }
