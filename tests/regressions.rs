@@ -110,6 +110,35 @@ async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
         .await;
 }
 
+/// An answer, whichever, made each of its connections a good one.
+#[tokio::test]
+async fn a_server_that_answers_once_and_hangs_up_was_dialed_without_a_pause() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("hangs-up-later");
+    let options = LockOptions::new().lease(Duration::from_secs(2));
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    proxy.mark();
+    let unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    proxy.answer(Matcher::command("EVALSHA"), unknown, 500);
+    for _ in 0..500 {
+        proxy.cut_before_request(Matcher::command("SCRIPT"));
+    }
+    proxy.cut_all();
+    let lost = within(DEADLINE, guard.lost()).await;
+    assert_eq!(lost, LostReason::Expired);
+    let dialed = proxy.counts().get("INFO").copied().unwrap_or_default();
+    assert!((1..200).contains(&dialed), "{dialed} connections");
+    proxy.clear();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
 /// Each connection that was made reset the pause.
 #[tokio::test]
 async fn a_server_that_hangs_up_on_subscribers_was_dialed_a_hundred_times_a_second() {

@@ -294,7 +294,8 @@ async fn lost_replies_to_renewals() {
     let rig = Rig::set("renewal", RedisServer::options());
     let guard = rig.hold(Duration::from_secs(5)).await;
     let renewals = || calls!("rlock_renew").mentioning(&rig.name);
-    let lose: [(&str, fn(&Proxy, Matcher)); 4] = [
+    type Lose = fn(&Proxy, Matcher);
+    let lose: [(&str, Lose); 4] = [
         ("swallowed reply", |proxy, calls| {
             proxy.swallow_reply(calls, 3)
         }),

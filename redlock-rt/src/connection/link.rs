@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, ServerError, Value};
@@ -34,6 +34,7 @@ pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Link {
     conn: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
     driver: AbortHandle,
@@ -92,6 +93,7 @@ impl Link {
         let mut link = Self {
             conn,
             alive,
+            opened: clock::now(),
             answered: AtomicBool::new(false),
             driver: driver.abort_handle(),
             identity: None,
@@ -141,6 +143,10 @@ impl Link {
 
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        clock::now().saturating_duration_since(self.opened)
     }
 
     pub(super) fn is_alive(&self) -> bool {

@@ -25,6 +25,8 @@ pub(crate) struct Timeouts {
 /// The first pause after a failed try to connect; doubled up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// After a link that broke so soon there is a pause as after a failed try.
+const YOUNG: Duration = Duration::from_millis(100);
 /// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.
 const MOST_ORPHANS: usize = 3;
 /// More dead connections than this are forgotten: their commands end with their leases.
@@ -342,10 +344,12 @@ impl Slot {
 
     fn bury(&mut self, dead: &Link) {
         dead.break_off();
-        // A server that accepts and hangs up would else be dialed without a pause.
+        // A server that accepts and hangs up would else be dialed without a pause; that the pauses
+        // do not grow where it answered something first is for links that are cut again and again.
         if dead.has_answered() {
             self.failures = 0;
-        } else {
+        }
+        if !dead.has_answered() || dead.age() < YOUNG {
             self.back_off();
         }
         if let Some(identity) = dead.identity() {
