@@ -87,7 +87,7 @@ impl ClientId {
     }
 
     pub(crate) fn owner(&self, number: u64) -> OwnerId {
-        OwnerId(format!("{}:{number}", self.0).into())
+        OwnerId([&*self.0, ":", &number.to_string()].concat().into())
     }
 }
 

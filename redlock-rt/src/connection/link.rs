@@ -16,7 +16,7 @@ use super::dialer::Dialer;
 use super::fault::Fault;
 use super::spawner::Spawner;
 use crate::clock;
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Reply, Script};
 
 /// Which server-side client a connection is, so that it can be killed from the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,10 +184,12 @@ impl Link {
     /// Starts a call. It is sent when the exchange is first polled.
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
+        let script = call.script();
+        let command = evalsha_command(&call);
         self.exchange(async move {
-            match link.evalsha(&call).await {
+            match link.evalsha(script, &command).await {
                 // Another SCRIPT FLUSH may come between: then the caller tries again.
-                Err(Fault::Loaded) => link.evalsha(&call).await,
+                Err(Fault::Loaded) => link.evalsha(script, &command).await,
                 reply => reply,
             }
         })
@@ -197,7 +199,9 @@ impl Link {
     /// script, it does now, and the answer is [`Fault::Loaded`].
     pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
-        self.exchange(async move { link.evalsha(&call).await })
+        let script = call.script();
+        let command = evalsha_command(&call);
+        self.exchange(async move { link.evalsha(script, &command).await })
     }
 
     fn exchange(
@@ -212,20 +216,26 @@ impl Link {
         }
     }
 
-    async fn evalsha(&self, call: &Call) -> Result<Reply, Fault> {
+    async fn evalsha(&self, script: &Script, command: &Cmd) -> Result<Reply, Fault> {
         let mut conn = self.conn.clone();
-        let command = evalsha_command(call);
-        match self.send(&mut conn, &command).await? {
+        match self.send(&mut conn, command).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                tracing::debug!(script = call.script().name(), "loading a script");
-                let mut load = redis::cmd("SCRIPT");
-                load.arg("LOAD").arg(call.script().text());
-                match self.send(&mut conn, &load).await? {
-                    Ok(_) => Err(Fault::Loaded),
-                    Err(error) => Err(Fault::from_server(error)),
-                }
+                // Boxed: it is rare, and the future of every call would have room for it.
+                Err(Box::pin(self.load(&mut conn, script)).await)
             }
             reply => reply.map_err(Fault::from_server),
+        }
+    }
+
+    /// Has the server learn a script that it does not know.
+    async fn load(&self, conn: &mut MultiplexedConnection, script: &Script) -> Fault {
+        tracing::debug!(script = script.name(), "loading a script");
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(script.text());
+        match self.send(conn, &load).await {
+            Ok(Ok(_)) => Fault::Loaded,
+            Ok(Err(error)) => Fault::from_server(error),
+            Err(fault) => fault,
         }
     }
 
@@ -284,8 +294,15 @@ fn before_sending(error: RedisError) -> Fault {
 }
 
 fn evalsha_command(call: &Call) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(call.script().sha()).arg(call.key_count());
+    const EVALSHA: &str = "EVALSHA";
+    const LONGEST_COUNT: usize = 20;
+    let sha = call.script().sha();
+    // Large enough from the start: growing it word by word was a tenth of what a lock costs here.
+    let mut command = Cmd::with_capacity(
+        3 + call.word_count(),
+        EVALSHA.len() + sha.len() + LONGEST_COUNT + call.size(),
+    );
+    command.arg(EVALSHA).arg(sha).arg(call.key_count());
     for word in call.words() {
         command.arg(word);
     }

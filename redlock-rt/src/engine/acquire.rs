@@ -18,7 +18,7 @@ use super::Engine;
 use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
-use super::lines::{Called, LineRef, Place};
+use super::lines::{Called, Line, Place};
 use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use crate::clock;
@@ -209,14 +209,14 @@ struct Claim {
 }
 
 impl Claim {
-    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &LineRef, terms: Terms) -> Self {
+    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &Arc<Line>, terms: Terms) -> Self {
         let number = engine.next_number();
         let bid = Bid {
             engine: Arc::clone(engine),
             recipe: Arc::clone(recipe),
             owner: engine.id.owner(number),
             number,
-            line: line.clone(),
+            line: Arc::clone(line),
             terms,
         };
         Self {
@@ -275,7 +275,7 @@ impl Drop for Claim {
             owner: self.bid.owner.clone(),
             lease: self.bid.terms.lease,
             journey: std::mem::take(&mut self.journey),
-            line: self.bid.line.clone(),
+            line: Arc::clone(&self.bid.line),
         };
         engine.releases.push(Settlement::ghost(ghost));
         engine.ensure_tasks();

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::Engine;
 use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
-use super::lines::LineRef;
+use super::lines::Line;
 use super::settle::{Goal, Settlement, Unsettled};
 use crate::clock;
 use crate::connection::Home;
@@ -25,7 +25,7 @@ pub(super) struct Bid {
     pub(super) recipe: Arc<dyn Recipe>,
     pub(super) owner: OwnerId,
     pub(super) number: u64,
-    pub(super) line: LineRef,
+    pub(super) line: Arc<Line>,
     pub(super) terms: Terms,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Hold {
     changed: Notify,
     /// State-changing commands of one hold go one at a time, also those whose caller went away.
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
-    line: LineRef,
+    line: Arc<Line>,
     settled: AtomicBool,
     /// Where it was acquired; `None` where no runtime of a caller is needed.
     pub(super) home: Option<Home>,
@@ -60,7 +60,7 @@ impl Hold {
             lease: Mutex::new(lease),
             changed: Notify::new(),
             serial: Arc::default(),
-            line: bid.line.clone(),
+            line: Arc::clone(&bid.line),
             settled: AtomicBool::new(false),
         });
         let before = hold.line.set_holder(&hold);

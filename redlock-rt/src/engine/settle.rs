@@ -108,7 +108,7 @@ pub(crate) struct Ghost {
     pub(crate) lease: Duration,
     pub(crate) journey: Journey,
     /// Keeps the local queue from trying before this is over.
-    pub(crate) line: super::lines::LineRef,
+    pub(crate) line: Arc<super::lines::Line>,
 }
 
 /// One thing that Redis must be told; see the module.

@@ -188,10 +188,12 @@ impl Watchdog {
                 }
             }
             // Sent again under the schedule's lock, so that no guard has ended by then.
-            Err(Fault::Loaded) => due.iter().for_each(|(hold, _)| {
-                hold.doubt(clock::now());
-                self.rewatch_or_end(hold);
-            }),
+            Err(Fault::Loaded) => {
+                for (hold, _) in due {
+                    hold.doubt(clock::now());
+                    self.rewatch_or_end(&hold);
+                }
+            }
             // One bad key fails a call as a whole, before it runs: each is asked for alone.
             Err(fault) if due.len() > 1 && !fault.may_have_run() => {
                 for (hold, _) in due {
@@ -344,7 +346,8 @@ mod tests {
         let Picked::Sent(loads_the_script) = picked else {
             panic!("there is a connection");
         };
-        answer(loads_the_script, S).await.outcome.unwrap();
+        let outcome = answer(loads_the_script, S).await.outcome;
+        assert!(matches!(outcome, Err(Fault::Loaded)), "{outcome:?}");
 
         let (sender, mut spend) = tokio::sync::mpsc::unbounded_channel();
         (0..1000).for_each(|_| sender.send(()).unwrap());
