@@ -11,6 +11,9 @@
 //!    to the next head; so does one that it never took.
 //! 3. Whoever becomes head is woken, since it has the timers and the subscription to look after.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Instant;

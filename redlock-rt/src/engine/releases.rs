@@ -1,6 +1,9 @@
 //! The queue of what is told to Redis in the background: dropped guards, and whatever a caller
 //! that went away left under way.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;

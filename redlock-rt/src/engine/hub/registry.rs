@@ -17,6 +17,9 @@
 //! 3. Listeners are told whenever their channel is confirmed: what was published before was not
 //!    heard.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 

@@ -6,6 +6,8 @@
 //! from picking what is due to handing the batch to the connection: a renewal is either on its way
 //! before the release began, or it is never sent.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
 mod task;
 
 use std::fmt;
