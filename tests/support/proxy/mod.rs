@@ -17,6 +17,7 @@ use std::{
 
 use bytes::Bytes;
 
+pub(crate) use self::resp::{take_frame, words};
 pub use self::{
     frame::{Frame, Matcher, Which},
     gate::Gate,

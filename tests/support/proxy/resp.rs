@@ -4,17 +4,17 @@ use bytes::{Bytes, BytesMut};
 
 /// The bytes are not RESP.
 #[derive(Debug)]
-pub(super) struct Malformed;
+pub(crate) struct Malformed;
 
 /// Takes the first whole frame off the buffer, `None` when more bytes are needed.
-pub(super) fn take_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
+pub(crate) fn take_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
     Ok(frame_end(buffer, 0)?.map(|end| buffer.split_to(end).freeze()))
 }
 
 /// The elements of an array or push of strings and numbers, or the words of an inline command.
 ///
 /// Elements that are not flat are left out.
-pub(super) fn words(frame: &Bytes) -> Vec<Bytes> {
+pub(crate) fn words(frame: &Bytes) -> Vec<Bytes> {
     let header = line_end(frame, 0).unwrap_or(frame.len());
     if !matches!(frame.first(), Some(b'*' | b'>')) {
         let text = &frame[..header];
