@@ -49,7 +49,7 @@ macro_rules! every_behaviour {
             reentry: a_guard_is_reentered, a_body_reenters, with_reenters, try_lock_reenters,
                 reentry_goes_deep, an_owner_reenters, an_owner_holds_afresh_after_its_release,
                 a_partial_release_keeps_the_lock, guards_may_end_in_any_order,
-                siblings_exclude_each_other_and_nested_calls_reenter,
+                siblings_exclude_each_other_and_nested_calls_reenter, siblings_under_a_holder_take_turns,
                 a_shorter_lease_shortens_nothing, a_longer_lease_lengthens,
                 a_lost_hold_is_not_revived, spawned_tasks_inherit_nothing,
                 another_client_does_not_reenter, another_name_is_not_reentered,

@@ -1,1 +1,151 @@
-//! t
+//! What is sent to Redis, and that it is no more than promised.
+//!
+//! On a real server request frames are counted at a proxy, and the server's own account (MONITOR,
+//! without what scripts call) must agree. What is sent as time goes by is counted on streams inside
+//! the process, on a clock that stands still and jumps.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+#[path = "cost/calls.rs"]
+mod calls;
+#[path = "cost/idle.rs"]
+mod idle;
+#[path = "cost/waiting.rs"]
+mod waiting;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{Client, ClientBuilder, RLock};
+use tests::{LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// For what must not happen.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Polling that does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
+
+type Counts = BTreeMap<String, usize>;
+
+fn counts<const N: usize>(expected: [(&str, usize); N]) -> Counts {
+    let expected = expected.into_iter().filter(|(_, count)| *count > 0);
+    expected
+        .map(|(command, count)| (command.to_owned(), count))
+        .collect()
+}
+
+/// A server of its own, of which nobody else asks anything, and a client behind a proxy.
+struct Counted {
+    name: String,
+    client: Client,
+    proxy: Proxy,
+    monitor: Monitor,
+    /// Goes past the proxy.
+    redis: MultiplexedConnection,
+    /// What was sent past the proxy since the mark.
+    beside: Counts,
+    leaks: LeakCheck,
+    _server: RedisServer,
+}
+
+impl Counted {
+    async fn start() -> Self {
+        Self::start_with(|builder| builder).await
+    }
+
+    async fn start_with(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::to(&server);
+        let builder = Client::builder().url(&proxy.url()).poll_interval(NEVER);
+        // Short, since the end of each test waits for it.
+        let builder = builder.linger(Duration::from_millis(20));
+        let client = options(builder).connect().await.unwrap();
+        let name = unique("cost");
+        let mut counted = Self {
+            monitor: Monitor::start(&server).await,
+            redis: server.connect().await.unwrap(),
+            beside: Counts::new(),
+            leaks: LeakCheck::on(&server, &name).await.client(&client),
+            name,
+            client,
+            proxy,
+            _server: server,
+        };
+        counted.warm_up().await;
+        counted
+    }
+
+    /// All scripts are known to the server, all connections are there.
+    async fn warm_up(&mut self) {
+        let lock = self.client.rlock(format!("{}:warm", self.name));
+        let guard = lock.lock().await.unwrap();
+        guard.reenter().await.unwrap().unlock().await.unwrap();
+        assert!(lock.is_locked().await.unwrap());
+        let waiter = {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.lock().await.unwrap().unlock().await })
+        };
+        self.proxy.wait_for_answer("SUBSCRIBE").await;
+        assert!(lock.force_unlock().await.unwrap());
+        guard.unlock().await.unwrap();
+        waiter.await.unwrap().unwrap();
+        eventually(DEADLINE, async || {
+            let stats = self.client.stats();
+            (stats.subscriptions, stats.names) == (0, 0)
+        })
+        .await;
+        self.mark().await;
+    }
+
+    fn lock(&self) -> RLock {
+        self.client.rlock(&self.name)
+    }
+
+    async fn mark(&mut self) {
+        self.proxy.mark();
+        self.monitor.mark().await;
+        self.beside.clear();
+    }
+
+    /// What the client sent since the mark, by the proxy's account and by the server's.
+    async fn sent(&mut self) -> Counts {
+        // What should not be sent is given a moment to be.
+        tokio::time::sleep(MOMENT).await;
+        let sent = self.proxy.counts();
+        let mut seen = self.monitor.counts().await;
+        for (command, count) in &self.beside {
+            *seen.get_mut(command).unwrap() -= count;
+        }
+        seen.retain(|_, count| *count > 0);
+        assert_eq!(sent, seen, "{:#?}", self.proxy.frames());
+        sent
+    }
+
+    /// Asks the server past the client.
+    async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        *self.beside.entry(words[0].to_owned()).or_insert(0) += 1;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis).await.unwrap()
+    }
+
+    /// Puts a lock of somebody else there.
+    async fn occupy(&mut self) {
+        let name = self.name.clone();
+        let _: u8 = self.ask(&["HSET", &name, "somebody:1", "1"]).await;
+        let _: u8 = self.ask(&["PEXPIRE", &name, "600000"]).await;
+    }
+
+    /// Releases it.
+    async fn vacate(&mut self) {
+        let name = self.name.clone();
+        let _: u8 = self.ask(&["DEL", &name]).await;
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        let _: u8 = self.ask(&["PUBLISH", &channel, "0"]).await;
+    }
+
+    async fn end(self) {
+        self.leaks.assert_clean().await;
+    }
+}

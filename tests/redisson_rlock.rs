@@ -1,1 +1,540 @@
-//! t
+//! RLock beside Redisson in one Redis: each waits for the other, and finds what it expects.
+//!
+//! The player knows the wire format and nothing of this crate. Neither side polls here: who wakes
+//! was woken by the other's message.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use redis::{FromRedisValue, aio::MultiplexedConnection, aio::PubSub};
+use redlock_rt::{Client, LockOptions, LostReason, RLock, Unlocked};
+use tests::{
+    LeakCheck, RedissonClient, RedissonRLock, RedissonUnlock, eventually, shared_server, unique,
+    within,
+};
+use tokio::task::{JoinHandle, JoinSet};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(600);
+/// How soon a waiter has what the other side released.
+const WAKES: Duration = Duration::from_millis(100);
+const ROUNDS: usize = 7;
+const LEASE: Duration = Duration::from_millis(300);
+/// How late what is due may come: threads that have to wait for a processor.
+const LATE: Duration = Duration::from_millis(250);
+
+/// One lock, seen from both sides.
+struct Both {
+    name: String,
+    redis: MultiplexedConnection,
+    client: Client,
+    ours: RLock,
+    java: RedissonClient,
+    theirs: RedissonRLock,
+    leaks: LeakCheck,
+}
+
+impl Both {
+    async fn open(what: &str) -> Self {
+        let name = unique(what);
+        Self::named(&name, &name, &name, |builder| builder).await
+    }
+
+    /// `ours` and `theirs` are what each side calls the lock.
+    async fn named(
+        prefix: &str,
+        ours: &str,
+        theirs: &str,
+        options: impl FnOnce(redlock_rt::ClientBuilder) -> redlock_rt::ClientBuilder,
+    ) -> Self {
+        let server = shared_server();
+        let builder = Client::builder()
+            .url(&server.url())
+            .poll_interval(NEVER)
+            .linger(Duration::from_millis(20));
+        let client = options(builder).connect().await.unwrap();
+        let java = RedissonClient::connect(&server.url()).await.unwrap();
+        Self {
+            name: theirs.to_owned(),
+            redis: server.connect().await.unwrap(),
+            ours: client.rlock(ours),
+            theirs: java.rlock(theirs),
+            leaks: LeakCheck::on(&server, prefix).await.client(&client),
+            client,
+            java,
+        }
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// Waits until so many connections are subscribed to the lock's channel.
+    async fn subscribed(&self, count: usize) {
+        let channel = self.theirs.channel();
+        eventually(DEADLINE, async || {
+            let (_, subscribed): (String, usize) =
+                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+            subscribed == count
+        })
+        .await;
+    }
+
+    /// A waiter of ours, asleep.
+    async fn we_wait(&self) -> JoinHandle<(redlock_rt::RLockGuard, Instant)> {
+        let lock = self.ours.clone();
+        let waiter = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
+        self.subscribed(1).await;
+        waiter
+    }
+
+    /// A waiter of theirs, asleep.
+    async fn they_wait(&self, thread: u64) -> JoinHandle<Instant> {
+        let lock = self.theirs.clone();
+        let waiter = tokio::spawn(async move {
+            assert!(lock.lock(thread, None).await.unwrap());
+            Instant::now()
+        });
+        self.subscribed(1).await;
+        waiter
+    }
+
+    async fn end(self) {
+        assert!(self.java.channels().is_empty());
+        self.leaks.assert_clean().await;
+    }
+}
+
+/// The middle one of several hand-overs: a thread may once have to wait for a processor.
+async fn assert_wakes_soon(mut hand_over: impl AsyncFnMut() -> Duration) {
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        took.push(hand_over().await);
+    }
+    took.sort();
+    assert!(took[ROUNDS / 2] < WAKES, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_holds_and_we_wait_and_wake() {
+    let both = Both::open("theirs").await;
+    assert_wakes_soon(async || {
+        assert!(both.theirs.try_lock(1, None).await.unwrap());
+        assert!(both.ours.try_lock().await.unwrap().is_none());
+        assert_eq!(
+            both.ours.holder().await.unwrap().unwrap().as_str(),
+            both.theirs.owner(1)
+        );
+        let waiter = both.we_wait().await;
+        assert!(!waiter.is_finished());
+        let freed = Instant::now();
+        assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+        let (guard, woke) = within(DEADLINE, waiter).await.unwrap();
+        assert!(!both.theirs.try_lock(1, None).await.unwrap());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        both.subscribed(0).await;
+        woke.saturating_duration_since(freed)
+    })
+    .await;
+    both.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_hold_and_it_waits_and_wakes() {
+    let both = Both::open("ours").await;
+    // Unlocked and dropped in turn.
+    let mut round = 0;
+    assert_wakes_soon(async || {
+        let guard = both.ours.lock().await.unwrap();
+        let waiter = both.they_wait(7).await;
+        assert!(!waiter.is_finished());
+        let freed = Instant::now();
+        round += 1;
+        if round % 2 == 0 {
+            drop(guard);
+        } else {
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        }
+        let woke = within(DEADLINE, waiter).await.unwrap();
+        assert!(both.theirs.is_held_by(7).await.unwrap());
+        assert!(both.ours.try_lock().await.unwrap().is_none());
+        assert_eq!(both.theirs.unlock(7).await.unwrap(), RedissonUnlock::Freed);
+        woke.saturating_duration_since(freed)
+    })
+    .await;
+    both.end().await;
+}
+
+#[tokio::test]
+async fn its_re_entries_keep_us_waiting() {
+    let both = Both::open("its-re-entry").await;
+    assert!(both.theirs.try_lock(1, None).await.unwrap());
+    assert!(both.theirs.try_lock(1, None).await.unwrap());
+    assert_eq!(both.ours.hold_count().await.unwrap(), 2);
+    let waiter = both.we_wait().await;
+    assert_eq!(
+        both.theirs.unlock(1).await.unwrap(),
+        RedissonUnlock::StillHeld
+    );
+    assert_eq!(both.ours.hold_count().await.unwrap(), 1);
+    assert!(both.ours.try_lock().await.unwrap().is_none());
+    assert!(!waiter.is_finished());
+    assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    let (guard, _) = within(DEADLINE, waiter).await.unwrap();
+    guard.unlock().await.unwrap();
+    both.end().await;
+}
+
+#[tokio::test]
+async fn our_re_entries_keep_it_waiting() {
+    let both = Both::open("our-re-entry").await;
+    let outer = both.ours.lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let number = outer.owner().as_str().rsplit_once(':').unwrap().1;
+    let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
+    let owner = format!("{}:{number}", both.client.uuid());
+    assert_eq!(fields, [(owner, "2".to_owned())]);
+
+    let waiter = both.they_wait(1).await;
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert!(!both.theirs.try_lock(2, None).await.unwrap());
+    assert!(!waiter.is_finished());
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    both.end().await;
+}
+
+#[tokio::test]
+async fn its_force_unlock_frees_ours() {
+    let both = Both::open("its-force").await;
+    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let waiter = both.we_wait().await;
+    assert!(both.theirs.force_unlock().await.unwrap());
+    let (next, _) = within(DEADLINE, waiter).await.unwrap();
+    let reason = within(DEADLINE, guard.lost()).await;
+    assert!(
+        matches!(reason, LostReason::Deleted | LostReason::Taken),
+        "{reason}"
+    );
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert!(next.is_valid());
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    assert!(!both.theirs.force_unlock().await.unwrap());
+    both.end().await;
+}
+
+#[tokio::test]
+async fn our_force_unlock_frees_its() {
+    let both = Both::open("our-force").await;
+    assert!(both.theirs.try_lock(1, None).await.unwrap());
+    let waiter = both.they_wait(2).await;
+    assert!(both.ours.force_unlock().await.unwrap());
+    within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(
+        both.theirs.unlock(1).await.unwrap(),
+        RedissonUnlock::NotOwner
+    );
+    assert!(both.theirs.is_held_by(2).await.unwrap());
+    assert_eq!(both.theirs.unlock(2).await.unwrap(), RedissonUnlock::Freed);
+    assert!(!both.ours.force_unlock().await.unwrap());
+    both.end().await;
+}
+
+#[tokio::test]
+async fn its_lease_runs_out_and_we_have_it() {
+    let both = Both::open("its-lease").await;
+    let start = Instant::now();
+    assert!(both.theirs.try_lock(1, Some(LEASE)).await.unwrap());
+    let sent = start.elapsed();
+    let waiter = both.we_wait().await;
+    let (guard, woke) = within(DEADLINE, waiter).await.unwrap();
+    let after = woke - start;
+    assert!(after >= LEASE && after < LEASE + sent + LATE, "{after:?}");
+    // Its late unlock is refused, and ours stays.
+    assert_eq!(
+        both.theirs.unlock(1).await.unwrap(),
+        RedissonUnlock::NotOwner
+    );
+    assert!(!both.theirs.renew(&[1]).await.unwrap());
+    assert_eq!(
+        both.ours.holder().await.unwrap().as_ref(),
+        Some(guard.owner())
+    );
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    both.end().await;
+}
+
+#[tokio::test]
+async fn our_lease_runs_out_and_it_has_it() {
+    let both = Both::open("our-lease").await;
+    let start = Instant::now();
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let sent = start.elapsed();
+    let waiter = both.they_wait(1).await;
+    let woke = within(DEADLINE, waiter).await.unwrap();
+    let after = woke - start;
+    assert!(after >= LEASE && after < LEASE + sent + LATE, "{after:?}");
+    assert!(!guard.is_valid(), "never both");
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert!(both.theirs.is_held_by(1).await.unwrap());
+    assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    both.end().await;
+}
+
+/// A renewed hold of ours keeps it waiting past the TTL that it was told.
+#[tokio::test]
+async fn our_renewal_keeps_it_waiting() {
+    let both = Both::open("renewal").await;
+    let options = LockOptions::new().lease(2 * LEASE);
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let waiter = both.they_wait(1).await;
+    tokio::time::sleep(3 * LEASE).await;
+    assert!(guard.is_valid() && !waiter.is_finished());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    both.end().await;
+}
+
+#[tokio::test]
+async fn what_stands_in_redis_is_what_redisson_puts_there() {
+    let both = Both::open("shape").await;
+    let pattern = format!("*{}*", both.name);
+    let shape = async |ttl: u64| {
+        let keys: Vec<String> = both.redis(&["KEYS", &pattern]).await;
+        assert_eq!(keys, [&*both.name], "nothing beside the lock");
+        let kind: String = both.redis(&["TYPE", &both.name]).await;
+        let pttl: u64 = both.redis(&["PTTL", &both.name]).await;
+        assert!(pttl <= ttl && pttl + 2000 > ttl, "{pttl}");
+        let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
+        let [(field, count)] = &fields[..] else {
+            panic!("{fields:?}");
+        };
+        let (uuid, number) = field.split_once(':').unwrap();
+        let encoding: String = both.redis(&["OBJECT", "ENCODING", &both.name]).await;
+        let number: u64 = number.parse().unwrap();
+        assert!(i64::try_from(number).is_ok(), "no thread id of Java");
+        (kind, uuid.to_owned(), count.clone(), encoding)
+    };
+    assert!(both.theirs.try_lock(45, None).await.unwrap());
+    let theirs = shape(30_000).await;
+    both.theirs.unlock(45).await.unwrap();
+    let guard = both.ours.lock().await.unwrap();
+    let ours = shape(30_000).await;
+    assert_eq!(
+        (&*theirs.1, &*ours.1),
+        (both.java.uuid(), both.client.uuid())
+    );
+    assert_eq!((ours.0, ours.2, ours.3), (theirs.0, theirs.2, theirs.3));
+    // What its own questions answer about our lock.
+    assert!(both.theirs.is_locked().await.unwrap());
+    assert!(!both.theirs.is_held_by(45).await.unwrap());
+    assert!(both.theirs.remaining_ttl().await.unwrap() > 28_000);
+    assert!(both.theirs.attempt(45, None).await.unwrap().unwrap() > 28_000);
+    guard.unlock().await.unwrap();
+    let options = LockOptions::new().lease(Duration::from_secs(7));
+    let guard = both.ours.lock_with(options).await.unwrap();
+    shape(7_000).await;
+    guard.unlock().await.unwrap();
+    both.end().await;
+}
+
+/// Hears whatever is published about a lock.
+struct Listener {
+    heard: PubSub,
+    pattern: String,
+}
+
+impl Listener {
+    async fn on(name: &str) -> Self {
+        let client = redis::Client::open(shared_server().url()).unwrap();
+        let mut heard = client.get_async_pubsub().await.unwrap();
+        let pattern = format!("*{name}*");
+        heard.psubscribe(&pattern).await.unwrap();
+        Self { heard, pattern }
+    }
+
+    /// What was published since the last time, up to now.
+    async fn all(&mut self, both: &Both) -> Vec<(String, String)> {
+        let end = format!("end:{}", self.pattern.trim_matches('*'));
+        let receivers: usize = both.redis(&["PUBLISH", &end, ""]).await;
+        assert_eq!(receivers, 1);
+        let mut messages = Vec::new();
+        let mut stream = self.heard.on_message();
+        loop {
+            let message = within(DEADLINE, stream.next()).await.unwrap();
+            if message.get_channel_name() == end {
+                return messages;
+            }
+            let channel = message.get_channel_name().to_owned();
+            messages.push((channel, message.get_payload().unwrap()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_release_publishes_one_zero_and_nothing_else_does() {
+    let both = Both::open("publish").await;
+    let mut listener = Listener::on(&both.name).await;
+    let one_zero = [(
+        format!("redisson_lock__channel:{{{}}}", both.name),
+        "0".to_owned(),
+    )];
+    assert_eq!(one_zero[0].0, both.theirs.channel());
+
+    // It does so itself.
+    assert!(both.theirs.try_lock(1, None).await.unwrap());
+    both.theirs.unlock(1).await.unwrap();
+    assert_eq!(listener.all(&both).await, one_zero);
+
+    let guard = both.ours.lock().await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    guard.extend(Duration::from_secs(40)).await.unwrap();
+    assert!(both.ours.try_lock().await.unwrap().is_none());
+    inner.unlock().await.unwrap();
+    assert_eq!(listener.all(&both).await, [], "it is still held");
+    guard.unlock().await.unwrap();
+    assert_eq!(listener.all(&both).await, one_zero);
+
+    let guard = both.ours.lock().await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    drop(guard);
+    drop(inner);
+    eventually(DEADLINE, async || both.client.stats().names == 0).await;
+    assert_eq!(listener.all(&both).await, one_zero);
+
+    // What is not held any more is not announced: nobody is to be woken for nothing.
+    let guard = both.ours.lock().await.unwrap();
+    assert!(both.theirs.force_unlock().await.unwrap());
+    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(listener.all(&both).await, []);
+
+    let guard = both.ours.lock().await.unwrap();
+    assert!(both.ours.force_unlock().await.unwrap());
+    assert_eq!(listener.all(&both).await, one_zero);
+    assert!(!both.ours.force_unlock().await.unwrap());
+    drop(guard);
+    eventually(DEADLINE, async || both.client.stats().names == 0).await;
+    assert_eq!(listener.all(&both).await, []);
+    both.end().await;
+}
+
+/// Where only one may be at a time.
+#[derive(Clone)]
+struct Room {
+    redis: MultiplexedConnection,
+    counter: String,
+}
+
+impl Room {
+    async fn enter_and_leave(&mut self) {
+        for (step, expected) in [("INCR", 1), ("DECR", 0)] {
+            let step = redis::cmd(step).arg(&self.counter).to_owned();
+            let inside: i64 = step.query_async(&mut self.redis).await.unwrap();
+            assert_eq!(inside, expected, "two holders");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_of_each_are_never_two_at_once() {
+    const EACH: u64 = 8;
+    const TURNS: usize = 25;
+    let both = Both::open("mixed").await;
+    let name = &both.name;
+    // Several clients of each side as well: threads of one client share a subscription.
+    let url = shared_server().url();
+    let our_other = Client::connect(&url).await.unwrap();
+    let their_other = RedissonClient::connect(&url).await.unwrap();
+    let room = Room {
+        redis: both.redis.clone(),
+        counter: format!("{name}:inside"),
+    };
+    let mut tasks = JoinSet::new();
+    for index in 0..EACH {
+        let client = [&both.client, &our_other][index as usize % 2];
+        let (lock, mut inside) = (client.rlock(name), room.clone());
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().await.unwrap();
+                inside.enter_and_leave().await;
+                assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            }
+        });
+        let client = [&both.java, &their_other][index as usize % 2];
+        let (lock, mut inside) = (client.rlock(name.as_str()), room.clone());
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                assert!(lock.lock(index, None).await.unwrap());
+                inside.enter_and_leave().await;
+                assert_eq!(lock.unlock(index).await.unwrap(), RedissonUnlock::Freed);
+            }
+        });
+    }
+    let all = async {
+        while let Some(task) = tasks.join_next().await {
+            task.unwrap();
+        }
+    };
+    within(3 * DEADLINE, all).await;
+    let left: i64 = both.redis(&["GETDEL", &room.counter]).await;
+    assert_eq!(left, 0);
+    assert!(their_other.channels().is_empty());
+    both.end().await;
+}
+
+/// Either side waits for the other under whatever the two call the lock.
+async fn assert_shared(both: &Both) {
+    assert!(both.theirs.try_lock(1, None).await.unwrap());
+    assert!(both.ours.try_lock().await.unwrap().is_none());
+    let waiter = both.we_wait().await;
+    assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    let (guard, _) = within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(guard.name(), both.name);
+    both.subscribed(0).await;
+    let waiter = both.they_wait(2).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(both.theirs.unlock(2).await.unwrap(), RedissonUnlock::Freed);
+}
+
+#[tokio::test]
+async fn a_namespace_is_a_name_mapper() {
+    let name = unique("mapped");
+    let mapped = format!("svc:{name}");
+    let both = Both::named(&name, &name, &mapped, |builder| builder.namespace("svc")).await;
+    assert_shared(&both).await;
+    assert_eq!(
+        both.theirs.channel(),
+        format!("redisson_lock__channel:{{svc:{name}}}")
+    );
+    both.end().await;
+}
+
+#[tokio::test]
+async fn names_with_braces_are_shared() {
+    for (form, channel) in [
+        ("{N}", "redisson_lock__channel:{N}"),
+        ("{N}:b", "redisson_lock__channel:{N}:b"),
+        ("a{N}c", "redisson_lock__channel:a{N}c"),
+        ("{}N", "redisson_lock__channel:{}N"),
+        ("{N", "redisson_lock__channel:{N"),
+        ("N}", "redisson_lock__channel:{N}}"),
+    ] {
+        let prefix = unique("braces");
+        let name = form.replace('N', &prefix);
+        let both = Both::named(&prefix, &name, &name, |builder| builder).await;
+        assert_eq!(both.theirs.channel(), channel.replace('N', &prefix));
+        assert_shared(&both).await;
+        both.end().await;
+    }
+}

@@ -8,16 +8,26 @@ use std::time::{Duration, Instant};
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {
-    tokio::time::Instant::now().into_std() + suspended()
+    with_suspends(tokio::time::Instant::now().into_std())
+}
+
+/// Returns a moment that is not after the present one, at half the cost of [`now`]: a suspend that
+/// `now` has not seen yet is left out. Leases may be counted from it, and are never judged by it.
+pub(crate) fn stamp() -> Instant {
+    tokio::time::Instant::now().into_std() + suspend::known()
 }
 
 /// As [`now`], for destructors. They also run at the end of a thread, where a clock of Tokio that
 /// can be paused (feature `test-util`) panics once Tokio's own thread-locals are gone.
 pub(crate) fn now_in_drop() -> Instant {
     match tokio::runtime::Handle::try_current() {
-        Err(error) if error.is_thread_local_destroyed() => Instant::now() + suspended(),
+        Err(error) if error.is_thread_local_destroyed() => with_suspends(Instant::now()),
         _ => now(),
     }
+}
+
+fn with_suspends(now: Instant) -> Instant {
+    now + suspend::total(now)
 }
 
 /// Sleeps until `moment` of this clock; returns at once where it is past.
@@ -28,7 +38,8 @@ pub(crate) async fn sleep_until(moment: Instant) {
 /// The same moment on Tokio's clock, for its timers.
 pub(crate) fn to_tokio(moment: Instant) -> tokio::time::Instant {
     // A suspend makes timers late, never early: whoever wakes looks at `now` again.
-    moment.checked_sub(suspended()).unwrap_or(moment).into()
+    let moment = moment.checked_sub(suspend::known()).unwrap_or(moment);
+    moment.into()
 }
 
 /// Adds without overflow: a moment too far away to be represented is a century away.
@@ -37,34 +48,115 @@ pub(crate) fn after(moment: Instant, span: Duration) -> Instant {
     moment.checked_add(span).unwrap_or_else(|| moment + CENTURY)
 }
 
+/// For how long the machine was suspended since the process first asked.
+///
+/// Reading a clock is most of what [`now`] costs, so that is done twice and not more: once for
+/// Tokio's, which is `CLOCK_MONOTONIC` unless it is paused, once for `CLOCK_BOOTTIME`. Only where
+/// the two have moved apart it is looked at more closely.
 #[cfg(target_os = "linux")]
-fn suspended() -> Duration {
+mod suspend {
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
 
     use rustix::time::{ClockId, clock_gettime};
 
     /// Reading the two clocks one after the other makes a gap of their distance; below this it
     /// is noise.
     const NOISE: Duration = Duration::from_millis(10);
-    static AT_START: OnceLock<Duration> = OnceLock::new();
 
-    let read = |clock| {
-        let time = clock_gettime(clock);
+    /// What is known, in nanoseconds. It only grows.
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+
+    /// Both clocks when the process first asked.
+    struct Origin {
+        monotonic: Instant,
+        boot: Duration,
+    }
+
+    impl Origin {
+        /// By how much the clocks have moved apart since.
+        fn gap(&self, boot: Duration, monotonic: Instant) -> Duration {
+            let passed = monotonic.saturating_duration_since(self.monotonic);
+            boot.saturating_sub(self.boot).saturating_sub(passed)
+        }
+    }
+
+    pub(super) fn known() -> Duration {
+        Duration::from_nanos(KNOWN.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn total(now: Instant) -> Duration {
+        static ORIGIN: OnceLock<Origin> = OnceLock::new();
+        let origin = ORIGIN.get_or_init(|| Origin {
+            monotonic: Instant::now(),
+            boot: boot_time(),
+        });
+        let known = known();
+        // Read in this order, the gap is at least the true one.
+        if origin.gap(boot_time(), now) < known + NOISE {
+            return known;
+        }
+        // Suspended meanwhile, or interrupted between the readings, or Tokio's clock is paused.
+        // Read in this order, the gap is at most the true one.
+        let boot = boot_time();
+        let found = origin.gap(boot, Instant::now());
+        if found < known + NOISE {
+            return known;
+        }
+        let nanos = u64::try_from(found.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(KNOWN.fetch_max(nanos, Ordering::Relaxed).max(nanos))
+    }
+
+    fn boot_time() -> Duration {
+        let time = clock_gettime(ClockId::Boottime);
         let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
-    };
-    let gap = read(ClockId::Boottime).saturating_sub(read(ClockId::Monotonic));
-    let since_start = gap.saturating_sub(*AT_START.get_or_init(|| gap));
-    if since_start < NOISE {
-        Duration::ZERO
-    } else {
-        since_start
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        const S: Duration = Duration::from_secs(1);
+
+        #[test]
+        fn the_clocks_move_apart_in_suspend_only() {
+            let origin = Origin {
+                monotonic: Instant::now(),
+                boot: 7 * S,
+            };
+            assert_eq!(origin.gap(8 * S, origin.monotonic + S), Duration::ZERO);
+            assert_eq!(origin.gap(68 * S, origin.monotonic + S), 60 * S);
+            // A paused clock of Tokio's that was advanced is ahead.
+            assert_eq!(origin.gap(8 * S, origin.monotonic + 30 * S), Duration::ZERO);
+        }
+
+        #[test]
+        fn a_clock_that_is_behind_because_it_is_paused_tells_of_no_suspend() {
+            let before = Instant::now();
+            total(before);
+            // As if a second had passed for the boot clock and none for Tokio's.
+            let Some(paused) = before.checked_sub(S) else {
+                return;
+            };
+            assert_eq!(total(paused), known());
+            assert!(known() < S, "{:?}", known());
+        }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn suspended() -> Duration {
-    Duration::ZERO
+mod suspend {
+    use std::time::{Duration, Instant};
+
+    pub(super) fn known() -> Duration {
+        Duration::ZERO
+    }
+
+    pub(super) fn total(_now: Instant) -> Duration {
+        Duration::ZERO
+    }
 }
 
 #[cfg(test)]

@@ -96,6 +96,12 @@ impl Error {
         self
     }
 
+    /// The same error, of which the caller knows more.
+    pub(crate) fn known_as(mut self, kind: ErrorKind) -> Self {
+        self.repr.kind = kind;
+        self
+    }
+
     pub(crate) fn caused_by(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
         self.repr.source = Some(source);
         self

@@ -70,10 +70,10 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! # Permissions
 //!
-//! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +client|setinfo
-//! +info +ping +select +subscribe +unsubscribe`, what the scripts call (`+pttl +hset +hdel +hlen
-//! +hexists +hgetall +exists +pexpire +del +publish`), the keys, and the channels `redisson_*`.
-//! Without channels waiters poll.
+//! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping
+//! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
+//! (`+pttl +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`), the keys, and the
+//! channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Features
 //!

@@ -19,13 +19,13 @@ impl LockName {
         if name.trim().is_empty() {
             return refuse("the name is empty or blank");
         }
-        if name.contains('\0') {
-            return refuse("the name contains a NUL character");
-        }
         let full: Arc<str> = match namespace {
             Some(namespace) => format!("{namespace}:{name}").into(),
             None => name.into(),
         };
+        if full.contains('\0') {
+            return refuse("the name contains a NUL character");
+        }
         if full.len() > MAX_NAME {
             return refuse("the name is longer than 512 bytes");
         }
@@ -87,7 +87,7 @@ impl ClientId {
     }
 
     pub(crate) fn owner(&self, number: u64) -> OwnerId {
-        OwnerId(format!("{}:{number}", self.0).into())
+        OwnerId([&*self.0, ":", &number.to_string()].concat().into())
     }
 }
 
@@ -147,6 +147,7 @@ mod tests {
         }
         assert!(LockName::new(None, &"x".repeat(512)).is_ok());
         assert!(LockName::new(Some("svc"), &"x".repeat(509)).is_err());
+        assert!(LockName::new(Some("s\0c"), "x").is_err());
     }
 
     #[test]

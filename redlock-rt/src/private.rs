@@ -140,7 +140,7 @@ pub async fn locked<T>(
 ) -> Result<T, Error> {
     let client = client?;
     let lock = client.rlock(key.0?);
-    let guard = lock.lock_with(options.lock_options(&client)).await?;
+    let guard = lock.lock_for_body(options.lock_options(&client)).await?;
     let output = guard.run(body).await?;
     // The caller waits for the release for as long as it may matter; after that, and where it
     // fails, it goes on in the background. A body that completed is never called lost.

@@ -78,7 +78,10 @@ pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
         let lost = async { join!(outer.lost(), inner.lost(), innermost.lost(), inner.lost()) };
         within(DEADLINE, lost).await
     };
+    let start = Instant::now();
     let ((a, b, c, d), ()) = join!(watches, world.delete());
+    let after = start.elapsed();
+    assert!(after < LEASE / 3 + LATE, "{after:?}");
     assert_eq!([a, b, c, d], [LostReason::Deleted; 4]);
     for guard in [outer, inner, innermost] {
         assert!(!guard.is_valid());

@@ -193,6 +193,33 @@ pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subj
     assert!(one != two && two != three && one != three, "a hold each");
 }
 
+/// As before, where their caller holds the very lock: they re-enter it, one after the other.
+pub(crate) async fn siblings_under_a_holder_take_turns<S: Subject>(world: &World) {
+    let client = world.client();
+    let lock = S::open(&client, &world.name);
+    let inside = Cell::new(0);
+    let call = || {
+        lock.with(async |guard| {
+            inside.set(inside.get() + 1);
+            // The holder, this body, and none of its siblings.
+            assert_eq!((inside.get(), guard.hold_count()), (1, 2));
+            let nested = async |nested: &crate::subject::Guard<S>| nested.hold_count();
+            assert_eq!(lock.with(nested).await.unwrap(), 3);
+            for _ in 0..5 {
+                yield_now().await;
+                assert_eq!(inside.get(), 1, "two siblings at once");
+            }
+            inside.set(inside.get() - 1);
+        })
+    };
+    let body = async |_: &_| {
+        let (one, two, three) = join!(call(), call(), call());
+        one.and(two).and(three).unwrap();
+    };
+    within(DEADLINE, lock.with(body)).await.unwrap();
+    assert!(!world.is_there().await);
+}
+
 pub(crate) async fn a_shorter_lease_shortens_nothing<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);

@@ -9,6 +9,7 @@
 //! | [`RedisServer`], [`shared_server`] | real servers: kill, restart, pause, AOF, password, TLS, unix socket |
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
+//! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
 //! | [`Monitor`] | what the server says it was sent |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
 //! | [`Driver`] | redlock-rt in another process, to be killed or paused |
@@ -32,6 +33,7 @@ mod process;
 mod proxy;
 mod random;
 mod reaper;
+mod recorder;
 mod redisson;
 mod server;
 mod trace;
@@ -48,6 +50,7 @@ pub use self::{
     over::connection_over,
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Matcher, Proxy, Which},
+    recorder::{Recorded, Recorder},
     redisson::{RedissonClient, RedissonRLock, RedissonUnlock},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,

@@ -24,6 +24,10 @@ pub(crate) enum Fault {
     WrongType(Source),
     /// Any other answer, for which a repeat is no help.
     Failed(Source),
+    /// The server cannot serve a connection as the URL wants it: no such database.
+    Misdirected(Source),
+    /// The server did not know the script and does now; the call did not run.
+    Loaded,
     /// The client was shut down: there will be no connection any more.
     Closed,
 }
@@ -44,6 +48,8 @@ const PASSING: [&str; 12] = [
     "ASK",
 ];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+/// What an ACL refuses inside a script, before Redis 7.2: there is no code in it.
+const DENIED_INSIDE: &str = "The user executing the script can't";
 
 impl Fault {
     pub(super) fn io(kind: std::io::ErrorKind, what: &'static str) -> Source {
@@ -83,7 +89,7 @@ impl Fault {
         };
         if is("WRONGTYPE") {
             Self::WrongType(source)
-        } else if DENIED.iter().any(|known| is(known)) {
+        } else if DENIED.iter().any(|known| is(known)) || detail.contains(DENIED_INSIDE) {
             Self::Denied(source)
         } else if PASSING.iter().any(|known| is(known)) {
             Self::Refused(source)
@@ -96,7 +102,7 @@ impl Fault {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_)
+            Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_) | Self::Loaded
         )
     }
 
@@ -109,12 +115,17 @@ impl Fault {
     pub(crate) fn into_error(self, action: &'static str) -> Error {
         let (kind, source) = match self {
             Self::Closed => return Error::new(Kind::ShutDown, action),
+            Self::Loaded => {
+                let why = "the server forgets its scripts";
+                return Error::new(Kind::Unavailable, action).detail(why);
+            }
             Self::Unreachable(source) | Self::Unanswered(source) | Self::Refused(source) => {
                 (Kind::Unavailable, source)
             }
             Self::Denied(source) => (Kind::Denied, source),
             Self::WrongType(source) => (Kind::WrongType, source),
             Self::Failed(source) => (Kind::Protocol, source),
+            Self::Misdirected(source) => (Kind::BadInput, source),
         };
         Error::new(kind, action)
             .detail(source.to_string())
@@ -154,5 +165,8 @@ mod tests {
         assert!(matches!(sorted("ERR", text), Fault::Refused(_)));
         let text = "Error running script (call to f_1): @user_script:3: WRONGTYPE Operation";
         assert!(matches!(sorted("ERR", text), Fault::WrongType(_)));
+        let text = "Error running script (call to f_1): @user_script:3: \
+                    The user executing the script can't run this command or subcommand";
+        assert!(matches!(sorted("ERR", text), Fault::Denied(_)));
     }
 }

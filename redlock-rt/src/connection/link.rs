@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, ServerError, Value};
@@ -16,7 +16,7 @@ use super::dialer::Dialer;
 use super::fault::Fault;
 use super::spawner::Spawner;
 use crate::clock;
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Reply, Script};
 
 /// Which server-side client a connection is, so that it can be killed from the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Link {
     conn: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    opened: Instant,
+    /// Whether any call was answered here.
+    answered: AtomicBool,
     driver: AbortHandle,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
@@ -90,6 +93,8 @@ impl Link {
         let mut link = Self {
             conn,
             alive,
+            opened: clock::now(),
+            answered: AtomicBool::new(false),
             driver: driver.abort_handle(),
             identity: None,
         };
@@ -108,6 +113,16 @@ impl Link {
         let [id, info] = replies.as_slice() else {
             return Ok(None);
         };
+        // An ACL may forbid to ask (NOPERM), and that is lived with. A server that wants a login,
+        // or that is busy or loading, would answer nothing else either.
+        for reply in &replies {
+            if let Value::ServerError(error) = reply {
+                let fault = Fault::from_server(error.clone());
+                if fault.is_passing() || error.code() == "NOAUTH" {
+                    return Err(fault);
+                }
+            }
+        }
         let text = match info {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Value::VerbatimString { text, .. } => text.clone(),
@@ -125,6 +140,14 @@ impl Link {
 
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        clock::now().saturating_duration_since(self.opened)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -161,34 +184,58 @@ impl Link {
     /// Starts a call. It is sent when the exchange is first polled.
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
-        let future = async move { link.evalsha(&call).await };
+        let script = call.script();
+        let command = evalsha_command(&call);
+        self.exchange(async move {
+            match link.evalsha(script, &command).await {
+                // Another SCRIPT FLUSH may come between: then the caller tries again.
+                Err(Fault::Loaded) => link.evalsha(script, &command).await,
+                reply => reply,
+            }
+        })
+    }
+
+    /// As [`call`](Self::call), but sent once and never again: where the server did not know the
+    /// script, it does now, and the answer is [`Fault::Loaded`].
+    pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
+        let link = Arc::clone(self);
+        let script = call.script();
+        let command = evalsha_command(&call);
+        self.exchange(async move { link.evalsha(script, &command).await })
+    }
+
+    fn exchange(
+        self: &Arc<Self>,
+        future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
+    ) -> Exchange {
         Exchange {
             link: Arc::clone(self),
             future: Box::pin(future),
-            sent: None,
+            made: clock::stamp(),
+            polled: false,
         }
     }
 
-    async fn evalsha(&self, call: &Call) -> Result<Reply, Fault> {
+    async fn evalsha(&self, script: &Script, command: &Cmd) -> Result<Reply, Fault> {
         let mut conn = self.conn.clone();
-        let command = evalsha_command(call);
-        match self.send(&mut conn, &command).await? {
+        match self.send(&mut conn, command).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                tracing::debug!(script = call.script().name(), "loading a script");
-                // Another SCRIPT FLUSH may come between: then the caller tries again.
-                let mut load = redis::cmd("SCRIPT");
-                load.arg("LOAD").arg(call.script().text());
-                if let Err(error) = self.send(&mut conn, &load).await? {
-                    return Err(Fault::from_server(error));
-                }
-                match self.send(&mut conn, &command).await? {
-                    Err(error) if error.code() == "NOSCRIPT" => {
-                        Err(Fault::Refused(Arc::new(RedisError::from(error))))
-                    }
-                    reply => reply.map_err(Fault::from_server),
-                }
+                // Boxed: it is rare, and the future of every call would have room for it.
+                Err(Box::pin(self.load(&mut conn, script)).await)
             }
             reply => reply.map_err(Fault::from_server),
+        }
+    }
+
+    /// Has the server learn a script that it does not know.
+    async fn load(&self, conn: &mut MultiplexedConnection, script: &Script) -> Fault {
+        tracing::debug!(script = script.name(), "loading a script");
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(script.text());
+        match self.send(conn, &load).await {
+            Ok(Ok(_)) => Fault::Loaded,
+            Ok(Err(error)) => Fault::from_server(error),
+            Err(fault) => fault,
         }
     }
 
@@ -197,8 +244,19 @@ impl Link {
         conn: &mut MultiplexedConnection,
         command: &Cmd,
     ) -> Result<Result<Reply, ServerError>, Fault> {
-        match conn.send_packed_command(command).await {
-            Ok(Value::ServerError(error)) => Ok(Err(error)),
+        let answer = conn.send_packed_command(command).await;
+        if answer.is_ok() {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        match answer {
+            Ok(Value::ServerError(error)) => {
+                if error.code() == "READONLY" {
+                    // A master that was demoted stays what it is: the address may lead to the
+                    // new one.
+                    self.break_off();
+                }
+                Ok(Err(error))
+            }
             Ok(value) => Ok(Ok(reply(value)?)),
             Err(error) => {
                 let fault = Fault::from_client(error);
@@ -230,13 +288,21 @@ impl fmt::Debug for Link {
 fn before_sending(error: RedisError) -> Fault {
     match Fault::from_client(error) {
         Fault::Unanswered(source) => Fault::Unreachable(source),
+        Fault::Failed(source) => Fault::Misdirected(source),
         other => other,
     }
 }
 
 fn evalsha_command(call: &Call) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(call.script().sha()).arg(call.key_count());
+    const EVALSHA: &str = "EVALSHA";
+    const LONGEST_COUNT: usize = 20;
+    let sha = call.script().sha();
+    // Large enough from the start: growing it word by word was a tenth of what a lock costs here.
+    let mut command = Cmd::with_capacity(
+        3 + call.word_count(),
+        EVALSHA.len() + sha.len() + LONGEST_COUNT + call.size(),
+    );
+    command.arg(EVALSHA).arg(sha).arg(call.key_count());
     for word in call.words() {
         command.arg(word);
     }
@@ -270,14 +336,19 @@ fn reply(value: Value) -> Result<Reply, Fault> {
 pub(crate) struct Exchange {
     link: Arc<Link>,
     future: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>,
-    sent: Option<Instant>,
+    made: Instant,
+    polled: bool,
 }
 
 impl Exchange {
-    /// When the call was handed to the connection; `None` before the first poll. A lease is
-    /// counted from here.
-    pub(crate) fn sent(&self) -> Option<Instant> {
-        self.sent
+    /// A moment before the call was sent. A lease is counted from here.
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether the call was handed to the connection, which the first poll does.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.polled
     }
 
     /// Gives up waiting: the link is broken off, since the call may still be under way on it.
@@ -290,9 +361,7 @@ impl Future for Exchange {
     type Output = Result<Reply, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.sent.is_none() {
-            self.sent = Some(clock::now());
-        }
+        self.polled = true;
         self.future.as_mut().poll(cx)
     }
 }
@@ -300,7 +369,8 @@ impl Future for Exchange {
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange")
-            .field("sent", &self.sent)
+            .field("made", &self.made)
+            .field("sent", &self.polled)
             .finish_non_exhaustive()
     }
 }

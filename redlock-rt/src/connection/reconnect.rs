@@ -1,8 +1,12 @@
 //! A link or none, and how to get one.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
@@ -21,6 +25,10 @@ pub(crate) struct Timeouts {
 /// The first pause after a failed try to connect; doubled up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// After a link that broke so soon there is a pause as after a failed try.
+const YOUNG: Duration = Duration::from_millis(100);
+/// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.
+const MOST_ORPHANS: usize = 3;
 /// More dead connections than this are forgotten: their commands end with their leases.
 const MOST_GHOSTS: usize = 64;
 
@@ -30,6 +38,11 @@ type OnUp = Box<dyn Fn(Option<&str>, bool) + Send + Sync>;
 
 /// A connection that dials anew when it broke or when a command on it went unanswered.
 pub(crate) struct Connection {
+    shared: Arc<Shared>,
+}
+
+/// What the callers share with the task that dials.
+struct Shared {
     dialer: Dialer,
     spawner: Spawner,
     timeouts: Timeouts,
@@ -37,8 +50,8 @@ pub(crate) struct Connection {
     on_up: OnUp,
     /// Never held across an await.
     slot: Mutex<Slot>,
-    /// One dials, the others wait for the outcome.
-    dialing: tokio::sync::Mutex<()>,
+    /// The task that dialed has ended.
+    dialed: Notify,
 }
 
 #[derive(Default)]
@@ -46,6 +59,10 @@ struct Slot {
     link: Option<Arc<Link>>,
     /// Clients of dead links that the server may still read from.
     ghosts: Vec<Identity>,
+    /// The task that dials; one at a time.
+    dialing: Option<Dialing>,
+    /// Tasks that dialed, the present one included; names them.
+    dials: u64,
     /// Tries to connect that ended; who waited through one takes its outcome.
     tries: u64,
     connections: u64,
@@ -53,6 +70,12 @@ struct Slot {
     not_before: Option<Instant>,
     last_fault: Option<Fault>,
     closed: bool,
+}
+
+struct Dialing {
+    number: u64,
+    /// `None` until the task is spawned.
+    task: Option<AbortHandle>,
 }
 
 impl Connection {
@@ -63,23 +86,22 @@ impl Connection {
         on_down: impl Fn() + Send + Sync + 'static,
         on_up: impl Fn(Option<&str>, bool) + Send + Sync + 'static,
     ) -> Self {
-        Self {
+        let shared = Shared {
             dialer,
             spawner,
             timeouts,
             on_down: Arc::new(on_down),
             on_up: Box::new(on_up),
             slot: Mutex::default(),
-            dialing: tokio::sync::Mutex::new(()),
+            dialed: Notify::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
         }
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
-        self.timeouts
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.timeouts
     }
 
     /// Starts a call, connecting first where there is no connection.
@@ -88,35 +110,45 @@ impl Connection {
     ///
     /// Nothing is sent before the exchange that it gives is polled.
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
-        match self.live() {
+        match self.shared.live() {
             Some(link) => Ok(link.call(call)),
             // Boxed: it is rare, and would be most of the size of every future that waits.
-            None => Ok(Box::pin(self.link()).await?.call(call)),
+            None => Ok(Box::pin(self.shared.link()).await?.call(call)),
         }
     }
 
-    /// Starts a call if there is a live connection.
+    /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
-        Some(self.live()?.call(call))
+        Some(self.shared.live()?.call_once(call))
     }
 
     /// Makes sure that there is a connection.
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
-        if self.live().is_none() {
-            Box::pin(self.link()).await?;
+        if self.shared.live().is_none() {
+            Box::pin(self.shared.link()).await?;
         }
         Ok(())
     }
 
     /// Drops the connection for good: no other is made.
     pub(crate) fn close(&self) {
-        let mut slot = self.slot();
+        let mut slot = self.shared.slot();
         slot.closed = true;
-        let link = slot.link.take();
+        let (link, dialing) = (slot.link.take(), slot.dialing.take());
         drop(slot);
         if let Some(link) = link {
             link.break_off();
         }
+        if let Some(task) = dialing.and_then(|dialing| dialing.task) {
+            task.abort();
+        }
+        self.shared.dialed.notify_waiters();
+    }
+}
+
+impl Shared {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn live(&self) -> Option<Arc<Link>> {
@@ -130,70 +162,82 @@ impl Connection {
         None
     }
 
-    async fn link(&self) -> Result<Arc<Link>, Fault> {
+    /// Waits for the task that dials, and starts it where there is none.
+    ///
+    /// Dialing is no caller's own business: one that went away in the middle, its wait being
+    /// shorter than connecting takes, would have it begin anew every time, and one that is not
+    /// polled would keep all others from connecting.
+    async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
         let before = self.slot().tries;
-        let _turn = self.dialing.lock().await;
-        if let Some(link) = self.live() {
-            return Ok(link);
-        }
-        {
-            let slot = self.slot();
-            if slot.closed {
-                return Err(Fault::Closed);
+        for _ in 0..MOST_ORPHANS {
+            let mut dialed = pin!(self.dialed.notified());
+            // Registered before the state is read, so that no end falls between.
+            dialed.as_mut().enable();
+            if let Some(link) = self.live() {
+                return Ok(link);
             }
-            // A whole try was made while this one waited for its turn. Without this, n callers
-            // would queue up for n tries.
-            if let (true, Some(fault)) = (slot.tries > before, &slot.last_fault) {
-                return Err(fault.clone());
+            {
+                let slot = self.slot();
+                if slot.closed {
+                    return Err(Fault::Closed);
+                }
+                // A whole try was made while this one waited. Without this, n callers would queue
+                // up for n tries.
+                if let (true, Some(fault)) = (slot.tries > before, &slot.last_fault) {
+                    return Err(fault.clone());
+                }
+            }
+            let number = self.start_dialing();
+            // The runtime of the task may stand still, and ours not.
+            let longest = self.timeouts.connect + LONGEST_PAUSE * 2;
+            if tokio::time::timeout(longest, dialed).await.is_err() {
+                self.forget_dialing(number);
             }
         }
-        let pause = self.slot().not_before;
-        if let Some(moment) = pause {
-            clock::sleep_until(moment).await;
-        }
-        let dialed = tokio::time::timeout(self.timeouts.connect, self.dial()).await;
-        let dialed = dialed.unwrap_or_else(|_| {
-            let what = "connecting took too long";
-            Err(Fault::Unreachable(Fault::io(
-                std::io::ErrorKind::TimedOut,
-                what,
-            )))
-        });
+        let why = "the runtime ended while connecting";
+        Err(Fault::Unreachable(Fault::io(
+            std::io::ErrorKind::Other,
+            why,
+        )))
+    }
+
+    /// Answers the number of the task that dials.
+    fn start_dialing(self: &Arc<Self>) -> u64 {
         let mut slot = self.slot();
-        slot.tries += 1;
-        if slot.closed {
-            // While it was being made; nobody would ever close it.
-            return Err(Fault::Closed);
+        if let Some(dialing) = &slot.dialing {
+            return dialing.number;
         }
-        match dialed {
-            Ok(link) => {
-                let link = Arc::new(link);
-                slot.link = Some(Arc::clone(&link));
-                slot.failures = 0;
-                slot.not_before = None;
-                slot.last_fault = None;
-                slot.connections += 1;
-                let again = slot.connections > 1;
-                drop(slot);
-                tracing::debug!(dialer = ?self.dialer, again, "connected");
-                (self.on_up)(
-                    link.identity().map(|identity| identity.run_id.as_str()),
-                    again,
-                );
-                Ok(link)
+        slot.dials += 1;
+        let number = slot.dials;
+        slot.dialing = Some(Dialing { number, task: None });
+        drop(slot);
+        let turn = DialTurn {
+            shared: Arc::clone(self),
+            number,
+        };
+        // Where there is no runtime the future is dropped, which ends the turn.
+        let task = self.spawner.spawn(async move { turn.run().await });
+        let mut slot = self.slot();
+        match (&mut slot.dialing, task) {
+            (Some(dialing), Some(task)) if dialing.number == number => {
+                dialing.task = Some(task.abort_handle());
             }
-            Err(fault) => {
-                slot.failures = slot.failures.saturating_add(1);
-                let doubled = SHORTEST_PAUSE.saturating_mul(1 << slot.failures.min(16));
-                let longest = doubled.min(LONGEST_PAUSE);
-                // Jitter: clients that lost one server together do not come back together.
-                let pause = longest.mul_f64(0.5 + 0.5 * fastrand::f64());
-                slot.not_before = Some(clock::now() + pause);
-                slot.last_fault = Some(fault.clone());
-                drop(slot);
-                tracing::debug!(dialer = ?self.dialer, ?fault, "could not connect");
-                Err(fault)
-            }
+            // Closed meanwhile.
+            (_, Some(task)) => task.abort(),
+            (_, None) => {}
+        }
+        number
+    }
+
+    fn forget_dialing(&self, number: u64) {
+        let mut slot = self.slot();
+        let stuck = slot
+            .dialing
+            .take_if(|dialing| dialing.number == number)
+            .and_then(|dialing| dialing.task);
+        drop(slot);
+        if let Some(task) = stuck {
+            task.abort();
         }
     }
 
@@ -218,9 +262,96 @@ impl Connection {
     }
 }
 
+/// One try to connect; over when dropped, also by a runtime that ends.
+struct DialTurn {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl DialTurn {
+    async fn run(self) {
+        let shared = &*self.shared;
+        let pause = shared.slot().not_before;
+        if let Some(moment) = pause {
+            clock::sleep_until(moment).await;
+        }
+        let dialed = tokio::time::timeout(shared.timeouts.connect, shared.dial()).await;
+        let dialed = dialed.unwrap_or_else(|_| {
+            let what = "connecting took too long";
+            Err(Fault::Unreachable(Fault::io(
+                std::io::ErrorKind::TimedOut,
+                what,
+            )))
+        });
+        let mut slot = shared.slot();
+        if !slot.is_dialed_by(self.number) {
+            // Closed or given up meanwhile; nobody would ever close it.
+            return;
+        }
+        slot.tries += 1;
+        match dialed {
+            Ok(link) => {
+                let link = Arc::new(link);
+                slot.link = Some(Arc::clone(&link));
+                slot.not_before = None;
+                slot.last_fault = None;
+                slot.connections += 1;
+                let again = slot.connections > 1;
+                drop(slot);
+                tracing::debug!(dialer = ?shared.dialer, again, "connected");
+                (shared.on_up)(
+                    link.identity().map(|identity| identity.run_id.as_str()),
+                    again,
+                );
+            }
+            Err(fault) => {
+                slot.back_off();
+                slot.last_fault = Some(fault.clone());
+                drop(slot);
+                tracing::debug!(dialer = ?shared.dialer, ?fault, "could not connect");
+            }
+        }
+    }
+}
+
+impl Drop for DialTurn {
+    fn drop(&mut self) {
+        let mut slot = self.shared.slot();
+        if slot.is_dialed_by(self.number) {
+            slot.dialing = None;
+        }
+        drop(slot);
+        self.shared.dialed.notify_waiters();
+    }
+}
+
 impl Slot {
+    fn is_dialed_by(&self, number: u64) -> bool {
+        self.dialing
+            .as_ref()
+            .is_some_and(|dialing| dialing.number == number)
+    }
+
+    fn back_off(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+        let doubled = SHORTEST_PAUSE.saturating_mul(1 << self.failures.min(16));
+        // Jitter: clients that lost one server together do not come back together.
+        let pause = doubled
+            .min(LONGEST_PAUSE)
+            .mul_f64(0.5 + 0.5 * fastrand::f64());
+        self.not_before = Some(clock::now() + pause);
+    }
+
     fn bury(&mut self, dead: &Link) {
         dead.break_off();
+        // A server that accepts and hangs up would else be dialed without a pause; that the pauses
+        // do not grow where it answered something first is for links that are cut again and again.
+        if dead.has_answered() {
+            self.failures = 0;
+        }
+        if !dead.has_answered() || dead.age() < YOUNG {
+            self.back_off();
+        }
         if let Some(identity) = dead.identity() {
             if self.ghosts.len() == MOST_GHOSTS {
                 self.ghosts.remove(0);
@@ -233,8 +364,8 @@ impl Slot {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("dialer", &self.dialer)
-            .field("link", &self.slot().link)
+            .field("dialer", &self.shared.dialer)
+            .field("link", &self.shared.slot().link)
             .finish_non_exhaustive()
     }
 }

@@ -15,16 +15,15 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
 use super::Engine;
-use super::hold::{Hold, HoldGuard};
+use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
-use super::lines::{Called, LineRef, Place};
+use super::lines::{Called, Line, Place};
 use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use crate::clock;
 use crate::connection::Fault;
 use crate::error::{Error, ErrorKind};
-use crate::name::OwnerId;
 use crate::wire::{AcquireReply, Recipe};
 
 pub(super) const ACTION: &str = "acquire lock";
@@ -47,10 +46,10 @@ pub(crate) async fn acquire(
     terms: Terms,
     wait: Option<Duration>,
 ) -> Result<HoldGuard, Error> {
-    let started = clock::now();
+    let started = clock::stamp();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
-    let mut place = line.enter();
+    let mut place = line.enter(engine.next_poll(started));
     if let Some(channel) = recipe.channel() {
         line.listen_if_confirmed(&engine.hub, channel);
     }
@@ -72,21 +71,28 @@ pub(crate) async fn acquire(
                 }
             }
             Called::Turn(Turn::Try) => {
-                line.set_health(Health::Asking(clock::now()));
-                match claim.attempt(deadline).await {
+                line.set_health(Health::Asking(clock::stamp()));
+                let Some(outcome) = claim.attempt(deadline).await else {
+                    let error = out_of_time(engine, recipe, &place, started, wait, fault);
+                    if error.is_unavailable() {
+                        // For those behind, whose waits may end with this one.
+                        line.set_health(Health::Failing);
+                    }
+                    return Err(error);
+                };
+                match outcome {
                     Ok(AcquireReply::Acquired) => {
-                        let guard = claim.succeed()?;
-                        if guard.state().is_valid() {
-                            place.served(engine.next_poll(clock::now()));
+                        let now = clock::now();
+                        let guard = claim.succeed(now)?;
+                        if guard.state_at(now).is_valid() {
+                            place.served(engine.next_poll(now));
                             return Ok(guard);
                         }
                         // Too late by our own clock: as if it had never been ours.
                         drop(guard);
                         stillborn += 1;
                         if stillborn == MOST_STILLBORN {
-                            return Err(Error::new(ErrorKind::Lost, ACTION)
-                                .named(recipe.name().as_arc())
-                                .detail("the lease is over before the reply comes"));
+                            return Err(stillborn_error(recipe));
                         }
                         claim = Claim::new(engine, recipe, &line, terms);
                         place.tried(clock::now(), Health::Answering);
@@ -119,6 +125,12 @@ pub(crate) async fn acquire(
     }
 }
 
+fn stillborn_error(recipe: &Arc<dyn Recipe>) -> Error {
+    Error::new(ErrorKind::Lost, ACTION)
+        .named(recipe.name().as_arc())
+        .detail("the lease is over before the reply comes")
+}
+
 /// Tries once, past the local queue; `None`: held by somebody else.
 ///
 /// # Cancel safety
@@ -134,10 +146,17 @@ pub(crate) async fn try_acquire(
     }
     let line = engine.lines.line(&**recipe);
     let mut claim = Claim::new(engine, recipe, &line, terms);
-    match claim.attempt(Some(engine.patience())).await {
+    let outcome = claim.attempt(Some(engine.patience(clock::now()))).await;
+    let late = || Err(Fault::timed_out("no answer in time"));
+    match outcome.unwrap_or_else(late) {
         Ok(AcquireReply::Acquired) => {
-            let guard = claim.succeed()?;
-            Ok(guard.state().is_valid().then_some(guard))
+            let now = clock::now();
+            let guard = claim.succeed(now)?;
+            if guard.state_at(now).is_valid() {
+                Ok(Some(guard))
+            } else {
+                Err(stillborn_error(recipe))
+            }
         }
         Ok(AcquireReply::Held(_)) => Ok(None),
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
@@ -161,7 +180,8 @@ fn out_of_time(
     let unanswered = match place.line.health() {
         Health::Answering => false,
         Health::Failing => true,
-        // The head has asked, and for half of the time that either of us had there is no answer.
+        // The head (or this one) has asked, and for half of the time that either of us had there
+        // is no answer. A try that was cut short by the end of the wait says nothing.
         Health::Asking(since) => {
             let longest = now
                 .saturating_duration_since(started)
@@ -170,7 +190,9 @@ fn out_of_time(
         }
     };
     if unanswered {
-        return named(Error::new(ErrorKind::Unavailable, ACTION));
+        return named(
+            Error::new(ErrorKind::Unavailable, ACTION).detail("no answer within the wait"),
+        );
     }
     let wait = wait.unwrap_or_default();
     named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
@@ -179,12 +201,7 @@ fn out_of_time(
 /// An owner number on its way to a hold. Dropped before it is one, it makes sure that it will not
 /// become one.
 struct Claim {
-    engine: Arc<Engine>,
-    recipe: Arc<dyn Recipe>,
-    line: LineRef,
-    terms: Terms,
-    number: u64,
-    owner: OwnerId,
+    bid: Bid,
     journey: Journey,
     done: bool,
     /// While a call is under way or its outcome open. Dropped last.
@@ -192,67 +209,55 @@ struct Claim {
 }
 
 impl Claim {
-    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &LineRef, terms: Terms) -> Self {
+    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &Arc<Line>, terms: Terms) -> Self {
         let number = engine.next_number();
-        Self {
+        let bid = Bid {
             engine: Arc::clone(engine),
             recipe: Arc::clone(recipe),
-            line: line.clone(),
-            terms,
-            number,
             owner: engine.id.owner(number),
+            number,
+            line: Arc::clone(line),
+            terms,
+        };
+        Self {
+            bid,
             journey: Journey::default(),
             done: false,
             open: None,
         }
     }
 
-    /// Asks for the lock once. May be repeated: the same owner asks for the same hold.
-    async fn attempt(&mut self, deadline: Option<Instant>) -> Result<AcquireReply, Fault> {
-        let Self {
-            engine,
-            recipe,
-            terms,
-            owner,
-            journey,
-            ..
-        } = self;
-        self.open.get_or_insert_with(|| engine.releases.open());
-        let call = || recipe.acquire(owner, terms.lease);
-        let attempt = journey.attempt(&engine.main, call);
+    /// Asks for the lock once; `None`: the deadline came first. May be repeated: the same owner
+    /// asks for the same hold.
+    async fn attempt(&mut self, deadline: Option<Instant>) -> Option<Result<AcquireReply, Fault>> {
+        let bid = &self.bid;
+        self.open.get_or_insert_with(|| bid.engine.releases.open());
+        let call = || bid.recipe.acquire(&bid.owner, bid.terms.lease);
+        let attempt = self.journey.attempt(&bid.engine.main, call);
         let answer = match deadline {
-            Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await,
-            None => Ok(attempt.await),
+            Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await.ok(),
+            None => Some(attempt.await),
         };
-        let late = |_| Err(Fault::timed_out("no answer within the wait"));
-        let reply = answer.unwrap_or_else(late);
-        let reply = reply.and_then(|reply| Ok(AcquireReply::try_from(reply)?));
-        if let Ok(AcquireReply::Held(_)) = reply {
+        let reply = answer.map(|reply| Ok(AcquireReply::try_from(reply?)?));
+        if let Some(Ok(AcquireReply::Held(_))) = reply {
             // Whatever was sent before under this number did not get the lock either.
             self.journey.close();
         }
-        if !matches!(reply, Ok(AcquireReply::Acquired)) && !self.journey.is_open() {
+        if !matches!(reply, Some(Ok(AcquireReply::Acquired))) && !self.journey.is_open() {
             self.open = None;
         }
         reply
     }
 
-    fn succeed(&mut self) -> Result<HoldGuard, Error> {
+    fn succeed(&mut self, now: Instant) -> Result<HoldGuard, Error> {
         self.done = true;
-        let sent = self.journey.sent.unwrap_or_else(clock::now);
-        let guard = Hold::acquired(
-            Arc::clone(&self.engine),
-            Arc::clone(&self.recipe),
-            self.owner.clone(),
-            self.number,
-            self.line.clone(),
-            self.terms,
-            sent,
-        );
+        let sent = self.journey.sent.unwrap_or(now);
+        let guard = Hold::acquired(&self.bid, sent, now);
         // Looked at once the hold is among those that a shut-down ends: either it finds the hold,
         // or we find it closing.
-        if self.engine.is_closing() {
-            return Err(self.engine.shut_down_error(ACTION, &*self.recipe));
+        let Bid { engine, recipe, .. } = &self.bid;
+        if engine.is_closing() {
+            return Err(engine.shut_down_error(ACTION, &**recipe));
         }
         Ok(guard)
     }
@@ -263,15 +268,16 @@ impl Drop for Claim {
         if self.done || !self.journey.is_open() {
             return;
         }
+        let Bid { engine, .. } = &self.bid;
         let ghost = Ghost {
-            engine: Arc::clone(&self.engine),
-            recipe: Arc::clone(&self.recipe),
-            owner: self.owner.clone(),
-            lease: self.terms.lease,
+            engine: Arc::clone(engine),
+            recipe: Arc::clone(&self.bid.recipe),
+            owner: self.bid.owner.clone(),
+            lease: self.bid.terms.lease,
             journey: std::mem::take(&mut self.journey),
-            line: self.line.clone(),
+            line: Arc::clone(&self.bid.line),
         };
-        self.engine.releases.push(Settlement::ghost(ghost));
-        self.engine.ensure_tasks();
+        engine.releases.push(Settlement::ghost(ghost));
+        engine.ensure_tasks();
     }
 }

@@ -3,7 +3,9 @@
 //! Neither threads nor tasks are owners: a task polls several futures at once (`join!`), and moves
 //! between threads. A frame is opened around a body that runs under a guard, and inside it a lock
 //! of the same name re-enters the hold of the guard. Siblings under `join!` have the frames of
-//! their callers, not each other's, so they exclude each other. `tokio::spawn` inherits nothing.
+//! their callers, not each other's, so they exclude each other; where their caller holds the very
+//! lock, their bodies (`lock.with`, the attribute) re-enter it one after the other.
+//! `tokio::spawn` inherits nothing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +26,12 @@ struct Frame(Arc<Level>);
 struct Level {
     parent: Option<Frame>,
     hold: Arc<Hold>,
+    /// Bodies that re-enter from this frame side by side (`join!`) take turns.
+    turn: Turn,
 }
+
+/// The turn among sibling bodies.
+pub(super) type Turn = Arc<tokio::sync::Mutex<()>>;
 
 /// Runs `body` in a frame of its own, in which `hold` may be re-entered.
 pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
@@ -32,17 +39,19 @@ pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
     let frame = Frame(Arc::new(Level {
         parent,
         hold: Arc::clone(hold),
+        turn: Turn::default(),
     }));
     FRAME.scope(frame, body).await
 }
 
-/// The hold of an enclosing frame that a lock of this kind and name re-enters.
-pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<Arc<Hold>> {
+/// The hold of an enclosing frame that a lock of this kind and name re-enters, and the turn of the
+/// bodies that do so from that frame.
+pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<(Arc<Hold>, Turn)> {
     let innermost = FRAME.try_with(Clone::clone).ok();
     let mut frame = innermost.as_ref();
     while let Some(Frame(level)) = frame {
         if matches(&level.hold, client, recipe) {
-            return Some(Arc::clone(&level.hold));
+            return Some((Arc::clone(&level.hold), Arc::clone(&level.turn)));
         }
         frame = level.parent.as_ref();
     }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::Engine;
 use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
-use super::lines::LineRef;
+use super::lines::Line;
 use super::settle::{Goal, Settlement, Unsettled};
 use crate::clock;
 use crate::connection::Home;
@@ -18,6 +18,16 @@ use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
 use crate::wire::{HoldReply, Recipe};
+
+/// What a hold is asked for with.
+pub(super) struct Bid {
+    pub(super) engine: Arc<Engine>,
+    pub(super) recipe: Arc<dyn Recipe>,
+    pub(super) owner: OwnerId,
+    pub(super) number: u64,
+    pub(super) line: Arc<Line>,
+    pub(super) terms: Terms,
+}
 
 /// What all guards of one hold share.
 pub(crate) struct Hold {
@@ -31,7 +41,7 @@ pub(crate) struct Hold {
     changed: Notify,
     /// State-changing commands of one hold go one at a time, also those whose caller went away.
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
-    line: LineRef,
+    line: Arc<Line>,
     settled: AtomicBool,
     /// Where it was acquired; `None` where no runtime of a caller is needed.
     pub(super) home: Option<Home>,
@@ -39,35 +49,35 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A hold that was acquired by a command sent at `sent`, and its first guard.
-    pub(super) fn acquired(
-        engine: Arc<Engine>,
-        recipe: Arc<dyn Recipe>,
-        owner: OwnerId,
-        number: u64,
-        line: LineRef,
-        terms: Terms,
-        sent: Instant,
-    ) -> HoldGuard {
-        let (lease, id) = Lease::new(terms, sent);
-        let home = engine.config.spawner.home();
+    pub(super) fn acquired(bid: &Bid, sent: Instant, now: Instant) -> HoldGuard {
+        let (lease, id) = Lease::new(bid.terms, sent);
         let hold = Arc::new(Self {
-            home,
-            engine,
-            recipe,
-            owner,
-            number,
+            home: bid.engine.config.spawner.home(),
+            engine: Arc::clone(&bid.engine),
+            recipe: Arc::clone(&bid.recipe),
+            owner: bid.owner.clone(),
+            number: bid.number,
             lease: Mutex::new(lease),
             changed: Notify::new(),
             serial: Arc::default(),
-            line,
+            line: Arc::clone(&bid.line),
             settled: AtomicBool::new(false),
         });
-        hold.line.set_holder(&hold);
-        hold.engine.watchdog.watch(&hold);
+        let before = hold.line.set_holder(&hold);
+        // It was forced or deleted, and its guards have not heard: they and ours must not both
+        // report held.
+        if let Some(before) = before
+            && hold.is_valid()
+            && before.is_valid()
+        {
+            before.mark_lost(LostReason::Taken);
+        }
+        hold.engine.watchdog.watch(&hold, now);
         HoldGuard {
             hold,
             id,
             left: false,
+            turn: None,
         }
     }
 
@@ -75,8 +85,8 @@ impl Hold {
         lock(&self.lease).is_valid(clock::now())
     }
 
-    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        lock(&self.lease).lost_reason(clock::now())
+    fn lost_reason(&self, now: Instant) -> Option<LostReason> {
+        lock(&self.lease).lost_reason(now)
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -89,6 +99,14 @@ impl Hold {
 
     pub(super) fn plan(&self, now: Instant) -> Plan {
         lock(&self.lease).plan(now)
+    }
+
+    pub(super) fn slack(&self, now: Instant) -> Duration {
+        lock(&self.lease).slack(now)
+    }
+
+    pub(super) fn plan_early(&self, now: Instant) -> Option<Duration> {
+        lock(&self.lease).plan_early(now)
     }
 
     pub(super) fn is_renewed(&self, now: Instant) -> bool {
@@ -148,9 +166,9 @@ impl Hold {
     }
 
     /// The end of the hold is known: waiters of this process are not held back by it any more.
-    pub(super) fn settled(&self) {
+    pub(super) fn settled(&self, announced: bool) {
         if !self.settled.swap(true, Ordering::AcqRel) {
-            self.line.released(self);
+            self.line.released(self, announced);
         }
     }
 
@@ -171,9 +189,14 @@ impl Hold {
             hold: Arc::clone(self),
             id,
             left: false,
+            turn: None,
         };
-        self.lengthen(ACTION, terms.lease, deadline).await?;
-        Ok(guard)
+        match self.lengthen(ACTION, terms.lease, deadline).await {
+            Ok(()) => Ok(guard),
+            // Nothing is unknown: the guard ends here, and the count is set back.
+            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells Redis the present count and a lease, which is never shortened.
@@ -183,12 +206,12 @@ impl Hold {
         lease: Duration,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        let deadline = deadline.unwrap_or_else(|| self.engine.patience());
+        let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
         let settlement = Settlement::new(self, Goal::Lengthen(lease));
         let mut unsettled = Unsettled::new(settlement);
         match tokio::time::timeout_at(clock::to_tokio(deadline), unsettled.run()).await {
             Ok(Ok(HoldReply::Done)) => {
-                if let Some(reason) = self.lost_reason() {
+                if let Some(reason) = self.lost_reason(clock::now()) {
                     return Err(self.lost_error(action, reason));
                 }
                 self.engine.watchdog.rewatch(self);
@@ -228,6 +251,8 @@ pub(crate) struct HoldGuard {
     pub(crate) hold: Arc<Hold>,
     id: GuardId,
     left: bool,
+    /// Of a body that runs under this guard; see `Engine::lock_for_body`.
+    turn: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 /// What became of a release.
@@ -244,8 +269,17 @@ pub enum Unlocked {
 }
 
 impl HoldGuard {
+    /// Keeps a turn for as long as the guard lives.
+    pub(super) fn keep(&mut self, turn: tokio::sync::OwnedMutexGuard<()>) {
+        self.turn = Some(turn);
+    }
+
     pub(crate) fn state(&self) -> GuardState {
-        lock(&self.hold.lease).state(self.id, clock::now())
+        self.state_at(clock::now())
+    }
+
+    pub(super) fn state_at(&self, now: Instant) -> GuardState {
+        lock(&self.hold.lease).state(self.id, now)
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest.
@@ -278,14 +312,15 @@ impl HoldGuard {
             return Ok(Unlocked::AlreadyExpired);
         };
         let hold = Arc::clone(&self.hold);
-        if hold.lost_reason().is_some() {
+        let now = clock::now();
+        if hold.lost_reason(now).is_some() {
             // The key may outlive the local deadline by the margin, or by an outage: it is freed
             // in the background, and the caller need not wait for that to know that it was lost.
             drop(Unsettled::new(settlement));
             return Ok(Unlocked::AlreadyExpired);
         }
         let mut unsettled = Unsettled::new(settlement);
-        let patience = clock::to_tokio(hold.engine.patience());
+        let patience = clock::to_tokio(hold.engine.patience(now));
         let reply = match tokio::time::timeout_at(patience, unsettled.run()).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {

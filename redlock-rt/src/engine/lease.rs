@@ -172,7 +172,14 @@ impl Lease {
             .deadline
             .max(after(sent, lease.saturating_sub(margin(lease))));
         let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
-        self.next_renewal = after(sent, interval.unwrap_or(lease));
+        let next = after(sent, interval.unwrap_or(lease));
+        // Less than is wanted (a short extension, a guard that wants less) puts no renewal off.
+        let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
+        self.next_renewal = if short {
+            next.min(self.next_renewal)
+        } else {
+            next
+        };
     }
 
     /// Moves on what the clock alone decides. Upholds invariant 1.
@@ -225,9 +232,12 @@ impl Lease {
             .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
-            // The lease of the last renewal ends with `max_hold`, so both may be over.
+            // The lease of the last renewal ends with `max_hold`, so both may be over. Judged at
+            // the deadline, so that the reason stays.
             Phase::Lost(LostReason::Expired)
-                if over(tenant.until.map(|at| at - margin(tenant.lease))) =>
+                if tenant
+                    .until
+                    .is_some_and(|until| until <= after(self.deadline, margin(tenant.lease))) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
@@ -265,16 +275,37 @@ impl Lease {
         if !matches!(self.phase, Phase::Held | Phase::Suspect) {
             return Plan::Done;
         }
-        let left = self.horizon().map(|end| end.saturating_duration_since(now));
-        let wanted = self
-            .renewed_lease(now)
-            .map(|lease| left.map_or(lease, |left| left.min(lease)));
+        let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
         let next = renewal.into_iter().chain(self.verify_at).min();
         match next {
             Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
             Some(at) => Plan::Wait(at.min(self.deadline)),
             None => Plan::Wait(self.deadline),
+        }
+    }
+
+    /// The lease to ask for in a renewal: that of the guard with the longest, but no longer than
+    /// its `max_hold` has left.
+    fn wanted(&self, now: Instant) -> Option<Duration> {
+        let left = self.horizon().map(|end| end.saturating_duration_since(now));
+        self.renewed_lease(now)
+            .map(|lease| left.map_or(lease, |left| left.min(lease)))
+    }
+
+    /// By how much a renewal may be early to share a call with others.
+    pub(crate) fn slack(&self, now: Instant) -> Duration {
+        let interval = self.renewing(now).filter_map(|tenant| tenant.renew).min();
+        interval.unwrap_or_default() / 10
+    }
+
+    /// What to lengthen the lease to in a call that is sent anyway, before it is due.
+    pub(crate) fn plan_early(&mut self, now: Instant) -> Option<Duration> {
+        self.tick(now);
+        match self.phase {
+            Phase::Held => self.wanted(now),
+            // After a failure there is a pause; who is not held is not renewed.
+            _ => None,
         }
     }
 
@@ -402,6 +433,25 @@ mod tests {
     }
 
     #[test]
+    fn short_extensions_do_not_put_off_the_renewal_until_the_lease_is_over() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(30 * S), sent);
+        lease.renewed(sent + 9 * S, S, sent + 9 * S);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        // Nor does a guard that wants less and is never renewed.
+        let fixed = Terms {
+            renew: None,
+            ..terms(S)
+        };
+        let inner = lease.join(fixed, sent + 9 * S).unwrap();
+        lease.renewed(sent + 9 * S, S, sent + 9 * S);
+        lease.leave(inner);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+        lease.renewed(sent + 10 * S, 30 * S, sent + 10 * S);
+        assert_eq!(lease.plan(sent + 10 * S), Plan::Wait(sent + 20 * S));
+    }
+
+    #[test]
     fn a_fixed_lease_is_only_watched() {
         let sent = Instant::now();
         let fixed = Terms {
@@ -418,6 +468,38 @@ mod tests {
             lease.state(id, sent + S),
             GuardState::Lost(LostReason::Expired)
         );
+    }
+
+    #[test]
+    fn only_what_is_held_and_renewed_is_renewed_early() {
+        let sent = Instant::now();
+        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        assert_eq!(lease.slack(sent), S);
+        assert_eq!(lease.plan_early(sent + 9 * S), Some(30 * S));
+        lease.renewal_failed(sent + 10 * S);
+        assert_eq!(lease.plan_early(sent + 10 * S), None);
+        lease.renewed(sent + 11 * S, 30 * S, sent + 11 * S);
+        assert_eq!(lease.plan_early(sent + 20 * S), Some(30 * S));
+        lease.leave(id);
+        assert_eq!(lease.plan_early(sent + 20 * S), None);
+        let (renew, max_hold) = (None, Some(40 * S));
+        let (mut fixed, _) = Lease::new(
+            Terms {
+                renew,
+                ..terms(30 * S)
+            },
+            sent,
+        );
+        assert_eq!(fixed.plan_early(sent), None);
+        let (mut stuck, _) = Lease::new(
+            Terms {
+                max_hold,
+                ..terms(30 * S)
+            },
+            sent,
+        );
+        assert_eq!(stuck.plan_early(sent + 9 * S), Some(30 * S));
+        assert_eq!(stuck.plan_early(sent + 19 * S), Some(21 * S));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The local queues of all names that are waited for or held here.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::poll_fn;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -23,21 +23,22 @@ struct Key {
 }
 
 /// The registry. A line exists while somebody waits for its name or holds it.
+///
+/// # Lock order
+///
+/// The map's lock is taken when the last reference to a line is dropped, so no reference is dropped
+/// under it.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    map: Mutex<HashMap<Key, Entry>>,
+    map: Mutex<HashMap<Key, Weak<Line>>>,
     closed: AtomicBool,
     waiting: AtomicUsize,
 }
 
-#[derive(Debug)]
-struct Entry {
-    line: Arc<Line>,
-    users: usize,
-}
-
-/// The local queue of one name; see [`LineState`].
+/// The local queue of one name; see [`LineState`]. Forgotten with the last reference.
 pub(crate) struct Line {
+    lines: Arc<Lines>,
+    key: Key,
     state: Mutex<LineState>,
     /// The hold of this client, where the kind has one holder at a time.
     holder: Mutex<Weak<Hold>>,
@@ -47,32 +48,30 @@ pub(crate) struct Line {
 
 impl Lines {
     /// The line of a name, made where there is none.
-    pub(crate) fn line(self: &Arc<Self>, recipe: &dyn Recipe) -> LineRef {
+    pub(crate) fn line(self: &Arc<Self>, recipe: &dyn Recipe) -> Arc<Line> {
         let key = Key {
             kind: recipe.kind(),
             name: recipe.name().clone(),
         };
         let mut map = lock(&self.map);
-        let entry = map.entry(key.clone()).or_insert_with(|| Entry {
-            line: Arc::new(Line {
+        let known = map.entry(key.clone()).or_default();
+        let line = known.upgrade().unwrap_or_else(|| {
+            let line = Arc::new(Line {
+                lines: Arc::clone(self),
+                key,
                 state: Mutex::new(LineState::default()),
                 holder: Mutex::new(Weak::new()),
                 attachment: Mutex::new(None),
-            }),
-            users: 0,
+            });
+            *known = Arc::downgrade(&line);
+            line
         });
-        entry.users += 1;
-        let line = Arc::clone(&entry.line);
         drop(map);
         // A line that was made while the lines were being closed is closed too.
         if self.closed.load(Ordering::Acquire) {
             line.close();
         }
-        LineRef {
-            lines: Arc::clone(self),
-            key,
-            line,
-        }
+        line
     }
 
     /// Whether this client itself holds the lock validly.
@@ -81,29 +80,24 @@ impl Lines {
             kind: recipe.kind(),
             name: recipe.name().clone(),
         };
-        let line = lock(&self.map)
-            .get(&key)
-            .map(|entry| Arc::clone(&entry.line));
+        let line = lock(&self.map).get(&key).and_then(Weak::upgrade);
         line.is_some_and(|line| line.is_held())
     }
 
     /// Tells everybody who waits, and who will, that nothing is given out any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        let lines: Vec<_> = lock(&self.map)
-            .values()
-            .map(|entry| Arc::clone(&entry.line))
-            .collect();
-        lines.iter().for_each(|line| line.close());
+        self.all().iter().for_each(|line| line.close());
     }
 
     /// Has the head of every queue look again.
     pub(super) fn notify_all(&self) {
-        let lines: Vec<_> = lock(&self.map)
-            .values()
-            .map(|entry| Arc::clone(&entry.line))
-            .collect();
-        lines.iter().for_each(|line| line.notify());
+        self.all().iter().for_each(|line| line.notify());
+    }
+
+    fn all(&self) -> Vec<Arc<Line>> {
+        let map = lock(&self.map);
+        map.values().filter_map(Weak::upgrade).collect()
     }
 
     /// The number of waiting tasks.
@@ -117,54 +111,20 @@ impl Lines {
     }
 }
 
-/// A use of a line: the line is forgotten with the last.
-pub(crate) struct LineRef {
-    lines: Arc<Lines>,
-    key: Key,
-    line: Arc<Line>,
-}
-
-impl Clone for LineRef {
-    fn clone(&self) -> Self {
-        if let Some(entry) = lock(&self.lines.map).get_mut(&self.key) {
-            entry.users += 1;
-        }
-        Self {
-            lines: Arc::clone(&self.lines),
-            key: self.key.clone(),
-            line: Arc::clone(&self.line),
-        }
-    }
-}
-
-impl Drop for LineRef {
-    fn drop(&mut self) {
-        let mut map = lock(&self.lines.map);
-        if let Some(entry) = map.get_mut(&self.key) {
-            entry.users -= 1;
-            if entry.users == 0 {
-                map.remove(&self.key);
-            }
-        }
-    }
-}
-
-impl Deref for LineRef {
-    type Target = Line;
-
-    fn deref(&self) -> &Line {
-        &self.line
-    }
-}
-
-impl LineRef {
-    /// Joins the queue.
-    pub(crate) fn enter(&self) -> Place {
+impl Line {
+    /// Joins the queue. Behind a hold of this client it has nothing to try before that ends, and
+    /// looks at `retry_at` all the same: the end may go unannounced.
+    pub(crate) fn enter(self: &Arc<Self>, retry_at: Instant) -> Place {
         let hopeful = !self.is_held();
-        let ticket = lock(&self.state).enter(hopeful);
+        let mut state = lock(&self.state);
+        let ticket = state.enter(hopeful);
+        if !hopeful && state.len() == 1 {
+            state.set_retry(Some(retry_at));
+        }
+        drop(state);
         self.lines.waiting.fetch_add(1, Ordering::AcqRel);
         Place {
-            line: self.clone(),
+            line: Arc::clone(self),
             ticket,
             trying: false,
             served: false,
@@ -172,12 +132,12 @@ impl LineRef {
     }
 
     /// Listens to the channel; the head is told when that is confirmed.
-    pub(crate) fn listen(&self, hub: &Arc<Hub>, channel: &str) {
+    pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
         let mut attachment = lock(&self.attachment);
         if attachment.is_some() {
             return;
         }
-        let (attached, confirmed) = hub.attach(channel, Arc::clone(&self.line) as _);
+        let (attached, confirmed) = hub.attach(channel, Arc::clone(self) as _);
         *attachment = Some(attached);
         drop(attachment);
         if confirmed {
@@ -188,15 +148,13 @@ impl LineRef {
     }
 
     /// Listens to the channel if that takes no command.
-    pub(crate) fn listen_if_confirmed(&self, hub: &Arc<Hub>, channel: &str) {
+    pub(crate) fn listen_if_confirmed(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
         let mut attachment = lock(&self.attachment);
         if attachment.is_none() {
-            *attachment = hub.attach_confirmed(channel, || Arc::clone(&self.line) as _);
+            *attachment = hub.attach_confirmed(channel, || Arc::clone(self) as _);
         }
     }
-}
 
-impl Line {
     /// Something happened that makes a try worth while.
     pub(crate) fn notify(&self) {
         let waker = lock(&self.state).notify();
@@ -210,8 +168,11 @@ impl Line {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    pub(super) fn set_holder(&self, hold: &Arc<Hold>) {
-        *lock(&self.holder) = Arc::downgrade(hold);
+    /// Answers the hold that was there before.
+    pub(super) fn set_holder(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
+        let new = Arc::downgrade(hold);
+        let before = std::mem::replace(&mut *lock(&self.holder), new);
+        before.upgrade()
     }
 
     fn is_held(&self) -> bool {
@@ -219,8 +180,8 @@ impl Line {
         holder.is_some_and(|hold| hold.is_valid())
     }
 
-    /// A hold of this client ended.
-    pub(super) fn released(&self, hold: &Hold) {
+    /// A hold of this client ended. `announced`: by a release, not by itself.
+    pub(super) fn released(&self, hold: &Hold, announced: bool) {
         let mut holder = lock(&self.holder);
         if std::ptr::eq(holder.as_ptr(), hold) {
             *holder = Weak::new();
@@ -232,7 +193,7 @@ impl Line {
         };
         // Where the announcement is heard, it wakes us as it does all other processes: who
         // released has no start over them.
-        if !heard {
+        if !(announced && heard) {
             self.notify();
         }
     }
@@ -243,6 +204,18 @@ impl Line {
 
     pub(super) fn health(&self) -> Health {
         lock(&self.state).health()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut map = lock(&self.lines.map);
+        // Another line of this name may have been made since the last reference went.
+        if let Entry::Occupied(entry) = map.entry(self.key.clone())
+            && std::ptr::eq(entry.get().as_ptr(), self)
+        {
+            entry.remove();
+        }
     }
 }
 
@@ -260,15 +233,9 @@ impl fmt::Debug for Line {
     }
 }
 
-impl fmt::Debug for LineRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.line, f)
-    }
-}
-
 /// A place in the queue, left when dropped.
 pub(crate) struct Place {
-    pub(crate) line: LineRef,
+    pub(crate) line: Arc<Line>,
     ticket: Ticket,
     trying: bool,
     served: bool,
@@ -287,8 +254,13 @@ impl Place {
     pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called {
         let line = &*self.line;
         let ticket = self.ticket;
+        let mut waited = false;
         loop {
-            let turn = poll_fn(|cx| lock(&line.state).poll(ticket, cx.waker()));
+            let turn = poll_fn(|cx| {
+                let turn = lock(&line.state).poll(ticket, cx.waker());
+                waited |= turn.is_pending();
+                turn
+            });
             let retry_at = lock(&line.state).retry_at(ticket);
             let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                 let turn = turn.await;
@@ -296,11 +268,17 @@ impl Place {
                 return Called::Turn(turn);
             };
             let until = clock::to_tokio(until);
-            if let Ok(turn) = tokio::time::timeout_at(until, turn).await {
+            let called = tokio::time::timeout_at(until, turn).await;
+            let now = clock::now();
+            if let Ok(turn) = called {
                 self.trying |= turn == Turn::Try;
+                // Called by one who left with its wait over, as ours is: a try would be cut short
+                // before it is answered. The permit passes on.
+                if waited && turn == Turn::Try && deadline.is_some_and(|deadline| now >= deadline) {
+                    return Called::TimedOut;
+                }
                 return Called::Turn(turn);
             }
-            let now = clock::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Called::TimedOut;
             }
@@ -372,5 +350,44 @@ impl fmt::Debug for Place {
         f.debug_struct("Place")
             .field("ticket", &self.ticket)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RLockWire;
+
+    #[test]
+    fn a_line_is_one_while_it_is_used_and_forgotten_after() {
+        let wire = RLockWire::new(LockName::new(None, "n").unwrap());
+        let lines = Arc::new(Lines::default());
+        let line = lines.line(&wire);
+        assert!(Arc::ptr_eq(&line, &lines.line(&wire)));
+        assert_eq!(lines.len(), 1);
+        drop(line);
+        assert_eq!(lines.len(), 0);
+    }
+
+    #[test]
+    fn a_line_whose_last_reference_goes_while_another_comes_leaves_no_trace() {
+        let lines = Arc::new(Lines::default());
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let lines = Arc::clone(&lines);
+                std::thread::spawn(move || {
+                    let wire = RLockWire::new(LockName::new(None, "n").unwrap());
+                    for _ in 0..50_000 {
+                        let line = lines.line(&wire);
+                        // In use: whoever asks gets the same.
+                        assert!(Arc::ptr_eq(&line, &lines.line(&wire)));
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(lines.len(), 0);
     }
 }

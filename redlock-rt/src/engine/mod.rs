@@ -195,14 +195,14 @@ impl Engine {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return self.lock_now(recipe, terms, owner).await;
         }
-        let started = clock::now();
-        let deadline = wait.map(|wait| clock::after(started, wait));
+        let deadline = || wait.map(|wait| clock::after(clock::now(), wait));
         let Some(owner) = owner else {
             return match frame::enclosing(&self.id, &**recipe) {
-                Some(hold) => hold.reenter(terms, deadline).await,
+                Some((hold, _)) => hold.reenter(terms, deadline()).await,
                 None => acquire(self, recipe, terms, wait).await,
             };
         };
+        let deadline = deadline();
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = match deadline {
             None => slot.lock().await,
@@ -216,11 +216,52 @@ impl Engine {
             }
         };
         if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
-            return hold.reenter(terms, deadline).await;
+            match hold.reenter(terms, deadline).await {
+                // Its last guard ended meanwhile, or it was lost: a hold anew.
+                Err(error) if error.is_lost() => {}
+                outcome => return outcome,
+            }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         let guard = acquire(self, recipe, terms, rest).await?;
         *turn = Arc::downgrade(&guard.hold);
+        Ok(guard)
+    }
+
+    /// As [`lock`](Self::lock), for a guard that one body runs under. Where a frame around it holds
+    /// the very lock, bodies side by side take turns: a frame cannot tell them from nested ones, and
+    /// each expects to be alone. The turn ends with the guard.
+    pub(crate) async fn lock_for_body(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        wait: Option<Duration>,
+        owner: Option<&Owner>,
+    ) -> Result<HoldGuard, Error> {
+        let enclosing = match owner {
+            None => frame::enclosing(&self.id, &**recipe),
+            Some(_) => None,
+        };
+        let Some((_, turn)) = enclosing else {
+            return self.lock(recipe, terms, wait, owner).await;
+        };
+        self.open(acquire::ACTION, &**recipe)?;
+        let started = clock::now();
+        let turn = match wait {
+            None => turn.lock_owned().await,
+            Some(wait) => {
+                let until = clock::to_tokio(clock::after(started, wait));
+                let turn = tokio::time::timeout_at(until, turn.lock_owned()).await;
+                turn.map_err(|_| {
+                    Error::new(ErrorKind::TimedOut, acquire::ACTION)
+                        .named(recipe.name().as_arc())
+                        .detail("another body of the same caller is under it")
+                })?
+            }
+        };
+        let rest = wait.map(|wait| wait.saturating_sub(clock::now() - started));
+        let mut guard = self.lock(recipe, terms, rest, None).await?;
+        guard.keep(turn);
         Ok(guard)
     }
 
@@ -240,7 +281,11 @@ impl Engine {
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = slot.try_lock().map_err(|_| contended())?;
         if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
-            return hold.reenter(terms, Some(self.patience())).await;
+            let patience = self.patience(clock::now());
+            match hold.reenter(terms, Some(patience)).await {
+                Err(error) if error.is_lost() => {}
+                outcome => return outcome,
+            }
         }
         let guard = try_acquire(self, recipe, terms)
             .await?
@@ -257,7 +302,7 @@ impl Engine {
     ) -> Result<Option<HoldGuard>, Error> {
         self.open(acquire::ACTION, &**recipe)?;
         match frame::enclosing(&self.id, &**recipe) {
-            Some(hold) => hold.reenter(terms, None).await.map(Some),
+            Some((hold, _)) => hold.reenter(terms, None).await.map(Some),
             None => try_acquire(self, recipe, terms).await,
         }
     }
@@ -285,7 +330,7 @@ impl Engine {
                 }
             }
         };
-        let until = clock::to_tokio(self.patience());
+        let until = clock::to_tokio(self.patience(clock::now()));
         let error = match tokio::time::timeout_at(until, asked).await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(fault)) => fault.into_error(action),
@@ -337,7 +382,7 @@ impl Engine {
                 hold.end(LostReason::ShutDown);
             }
             let told = || self.releases.untold() == 0;
-            self.wait_until(self.patience(), told).await;
+            self.wait_until(self.patience(clock::now()), told).await;
         }
         let left = match release {
             true => self.releases.untold() + self.releases.forsaken(),
@@ -395,9 +440,9 @@ impl Engine {
 
     /// Until when an operation without a wait of its own is tried: one lost reply, connecting
     /// anew, and another try.
-    pub(crate) fn patience(&self) -> Instant {
+    pub(crate) fn patience(&self, now: Instant) -> Instant {
         let Timeouts { connect, response } = self.config.timeouts;
-        clock::after(clock::now(), response * 2 + connect)
+        clock::after(now, response * 2 + connect)
     }
 
     pub(crate) fn held(&self) -> usize {

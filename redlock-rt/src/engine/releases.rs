@@ -52,6 +52,15 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// As [`push`](Self::push), before all others.
+    pub(super) fn push_first(&mut self, item: T) -> Result<(), T> {
+        if self.closed {
+            return Err(item);
+        }
+        self.items.push_front(item);
+        Ok(())
+    }
+
     pub(super) fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
@@ -76,7 +85,14 @@ impl Releases {
 
     /// Leaves a settlement to the task. Never blocks.
     pub(super) fn push(&self, settlement: Settlement) {
-        let refused = lock(&self.queue).push(settlement);
+        let mut queue = lock(&self.queue);
+        // Those that wait for its turn would else wait for ever.
+        let refused = if settlement.has_turn() {
+            queue.push_first(settlement)
+        } else {
+            queue.push(settlement)
+        };
+        drop(queue);
         match refused {
             Ok(()) => self.signal.notify(),
             // After the shut-down nobody tells Redis any more: the lease ends it.
@@ -120,8 +136,13 @@ impl Releases {
         self.forsaken.fetch_add(count, Ordering::AcqRel);
     }
 
-    fn next(&self) -> Option<UnderWay<'_>> {
+    /// The next to run. Where all places are taken, only one that has a turn: those that wait for
+    /// it may have them all.
+    fn next(&self, full: bool) -> Option<UnderWay<'_>> {
         let mut queue = lock(&self.queue);
+        if full && !queue.items.front().is_some_and(Settlement::has_turn) {
+            return None;
+        }
         let settlement = queue.pop()?;
         // Counted before the lock is free, so that neither count ever misses it.
         self.under_way.fetch_add(1, Ordering::AcqRel);
@@ -185,14 +206,12 @@ impl AsRef<Signal> for Releases {
 pub(super) async fn run(releases: Arc<Releases>) {
     let mut under_way = FuturesUnordered::new();
     while !releases.signal.is_closed() {
-        while under_way.len() < MOST_AT_ONCE
-            && let Some(next) = releases.next()
-        {
+        while let Some(next) = releases.next(under_way.len() >= MOST_AT_ONCE) {
             under_way.push(next.run());
         }
         tokio::select! {
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
-            () = releases.signal.notified(), if under_way.len() < MOST_AT_ONCE => {}
+            () = releases.signal.notified() => {}
         }
     }
 }

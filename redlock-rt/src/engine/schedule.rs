@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(crate) struct Schedule<T> {
     moments: HashMap<u64, Instant>,
     queue: BTreeMap<(Instant, u64), T>,
-    /// When the task that works this off will look next by itself.
+    /// When the task that works this off looks next by itself, or was told to look.
     armed: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ impl<T> Schedule<T> {
             self.queue.remove(&(old, id));
         }
         self.queue.insert((at, id), item);
-        self.armed.is_none_or(|armed| at < armed)
+        self.hasten(at)
     }
 
     /// Moves an item if it is still here. Answers whether the task must be woken for it.
@@ -43,7 +43,16 @@ impl<T> Schedule<T> {
         if let Some(item) = self.queue.remove(&(old, id)) {
             self.queue.insert((at, id), item);
         }
-        self.armed.is_none_or(|armed| at < armed)
+        self.hasten(at)
+    }
+
+    /// Answers whether the task must be woken to look at `at`; it is told so once.
+    fn hasten(&mut self, at: Instant) -> bool {
+        let wake = self.armed.is_none_or(|armed| at < armed);
+        if wake {
+            self.armed = Some(at);
+        }
+        wake
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
@@ -64,8 +73,12 @@ impl<T> Schedule<T> {
     }
 
     /// The moment until which the task may sleep; remembered, so that only an earlier one wakes it.
-    pub(crate) fn arm(&mut self) -> Option<Instant> {
-        self.armed = self.queue.first_key_value().map(|((at, _), _)| *at);
+    ///
+    /// With nothing to do it sleeps until the moment that it was last told: items that come and go
+    /// quickly would otherwise wake it one by one, each only to find nothing.
+    pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
+        let first = self.queue.first_key_value().map(|((at, _), _)| *at);
+        self.armed = first.or_else(|| self.armed.filter(|armed| *armed > now));
         self.armed
     }
 
@@ -104,11 +117,26 @@ mod tests {
         let now = Instant::now();
         let mut schedule = Schedule::default();
         assert!(schedule.set(1, now + 5 * S, ()));
-        assert_eq!(schedule.arm(), Some(now + 5 * S));
+        assert_eq!(schedule.arm(now), Some(now + 5 * S));
         assert!(!schedule.set(2, now + 6 * S, ()));
         assert!(schedule.reset(2, now + S));
         assert!(schedule.remove(2).is_some());
         assert!(!schedule.reset(2, now));
         assert_eq!(schedule.len(), 1);
+    }
+
+    #[test]
+    fn items_that_come_and_go_do_not_wake_the_task_one_by_one() {
+        let now = Instant::now();
+        let mut schedule = Schedule::default();
+        assert!(schedule.set(1, now + 5 * S, ()));
+        assert!(!schedule.set(2, now + 5 * S, ()), "told already");
+        assert!(schedule.remove(1).is_some() && schedule.remove(2).is_some());
+        assert_eq!(schedule.arm(now), Some(now + 5 * S));
+        assert!(!schedule.set(3, now + 6 * S, ()));
+        assert!(schedule.remove(3).is_some());
+        // The client became idle: the task looks once more, and then not again.
+        assert_eq!(schedule.arm(now + 5 * S), None);
+        assert!(schedule.set(4, now + 9 * S, ()));
     }
 }

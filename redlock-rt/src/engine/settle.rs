@@ -34,8 +34,8 @@ pub(crate) enum Goal {
 #[derive(Debug, Default)]
 pub(crate) struct Journey {
     exchange: Option<Exchange>,
-    /// An earlier try was sent and not answered.
-    pub(crate) may_have_run: bool,
+    /// When the first of the tries was sent whose answers were lost.
+    open_since: Option<Instant>,
     /// When the last try was handed to a connection.
     pub(crate) sent: Option<Instant>,
 }
@@ -57,13 +57,15 @@ impl Journey {
         let Some(exchange) = &mut self.exchange else {
             return Err(Fault::timed_out("no call is under way"));
         };
-        let sent = *self.sent.insert(exchange.sent().unwrap_or_else(clock::now));
+        let sent = *self.sent.insert(exchange.made());
         let patience = clock::to_tokio(clock::after(sent, connection.timeouts().response));
         let answer = timeout_at(patience, &mut *exchange).await;
         let exchange = self.exchange.take();
         match answer {
             Ok(Err(fault)) => {
-                self.may_have_run |= fault.may_have_run();
+                if fault.may_have_run() {
+                    self.open_since.get_or_insert(sent);
+                }
                 Err(fault)
             }
             Ok(answer) => answer,
@@ -73,7 +75,7 @@ impl Journey {
                 if let Some(exchange) = exchange {
                     exchange.abandon();
                 }
-                self.may_have_run = true;
+                self.open_since.get_or_insert(sent);
                 Err(Fault::timed_out("no answer within the response time-out"))
             }
         }
@@ -81,17 +83,13 @@ impl Journey {
 
     /// Whether a call was sent whose outcome is not known.
     pub(crate) fn is_open(&self) -> bool {
-        self.may_have_run
-            || self
-                .exchange
-                .as_ref()
-                .is_some_and(|exchange| exchange.sent().is_some())
+        self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
     }
 
     /// A call was answered: what was sent before is settled by it.
     pub(crate) fn close(&mut self) {
         self.exchange = None;
-        self.may_have_run = false;
+        self.open_since = None;
     }
 }
 
@@ -110,7 +108,7 @@ pub(crate) struct Ghost {
     pub(crate) lease: Duration,
     pub(crate) journey: Journey,
     /// Keeps the local queue from trying before this is over.
-    pub(crate) line: super::lines::LineRef,
+    pub(crate) line: Arc<super::lines::Line>,
 }
 
 /// One thing that Redis must be told; see the module.
@@ -190,8 +188,21 @@ impl Settlement {
                         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                     }
                 }
+                // A lock whose lease is over needs no release any more.
+                Err(fault) if fault.is_passing() && self.goal == Goal::End => {
+                    return Ok(self.judged(HoldReply::Gone));
+                }
                 Err(fault) => return Err(fault),
             }
+        }
+    }
+
+    /// What became of the hold if a release is answered so, or there is none left to answer. An
+    /// earlier try whose answer was lost is what released it, if the lease was still running then.
+    fn judged(&self, reply: HoldReply) -> HoldReply {
+        match (&self.subject, self.journey.open_since) {
+            (Subject::Hold(hold), Some(sent)) if sent < hold.deadline() => HoldReply::Done,
+            _ => reply,
         }
     }
 
@@ -202,7 +213,7 @@ impl Settlement {
             return Ok(false);
         };
         if ghost.journey.exchange.is_none() {
-            return Ok(!ghost.journey.may_have_run);
+            return Ok(ghost.journey.open_since.is_none());
         }
         let Ghost {
             engine,
@@ -219,10 +230,10 @@ impl Settlement {
             Ok(AcquireReply::Held(_)) => Ok(true),
             // From here on the number is used up: only its release is ever sent again.
             Ok(AcquireReply::Acquired) => {
-                journey.may_have_run = true;
+                journey.open_since = journey.sent;
                 Ok(false)
             }
-            Err(_) => Ok(!journey.may_have_run),
+            Err(_) => Ok(journey.open_since.is_none()),
         }
     }
 
@@ -234,7 +245,6 @@ impl Settlement {
             journey,
             ..
         } = self;
-        let ran_before = journey.may_have_run;
         match (&*subject, *goal) {
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
                 let count = hold.count();
@@ -251,10 +261,7 @@ impl Settlement {
             (Subject::Hold(hold), Goal::End) => {
                 let call = || hold.recipe.release(&hold.owner);
                 let reply = HoldReply::try_from(journey.attempt(&engine.main, call).await?)?;
-                // An earlier try whose answer was lost is what released it, if the lease was
-                // still running then.
-                let ours = ran_before && journey.sent.is_some_and(|sent| sent < hold.deadline());
-                Ok(if ours { HoldReply::Done } else { reply })
+                Ok(self.judged(reply))
             }
             (Subject::Ghost(ghost), _) => {
                 let call = || ghost.recipe.release(&ghost.owner);
@@ -265,6 +272,11 @@ impl Settlement {
         }
     }
 
+    /// Whether others of its hold wait for it.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
     /// Whether a lock stays behind unless this is run.
     pub(super) fn is_due(&self) -> bool {
         match &self.subject {
@@ -273,9 +285,10 @@ impl Settlement {
         }
     }
 
-    fn over(&self) {
+    fn over(&self, outcome: &Result<HoldReply, Fault>) {
+        let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
-            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(),
+            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
             Subject::Hold(_) => {}
             Subject::Ghost(ghost) => ghost.line.notify(),
         }
@@ -320,7 +333,7 @@ impl Unsettled {
         };
         let outcome = settlement.run().await;
         if let Some(settlement) = self.settlement.take() {
-            settlement.over();
+            settlement.over(&outcome);
         }
         outcome
     }

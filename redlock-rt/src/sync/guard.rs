@@ -122,6 +122,8 @@ impl<K: Kind> LockGuard<K> {
     /// # Errors
     ///
     /// [`Lost`](ErrorKind::Lost) where the lock is gone; nothing revives it.
+    /// [`Unavailable`](ErrorKind::Unavailable) where Redis does not answer in time; the count is
+    /// set back.
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
         let terms = LockOptions::new().terms(&hold.engine)?;

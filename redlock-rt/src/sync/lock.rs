@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::guard::LockGuard;
 use super::options::LockOptions;
-use crate::engine::Engine;
+use crate::engine::{Engine, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
@@ -136,20 +136,31 @@ impl<K: Kind> Lock<K> {
     /// where somebody else had the lock, [`Contended`](ErrorKind::Contended) likewise for a wait
     /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        let recipe = self.wire()?;
-        let terms = options
-            .terms(&self.engine)
-            .map_err(|error| error.named(recipe.name().as_arc()))?;
+        let (recipe, terms) = self.prepare(&options)?;
         let (wait, owner) = (options.waiting(), options.acting_as());
-        self.engine
-            .lock(recipe, terms, wait, owner)
-            .await
-            .map(LockGuard::new)
+        let guard = self.engine.lock(recipe, terms, wait, owner).await?;
+        Ok(LockGuard::new(guard))
+    }
+
+    /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
+    pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
+        let (recipe, terms) = self.prepare(&options)?;
+        let (wait, owner) = (options.waiting(), options.acting_as());
+        let guard = self.engine.lock_for_body(recipe, terms, wait, owner);
+        Ok(LockGuard::new(guard.await?))
+    }
+
+    fn prepare(&self, options: &LockOptions) -> Result<(&Arc<dyn Recipe>, Terms), Error> {
+        let recipe = self.wire()?;
+        let named = |error: Error| error.named(recipe.name().as_arc());
+        Ok((recipe, options.terms(&self.engine).map_err(named)?))
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
     ///
-    /// The body is dropped if the lock is lost; see [`LockGuard::run`].
+    /// The body is dropped if the lock is lost; see [`LockGuard::run`]. Called inside a body that
+    /// runs under a guard of the same lock, it re-enters, and bodies side by side (`join!`) do so
+    /// one after the other.
     ///
     /// # Cancel safety
     ///
@@ -160,7 +171,7 @@ impl<K: Kind> Lock<K> {
     /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
     /// that completed is never called lost, whatever becomes of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
-        let guard = self.lock().await?;
+        let guard = self.lock_for_body(LockOptions::new()).await?;
         let output = guard.run(body(&guard)).await?;
         if let Err(error) = guard.unlock().await {
             tracing::warn!(%error, "the release goes on in the background");

@@ -121,7 +121,9 @@ impl LockOptions {
         let renew = match self.renew {
             // Varied, so that locks taken together are not all renewed together.
             Renew::Third => Some((lease / 3).mul_f64(0.9 + 0.1 * fastrand::f64())),
-            Renew::Every(every) if every.is_zero() => return refuse("renew is zero"),
+            Renew::Every(every) if every < SHORTEST_LEASE => {
+                return refuse("renew is shorter than a millisecond");
+            }
             Renew::Every(every) if every >= lease => {
                 return refuse("renew is not shorter than the lease");
             }

@@ -102,6 +102,15 @@ impl Call {
         self.keys
     }
 
+    pub(crate) fn word_count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes of all words together.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
+    }
+
     /// Keys, then arguments.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

@@ -35,9 +35,13 @@ pub(crate) async fn run(hub: Arc<Hub>, dialer: Dialer, timeouts: Timeouts) {
         }
         match Subscriber::open(&dialer, timeouts.connect).await {
             Ok((subscriber, announcements)) => {
-                pause = SHORTEST_PAUSE;
+                let since = clock::now();
                 let why = listen(&hub, subscriber, announcements, timeouts.response).await;
                 hub.disconnected();
+                // A server that accepts and hangs up is no better than one that does not accept.
+                if clock::now().saturating_duration_since(since) >= LONGEST_PAUSE {
+                    pause = SHORTEST_PAUSE;
+                }
                 tracing::debug!(?why, "the subscribing connection ended");
             }
             Err(fault) => {
@@ -129,7 +133,7 @@ async fn listen(
             },
             Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
                 Ok(()) => hub.confirmed(&effect),
-                Err(fault) if fault.may_have_run() => return Some(fault),
+                Err(fault) if fault.is_passing() => return Some(fault),
                 Err(fault) => {
                     tracing::warn!(
                         ?fault, channel = effect.channel,

@@ -44,9 +44,9 @@ impl Watchdog {
     }
 
     /// Looks after a hold from now on.
-    pub(super) fn watch(&self, hold: &Arc<Hold>) {
+    pub(super) fn watch(&self, hold: &Arc<Hold>, now: Instant) {
         let mut schedule = lock(&self.schedule);
-        let Some(at) = moment(hold, clock::now()) else {
+        let Some(at) = moment(hold, now) else {
             return;
         };
         let wake = schedule.set(hold.number, at, Arc::clone(hold));

@@ -19,6 +19,8 @@ use crate::wire::{HoldReply, RLockWire, Reply};
 
 /// Locks renewed by one call: few enough not to hold up the server, as in Redisson.
 const BATCH: usize = 100;
+/// A connection on which nothing is heard for so long is given up, if no renewal can wait longer.
+const SILENCE: Duration = Duration::from_millis(250);
 /// Batches under way at once.
 const MOST_BATCHES: usize = 16;
 
@@ -59,7 +61,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
                 Picked::Nothing => more = false,
             }
         }
-        let wake_at = lock(&watchdog.schedule).arm();
+        let wake_at = lock(&watchdog.schedule).arm(clock::now());
         // While nothing can be sent, what is due is looked at as soon as that changes.
         let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
         tokio::select! {
@@ -92,17 +94,28 @@ impl Watchdog {
         let now = clock::now();
         let mut due = Vec::new();
         let mut ended = Vec::new();
+        let mut kept = Vec::new();
+        let mut horizon = now;
         let mut schedule = lock(&self.schedule);
-        while due.len() < BATCH
-            && let Some((id, hold)) = schedule.pop_due(now)
+        while due.len().max(kept.len()) < BATCH
+            && let Some((id, hold)) = schedule.pop_due(horizon)
         {
             match hold.plan(now) {
-                Plan::Renew(ttl) => due.push((hold, ttl)),
-                Plan::Wait(at) => {
-                    let _ = schedule.set(id, at, hold);
+                Plan::Renew(ttl) => {
+                    // What is due soon goes along: moments vary, and each alone would be a call.
+                    horizon = horizon.max(clock::after(now, hold.slack(now)));
+                    due.push((hold, ttl));
                 }
+                Plan::Wait(at) => match hold.plan_early(now) {
+                    Some(ttl) if !due.is_empty() => due.push((hold, ttl)),
+                    _ => kept.push((id, at, hold)),
+                },
                 Plan::Done => ended.push(hold),
             }
+        }
+        // Only now, or they would be found again.
+        for (id, at, hold) in kept {
+            let _ = schedule.set(id, at, hold);
         }
         let picked = dispatch(&mut schedule, connection, due, now);
         drop(schedule);
@@ -174,6 +187,13 @@ impl Watchdog {
                     self.rewatch_or_end(&hold);
                 }
             }
+            // Sent again under the schedule's lock, so that no guard has ended by then.
+            Err(Fault::Loaded) => {
+                for (hold, _) in due {
+                    hold.doubt(clock::now());
+                    self.rewatch_or_end(&hold);
+                }
+            }
             // One bad key fails a call as a whole, before it runs: each is asked for alone.
             Err(fault) if due.len() > 1 && !fault.may_have_run() => {
                 for (hold, _) in due {
@@ -220,8 +240,10 @@ fn dispatch(
     let Some(mut exchange) = exchange else {
         return Picked::Unconnected;
     };
-    // The first poll hands the call to the connection.
-    let ready = match exchange.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+    // The first poll hands the call to the connection, also where the task has used up its budget:
+    // once the schedule's lock is free, a guard may end.
+    let mut first = tokio::task::unconstrained(&mut exchange);
+    let ready = match first.poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
@@ -240,7 +262,7 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
         mut exchange,
         ready,
     } = batch;
-    let sent = exchange.sent().unwrap_or_else(clock::now);
+    let sent = exchange.made();
     let rests = due
         .iter()
         .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
@@ -252,7 +274,11 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
             match tokio::time::timeout_at(until, &mut exchange).await {
                 Ok(reply) => reply,
                 Err(_) => {
-                    exchange.abandon();
+                    // A lease too short for the round trip says nothing of the connection, which
+                    // all others share.
+                    if patience >= SILENCE.min(response) {
+                        exchange.abandon();
+                    }
                     Err(Fault::timed_out("no answer to a renewal"))
                 }
             }
@@ -269,5 +295,75 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
             Ok(replies.collect::<Result<_, _>>()?)
         }
         other => Err(crate::wire::Malformed(other).into()),
+    }
+}
+
+#[cfg(all(test, feature = "embedded", not(redlock_loom)))]
+mod tests {
+    use super::*;
+    use crate::connection::{Dialer, Spawner, Timeouts};
+    use crate::engine::{Config, Engine, Terms};
+    use crate::name::LockName;
+    use crate::wire::{Holder, Recipe};
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// A task that had used up its budget sent the renewal when it was next polled: by then the
+    /// guard might have ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
+        let server = crate::embedded::Engine::new();
+        let config = Config {
+            dialer: Dialer::custom(move || std::future::ready(Ok(server.connect()))),
+            spawner: Spawner::default(),
+            timeouts: Timeouts {
+                connect: S,
+                response: S,
+            },
+            linger: S,
+            poll_interval: S,
+            lease: 30 * S,
+            namespace: None,
+        };
+        let engine = Engine::new(config);
+        let name = LockName::new(None, "spent").unwrap();
+        let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(name));
+        let terms = Terms {
+            lease: 30 * S,
+            renew: None,
+            max_hold: None,
+        };
+        let guard = engine.lock(&recipe, terms, None, None).await.unwrap();
+        engine.renewals.ready().await.unwrap();
+        let due = |lease| vec![(Arc::clone(&guard.hold), lease)];
+        let mut schedule = Schedule::default();
+        let picked = dispatch(
+            &mut schedule,
+            &engine.renewals,
+            due(Duration::ZERO),
+            clock::now(),
+        );
+        let Picked::Sent(loads_the_script) = picked else {
+            panic!("there is a connection");
+        };
+        let outcome = answer(loads_the_script, S).await.outcome;
+        assert!(matches!(outcome, Err(Fault::Loaded)), "{outcome:?}");
+
+        let (sender, mut spend) = tokio::sync::mpsc::unbounded_channel();
+        (0..1000).for_each(|_| sender.send(()).unwrap());
+        while tokio::task::coop::has_budget_remaining() {
+            let _ = spend.recv().now_or_never();
+        }
+        let picked = dispatch(&mut schedule, &engine.renewals, due(60 * S), clock::now());
+        assert!(matches!(picked, Picked::Sent(_)));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let reply = engine
+            .ask("inspect", &*recipe, recipe.inspect())
+            .await
+            .unwrap();
+        let holder = Holder::decode(reply).unwrap().unwrap();
+        assert!(holder.ttl.is_some_and(|ttl| ttl > 31 * S), "{holder:?}");
     }
 }

@@ -8,11 +8,16 @@
 -- * An owner number is minted for one hold and never used again, so finding the owner here means
 --   that this very call ran before and its reply was lost: the count is set, not added to.
 -- * A repeat never shortens the lease.
+-- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
 -- Redisson: RLock.tryLockInner.
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl == -2 then
     redis.call('HSET', KEYS[1], ARGV[2], 1)
-    redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    local leased = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+    if type(leased) == 'table' then
+        redis.call('HDEL', KEYS[1], ARGV[2])
+        return leased
+    end
     return nil
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then

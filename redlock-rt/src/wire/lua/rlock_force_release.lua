@@ -4,11 +4,13 @@
 -- ARGV: 1 channel, 2 publish command
 -- Returns: 1 = it was held, 0 = it was free
 --
--- Invariants: a key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- Invariants:
+-- * A key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
 -- Redisson: forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
 end
 redis.call('DEL', KEYS[1])
-redis.call(ARGV[2], ARGV[1], '0')
+redis.pcall(ARGV[2], ARGV[1], '0')
 return 1

@@ -8,11 +8,12 @@
 -- * Without the owner's field nothing is changed or published: a late or repeated release never
 --   frees a newer hold. The channel is an argument, not a key, so that a cluster moving the slot
 --   does not answer TRYAGAIN.
+-- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
 -- Redisson: unlockInner, without the unlock latch, which an owner number that is never used again
 -- makes needless.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
 end
 redis.call('DEL', KEYS[1])
-redis.call(ARGV[3], ARGV[2], '0')
+redis.pcall(ARGV[3], ARGV[2], '0')
 return 1

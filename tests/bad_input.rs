@@ -1,0 +1,393 @@
+//! What cannot work is refused with one clear error each, and nothing is changed in Redis.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use redlock_rt::{Client, Error, ErrorKind, LockOptions};
+use tests::{RedisServer, shared_server, unique};
+
+const MS: Duration = Duration::from_millis(1);
+
+async fn client() -> Client {
+    Client::connect(&shared_server().url()).await.unwrap()
+}
+
+/// What a caller sees: the kind to branch on, and a message that says what was wrong.
+#[track_caller]
+fn assert_error<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_one() {
+    let client = client().await;
+    let long = "x".repeat(513);
+    for (name, says) in [
+        ("", "empty or blank"),
+        (" \t", "empty or blank"),
+        ("a\0b", "NUL"),
+        (long.as_str(), "512 bytes"),
+    ] {
+        let lock = client.rlock(name);
+        assert_error(lock.lock().await, ErrorKind::BadInput, says);
+        assert_error(lock.try_lock().await, ErrorKind::BadInput, says);
+        assert_error(lock.is_locked().await, ErrorKind::BadInput, says);
+        assert_error(lock.force_unlock().await, ErrorKind::BadInput, says);
+        assert_error(lock.with(async |_| ()).await, ErrorKind::BadInput, says);
+    }
+    assert_eq!(client.stats().names, 0);
+}
+
+#[tokio::test]
+async fn the_longest_name_works() {
+    let client = client().await;
+    let mut name = unique("longest");
+    name.push_str(&"x".repeat(512 - name.len()));
+    let guard = client.rlock(&name).lock().await.unwrap();
+    assert_eq!(guard.name().len(), 512);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn durations_that_cannot_be_kept() {
+    let client = client().await;
+    let name = unique("durations");
+    let lock = client.rlock(&name);
+    let options = LockOptions::new;
+    let lease = |lease| options().lease(lease);
+    for (options, says) in [
+        (lease(Duration::ZERO), "shorter than a millisecond"),
+        (lease(Duration::from_nanos(1)), "shorter than a millisecond"),
+        (
+            lease(Duration::from_nanos(999_999)),
+            "shorter than a millisecond",
+        ),
+        (lease(Duration::MAX), "longer than redis can keep"),
+        (
+            lease(Duration::from_millis(u64::MAX)),
+            "longer than redis can keep",
+        ),
+        (
+            lease(Duration::from_millis(i64::MAX as u64)),
+            "longer than redis can keep",
+        ),
+        (
+            lease(100 * MS).renew(100 * MS),
+            "not shorter than the lease",
+        ),
+        (
+            lease(100 * MS).renew(Duration::MAX),
+            "not shorter than the lease",
+        ),
+        (
+            lease(100 * MS).renew(Duration::ZERO),
+            "renew is shorter than a millisecond",
+        ),
+        (
+            lease(100 * MS).max_hold(99 * MS),
+            "max_hold is shorter than the lease",
+        ),
+        (
+            lease(100 * MS).max_hold(Duration::ZERO),
+            "max_hold is shorter than the lease",
+        ),
+        (
+            options().max_hold(Duration::from_secs(29)),
+            "max_hold is shorter than the lease",
+        ),
+    ] {
+        assert_error(lock.lock_with(options).await, ErrorKind::BadInput, says);
+    }
+    assert!(!lock.is_locked().await.unwrap());
+
+    let guard = lock.lock().await.unwrap();
+    let before = lock.remaining_ttl().await.unwrap().unwrap();
+    assert_error(
+        guard.extend(Duration::ZERO).await,
+        ErrorKind::BadInput,
+        "millisecond",
+    );
+    assert_error(
+        guard.extend(Duration::MAX).await,
+        ErrorKind::BadInput,
+        "redis can keep",
+    );
+    assert!(guard.is_valid());
+    assert!(lock.remaining_ttl().await.unwrap().unwrap() <= before);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_longest_durations_work() {
+    let client = client().await;
+    let lock = client.rlock(unique("centuries"));
+    let centuries = Duration::from_secs(300 * 365 * 24 * 3600);
+    let options = LockOptions::new()
+        .wait(Duration::MAX)
+        .lease(centuries)
+        .max_hold(Duration::MAX);
+    let guard = lock.lock_with(options).await.unwrap();
+    assert!(guard.is_valid());
+    assert!(lock.remaining_ttl().await.unwrap().unwrap() > centuries - Duration::from_secs(60));
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn builders_that_cannot_make_a_client() {
+    let builder = || Client::builder().url("redis://localhost");
+    for (builder, says) in [
+        (Client::builder(), "no server"),
+        (
+            builder().lease(Duration::ZERO),
+            "shorter than a millisecond",
+        ),
+        (builder().lease(Duration::MAX), "longer than redis can keep"),
+        (builder().response_timeout(Duration::ZERO), "is zero"),
+        (builder().connect_timeout(Duration::ZERO), "is zero"),
+        (builder().poll_interval(Duration::ZERO), "is zero"),
+        (
+            builder().response_timeout(Duration::MAX),
+            "longer than a day",
+        ),
+        (builder().poll_interval(Duration::MAX), "longer than a day"),
+        (builder().namespace(""), "namespace"),
+        (builder().namespace("  "), "namespace"),
+        (builder().url("http://localhost"), "unknown scheme"),
+        (builder().url("localhost"), "parse the redis URL"),
+        (builder().url("redis://"), "parse the redis URL"),
+        (builder().url("redis://host:0"), "port 0"),
+        (builder().url("redis://host/x"), "is not a number"),
+        (builder().url("redis://host?timeout=1"), "unknown parameter"),
+        (
+            builder()
+                .url("rediss://h")
+                .tls_roots("-----BEGIN CERTIFICATE-----\nno"),
+            "TLS",
+        ),
+    ] {
+        assert_error(builder.build(), ErrorKind::BadInput, says);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_denied_and_not_waited_for() {
+    let server = RedisServer::options().password("right").start();
+    let at = |login: &str| format!("redis://{login}127.0.0.1:{}", server.port());
+    for login in [":wrong@", "nobody:right@", ""] {
+        let client = Client::connect(&at(login)).await;
+        assert_error(client, ErrorKind::Denied, "");
+
+        // A client that connects when it is first used says it as soon, whatever the wait.
+        let client = Client::builder().url(&at(login)).build().unwrap();
+        assert_error(
+            client.rlock("n").lock().await,
+            ErrorKind::Denied,
+            "acquire lock \"n\"",
+        );
+        assert_eq!(client.stats().names, 0);
+    }
+    let client = Client::connect(&at(":right@")).await.unwrap();
+    client
+        .rlock("n")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let client = Client::connect(&at("default:right@")).await.unwrap();
+    client
+        .rlock("n")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_acl_is_denied_or_lived_with() {
+    let server = RedisServer::start();
+    let mut control = server.connect().await.unwrap();
+    let acl = [
+        "on",
+        ">pw",
+        "~*",
+        "resetchannels",
+        "-@all",
+        "+client|id",
+        "+client|kill",
+        "+info",
+        "+ping",
+        "+select",
+        "+script|load",
+        "+subscribe",
+        "+unsubscribe",
+        "+pttl",
+        "+hset",
+        "+hdel",
+        "+hlen",
+        "+hexists",
+        "+hgetall",
+        "+exists",
+        "+pexpire",
+        "+del",
+    ];
+    let mut user = async |name: &str, more: &[&str]| {
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg(name).arg(&acl).arg(more);
+        command.exec_async(&mut control).await.unwrap();
+        format!("redis://{name}:pw@127.0.0.1:{}", server.port())
+    };
+    let everything = user("all", &["+evalsha", "+publish", "&redisson_*"]).await;
+    let no_scripts = user("noscripts", &["+publish", "&redisson_*"]).await;
+    let no_channels = user("nochannels", &["+evalsha", "+publish"]).await;
+    let no_subscribe = user(
+        "nosubscribe",
+        &["+evalsha", "+publish", "&redisson_*", "-subscribe"],
+    );
+    let no_subscribe = no_subscribe.await;
+
+    let no_writes = user("nowrites", &["+evalsha", "-hset"]).await;
+
+    // What the front page lists as the least is enough, waiting included.
+    let [one, two] = [
+        Client::connect(&everything).await,
+        Client::connect(&everything).await,
+    ];
+    hand_over(&one.unwrap(), &two.unwrap()).await;
+
+    let client = Client::connect(&no_scripts).await.unwrap();
+    assert_error(
+        client.rlock("n").lock().await,
+        ErrorKind::Denied,
+        "acquire lock \"n\"",
+    );
+
+    // Without SUBSCRIBE waiters poll.
+    let polling = Client::builder()
+        .url(&no_subscribe)
+        .poll_interval(10 * MS)
+        .connect()
+        .await
+        .unwrap();
+    hand_over(&Client::connect(&everything).await.unwrap(), &polling).await;
+
+    // Who may not publish releases all the same, and others find out by polling.
+    let silent = Client::connect(&no_channels).await.unwrap();
+    hand_over(&silent, &polling).await;
+
+    // A command that is forbidden inside a script is no riddle either.
+    let client = Client::connect(&no_writes).await.unwrap();
+    let outcome = client.rlock("n").lock().await;
+    assert_error(outcome, ErrorKind::Denied, "acquire lock \"n\"");
+}
+
+async fn hand_over(one: &Client, two: &Client) {
+    let name = unique("hand-over");
+    let guard = one.rlock(&name).lock().await.unwrap();
+    let waiter = {
+        let lock = two.rlock(&name);
+        tokio::spawn(async move { lock.lock().await })
+    };
+    tests::eventually(Duration::from_secs(5), async || two.stats().waiting == 1).await;
+    guard.unlock().await.unwrap();
+    let guard = tests::within(Duration::from_secs(5), waiter)
+        .await
+        .unwrap()
+        .unwrap();
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist() {
+    let url = format!("{}/4096", shared_server().url());
+    assert_error(
+        Client::connect(&url).await,
+        ErrorKind::BadInput,
+        "connect to redis",
+    );
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_left_alone() {
+    let client = client().await;
+    let mut control = shared_server().connect().await.unwrap();
+    for command in ["SET", "RPUSH", "SADD"] {
+        let name = unique("wrong-type");
+        let mut make = redis::cmd(command);
+        make.arg(&name)
+            .arg("data")
+            .exec_async(&mut control)
+            .await
+            .unwrap();
+        let dump = async |control: &mut redis::aio::MultiplexedConnection| {
+            let dump = redis::cmd("DUMP").arg(&name).to_owned();
+            dump.query_async::<Vec<u8>>(control).await.unwrap()
+        };
+        let before = dump(&mut control).await;
+        let lock = client.rlock(&name);
+        let says = format!("{name:?}");
+        assert_error(lock.lock().await, ErrorKind::WrongType, &says);
+        assert_error(lock.try_lock().await, ErrorKind::WrongType, &says);
+        assert_error(lock.force_unlock().await, ErrorKind::WrongType, &says);
+        assert_error(lock.is_locked().await, ErrorKind::WrongType, &says);
+        assert_eq!(dump(&mut control).await, before);
+        redis::cmd("DEL")
+            .arg(&name)
+            .exec_async(&mut control)
+            .await
+            .unwrap();
+    }
+    assert_eq!(client.stats().names, 0);
+}
+
+#[tokio::test]
+async fn every_form_of_url_reaches_the_server() {
+    let server = RedisServer::options().tls().unix_socket().start();
+    let tls = Client::builder()
+        .url(&server.tls_url())
+        .tls_roots(server.ca_pem());
+    let clients = [
+        Client::connect(&server.url()).await.unwrap(),
+        Client::connect(&server.unix_url()).await.unwrap(),
+        tls.connect().await.unwrap(),
+    ];
+    for (at, client) in clients.iter().enumerate() {
+        let guard = client.rlock("shared").lock().await.unwrap();
+        for other in clients.iter().filter(|other| other.uuid() != client.uuid()) {
+            assert!(
+                other.rlock("shared").try_lock().await.unwrap().is_none(),
+                "{at}"
+            );
+        }
+        guard.unlock().await.unwrap();
+    }
+    // Another database is another place.
+    let guard = clients[0].rlock("shared").lock().await.unwrap();
+    let elsewhere = Client::connect(&format!("{}/3", server.url()))
+        .await
+        .unwrap();
+    elsewhere
+        .rlock("shared")
+        .try_lock()
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_whose_certificate_is_not_trusted_is_unavailable() {
+    let server = RedisServer::options().tls().start();
+    let client = Client::builder().url(&server.tls_url()).connect().await;
+    assert_error(client, ErrorKind::Unavailable, "connect to redis");
+}

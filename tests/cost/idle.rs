@@ -1,0 +1,167 @@
+//! What is sent as time goes by, on streams inside the process.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ClientBuilder, LockOptions, RLockGuard, embedded::Engine};
+use tests::{Recorder, eventually, unique};
+
+use crate::{DEADLINE, NEVER, counts};
+
+const S: Duration = Duration::from_secs(1);
+
+/// A client whose streams are recorded.
+fn recorded(
+    engine: &Engine,
+    options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> (Client, Recorder) {
+    let (engine, recorder) = (engine.clone(), Recorder::default());
+    let wrap = recorder.clone();
+    let builder = Client::builder().connector(move || {
+        let stream = wrap.wrap(engine.connect());
+        async move { Ok(stream) }
+    });
+    (options(builder).build().unwrap(), recorder)
+}
+
+/// Lets time pass: nothing is left to be done, so the clock jumps from one timer to the next.
+async fn pass(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
+/// All connections are there, and have been used.
+async fn warm_up(client: &Client, other: &Client) {
+    let name = unique("warm");
+    let guard = other.rlock(&name).lock().await.unwrap();
+    let lock = client.rlock(&name);
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
+    guard.unlock().await.unwrap();
+    let guard = waiter.await.unwrap();
+    // Renewed once, on the connection for that.
+    pass(11 * S).await;
+    guard.unlock().await.unwrap();
+    eventually(DEADLINE, async || client.stats().subscriptions == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_sends_nothing_but_a_ping_every_half_minute() {
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder);
+    let (other, _) = recorded(&engine, |builder| builder);
+    warm_up(&client, &other).await;
+    recorder.mark();
+    pass(10 * S).await;
+    assert!(recorder.frames().len() <= 1, "{:?}", recorder.frames());
+    pass(290 * S).await;
+    let sent = recorder.counts();
+    // The listening connection, and where nothing was heard of it for so long.
+    assert_eq!(sent, counts([("PING", 10)]), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_waited_does_not_even_ping() {
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder);
+    let lock = client.rlock(unique("idle"));
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    recorder.mark();
+    pass(300 * S).await;
+    assert_eq!(recorder.counts(), counts([]));
+}
+
+async fn hold(client: &Client, prefix: &str, locks: usize) -> Vec<RLockGuard> {
+    let mut guards = Vec::new();
+    for index in 0..locks {
+        let lock = client.rlock(format!("{prefix}:{index}"));
+        guards.push(lock.lock().await.unwrap());
+    }
+    guards
+}
+
+/// Renewal is batched: a hundredth of a call a lock and third of a lease.
+#[tokio::test(start_paused = true)]
+async fn held_locks_are_renewed_a_hundred_a_call() {
+    const LOCKS: usize = 1_000;
+    const THIRDS: u32 = 6;
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
+    let prefix = unique("held");
+    let mut guards = Vec::new();
+    // Not taken all at once: over nine seconds.
+    for part in 0..9 {
+        guards.extend(hold(&client, &format!("{prefix}:{part}"), LOCKS / 9 + 1).await);
+        pass(S).await;
+    }
+    pass(20 * S).await;
+    recorder.mark();
+    pass(THIRDS * 10 * S).await;
+    let sent = recorder.counts();
+    let calls = sent["EVALSHA"];
+    println!("{calls} calls for {} locks, {THIRDS} times", guards.len());
+    // Earlier than it must be, so that a call is full: a few more in the same time.
+    let full = THIRDS as usize * LOCKS / 100;
+    assert!(calls <= full + full / 3, "{calls} calls, {full} full ones");
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(guards.iter().all(RLockGuard::is_valid));
+    // Nothing more once they are released.
+    drop(guards);
+    eventually(DEADLINE, async || client.stats().names == 0).await;
+    recorder.mark();
+    pass(60 * S).await;
+    assert_eq!(recorder.counts(), counts([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_held_lock_is_one_call_a_third_of_its_lease() {
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
+    let guards = hold(&client, &unique("one"), 1).await;
+    pass(20 * S).await;
+    recorder.mark();
+    pass(90 * S).await;
+    let calls = recorder.counts()["EVALSHA"];
+    assert!((9..=10).contains(&calls), "{calls} in nine thirds");
+    drop(guards);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_costs_nothing_while_it_is_held() {
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder);
+    let lock = client.rlock(unique("fixed"));
+    let options = LockOptions::new().lease(100 * S).renew(false);
+    let guard = lock.lock_with(options).await.unwrap();
+    recorder.mark();
+    pass(90 * S).await;
+    assert!(guard.is_valid());
+    assert_eq!(recorder.counts(), counts([]));
+    drop(guard);
+}
+
+/// Whatever the number of its waiting tasks, a process looks once a poll interval.
+#[tokio::test(start_paused = true)]
+async fn waiting_costs_a_try_a_poll_interval() {
+    const TASKS: usize = 100;
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder.poll_interval(S));
+    let (other, _) = recorded(&engine, |builder| builder.poll_interval(NEVER));
+    let name = unique("poll");
+    let guard = other.rlock(&name).lock().await.unwrap();
+    let waiters: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let lock = client.rlock(&name);
+            tokio::spawn(async move { lock.lock().await })
+        })
+        .collect();
+    eventually(DEADLINE, async || client.stats().waiting == TASKS).await;
+    pass(5 * S).await;
+    recorder.mark();
+    pass(120 * S).await;
+    let sent = recorder.counts();
+    // Between one and two intervals apart.
+    let tries = sent["EVALSHA"];
+    assert!((60..=121).contains(&tries), "{tries} tries");
+    assert_eq!(sent, counts([("EVALSHA", tries), ("PING", 4)]));
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(guard);
+}

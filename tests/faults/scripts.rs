@@ -1,0 +1,22 @@
+//! Which script a frame at the proxy calls.
+
+use tests::Matcher;
+
+/// The calls of a script of the crate, by the name of its file.
+macro_rules! calls {
+    ($name:literal) => {
+        $crate::scripts::calls_of(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../redlock-rt/src/wire/lua/",
+            $name,
+            ".lua"
+        )))
+    };
+}
+pub(crate) use calls;
+
+/// EVALSHA of the script with this text.
+pub(crate) fn calls_of(text: &str) -> Matcher {
+    let sha = sha1_smol::Sha1::from(text).digest().to_string();
+    Matcher::command("EVALSHA").mentioning(sha)
+}

@@ -1,0 +1,107 @@
+//! Locks are lost with their holder, with Redis, or by what others do: the guard knows in time,
+//! waiters go on, and what was lost is never made again.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+#[path = "lease_loss/many.rs"]
+mod many;
+#[path = "lease_loss/outage.rs"]
+mod outage;
+#[path = "faults/scripts.rs"]
+mod scripts;
+#[path = "lease_loss/signal.rs"]
+mod signal;
+#[path = "lease_loss/terms.rs"]
+mod terms;
+
+use std::time::{Duration, Instant};
+
+use futures::future::{join_all, ready};
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, GuardState, RLockGuard};
+use tests::{Driver, LeakCheck, eventually, shared_server, trace_init, unique, within};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How late what is due may come, with threads that have to wait for a processor.
+const LATE: Duration = Duration::from_millis(250);
+/// Polling that does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// Short, since the end of each test waits for it.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// Sends a command to Redis.
+async fn ask<T: FromRedisValue>(redis: &MultiplexedConnection, words: &[&str]) -> T {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut redis.clone()).await.unwrap()
+}
+
+/// The guard's local deadline, while it is valid.
+#[track_caller]
+fn valid_until(guard: &RLockGuard) -> Instant {
+    match guard.state() {
+        GuardState::Held { until } | GuardState::Suspect { until } => until,
+        state => panic!("{state:?}"),
+    }
+}
+
+/// Waits until the guard holds beyond `moment`: its lease was lengthened.
+#[track_caller]
+fn held_beyond(guard: &RLockGuard, moment: Instant) -> impl Future<Output = ()> {
+    eventually(DEADLINE, move || {
+        ready(match guard.state() {
+            GuardState::Held { until } if until > moment => Ok(()),
+            state => Err(format!("{state:?}")),
+        })
+    })
+}
+
+/// The holder's process ends without a word: the next waiter has the lock when the lease is over.
+#[tokio::test]
+async fn a_killed_holder_is_succeeded_when_its_lease_is_over() {
+    trace_init();
+    let leases = [300, 600, 1000].map(Duration::from_millis);
+    join_all(leases.map(succeed_a_killed_holder)).await;
+}
+
+async fn succeed_a_killed_holder(lease: Duration) {
+    let (server, name) = (shared_server(), unique("killed"));
+    let redis = server.connect().await.unwrap();
+    let mut driver = Driver::start(env!("CARGO_BIN_EXE_driver"));
+    let millis = lease.as_millis();
+    driver
+        .ok(&format!("connect {} {millis}", server.url()))
+        .await;
+    driver.ok(&format!("lock {name} a")).await;
+    let client = Client::builder()
+        .url(&server.url())
+        .poll_interval(NEVER)
+        .linger(LINGER);
+    let client = client.build().unwrap();
+    let leaks = LeakCheck::on(&server, &name).await.client(&client);
+    let lock = client.rlock(&name);
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    // The holder renews: what it has left grows while somebody waits.
+    eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
+    let before = ask::<i64>(&redis, &["PTTL", &name]).await;
+    eventually(DEADLINE, async || {
+        ask::<i64>(&redis, &["PTTL", &name]).await > before
+    })
+    .await;
+
+    let rest: u64 = ask(&redis, &["PTTL", &name]).await;
+    let asked = Instant::now();
+    driver.kill();
+    let killed = Instant::now();
+    let guard = within(DEADLINE, waiter).await.unwrap();
+    assert!(asked.elapsed() + Duration::from_millis(5) >= Duration::from_millis(rest));
+    assert!(
+        killed.elapsed() <= lease + LATE,
+        "{:?} after {lease:?}",
+        killed.elapsed()
+    );
+    guard.unlock().await.unwrap();
+    leaks.assert_clean().await;
+}

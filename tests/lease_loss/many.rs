@@ -1,0 +1,134 @@
+//! Many locks: what their renewal costs, and that one bad key spoils no other.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redlock_rt::{Client, LockOptions, LostReason, RLockGuard};
+use tests::{LeakCheck, Proxy, Which, eventually, shared_server, trace_init, unique, within};
+
+use crate::{DEADLINE, LATE, ask, held_beyond, scripts::calls, valid_until};
+
+async fn hold(
+    client: &Client,
+    prefix: &str,
+    count: usize,
+    options: &LockOptions,
+) -> Vec<RLockGuard> {
+    let locks = (0..count).map(|number| client.rlock(format!("{prefix}:{number}")));
+    let locks: Vec<_> = locks.collect();
+    let guards = locks.iter().map(|lock| lock.lock_with(options.clone()));
+    join_all(guards)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect()
+}
+
+/// Renewals go in calls of up to a hundred, whenever in the interval each lock was taken.
+#[tokio::test]
+async fn renewals_of_many_locks_share_calls() {
+    trace_init();
+    let interval = Duration::from_millis(250);
+    let options = LockOptions::new().lease(3 * interval);
+    // A third of the lease as well, but that varies from lock to lock.
+    let exactly = options.clone().renew(interval);
+    tokio::join!(
+        renew_many(&options, interval),
+        renew_many(&exactly, interval)
+    );
+}
+
+async fn renew_many(options: &LockOptions, interval: Duration) {
+    const COUNT: usize = 250;
+    const CALLS: usize = COUNT.div_ceil(100);
+    const ROUNDS: usize = 4;
+    let (server, prefix) = (shared_server(), unique("calls"));
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let guards = hold(&client, &prefix, COUNT, options).await;
+    // The first round.
+    let ends: Vec<_> = guards.iter().map(valid_until).collect();
+    for (guard, end) in guards.iter().zip(ends) {
+        held_beyond(guard, end).await;
+    }
+    proxy.mark();
+    let start = Instant::now();
+    let renewals = calls!("rlock_renew");
+    proxy.wait_for_count(renewals, CALLS * ROUNDS).await;
+    // An interval is up to a tenth shorter, and a renewal up to a tenth of it early.
+    let intervals = start.elapsed().div_duration_f64(interval * 8 / 10);
+    assert!(
+        intervals > ROUNDS as f64 - 1.0,
+        "{ROUNDS} rounds in {intervals} intervals"
+    );
+    let counts = proxy.counts();
+    assert_eq!(counts.keys().collect::<Vec<_>>(), ["EVALSHA"]);
+    assert!(guards.iter().all(RLockGuard::is_valid));
+    let released = join_all(guards.into_iter().map(RLockGuard::unlock)).await;
+    assert!(released.iter().all(Result::is_ok), "{released:?}");
+    leaks.assert_clean().await;
+}
+
+/// A key that was overwritten makes the call for a whole batch fail: the others are renewed all
+/// the same.
+#[tokio::test]
+async fn one_poisoned_key_among_a_hundred() {
+    const INTERVAL: Duration = Duration::from_millis(200);
+    trace_init();
+    let (server, prefix) = (shared_server(), unique("poison"));
+    let redis = server.connect().await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let options = LockOptions::new()
+        .lease(Duration::from_secs(1))
+        .renew(INTERVAL);
+    let mut guards = hold(&client, &prefix, 100, &options).await;
+    let poisoned = guards.remove(50);
+    let _: String = ask(&redis, &["SET", poisoned.name(), "poison"]).await;
+    let start = Instant::now();
+    assert_eq!(within(DEADLINE, poisoned.lost()).await, LostReason::Taken);
+    assert!(start.elapsed() < INTERVAL + LATE, "{:?}", start.elapsed());
+    let ends: Vec<_> = guards.iter().map(valid_until).collect();
+    for (guard, end) in guards.iter().zip(&ends) {
+        held_beyond(guard, *end).await;
+    }
+    // None was renewed so late that it would have been lost but for luck.
+    let first = *ends.iter().min().unwrap();
+    assert!(Instant::now() < first, "renewed {:?} late", first.elapsed());
+    let value: String = ask(&redis, &["GETDEL", poisoned.name()]).await;
+    assert_eq!(value, "poison");
+    drop((poisoned, guards));
+    eventually(DEADLINE, async || client.stats().held == 0).await;
+    leaks.assert_clean().await;
+}
+
+/// The connection for renewals is another one than that for all else.
+#[tokio::test]
+async fn renewals_have_a_connection_of_their_own() {
+    let (server, name) = (shared_server(), unique("own"));
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let leaks = LeakCheck::on(&server, &name).await.client(&client);
+    let options = LockOptions::new().renew(Duration::from_millis(20));
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    proxy.wait_for(calls!("rlock_renew")).await;
+    let [main, renewals] = proxy.connections(Which::Scripts)[..] else {
+        panic!("two connections")
+    };
+    // What callers sent is stuck.
+    proxy.go_silent_on(Which::Connection(main));
+    let stuck = tokio::spawn({
+        let lock = client.rlock(&name);
+        async move { lock.is_locked().await }
+    });
+    proxy.mark();
+    proxy
+        .wait_for_answer(calls!("rlock_renew").on(Which::Connection(renewals)))
+        .await;
+    assert!(!stuck.is_finished() && guard.is_valid());
+    proxy.resume();
+    assert!(within(DEADLINE, stuck).await.unwrap().unwrap());
+    guard.unlock().await.unwrap();
+    leaks.assert_clean().await;
+}

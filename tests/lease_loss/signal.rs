@@ -1,0 +1,200 @@
+//! Redis answers, and the lock is gone, taken, or something else: how soon the guard tells.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
+use tests::{LeakCheck, RedisServer, RedissonClient, connection_over, trace_init, unique, within};
+
+use crate::{DEADLINE, LATE, LINGER, NEVER, ask, held_beyond, valid_until};
+
+const INTERVAL: Duration = Duration::from_millis(200);
+/// What the signal may take after the renewal that found out.
+const PROMPT: Duration = Duration::from_millis(100);
+
+/// What others do to a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Misdeed {
+    Delete,
+    Flush,
+    ForceUnlock,
+    Steal,
+    Overwrite,
+}
+
+const MISDEEDS: [Misdeed; 5] = [
+    Misdeed::Delete,
+    Misdeed::Flush,
+    Misdeed::ForceUnlock,
+    Misdeed::Steal,
+    Misdeed::Overwrite,
+];
+
+impl Misdeed {
+    async fn commit(self, name: &str, redis: &MultiplexedConnection, other: &Client) {
+        match self {
+            Self::Delete => assert!(ask::<bool>(redis, &["DEL", name]).await),
+            Self::Flush => drop(ask::<String>(redis, &["FLUSHALL"]).await),
+            Self::ForceUnlock => assert!(other.rlock(name).force_unlock().await.unwrap()),
+            Self::Steal => {
+                let script = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'thief', 1) \
+                              redis.call('PEXPIRE', KEYS[1], 60000) return 1";
+                let _: u8 = ask(redis, &["EVAL", script, "1", name]).await;
+            }
+            Self::Overwrite => drop(ask::<String>(redis, &["SET", name, "x"]).await),
+        }
+    }
+
+    fn reason(self) -> LostReason {
+        match self {
+            Self::Delete | Self::Flush | Self::ForceUnlock => LostReason::Deleted,
+            Self::Steal | Self::Overwrite => LostReason::Taken,
+        }
+    }
+}
+
+fn options() -> LockOptions {
+    LockOptions::new()
+        .lease(Duration::from_secs(60))
+        .renew(INTERVAL)
+}
+
+/// On a clock that stands still and jumps, so that it is only the toolkit that takes time.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_within_a_renewal_interval() {
+    for misdeed in MISDEEDS {
+        let (engine, name) = (Engine::new(), unique("told"));
+        let client = Client::builder().embedded(&engine).build().unwrap();
+        let other = Client::builder().embedded(&engine).build().unwrap();
+        let redis = connection_over(engine.connect()).await.unwrap();
+        let guard = client.rlock(&name).lock_with(options()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(777)).await;
+        misdeed.commit(&name, &redis, &other).await;
+        let start = tokio::time::Instant::now();
+        assert_eq!(guard.lost().await, misdeed.reason(), "{misdeed:?}");
+        let took = start.elapsed();
+        assert!(
+            took <= INTERVAL + Duration::from_millis(2),
+            "{misdeed:?}: {took:?}"
+        );
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+        let _: usize = ask(&redis, &["DEL", &name]).await;
+        let leaks = LeakCheck::over(redis, &name).client(&client).client(&other);
+        leaks.assert_clean().await;
+    }
+}
+
+/// The same with a real server, and with what stays there untouched.
+#[tokio::test]
+async fn a_loss_on_a_server_is_told_within_a_renewal_interval() {
+    trace_init();
+    join_all(MISDEEDS.map(tell_on_a_server)).await;
+}
+
+async fn tell_on_a_server(misdeed: Misdeed) {
+    // Its own: one is flushed.
+    let (server, name) = (RedisServer::start(), unique("server"));
+    let redis = server.connect().await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap();
+    let guard = client.rlock(&name).lock_with(options()).await.unwrap();
+    held_beyond(&guard, valid_until(&guard)).await;
+    misdeed.commit(&name, &redis, &other).await;
+    let start = Instant::now();
+    assert_eq!(within(DEADLINE, guard.lost()).await, misdeed.reason());
+    let took = start.elapsed();
+    assert!(took <= INTERVAL + PROMPT, "{misdeed:?}: {took:?}");
+    let before: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
+    assert_eq!(before.is_some(), misdeed.reason() == LostReason::Taken);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let after: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
+    assert_eq!(before, after, "{misdeed:?}");
+    let _: usize = ask(&redis, &["DEL", &name]).await;
+    let leaks = LeakCheck::on(&server, &name).await;
+    leaks.client(&client).client(&other).assert_clean().await;
+}
+
+/// Redisson takes the lock by force: our guard is lost, its lock is left alone.
+#[tokio::test]
+async fn a_lock_stolen_by_redisson_is_lost() {
+    trace_init();
+    let (server, name) = (tests::shared_server(), unique("stolen"));
+    let client = Client::connect(&server.url()).await.unwrap();
+    let leaks = LeakCheck::on(&server, &name).await.client(&client);
+    let guard = client.rlock(&name).lock_with(options()).await.unwrap();
+    let redisson = RedissonClient::connect(&server.url()).await.unwrap();
+    let theirs = redisson.rlock(&name);
+    assert!(theirs.force_unlock().await.unwrap());
+    assert!(theirs.try_lock(1, None).await.unwrap());
+    let start = Instant::now();
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
+    assert!(
+        start.elapsed() <= INTERVAL + PROMPT,
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert!(theirs.is_held_by(1).await.unwrap());
+    theirs.unlock(1).await.unwrap();
+    leaks.assert_clean().await;
+}
+
+/// Without renewal nobody looks; then the deadline tells.
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_nobody_looks_for_is_told_at_the_deadline() {
+    let (engine, name) = (Engine::new(), unique("unseen"));
+    let client = Client::builder().embedded(&engine).build().unwrap();
+    let redis = connection_over(engine.connect()).await.unwrap();
+    let lease = Duration::from_secs(1);
+    let fixed = LockOptions::new().lease(lease).renew(false);
+    let start = tokio::time::Instant::now();
+    let guard = client.rlock(&name).lock_with(fixed).await.unwrap();
+    Misdeed::Delete.commit(&name, &redis, &client).await;
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    let took = start.elapsed();
+    assert!(took <= lease && took >= lease * 95 / 100, "{took:?}");
+    drop(guard);
+    LeakCheck::over(redis, &name)
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// The scripts are forgotten again and again: holding, waiting, extending and releasing go on.
+#[tokio::test]
+async fn flushed_scripts_lose_nothing() {
+    trace_init();
+    let (server, name) = (RedisServer::start(), unique("scripts"));
+    let redis = server.connect().await.unwrap();
+    let client = Client::builder()
+        .url(&server.url())
+        .poll_interval(NEVER)
+        .linger(LINGER);
+    let (client, other) = (client.clone().build().unwrap(), client.build().unwrap());
+    let leaks = LeakCheck::on(&server, &name).await;
+    let leaks = leaks.client(&client).client(&other);
+    let flush = async || drop(ask::<String>(&redis, &["SCRIPT", "FLUSH"]).await);
+    flush().await;
+    let renewed = LockOptions::new()
+        .lease(Duration::from_secs(2))
+        .renew(INTERVAL);
+    let guard = client.rlock(&name).lock_with(renewed).await.unwrap();
+    let lock = other.rlock(&name);
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    for _ in 0..4 {
+        flush().await;
+        held_beyond(&guard, valid_until(&guard)).await;
+    }
+    flush().await;
+    let inner = guard.reenter().await.unwrap();
+    flush().await;
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert!(!waiter.is_finished());
+    flush().await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    flush().await;
+    let next = within(LATE, waiter).await.unwrap();
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    leaks.assert_clean().await;
+}

@@ -1,0 +1,199 @@
+//! Lease, renewal and the longest hold are three independent things.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{Client, LockOptions, LostReason, embedded::Engine};
+use tests::{LeakCheck, connection_over, shared_server, trace_init, unique};
+use tokio::time::{Instant, sleep};
+
+use crate::{LATE, ask};
+
+const DEFAULT: Duration = Duration::from_millis(450);
+const EXPLICIT: Duration = Duration::from_millis(600);
+const LONGEST: Duration = Duration::from_millis(900);
+/// How often the TTL is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One of the eight combinations.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    lease: Option<Duration>,
+    renew: bool,
+    max_hold: Option<Duration>,
+}
+
+fn combinations() -> Vec<Terms> {
+    let mut all = Vec::new();
+    for lease in [None, Some(EXPLICIT)] {
+        for renew in [true, false] {
+            for max_hold in [None, Some(LONGEST)] {
+                all.push(Terms {
+                    lease,
+                    renew,
+                    max_hold,
+                });
+            }
+        }
+    }
+    all
+}
+
+impl Terms {
+    fn lease(self) -> Duration {
+        self.lease.unwrap_or(DEFAULT)
+    }
+
+    fn options(self) -> LockOptions {
+        let options = LockOptions::new().renew(self.renew).max_hold(self.max_hold);
+        match self.lease {
+            Some(lease) => options.lease(lease),
+            None => options,
+        }
+    }
+
+    /// When the key is to go, and as what the guard is then lost; `None`: not as long as it lives.
+    fn end(self) -> Option<(Duration, LostReason)> {
+        match (self.renew, self.max_hold) {
+            (true, None) => None,
+            (true, Some(longest)) => Some((longest, LostReason::MaxHold)),
+            (false, _) => Some((self.lease(), LostReason::Expired)),
+        }
+    }
+}
+
+/// Takes a lock, and looks at its TTL from outside until it is gone, or long enough. `late`: what
+/// the machine may take for anything.
+async fn observe(client: &Client, redis: &MultiplexedConnection, terms: Terms, late: Duration) {
+    let name = unique("terms");
+    let before = Instant::now();
+    let guard = client
+        .rlock(&name)
+        .lock_with(terms.options())
+        .await
+        .unwrap();
+    let after = Instant::now();
+    let end = terms.end();
+    let mut shortest = terms.lease();
+    let gone = loop {
+        let asked = Instant::now();
+        let ttl: i64 = ask(redis, &["PTTL", &name]).await;
+        assert_ne!(ttl, -1, "{terms:?}: a key without a TTL");
+        let Ok(ttl) = u64::try_from(ttl).map(Duration::from_millis) else {
+            break true;
+        };
+        shortest = shortest.min(ttl);
+        assert!(ttl <= terms.lease(), "{terms:?}: {ttl:?}");
+        if let Some((end, _)) = end {
+            let expires = asked + ttl;
+            assert!(expires <= after + end + late, "{terms:?}: {ttl:?}");
+        }
+        if before.elapsed() > 2 * LONGEST {
+            break false;
+        }
+        sleep(LOOK).await;
+    };
+    let passed = before.elapsed();
+    assert_eq!(gone, end.is_some(), "{terms:?}: after {passed:?}");
+    if let Some((end, reason)) = end {
+        assert!(!guard.is_valid(), "{terms:?}: valid without a key");
+        assert!(
+            passed + LOOK >= end && passed <= end + late + 2 * LOOK,
+            "{terms:?}: {passed:?}"
+        );
+        assert_eq!(guard.lost().await, reason, "{terms:?}");
+    } else {
+        assert!(guard.is_valid(), "{terms:?}");
+        // Renewed at a third, so that two thirds were there at all times.
+        let least = terms.lease() * 2 / 3 - late.min(terms.lease() / 3);
+        assert!(shortest >= least, "{terms:?}: down to {shortest:?}");
+    }
+    drop(guard);
+}
+
+/// On a clock that stands still and jumps: nothing takes time but what waits.
+#[tokio::test(start_paused = true)]
+async fn the_eight_combinations_to_the_millisecond() {
+    let engine = Engine::new();
+    let client = Client::builder()
+        .embedded(&engine)
+        .lease(DEFAULT)
+        .build()
+        .unwrap();
+    let redis = connection_over(engine.connect()).await.unwrap();
+    for terms in combinations() {
+        observe(&client, &redis, terms, Duration::from_millis(2)).await;
+    }
+    let leaks = LeakCheck::over(redis, "test:terms").client(&client);
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_eight_combinations_on_a_server() {
+    trace_init();
+    let server = shared_server();
+    let client = Client::builder()
+        .url(&server.url())
+        .lease(DEFAULT)
+        .build()
+        .unwrap();
+    let redis = server.connect().await.unwrap();
+    let (client, redis) = (&client, &redis);
+    join_all(
+        combinations()
+            .into_iter()
+            .map(|terms| observe(client, redis, terms, LATE)),
+    )
+    .await;
+    let leaks = LeakCheck::on(&server, "test:terms").await.client(client);
+    leaks.assert_clean().await;
+}
+
+/// The guard stops to be valid with its longest hold, whoever else shares the hold and renews it.
+#[tokio::test(start_paused = true)]
+async fn the_longest_hold_is_the_guards_own() {
+    let (engine, name) = (Engine::new(), unique("own"));
+    let client = Client::builder()
+        .embedded(&engine)
+        .lease(DEFAULT)
+        .build()
+        .unwrap();
+    let lock = client.rlock(&name);
+    let outer = lock.lock().await.unwrap();
+    let start = Instant::now();
+    let options = LockOptions::new().max_hold(LONGEST);
+    let inner = outer.run(lock.lock_with(options)).await.unwrap().unwrap();
+    assert_eq!(inner.lost().await, LostReason::MaxHold);
+    assert_eq!(start.elapsed(), LONGEST);
+    sleep(2 * DEFAULT).await;
+    assert!(outer.is_valid() && !inner.is_valid());
+    assert_eq!(lock.holder().await.unwrap().as_ref(), Some(outer.owner()));
+    drop((inner, outer));
+    let redis = connection_over(engine.connect()).await.unwrap();
+    LeakCheck::over(redis, &name)
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// Why a guard was lost does not change with time.
+#[tokio::test(start_paused = true)]
+async fn the_reason_of_a_loss_stays() {
+    let (engine, name) = (Engine::new(), unique("reason"));
+    let client = Client::builder().embedded(&engine).build().unwrap();
+    let options = LockOptions::new()
+        .lease(DEFAULT)
+        .renew(false)
+        .max_hold(LONGEST);
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    sleep(2 * LONGEST).await;
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    drop(guard);
+    let redis = connection_over(engine.connect()).await.unwrap();
+    LeakCheck::over(redis, &name)
+        .client(&client)
+        .assert_clean()
+        .await;
+}

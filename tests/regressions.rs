@@ -1,0 +1,397 @@
+//! Defects that were found once: each test is named for its symptom.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use redlock_rt::embedded::Engine;
+use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, LostReason, Owner, Unlocked};
+use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::Notify;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+/// A client whose connections to `engine` are made once `ready` is over.
+fn slow_to_connect<F>(engine: &Engine, ready: impl Fn() -> F + Send + Sync + 'static) -> Client
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let engine = engine.clone();
+    let connect = move || {
+        let (engine, ready) = (engine.clone(), ready());
+        async move {
+            ready.await;
+            Ok(engine.connect())
+        }
+    };
+    Client::builder().connector(connect).build().unwrap()
+}
+
+/// Every call began to connect anew, and took what it had begun with it when its wait was over.
+#[tokio::test(start_paused = true)]
+async fn callers_whose_waits_are_shorter_than_connecting_never_connected() {
+    let engine = Engine::new();
+    let client = slow_to_connect(&engine, || tokio::time::sleep(ms(50)));
+    let lock = client.rlock("hurry");
+    let options = LockOptions::new().wait(ms(20));
+    let mut tries = 0;
+    let guard = loop {
+        tries += 1;
+        match lock.lock_with(options.clone()).await {
+            Ok(guard) => break guard,
+            Err(error) => assert!(error.is_unavailable() && tries < 10, "{error}"),
+        }
+    };
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// It had the turn to connect, and nobody else got it.
+#[tokio::test]
+async fn a_caller_that_is_not_polled_kept_all_others_from_connecting() {
+    let open = Arc::new(Notify::new());
+    let gate = Arc::clone(&open);
+    let engine = Engine::new();
+    let client = slow_to_connect(&engine, move || {
+        let gate = Arc::clone(&gate);
+        async move { gate.notified().await }
+    });
+    let first = client.rlock("first");
+    let mut unpolled = tokio_test::task::spawn(first.lock());
+    assert!(unpolled.poll().is_pending());
+    // For each connection that is asked for, whoever asks.
+    let opener = tokio::spawn(async move {
+        loop {
+            open.notify_one();
+            tokio::task::yield_now().await;
+        }
+    });
+    let second = client.rlock("second");
+    let guard = within(DEADLINE, second.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    opener.abort();
+}
+
+/// A lost connection has every lock verified at once, whatever pause was planned; so a server that
+/// accepts and hangs up was dialed as fast as it could accept.
+#[tokio::test]
+async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("hangs-up");
+    let options = LockOptions::new().lease(Duration::from_secs(2));
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    proxy.mark();
+    // More than enough for the lease, at a decent pace: else they are used up, and it is kept.
+    for _ in 0..500 {
+        proxy.cut_before_request(Matcher::command("EVALSHA"));
+    }
+    proxy.cut_all();
+    let lost = within(DEADLINE, guard.lost()).await;
+    assert_eq!(lost, LostReason::Expired);
+    let dialed = proxy.counts().get("INFO").copied().unwrap_or_default();
+    assert!((1..60).contains(&dialed), "{dialed} connections");
+    proxy.clear();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// An answer, whichever, made each of its connections a good one.
+#[tokio::test]
+async fn a_server_that_answers_once_and_hangs_up_was_dialed_without_a_pause() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("hangs-up-later");
+    let options = LockOptions::new().lease(Duration::from_secs(2));
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    proxy.mark();
+    let unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    proxy.answer(Matcher::command("EVALSHA"), unknown, 500);
+    for _ in 0..500 {
+        proxy.cut_before_request(Matcher::command("SCRIPT"));
+    }
+    proxy.cut_all();
+    let lost = within(DEADLINE, guard.lost()).await;
+    assert_eq!(lost, LostReason::Expired);
+    let dialed = proxy.counts().get("INFO").copied().unwrap_or_default();
+    assert!((1..200).contains(&dialed), "{dialed} connections");
+    proxy.clear();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// Each connection that was made reset the pause.
+#[tokio::test]
+async fn a_server_that_hangs_up_on_subscribers_was_dialed_a_hundred_times_a_second() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let holder = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("hangs-up");
+    let guard = holder.rlock(&name).lock().await.unwrap();
+    for _ in 0..500 {
+        proxy.cut_before_request(Matcher::command("SUBSCRIBE"));
+    }
+    let options = LockOptions::new().wait(Duration::from_secs(1));
+    let error = client.rlock(&name).lock_with(options).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    let dialed = proxy.counts()["SUBSCRIBE"];
+    assert!((2..30).contains(&dialed), "{dialed} connections");
+    proxy.clear();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .client(&holder)
+        .assert_clean()
+        .await;
+}
+
+/// The refusal was taken for good, as that of an ACL is.
+#[tokio::test]
+async fn a_busy_server_that_refused_to_subscribe_was_not_asked_again() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let holder = Client::connect(&server.url()).await.unwrap();
+    let builder = Client::builder().url(&proxy.url());
+    let client = builder
+        .poll_interval(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let name = unique("busy");
+    let guard = holder.rlock(&name).lock().await.unwrap();
+    let busy = "-BUSY Redis is busy running a script.\r\n";
+    proxy.answer(Matcher::command("SUBSCRIBE"), busy, 1);
+    let lock = client.rlock(&name);
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    within(
+        DEADLINE,
+        proxy.wait_for_count(Matcher::command("SUBSCRIBE"), 2),
+    )
+    .await;
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .client(&holder)
+        .assert_clean()
+        .await;
+}
+
+/// It had not tried, since its own client held the lock, and its channel was confirmed before it
+/// came: so nothing but an announcement would ever have had it look.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
+    let engine = Engine::new();
+    let builder = Client::builder().embedded(&engine);
+    let client = builder.linger(Duration::from_secs(60)).build().unwrap();
+    let mut raw = connection_over(engine.connect()).await.unwrap();
+    let lock = client.rlock("vanished");
+    let guard = lock.lock().await.unwrap();
+    // Leaves a confirmed subscription behind.
+    let passing = LockOptions::new().wait(ms(100));
+    assert!(lock.lock_with(passing).await.unwrap_err().is_timed_out());
+    assert_eq!(client.stats().subscriptions, 1);
+    let waiting = lock.clone();
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    while client.stats().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    let _: () = redis::cmd("DEL")
+        .arg("vanished")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let guard = within(ms(50), waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+}
+
+/// A settlement that holds its hold's turn was queued behind those that wait for the turn, and
+/// these took all places of the release task.
+#[tokio::test(start_paused = true)]
+async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_all_releases() {
+    const GUARDS: usize = 200;
+    let client = Client::embedded();
+    let owner = Owner::new();
+    let lock = client.rlock("crowded");
+    let options = LockOptions::new().owner(&owner);
+    let first = lock.lock_with(options.clone()).await.unwrap();
+    let mut guards = Vec::new();
+    for _ in 1..GUARDS {
+        guards.push(lock.lock_with(options.clone()).await.unwrap());
+    }
+    {
+        let mut extension = tokio_test::task::spawn(first.extend(Duration::from_secs(60)));
+        assert!(extension.poll().is_pending());
+        drop(guards);
+        // The release task takes what it can.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(first);
+    let guard = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_eq!(client.stats().releases, 0);
+}
+
+/// Both reported held, in one process, until the next renewal of the first.
+#[tokio::test(start_paused = true)]
+async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
+    let engine = Engine::new();
+    let client = || Client::builder().embedded(&engine).build().unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.rlock("forced");
+    let first = lock.lock().await.unwrap();
+    assert!(other.rlock("forced").force_unlock().await.unwrap());
+    let second = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    assert!(second.is_valid());
+    assert_eq!(first.state(), GuardState::Lost(LostReason::Taken));
+    assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// The stream to an engine, on which every request takes so many milliseconds to get there.
+fn far_away(engine: &Engine, latency: Arc<AtomicU64>) -> DuplexStream {
+    let mut session = engine.connect();
+    let (ours, mut theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let (mut requests, mut replies) = ([0; 4096], [0; 4096]);
+        loop {
+            tokio::select! {
+                Ok(len @ 1..) = theirs.read(&mut requests) => {
+                    tokio::time::sleep(ms(latency.load(Ordering::Relaxed))).await;
+                    session.write_all(&requests[..len]).await.unwrap();
+                }
+                Ok(len @ 1..) = session.read(&mut replies) => {
+                    theirs.write_all(&replies[..len]).await.unwrap();
+                }
+                else => return,
+            }
+        }
+    });
+    ours
+}
+
+/// A client that looks every 20 to 40 ms.
+async fn client_far_away(engine: &Engine, latency: &Arc<AtomicU64>) -> Client {
+    let (engine, latency) = (engine.clone(), Arc::clone(latency));
+    let builder = Client::builder().connector(move || {
+        let stream = far_away(&engine, Arc::clone(&latency));
+        async move { Ok(stream) }
+    });
+    builder.poll_interval(ms(20)).connect().await.unwrap()
+}
+
+/// Its last try happened to be under way when its wait was over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_wait_ended_during_a_try_called_redis_unavailable() {
+    let engine = Engine::new();
+    let holder = Client::builder().embedded(&engine).build().unwrap();
+    let guard = holder.rlock("far").lock().await.unwrap();
+    let client = client_far_away(&engine, &Arc::new(AtomicU64::new(100))).await;
+    // A try of 100 ms, a pause of 20 to 40, and another that is cut short.
+    let options = LockOptions::new().wait(ms(150));
+    let error = client.rlock("far").lock_with(options).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    guard.unlock().await.unwrap();
+}
+
+/// One after the other became head, and sent a try that its wait had no time for.
+#[tokio::test(start_paused = true)]
+async fn waiters_whose_waits_ended_together_each_sent_a_doomed_try() {
+    const WAITERS: usize = 50;
+    let engine = Engine::new();
+    let latency = Arc::new(AtomicU64::new(0));
+    let client = client_far_away(&engine, &latency).await;
+    latency.store(3_600_000, Ordering::Relaxed);
+    let lock = client.rlock("doomed");
+    let options = LockOptions::new().wait(Duration::from_secs(1));
+    let waits = (0..WAITERS).map(|_| lock.lock_with(options.clone()));
+    let outcomes = join_all(waits).await;
+    assert_eq!(client.stats().releases, 1, "tries left behind");
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+    }
+}
+
+/// The channels of announcements are not among what the user may use.
+async fn limited_user(rules: &[&str]) -> (tests::SharedServer, String) {
+    let server = shared_server();
+    let user = unique("limited").replace(':', "-");
+    let mut control = server.connect().await.unwrap();
+    let _: () = redis::cmd("ACL")
+        .arg("SETUSER")
+        .arg(&[&*user, "reset", "on", ">secret", "~*", "+@all"])
+        .arg(rules)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let url = format!("redis://{user}:secret@{}", server.address());
+    (server, url)
+}
+
+/// The release was refused after it had freed the lock.
+#[tokio::test]
+async fn who_may_not_publish_was_told_that_its_release_failed() {
+    let (server, url) = limited_user(&["resetchannels"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let name = unique("silent");
+    let lock = client.rlock(&name);
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let _guard = lock.lock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    drop(_guard);
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
+
+/// Inside a script the refusal has no code of its own.
+#[tokio::test]
+async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
+    let (_server, url) = limited_user(&["allchannels", "-hset"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let error = client.rlock(unique("denied")).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+/// It was taken, and then could not be given its lease.
+#[tokio::test]
+async fn who_may_not_expire_left_a_lock_for_ever() {
+    let (server, url) = limited_user(&["allchannels", "-pexpire"]).await;
+    let client = Client::connect(&url).await.unwrap();
+    let name = unique("for-ever");
+    let error = client.rlock(&name).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    LeakCheck::on(&server, &name)
+        .await
+        .client(&client)
+        .assert_clean()
+        .await;
+}
