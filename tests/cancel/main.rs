@@ -45,7 +45,7 @@ macro_rules! cases {
 cases! {
     calls:
         lock(5, 2)
-        lock_that_connects_first(15, 10)
+        lock_that_connects_first(15, 3)
         try_lock(5, 2)
         lock_with_a_body(10, 3)
         unlock(5, 2)
@@ -58,9 +58,9 @@ cases! {
     waiting:
         lock_behind_another_waiter(40, 3)
         lock_before_another_waiter(5, 2)
-        lock_that_connects_first_before_another_waiter(15, 10)
+        lock_that_connects_first_before_another_waiter(15, 3)
         lock_behind_another_client(40, 3)
-        lock_that_connects_first_behind_another_client(50, 10)
+        lock_that_connects_first_behind_another_client(50, 4)
         lock_behind_another_client_and_before_another_waiter(40, 3)
         lock_that_subscribes_again(90, 3);
     outages:

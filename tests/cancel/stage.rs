@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redlock_rt::{
     Client, ClientBuilder, Error, LockOptions, RLock, RLockGuard, Unlocked, embedded::Engine,
 };
-use tests::{Proxy, RedisServer, Which, Wires, connection_over, eventually};
+use tests::{Proxy, RedisServer, Which, Wires, connection_over, eventually, within};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{DEADLINE, NEXT};
 
-/// Passes without a frame, on the engine, after which nothing moves until something happens.
+/// Passes without a byte, on the engine, after which nothing moves until something happens.
 const QUIET_PASSES: usize = 14;
 /// The same on Redis, where a call is polled when it is woken.
 const QUIET: Duration = Duration::from_millis(5);
@@ -51,8 +51,8 @@ enum Event {
     Quiet(Box<dyn FnOnce()>),
     /// Time passes, when nothing moves.
     Tick,
-    /// When so many frames have been written in all.
-    Frames(usize, Box<dyn FnOnce()>),
+    /// When this holds.
+    When(Box<dyn Fn() -> bool>, Box<dyn FnOnce()>),
 }
 
 enum Backend {
@@ -138,18 +138,31 @@ impl Stage {
         }
     }
 
-    /// As [`cut`](Self::cut), when nothing moves; says later how many there were.
-    pub(crate) fn then_cut(&mut self, which: Which) -> Rc<Cell<usize>> {
+    /// Cuts the subscribing connection when the client is subscribed and has looked again; says
+    /// later whether it did.
+    pub(crate) fn then_cut_subscriber(&mut self) -> Rc<Cell<bool>> {
         let (backend, wires) = (self.backend.clone(), self.wires.clone());
-        let count = Rc::new(Cell::new(0));
-        let later = count.clone();
-        self.then(move || {
-            later.set(match &*backend {
-                Backend::Engine(_) => wires.cut(which),
-                Backend::Redis { proxy, .. } => proxy.cut(which),
-            });
-        });
-        count
+        let (sent, done) = (self.wires.count(), Rc::new(Cell::new(false)));
+        let due = {
+            let wires = wires.clone();
+            move || {
+                let frames = wires.frames(sent);
+                let of =
+                    |command: &str| frames.iter().rposition(|frame| frame.command() == command);
+                of("SUBSCRIBE").is_some_and(|subscribed| of("EVALSHA") > Some(subscribed))
+            }
+        };
+        let later = done.clone();
+        let cut = move || {
+            let count = match &*backend {
+                Backend::Engine(_) => wires.cut(Which::Subscribers),
+                Backend::Redis { proxy, .. } => proxy.cut(Which::Subscribers),
+            };
+            later.set(count > 0);
+        };
+        self.events
+            .push_back(Event::When(Box::new(due), Box::new(cut)));
+        done
     }
 
     /// Cuts the connection for commands; there is no other for a while.
@@ -172,9 +185,14 @@ impl Stage {
     pub(crate) fn lose_reply(&mut self) {
         match &*self.backend {
             Backend::Engine(_) => {
-                let (wires, count) = (self.wires.clone(), self.wires.count() + 1);
+                let (wires, sent) = (self.wires.clone(), self.wires.count());
+                let due = {
+                    let wires = wires.clone();
+                    move || wires.count() > sent
+                };
                 let cut = move || assert!(wires.cut(Which::Scripts) > 0);
-                self.events.push_back(Event::Frames(count, Box::new(cut)));
+                self.events
+                    .push_back(Event::When(Box::new(due), Box::new(cut)));
             }
             Backend::Redis { proxy, .. } => proxy.cut_after_request("EVALSHA"),
         }
@@ -202,23 +220,23 @@ impl Stage {
         at: At,
         mut call: Pin<&mut F>,
     ) -> Option<F::Output> {
-        let (mut frames, mut still) = (self.wires.count(), 0);
+        let (mut moved, mut still) = (self.wires.moved(), 0);
         for _ in 0..at.polls {
             if let Poll::Ready(output) = futures::poll!(&mut call) {
                 return Some(output);
             }
             yield_now().await;
-            let now = self.wires.count();
-            still = if now == frames { still + 1 } else { 0 };
-            frames = now;
+            let now = self.wires.moved();
+            still = if now == moved { still + 1 } else { 0 };
+            moved = now;
             let due = match self.events.front() {
-                Some(Event::Frames(count, _)) => now >= *count,
+                Some(Event::When(due, _)) => due(),
                 _ => still == QUIET_PASSES,
             };
             if due {
                 still = 0;
                 match self.events.pop_front() {
-                    Some(Event::Quiet(event) | Event::Frames(_, event)) => event(),
+                    Some(Event::Quiet(event) | Event::When(_, event)) => event(),
                     Some(Event::Tick) | None => advance(TICK).await,
                 }
             }
@@ -242,8 +260,11 @@ impl Stage {
                 break;
             }
             while timeout(QUIET, woken.0.notified()).await.is_err() {
+                if matches!(self.events.front(), Some(Event::When(due, _)) if !due()) {
+                    continue;
+                }
                 match self.events.pop_front() {
-                    Some(Event::Quiet(event) | Event::Frames(_, event)) => event(),
+                    Some(Event::Quiet(event) | Event::When(_, event)) => event(),
                     Some(Event::Tick) => {}
                     // It waits for something that the events do not bring.
                     None if poll == at.polls => break,
@@ -258,7 +279,7 @@ impl Stage {
     pub(crate) fn finish_events(&mut self) {
         for event in self.events.drain(..) {
             match event {
-                Event::Quiet(event) | Event::Frames(_, event) => event(),
+                Event::Quiet(event) | Event::When(_, event) => event(),
                 Event::Tick => {}
             }
         }
@@ -367,7 +388,7 @@ async fn at_every_point(
         let mut completed = true;
         for late in ways {
             let at = At { polls, late };
-            completed &= case(&mut stage, at).await;
+            completed &= within(DEADLINE, case(&mut stage, at)).await;
             stage.assert_nothing_left(at).await;
         }
         if completed {

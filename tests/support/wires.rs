@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
 };
@@ -40,6 +40,7 @@ struct Shared {
     connect: Connect,
     slow: AtomicBool,
     refusing: AtomicBool,
+    moved: AtomicUsize,
     seen: Mutex<Seen>,
 }
 
@@ -94,6 +95,7 @@ impl Wires {
             connect,
             slow: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
+            moved: AtomicUsize::new(0),
             seen: Mutex::default(),
         };
         Self {
@@ -152,6 +154,11 @@ impl Wires {
     /// How many request frames were written so far, on all connections.
     pub fn count(&self) -> usize {
         lock(&self.shared.seen).frames.len()
+    }
+
+    /// How many bytes went either way so far.
+    pub fn moved(&self) -> usize {
+        self.shared.moved.load(Ordering::Relaxed)
     }
 
     /// The request frames in the order in which they were written, without the first `skipped`.
@@ -301,9 +308,10 @@ impl AsyncRead for Wire {
         if self.is_held_up(READ, cx) {
             return Poll::Pending;
         }
+        let before = buffer.filled().len();
         let mut line = lock(&self.line);
         line.wakers[READ] = Some(cx.waker().clone());
-        match &mut line.stream {
+        let read = match &mut line.stream {
             Some(stream) if self.shared.slow.load(Ordering::Relaxed) => {
                 let mut bytes = [0; PIECE];
                 let room = buffer.remaining().min(PIECE);
@@ -314,7 +322,10 @@ impl AsyncRead for Wire {
             }
             Some(stream) => Pin::new(stream).poll_read(cx, buffer),
             None => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-        }
+        };
+        let count = buffer.filled().len() - before;
+        self.shared.moved.fetch_add(count, Ordering::Relaxed);
+        read
     }
 }
 
@@ -342,6 +353,7 @@ impl AsyncWrite for Wire {
         };
         let written = Pin::new(stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = written {
+            this.shared.moved.fetch_add(count, Ordering::Relaxed);
             let frames = line.note(this.number, &bytes[..count]);
             lock(&this.shared.seen).frames.extend(frames);
         }
