@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`RedisServer`], [`shared_server`] | real servers: kill, restart, pause, AOF, password, TLS, unix socket |
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
+//! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
 //! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
 //! | [`Monitor`] | what the server says it was sent |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
@@ -36,6 +37,7 @@ mod recorder;
 mod redisson;
 mod server;
 mod trace;
+mod wires;
 
 pub use self::{
     clock::monotonic,
@@ -52,6 +54,7 @@ pub use self::{
     redisson::{RedissonClient, RedissonRLock, RedissonUnlock},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,
+    wires::Wires,
 };
 
 /// The README's code compiles and runs.

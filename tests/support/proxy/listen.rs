@@ -5,15 +5,17 @@ use std::{
     net::{SocketAddr, TcpListener as StdListener},
     sync::{Arc, mpsc as std_mpsc},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime,
     sync::mpsc,
+    time::{Instant, sleep},
 };
 
-use super::{link::serve, state::State};
+use super::{DEADLINE, link::serve, state::State};
 
 /// What the thread is told; each is acknowledged when done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ async fn listen(
                     // Closing the socket resets those that wait in its backlog, too.
                     Order::Refuse => listener = None,
                     Order::Accept if listener.is_none() => {
-                        listener = Some(TcpListener::bind(address).await?);
+                        listener = Some(bind_again(address).await?);
                     }
                     Order::Accept => {}
                     Order::Stop => return Ok(()),
@@ -108,6 +110,20 @@ async fn listen(
                 let (id, cut) = state.open_link();
                 tokio::spawn(async move { serve(client, upstream, id, cut, &state).await });
             }
+        }
+    }
+}
+
+/// A process that the test is just starting has a copy of the closed socket until it executes its
+/// program.
+async fn bind_again(address: SocketAddr) -> io::Result<TcpListener> {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                sleep(Duration::from_millis(1)).await;
+            }
+            outcome => return outcome,
         }
     }
 }

@@ -1,0 +1,105 @@
+//! Calls that wait for nobody.
+
+use std::time::Duration;
+
+use redlock_rt::{LockOptions, Owner, Unlocked};
+use tokio::task::yield_now;
+
+use crate::{
+    NEXT,
+    stage::{At, Stage, unlocked},
+};
+
+pub(crate) async fn lock(stage: &mut Stage, at: At) -> bool {
+    let lock = stage.lock();
+    unlocked(stage.drop_at(at, lock.lock()).await).await
+}
+
+pub(crate) async fn lock_that_connects_first(stage: &mut Stage, at: At) -> bool {
+    stage.cool();
+    lock(stage, at).await
+}
+
+pub(crate) async fn try_lock(stage: &mut Stage, at: At) -> bool {
+    let lock = stage.lock();
+    let outcome = stage.drop_at(at, lock.try_lock()).await;
+    unlocked(outcome.map(|outcome| Ok(outcome.unwrap().unwrap()))).await
+}
+
+pub(crate) async fn lock_with_a_body(stage: &mut Stage, at: At) -> bool {
+    let lock = stage.lock();
+    let call = lock.with(async |guard| {
+        assert!(guard.is_valid());
+        yield_now().await;
+    });
+    stage.drop_at(at, call).await.map(Result::unwrap).is_some()
+}
+
+pub(crate) async fn unlock(stage: &mut Stage, at: At) -> bool {
+    let guard = stage.held().await;
+    let outcome = stage.drop_at(at, guard.unlock()).await;
+    outcome
+        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
+        .is_some()
+}
+
+pub(crate) async fn unlock_of_one_guard_of_two(stage: &mut Stage, at: At) -> bool {
+    let outer = stage.held().await;
+    let inner = outer.reenter().await.unwrap();
+    let outcome = stage.drop_at(at, inner.unlock()).await;
+    stage.assert_held_once(outer, at).await;
+    outcome
+        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::StillHeld))
+        .is_some()
+}
+
+pub(crate) async fn reenter(stage: &mut Stage, at: At) -> bool {
+    let outer = stage.held().await;
+    let outcome = stage.drop_at(at, outer.reenter()).await;
+    let completed = outcome.map(|guard| drop(guard.unwrap())).is_some();
+    stage.assert_held_once(outer, at).await;
+    completed
+}
+
+pub(crate) async fn lock_in_a_body_that_holds_it(stage: &mut Stage, at: At) -> bool {
+    let outer = stage.held().await;
+    let lock = stage.lock();
+    let call = outer.run(async { lock.lock().await.unwrap().unlock().await.unwrap() });
+    let outcome = stage.drop_at(at, call).await;
+    stage.assert_held_once(outer, at).await;
+    outcome
+        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::StillHeld))
+        .is_some()
+}
+
+pub(crate) async fn lock_of_an_owner(stage: &mut Stage, at: At) -> bool {
+    let owner = Owner::new();
+    let lock = stage.lock();
+    let options = || LockOptions::new().owner(&owner);
+    let outcome = stage.drop_at(at, lock.lock_with(options())).await;
+    let completed = unlocked(outcome).await;
+    // The owner is not in its own way.
+    let again = lock.lock_with(options().wait(NEXT)).await;
+    assert!(unlocked(Some(again)).await);
+    completed
+}
+
+pub(crate) async fn lock_of_an_owner_that_holds_it(stage: &mut Stage, at: At) -> bool {
+    let owner = Owner::new();
+    let lock = stage.lock();
+    let options = || LockOptions::new().owner(&owner);
+    let outer = lock.lock_with(options()).await.unwrap();
+    let outcome = stage.drop_at(at, lock.lock_with(options())).await;
+    let completed = outcome.map(|guard| drop(guard.unwrap())).is_some();
+    stage.assert_held_once(outer, at).await;
+    completed
+}
+
+pub(crate) async fn extend(stage: &mut Stage, at: At) -> bool {
+    let guard = stage.held().await;
+    let outcome = stage
+        .drop_at(at, guard.extend(Duration::from_secs(100)))
+        .await;
+    stage.assert_held_once(guard, at).await;
+    outcome.map(Result::unwrap).is_some()
+}

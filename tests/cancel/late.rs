@@ -1,0 +1,219 @@
+//! Commands of dropped calls that the server sees late: they neither free a newer hold nor make one.
+//!
+//! A command that is not answered in time ends its connection, and is then repeated on a new one.
+//! The first one is still on its way. Normally the server's end of the dead connection is killed
+//! before anything is repeated; in some of these tests that is refused, as an ACL may do.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions, Owner, RLock, Unlocked};
+use tests::{
+    Frame, Gate, LeakCheck, Matcher, Proxy, SharedServer, eventually, shared_server, unique,
+};
+
+use crate::DEADLINE;
+
+/// After this a command counts as unanswered.
+const RESPONSE: Duration = Duration::from_millis(150);
+
+struct Stage {
+    server: SharedServer,
+    proxy: Proxy,
+    client: Client,
+    lock: RLock,
+    /// The same lock as another client sees it.
+    seen: RLock,
+    name: String,
+}
+
+impl Stage {
+    async fn set(what: &str) -> Self {
+        let server = shared_server();
+        let proxy = Proxy::to(&server);
+        let builder = Client::builder()
+            .url(&proxy.url())
+            .response_timeout(RESPONSE);
+        let client = builder.build().unwrap();
+        let name = unique(what);
+        let lock = client.rlock(&name);
+        // Loads the scripts.
+        let guard = lock.lock().await.unwrap();
+        guard.reenter().await.unwrap().unlock().await.unwrap();
+        guard.unlock().await.unwrap();
+        let other = Client::connect(&server.url()).await.unwrap();
+        let seen = other.rlock(&name);
+        Self {
+            server,
+            proxy,
+            client,
+            lock,
+            seen,
+            name,
+        }
+    }
+
+    /// The server does not kill clients for this one.
+    fn refuse_to_kill(&self) {
+        let kill = Matcher::command("CLIENT").mentioning("KILL");
+        let answer = "-NOPERM this user has no permissions to run the 'client|kill' command\r\n";
+        self.proxy.answer(kill, answer, 100);
+    }
+
+    /// Holds the first request of this kind, and all behind it; what is repeated on another
+    /// connection passes.
+    fn hold_first(&self, kind: fn(&Frame) -> bool) -> (Gate, Arc<OnceLock<Frame>>) {
+        let first: Arc<OnceLock<Frame>> = Arc::default();
+        let (found, name) = (first.clone(), self.name.clone());
+        let gate = self.proxy.hold_request(Matcher::when(move |frame| {
+            frame.mentions(&name)
+                && kind(frame)
+                && found.get_or_init(|| frame.clone()).connection == frame.connection
+        }));
+        (gate, first)
+    }
+
+    /// Lets what was held go on, if it still can.
+    async fn deliver(&self, gate: Gate, held: &OnceLock<Frame>) {
+        let connection = held.get().unwrap().connection;
+
+        gate.open();
+        // Answered, or dropped with its connection, which the server has ended.
+        let mut control = self.server.connect().await.unwrap();
+        eventually(DEADLINE, async || {
+            !self
+                .proxy
+                .connections(tests::Which::All)
+                .contains(&connection)
+        })
+        .await;
+        // Whatever the server had read of it by then is done when this is answered.
+        redis::cmd("PING").exec_async(&mut control).await.unwrap();
+    }
+
+    async fn settled(&self) {
+        eventually(DEADLINE, async || self.client.stats().releases == 0).await;
+    }
+
+    async fn assert_clean(self) {
+        let check = LeakCheck::on(&self.server, &self.name).await;
+        check.client(&self.client).assert_clean().await;
+    }
+}
+
+fn is_script(frame: &Frame) -> bool {
+    frame.command() == "EVALSHA"
+}
+
+/// A release names the channel and the command to announce it with.
+fn is_release(frame: &Frame) -> bool {
+    is_script(frame) && frame.mentions("PUBLISH")
+}
+
+/// The interleaving: a call acquires and is dropped; its compensation is late; the caller acquires
+/// again; the compensation arrives.
+async fn late_release_of_a_dropped_call(what: &str, options: impl Fn() -> LockOptions) {
+    let stage = Stage::set(what).await;
+    stage.refuse_to_kill();
+    let reply = stage.proxy.hold_reply(Matcher::when(is_script));
+    let (release, held) = stage.hold_first(is_release);
+
+    let lock = stage.lock.clone();
+    let first = options();
+    let call = tokio::spawn(async move { lock.lock_with(first).await });
+    reply.reached().await;
+    let dropped = stage.seen.holder().await.unwrap().unwrap();
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    reply.open();
+    // Acquired for nobody: so it is released, but that is held up, and then repeated.
+    release.reached().await;
+    assert!(held.get().unwrap().mentions(dropped.as_str()));
+    assert_eq!(stage.seen.holder().await.unwrap(), Some(dropped.clone()));
+    let newer = stage.lock.lock_with(options()).await.unwrap();
+    stage.settled().await;
+    let owner = newer.owner().clone();
+    assert_ne!(owner, dropped);
+
+    stage.deliver(release, &held).await;
+    assert_eq!(stage.seen.holder().await.unwrap(), Some(owner));
+    assert!(newer.is_valid());
+    assert_eq!(newer.unlock().await.unwrap(), Unlocked::Released);
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_late_release_of_a_dropped_call_never_frees_a_newer_hold() {
+    late_release_of_a_dropped_call("late-release", LockOptions::new).await;
+}
+
+#[tokio::test]
+async fn a_late_release_of_a_dropped_call_never_frees_a_newer_hold_of_its_owner() {
+    let owner = Owner::new();
+    late_release_of_a_dropped_call("late-owner", || LockOptions::new().owner(&owner)).await;
+}
+
+#[tokio::test]
+async fn a_late_release_of_a_dropped_unlock_never_frees_a_newer_hold() {
+    let stage = Stage::set("late-unlock").await;
+    stage.refuse_to_kill();
+    let guard = stage.lock.lock().await.unwrap();
+    let (release, held) = stage.hold_first(is_release);
+    let call = tokio::spawn(guard.unlock());
+    release.reached().await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    let newer = stage.lock.lock().await.unwrap();
+    stage.settled().await;
+
+    stage.deliver(release, &held).await;
+    assert_eq!(
+        stage.seen.holder().await.unwrap(),
+        Some(newer.owner().clone())
+    );
+    assert_eq!(newer.unlock().await.unwrap(), Unlocked::Released);
+    stage.assert_clean().await;
+}
+
+/// The acquisition itself is late: it runs after its own compensation, unless the server's end of
+/// its connection was killed before.
+#[tokio::test]
+async fn a_late_acquisition_of_a_dropped_call_takes_nothing() {
+    let stage = Stage::set("late-acquisition").await;
+    let (acquisition, held) = stage.hold_first(is_script);
+    let lock = stage.lock.clone();
+    let call = tokio::spawn(async move { lock.lock().await });
+    acquisition.reached().await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    eventually(DEADLINE, async || stage.client.stats().releases == 1).await;
+    stage.settled().await;
+    assert!(!stage.seen.is_locked().await.unwrap());
+
+    stage.deliver(acquisition, &held).await;
+    assert!(!stage.seen.is_locked().await.unwrap());
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_late_reentry_of_a_dropped_call_brings_nothing_back() {
+    let stage = Stage::set("late-reentry").await;
+    stage.refuse_to_kill();
+    let guard = stage.lock.lock().await.unwrap();
+    let (reentry, held) = stage.hold_first(is_script);
+    {
+        let mut call = Box::pin(guard.reenter());
+        assert!(futures::poll!(&mut call).is_pending());
+        reentry.reached().await;
+    }
+    // Repeated on another connection, and set back there.
+    stage.settled().await;
+    assert_eq!(stage.seen.hold_count().await.unwrap(), 1);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    stage.settled().await;
+    assert!(!stage.seen.is_locked().await.unwrap());
+
+    stage.deliver(reentry, &held).await;
+    assert!(!stage.seen.is_locked().await.unwrap());
+    stage.assert_clean().await;
+}

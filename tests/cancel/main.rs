@@ -1,0 +1,77 @@
+//! Calls dropped at every point: nothing of them is left, and the next locker has it at once.
+//!
+//! Each case runs on the embedded engine and on a real Redis, again and again, dropping its call
+//! one step later each time until the call completes.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod late;
+mod outages;
+mod stage;
+mod waiting;
+
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How soon the next locker has it.
+const NEXT: Duration = Duration::from_millis(100);
+
+/// Makes the two tests of each case. The numbers: as many points there are at least on the engine,
+/// where a call is dropped between any two steps of any task, and on Redis, where it is dropped
+/// between two times that it is woken.
+macro_rules! cases {
+    ($($module:ident: $($case:ident($engine:expr, $redis:expr))*;)*) => {
+        mod embedded {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::stage::on_the_engine($engine, crate::$module::$case);
+                }
+            )*)*
+        }
+        mod redis {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::stage::on_redis($redis, crate::$module::$case);
+                }
+            )*)*
+        }
+    };
+}
+
+cases! {
+    calls:
+        lock(5, 2)
+        lock_that_connects_first(15, 3)
+        try_lock(5, 2)
+        lock_with_a_body(10, 3)
+        unlock(5, 2)
+        unlock_of_one_guard_of_two(5, 2)
+        reenter(5, 2)
+        lock_in_a_body_that_holds_it(5, 3)
+        lock_of_an_owner(5, 2)
+        lock_of_an_owner_that_holds_it(5, 2)
+        extend(5, 2);
+    waiting:
+        lock_behind_another_waiter(40, 3)
+        lock_before_another_waiter(5, 2)
+        lock_that_connects_first_before_another_waiter(15, 3)
+        lock_behind_another_client(40, 3)
+        lock_that_connects_first_behind_another_client(50, 4)
+        lock_behind_another_client_and_before_another_waiter(40, 3)
+        lock_that_subscribes_again(90, 3);
+    outages:
+        lock_without_a_connection(40, 5)
+        lock_whose_reply_is_lost(20, 5)
+        lock_whose_request_is_lost(20, 5)
+        unlock_without_a_connection(40, 5)
+        unlock_whose_reply_is_lost(20, 5)
+        unlock_whose_request_is_lost(20, 5)
+        reenter_without_a_connection(40, 5)
+        reenter_whose_reply_is_lost(20, 5)
+        extend_without_a_connection(40, 5)
+        extend_whose_reply_is_lost(20, 5);
+}

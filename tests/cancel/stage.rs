@@ -1,0 +1,425 @@
+//! Where calls are dropped, and what is looked at afterwards.
+
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{
+    Client, ClientBuilder, Error, LockOptions, RLock, RLockGuard, Unlocked, embedded::Engine,
+};
+use tests::{Proxy, RedisServer, Which, Wires, connection_over, eventually, within};
+use tokio::{
+    runtime::Builder,
+    sync::Notify,
+    task::yield_now,
+    time::{advance, timeout},
+};
+
+use crate::{DEADLINE, NEXT};
+
+/// Passes without a byte, on the engine, after which nothing moves until something happens.
+const QUIET_PASSES: usize = 14;
+/// The same on Redis, where a call is polled when it is woken.
+const QUIET: Duration = Duration::from_millis(5);
+/// How far the clock goes on, on the engine, when nothing moves and nothing is left to happen.
+const TICK: Duration = Duration::from_millis(20);
+/// More points than any call here has.
+const MOST: usize = 2_000;
+/// Up to this point a call is dropped in both ways, and then in the one or the other.
+const BOTH: usize = 40;
+const NAME: &str = "cancelled";
+
+/// When a call is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    /// After so many polls.
+    polls: usize,
+    /// Not before what it waits for has come, as far as it does without further polls.
+    late: bool,
+}
+
+/// Something that happens in the middle of a call.
+enum Event {
+    /// When nothing moves.
+    Quiet(Box<dyn FnOnce()>),
+    /// Time passes, when nothing moves.
+    Tick,
+    /// When this holds.
+    When(Box<dyn Fn() -> bool>, Box<dyn FnOnce()>),
+}
+
+enum Backend {
+    /// In a runtime of one thread that runs one task between two polls, with a paused clock.
+    Engine(Engine),
+    Redis {
+        server: Box<RedisServer>,
+        proxy: Proxy,
+    },
+}
+
+/// A server, the client whose calls are dropped, and another one.
+///
+/// Every read and write of the client takes two polls and moves a few bytes: a call that crosses
+/// the network is dropped at each step of it.
+pub(crate) struct Stage {
+    backend: Arc<Backend>,
+    wires: Wires,
+    pub(crate) client: Client,
+    pub(crate) other: Client,
+    control: MultiplexedConnection,
+    events: VecDeque<Event>,
+}
+
+impl Stage {
+    async fn set(backend: Backend) -> Self {
+        let (wires, other, control) = match &backend {
+            Backend::Engine(engine) => (
+                Wires::to_engine(engine),
+                Client::builder().embedded(engine),
+                connection_over(engine.connect()).await.unwrap(),
+            ),
+            Backend::Redis { server, proxy } => (
+                Wires::to_address(proxy.address()),
+                Client::builder().url(&server.url()),
+                server.connect().await.unwrap(),
+            ),
+        };
+        let wires = wires.slow();
+        Self {
+            backend: Arc::new(backend),
+            client: settings(wires.builder()),
+            wires,
+            other: settings(other),
+            control,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Forgets the client: the next call connects first.
+    pub(crate) fn cool(&mut self) {
+        self.client = settings(self.wires.builder());
+    }
+
+    pub(crate) fn lock(&self) -> RLock {
+        self.client.rlock(NAME)
+    }
+
+    pub(crate) async fn held(&self) -> RLockGuard {
+        self.lock().lock().await.unwrap()
+    }
+
+    /// Something happens when nothing moves any more.
+    pub(crate) fn then(&mut self, event: impl FnOnce() + 'static) {
+        self.events.push_back(Event::Quiet(Box::new(event)));
+    }
+
+    pub(crate) fn then_time_passes(&mut self, ticks: usize) {
+        self.events.extend((0..ticks).map(|_| Event::Tick));
+    }
+
+    /// Somebody else has it, and releases it when nothing moves.
+    pub(crate) async fn held_elsewhere(&mut self) {
+        let guard = self.other.rlock(NAME).lock().await.unwrap();
+        self.then(move || drop(guard));
+    }
+
+    /// Cuts the client's connections, and says how many there were.
+    pub(crate) fn cut(&self, which: Which) -> usize {
+        match &*self.backend {
+            Backend::Engine(_) => self.wires.cut(which),
+            Backend::Redis { proxy, .. } => proxy.cut(which),
+        }
+    }
+
+    /// Cuts the subscribing connection when the client is subscribed and has looked again; says
+    /// later whether it did.
+    pub(crate) fn then_cut_subscriber(&mut self) -> Rc<Cell<bool>> {
+        let (backend, wires) = (self.backend.clone(), self.wires.clone());
+        let (sent, done) = (self.wires.count(), Rc::new(Cell::new(false)));
+        let due = {
+            let wires = wires.clone();
+            move || {
+                let frames = wires.frames(sent);
+                let of =
+                    |command: &str| frames.iter().rposition(|frame| frame.command() == command);
+                of("SUBSCRIBE").is_some_and(|subscribed| of("EVALSHA") > Some(subscribed))
+            }
+        };
+        let later = done.clone();
+        let cut = move || {
+            let count = match &*backend {
+                Backend::Engine(_) => wires.cut(Which::Subscribers),
+                Backend::Redis { proxy, .. } => proxy.cut(Which::Subscribers),
+            };
+            later.set(count > 0);
+        };
+        self.events
+            .push_back(Event::When(Box::new(due), Box::new(cut)));
+        done
+    }
+
+    /// Cuts the connection for commands; there is no other for a while.
+    pub(crate) fn cut_off(&mut self) {
+        match &*self.backend {
+            Backend::Engine(_) => self.wires.refuse(),
+            Backend::Redis { proxy, .. } => proxy.refuse(),
+        }
+        assert!(self.cut(Which::Scripts) > 0);
+        self.then_time_passes(2);
+        let (backend, wires) = (self.backend.clone(), self.wires.clone());
+        self.then(move || match &*backend {
+            Backend::Engine(_) => wires.accept(),
+            Backend::Redis { proxy, .. } => proxy.accept(),
+        });
+        self.then_time_passes(2);
+    }
+
+    /// The call's first command is carried out, and its reply is lost with the connection.
+    pub(crate) fn lose_reply(&mut self) {
+        match &*self.backend {
+            Backend::Engine(_) => {
+                let (wires, sent) = (self.wires.clone(), self.wires.count());
+                let due = {
+                    let wires = wires.clone();
+                    move || wires.count() > sent
+                };
+                let cut = move || assert!(wires.cut(Which::Scripts) > 0);
+                self.events
+                    .push_back(Event::When(Box::new(due), Box::new(cut)));
+            }
+            Backend::Redis { proxy, .. } => proxy.cut_after_request("EVALSHA"),
+        }
+    }
+
+    /// The call's first command is lost with the connection, before the server has it.
+    pub(crate) fn lose_request(&self) {
+        match &*self.backend {
+            Backend::Engine(_) => self.wires.lose_next("EVALSHA"),
+            Backend::Redis { proxy, .. } => proxy.cut_before_request("EVALSHA"),
+        }
+    }
+
+    /// Polls `call` and drops it as `at` says; its output if it comes before.
+    pub(crate) async fn drop_at<F: Future>(&mut self, at: At, call: F) -> Option<F::Output> {
+        let call = pin!(call);
+        match &*self.backend {
+            Backend::Engine(_) => self.drop_stepwise(at, call).await,
+            Backend::Redis { .. } => self.drop_woken(at, call).await,
+        }
+    }
+
+    async fn drop_stepwise<F: Future>(
+        &mut self,
+        at: At,
+        mut call: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        let (mut moved, mut still) = (self.wires.moved(), 0);
+        for _ in 0..at.polls {
+            if let Poll::Ready(output) = futures::poll!(&mut call) {
+                return Some(output);
+            }
+            yield_now().await;
+            let now = self.wires.moved();
+            still = if now == moved { still + 1 } else { 0 };
+            moved = now;
+            let due = match self.events.front() {
+                Some(Event::When(due, _)) => due(),
+                _ => still == QUIET_PASSES,
+            };
+            if due {
+                still = 0;
+                match self.events.pop_front() {
+                    Some(Event::Quiet(event) | Event::When(_, event)) => event(),
+                    Some(Event::Tick) | None => advance(TICK).await,
+                }
+            }
+        }
+        let late = if at.late { QUIET_PASSES } else { 0 };
+        for _ in 0..late {
+            yield_now().await;
+        }
+        None
+    }
+
+    async fn drop_woken<F: Future>(&mut self, at: At, mut call: Pin<&mut F>) -> Option<F::Output> {
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        for poll in 1..=at.polls {
+            let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+            if let Poll::Ready(output) = polled {
+                return Some(output);
+            }
+            if poll == at.polls && !at.late {
+                break;
+            }
+            while timeout(QUIET, woken.0.notified()).await.is_err() {
+                if matches!(self.events.front(), Some(Event::When(due, _)) if !due()) {
+                    continue;
+                }
+                match self.events.pop_front() {
+                    Some(Event::Quiet(event) | Event::When(_, event)) => event(),
+                    Some(Event::Tick) => {}
+                    // It waits for something that the events do not bring.
+                    None if poll == at.polls => break,
+                    None => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// What was to happen still happens.
+    pub(crate) fn finish_events(&mut self) {
+        for event in self.events.drain(..) {
+            match event {
+                Event::Quiet(event) | Event::When(_, event) => event(),
+                Event::Tick => {}
+            }
+        }
+        if let Backend::Redis { proxy, .. } = &*self.backend {
+            proxy.clear();
+        }
+        self.wires.lose_nothing();
+    }
+
+    /// The other guard of a hold is not touched by what became of the call: it is valid, holds it
+    /// once, and releases it.
+    pub(crate) async fn assert_held_once(&self, guard: RLockGuard, at: At) {
+        assert!(guard.is_valid(), "{at:?}: {:?}", guard.state());
+        let other = self.other.rlock(NAME);
+        eventually(NEXT, async || match other.hold_count().await {
+            Ok(1) => Ok(()),
+            other => Err(format!("{at:?}: {other:?}")),
+        })
+        .await;
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released, "{at:?}");
+    }
+
+    /// The next locker has it at once, and nothing is left of the call, nor of its subscription.
+    async fn assert_nothing_left(&mut self, at: At) {
+        self.finish_events();
+        let wait = match &*self.backend {
+            Backend::Engine(_) => NEXT,
+            // The machine may be busy with other tests.
+            Backend::Redis { .. } => NEXT * 5,
+        };
+        let next = LockOptions::new().wait(wait);
+        match self.other.rlock(NAME).lock_with(next).await {
+            Ok(guard) => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
+            Err(error) => panic!("{at:?}: {error}, {:?}", self.client.stats()),
+        }
+        eventually(DEADLINE, async || {
+            let stats = self.client.stats();
+            let counts = [
+                stats.held,
+                stats.waiting,
+                stats.subscriptions,
+                stats.renewals,
+                stats.releases,
+                stats.names,
+            ];
+            if counts != [0; 6] {
+                return Err(format!("{at:?}: {stats:?}"));
+            }
+            let mut control = self.control.clone();
+            let mut channels = redis::cmd("PUBSUB");
+            channels.arg("CHANNELS");
+            let channels: Vec<String> = channels.query_async(&mut control).await.unwrap();
+            let keys: usize = redis::cmd("DBSIZE")
+                .query_async(&mut control)
+                .await
+                .unwrap();
+            if keys == 0 && channels.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{at:?}: {keys} keys, channels {channels:?}"))
+            }
+        })
+        .await;
+    }
+}
+
+#[derive(Default)]
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+fn settings(builder: ClientBuilder) -> Client {
+    // Looking by itself must not help where an announcement was missed.
+    let builder = builder
+        .poll_interval(DEADLINE)
+        .linger(Duration::from_millis(5));
+    builder.build().unwrap()
+}
+
+/// Releases what the call gave, and answers whether it gave something.
+pub(crate) async fn unlocked(outcome: Option<Result<RLockGuard, Error>>) -> bool {
+    let Some(guard) = outcome else {
+        return false;
+    };
+    assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
+    true
+}
+
+/// Runs `case` for every point at which its call can be dropped, until the call completes, which
+/// the case answers.
+async fn at_every_point(
+    mut stage: Stage,
+    least: usize,
+    case: impl AsyncFn(&mut Stage, At) -> bool,
+) {
+    let mut polls = 1;
+    loop {
+        let ways = match polls {
+            ..BOTH => vec![false, true],
+            _ => vec![polls % 2 == 0],
+        };
+        let mut completed = true;
+        for late in ways {
+            let at = At { polls, late };
+            completed &= within(DEADLINE, case(&mut stage, at)).await;
+            stage.assert_nothing_left(at).await;
+        }
+        if completed {
+            break;
+        }
+        polls += 1;
+        assert!(polls < MOST, "it does not complete");
+    }
+    assert!(polls >= least, "only {polls} points");
+}
+
+pub(crate) fn on_the_engine(least: usize, case: impl AsyncFn(&mut Stage, At) -> bool) {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .event_interval(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let stage = Stage::set(Backend::Engine(Engine::new())).await;
+        at_every_point(stage, least, case).await;
+    });
+}
+
+pub(crate) fn on_redis(least: usize, case: impl AsyncFn(&mut Stage, At) -> bool) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    runtime.block_on(async {
+        let server = Box::new(server);
+        let stage = Stage::set(Backend::Redis { server, proxy }).await;
+        at_every_point(stage, least, case).await;
+    });
+}

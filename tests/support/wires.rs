@@ -1,0 +1,376 @@
+//! Streams that a test watches and disturbs, under a paused clock as well as over sockets.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use bytes::BytesMut;
+use futures::future::BoxFuture;
+use redlock_rt::{Client, ClientBuilder, embedded::Engine};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::proxy::{Frame, Which, take_frame, words};
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+type Connect = Box<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
+
+/// All the connections that go over one connector: what is written on them, in one order, and
+/// whether they are cut or refused.
+///
+/// Where the [`Proxy`](crate::Proxy) has a thread and time of its own, this has neither: it does
+/// its work when the client under test reads or writes.
+#[derive(Clone)]
+pub struct Wires {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connect: Connect,
+    slow: AtomicBool,
+    refusing: AtomicBool,
+    moved: AtomicUsize,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    frames: Vec<Frame>,
+    /// The next frame of this command is to be lost.
+    lose: Option<String>,
+    /// The open ones, with their numbers.
+    wires: Vec<(u64, Arc<Mutex<Line>>)>,
+    last: u64,
+}
+
+/// The two ends' common state of one connection.
+struct Line {
+    /// `None` once it is cut.
+    stream: Option<Box<dyn Stream>>,
+    /// What was written and is no whole frame yet.
+    written: BytesMut,
+    subscribes: bool,
+    scripts: bool,
+    wakers: [Option<Waker>; 2],
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wires {
+    /// Leads to an embedded engine.
+    pub fn to_engine(engine: &Engine) -> Self {
+        let engine = engine.clone();
+        Self::new(Box::new(move || {
+            let session = engine.connect();
+            Box::pin(async move { Ok(Box::new(session) as Box<dyn Stream>) })
+        }))
+    }
+
+    /// Leads to whatever listens there.
+    pub fn to_address(address: SocketAddr) -> Self {
+        Self::new(Box::new(move || {
+            Box::pin(async move {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream) as Box<dyn Stream>)
+            })
+        }))
+    }
+
+    fn new(connect: Connect) -> Self {
+        let shared = Shared {
+            connect,
+            slow: AtomicBool::new(false),
+            refusing: AtomicBool::new(false),
+            moved: AtomicUsize::new(0),
+            seen: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Makes every read and every write take two polls, of which the first is always pending, and
+    /// moves a few bytes only: frames come and go in pieces.
+    #[must_use]
+    pub fn slow(self) -> Self {
+        self.shared.slow.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// A builder of a client whose connections all go over these.
+    pub fn builder(&self) -> ClientBuilder {
+        let wires = self.clone();
+        Client::builder().connector(move || {
+            let wires = wires.clone();
+            async move { wires.connect().await }
+        })
+    }
+
+    async fn connect(&self) -> io::Result<Wire> {
+        self.accepts()?;
+        let stream = (self.shared.connect)().await?;
+        self.accepts()?;
+        let line = Arc::new(Mutex::new(Line {
+            stream: Some(stream),
+            written: BytesMut::new(),
+            subscribes: false,
+            scripts: false,
+            wakers: [None, None],
+        }));
+        let mut seen = lock(&self.shared.seen);
+        seen.last += 1;
+        let number = seen.last;
+        seen.wires.push((number, line.clone()));
+        drop(seen);
+        Ok(Wire {
+            number,
+            line,
+            shared: self.shared.clone(),
+            polled: [false; 2],
+        })
+    }
+
+    fn accepts(&self) -> io::Result<()> {
+        if self.shared.refusing.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        Ok(())
+    }
+
+    /// How many request frames were written so far, on all connections.
+    pub fn count(&self) -> usize {
+        lock(&self.shared.seen).frames.len()
+    }
+
+    /// How many bytes went either way so far.
+    pub fn moved(&self) -> usize {
+        self.shared.moved.load(Ordering::Relaxed)
+    }
+
+    /// The request frames in the order in which they were written, without the first `skipped`.
+    pub fn frames(&self, skipped: usize) -> Vec<Frame> {
+        lock(&self.shared.seen).frames[skipped..].to_vec()
+    }
+
+    /// How many connections are open.
+    pub fn open(&self) -> usize {
+        lock(&self.shared.seen).wires.len()
+    }
+
+    /// Cuts the connections meant at once, and says how many there were.
+    pub fn cut(&self, which: Which) -> usize {
+        let wires = lock(&self.shared.seen).wires.clone();
+        let meant = wires.iter().filter(|(number, line)| {
+            let line = lock(line);
+            match which {
+                Which::All => true,
+                Which::Subscribers => line.subscribes,
+                Which::Scripts => line.scripts,
+                Which::Connection(other) => *number == other,
+            }
+        });
+        meant.map(|(_, line)| Line::cut(line)).count()
+    }
+
+    /// Cuts the connection of the next request of this command before the server has it whole.
+    pub fn lose_next(&self, command: &str) {
+        lock(&self.shared.seen).lose = Some(command.to_ascii_uppercase());
+    }
+
+    /// Takes back [`lose_next`](Self::lose_next), if nothing was lost yet.
+    pub fn lose_nothing(&self) {
+        lock(&self.shared.seen).lose = None;
+    }
+
+    /// Refuses new connections; those that are open stay.
+    pub fn refuse(&self) {
+        self.shared.refusing.store(true, Ordering::Relaxed);
+    }
+
+    /// Accepts connections again.
+    pub fn accept(&self) {
+        self.shared.refusing.store(false, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Wires {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wires")
+            .field("count", &self.count())
+            .field("open", &self.open())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Line {
+    fn cut(line: &Mutex<Self>) {
+        let mut line = lock(line);
+        let stream = line.stream.take();
+        let wakers = std::mem::take(&mut line.wakers);
+        drop(line);
+        drop(stream);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Takes in what was written; gives the whole frames.
+    fn note(&mut self, connection: u64, bytes: &[u8]) -> Vec<Frame> {
+        self.written.extend_from_slice(bytes);
+        let mut frames = Vec::new();
+        while let Some(bytes) = take_frame(&mut self.written).expect("clients write RESP") {
+            let args = words(&bytes);
+            let frame = Frame { connection, args };
+            match &*frame.command() {
+                "SUBSCRIBE" | "SSUBSCRIBE" => self.subscribes = true,
+                "EVAL" | "EVALSHA" => self.scripts = true,
+                _ => {}
+            }
+            frames.push(frame);
+        }
+        frames
+    }
+}
+
+/// One connection of [`Wires`].
+struct Wire {
+    number: u64,
+    line: Arc<Mutex<Line>>,
+    shared: Arc<Shared>,
+    /// Whether a read, or a write, was answered with pending before.
+    polled: [bool; 2],
+}
+
+/// How many bytes a slow connection moves at once.
+const PIECE: usize = 40;
+const READ: usize = 0;
+const WRITE: usize = 1;
+
+impl Wire {
+    fn is_held_up(&mut self, way: usize, cx: &Context<'_>) -> bool {
+        if !self.shared.slow.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.polled[way] = !self.polled[way];
+        if self.polled[way] {
+            cx.waker().wake_by_ref();
+        }
+        self.polled[way]
+    }
+
+    /// Whether these bytes end the frame that is to be lost.
+    fn is_to_lose(&self, bytes: &[u8]) -> bool {
+        let Some(command) = lock(&self.shared.seen).lose.clone() else {
+            return false;
+        };
+        let mut written = lock(&self.line).written.clone();
+        written.extend_from_slice(bytes);
+        let mut ends = false;
+        while let Some(frame) = take_frame(&mut written).expect("clients write RESP") {
+            let connection = self.number;
+            let args = words(&frame);
+            ends |= Frame { connection, args }.command() == command;
+        }
+        if ends {
+            lock(&self.shared.seen).lose = None;
+        }
+        ends
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let mut seen = lock(&self.shared.seen);
+        seen.wires.retain(|(number, _)| *number != self.number);
+        drop(seen);
+        Line::cut(&self.line);
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_held_up(READ, cx) {
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let mut line = lock(&self.line);
+        line.wakers[READ] = Some(cx.waker().clone());
+        let read = match &mut line.stream {
+            Some(stream) if self.shared.slow.load(Ordering::Relaxed) => {
+                let mut bytes = [0; PIECE];
+                let room = buffer.remaining().min(PIECE);
+                let mut piece = ReadBuf::new(&mut bytes[..room]);
+                let read = Pin::new(stream).poll_read(cx, &mut piece);
+                buffer.put_slice(piece.filled());
+                read
+            }
+            Some(stream) => Pin::new(stream).poll_read(cx, buffer),
+            None => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+        };
+        let count = buffer.filled().len() - before;
+        self.shared.moved.fetch_add(count, Ordering::Relaxed);
+        read
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_held_up(WRITE, cx) {
+            return Poll::Pending;
+        }
+        let bytes = match self.shared.slow.load(Ordering::Relaxed) {
+            true => &bytes[..bytes.len().min(PIECE)],
+            false => bytes,
+        };
+        let this = &*self;
+        if this.is_to_lose(bytes) {
+            Line::cut(&this.line);
+        }
+        let mut line = lock(&this.line);
+        line.wakers[WRITE] = Some(cx.waker().clone());
+        let Some(stream) = &mut line.stream else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        let written = Pin::new(stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = written {
+            this.shared.moved.fetch_add(count, Ordering::Relaxed);
+            let frames = line.note(this.number, &bytes[..count]);
+            lock(&this.shared.seen).frames.extend(frames);
+        }
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut lock(&self.line).stream {
+            Some(stream) => Pin::new(stream).poll_flush(cx),
+            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut lock(&self.line).stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(cx),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
