@@ -395,3 +395,42 @@ async fn who_may_not_expire_left_a_lock_for_ever() {
         .assert_clean()
         .await;
 }
+
+/// A client of a server that takes connections and says nothing.
+fn unheard() -> Client {
+    let silence = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let connect = move || {
+        let (ours, theirs) = tokio::io::duplex(4096);
+        // Kept open, and never read.
+        silence.lock().unwrap().push(theirs);
+        async move { Ok::<DuplexStream, _>(ours) }
+    };
+    Client::builder().connector(connect).build().unwrap()
+}
+
+/// The first call was waiting for Redis, and the second for the first.
+#[tokio::test(start_paused = true)]
+async fn a_silent_redis_was_called_contention_to_the_second_call_of_an_owner() {
+    let lock = unheard().rlock("silence");
+    let owner = Owner::new();
+    let wait = |wait| LockOptions::new().owner(&owner).wait(wait);
+    let (first, second) = tokio::join!(
+        lock.lock_with(wait(ms(5000))),
+        lock.lock_with(wait(ms(2000))),
+    );
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        assert!(error.is_unavailable(), "{error}");
+    }
+}
+
+/// The head of the line had failed once, and just asked again.
+#[tokio::test(start_paused = true)]
+async fn a_silent_redis_was_called_contention_to_who_gave_up_early_in_a_second_try() {
+    let lock = unheard().rlock("silence");
+    let wait = |wait| lock.lock_with(LockOptions::new().wait(ms(wait)));
+    // Connecting is given up after 3 s.
+    let (first, second, third) = tokio::join!(wait(8000), wait(3500), wait(6500));
+    for error in [first, second, third].map(Result::unwrap_err) {
+        assert!(error.is_unavailable(), "{error}");
+    }
+}

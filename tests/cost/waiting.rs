@@ -67,6 +67,33 @@ async fn a_wait_of_a_subscribed_process_is_two_tries() {
     counted.end().await;
 }
 
+/// It knows who has the lock, and has nothing to try before it is subscribed.
+#[tokio::test]
+async fn waiting_for_a_guard_of_the_same_client_begins_with_the_subscription() {
+    let mut counted = Counted::start_with(|builder| builder.linger(LINGER)).await;
+    let guard = counted.lock().lock().await.unwrap();
+    counted.mark().await;
+    let waiter = counted.waiter();
+    counted.proxy.wait_for_answer("SUBSCRIBE").await;
+    counted.proxy.wait_for("EVALSHA").await;
+    let asleep = counts([("EVALSHA", 1), ("SUBSCRIBE", 1)]);
+    assert_eq!(counted.sent().await, asleep);
+    counted.mark().await;
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(counted.sent().await, counts([("EVALSHA", 2)]));
+    // And with no command at all where it is subscribed already.
+    counted.mark().await;
+    let waiter = counted.waiter();
+    counted.waiting(1).await;
+    assert_eq!(counted.sent().await, counts([]));
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(counted.sent().await, counts([("EVALSHA", 2)]));
+    guard.unlock().await.unwrap();
+    counted.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_waiting_tasks_are_one_contender() {
     const TASKS: usize = 1_000;
@@ -181,7 +208,9 @@ async fn without_a_linger_a_subscription_ends_with_its_last_waiter() {
         waiter.abort();
         assert!(waiter.await.unwrap_err().is_cancelled());
     }
+    let left = Instant::now();
     counted.proxy.wait_for("UNSUBSCRIBE").await;
+    assert!(left.elapsed() < LINGER / 2, "{:?}", left.elapsed());
     assert_eq!(counted.sent_of("UNSUBSCRIBE").await, 1);
     counted.vacate().await;
     counted.end().await;

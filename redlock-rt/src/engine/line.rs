@@ -189,7 +189,10 @@ impl LineState {
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {
-        self.health = health;
+        // After a try that failed, another is no better before it is answered.
+        if !matches!((self.health, health), (Health::Failing, Health::Asking(_))) {
+            self.health = health;
+        }
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -258,6 +261,17 @@ mod tests {
         assert!(line.notify().is_some());
         let _ = line.leave(first, Exit::GaveUp { trying: false });
         assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Try));
+    }
+
+    #[test]
+    fn a_try_after_one_that_failed_is_no_answer() {
+        let mut line = LineState::default();
+        let _head = line.enter(true);
+        line.set_health(Health::Failing);
+        line.set_health(Health::Asking(Instant::now()));
+        assert_eq!(line.health(), Health::Failing);
+        line.set_health(Health::Answering);
+        assert_eq!(line.health(), Health::Answering);
     }
 
     #[test]

@@ -202,6 +202,7 @@ impl Engine {
                 None => acquire(self, recipe, terms, wait).await,
             };
         };
+        let started = clock::now();
         let deadline = deadline();
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = match deadline {
@@ -209,9 +210,9 @@ impl Engine {
             Some(deadline) => {
                 let turn = tokio::time::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
                 turn.map_err(|_| {
-                    Error::new(ErrorKind::TimedOut, acquire::ACTION)
-                        .named(recipe.name().as_arc())
-                        .detail("its owner is acquiring it elsewhere")
+                    // Its owner is acquiring it elsewhere, and fares as the head of the line does.
+                    let line = self.lines.line(&**recipe);
+                    acquire::out_of_time(self, recipe, &line, started, wait, None)
                 })?
             }
         };
