@@ -32,6 +32,8 @@ struct Shared {
     answers: VecDeque<String>,
     for_ever: Option<String>,
     calls: usize,
+    /// Whether it does not know scripts before they are loaded.
+    forgetful: bool,
 }
 
 impl Scripted {
@@ -64,6 +66,11 @@ impl Scripted {
             shared: Arc::new(Mutex::new(shared)),
             target,
         }
+    }
+
+    /// From now on it knows no script before one is loaded.
+    pub(crate) fn forgets_scripts(&self) {
+        self.shared.lock().unwrap().forgetful = true;
     }
 
     /// How many commands were answered by the script.
@@ -103,6 +110,11 @@ impl Scripted {
         {
             return format!("{answer}\r\n");
         }
+        let mut shared = self.shared.lock().unwrap();
+        if command == "EVALSHA" && shared.forgetful {
+            return "-NOSCRIPT No matching script.\r\n".into();
+        }
+        shared.forgetful &= command != "SCRIPT";
         let info = "run_id:scripted\r\n";
         match (command.as_str(), target) {
             // The script to release names its channel and how to publish there; that to acquire

@@ -18,7 +18,7 @@ use super::Engine;
 use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
-use super::lines::{Called, Line, Place};
+use super::lines::{Called, Line};
 use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use crate::clock;
@@ -62,7 +62,7 @@ pub(crate) async fn acquire(
         engine.ensure_tasks();
         match place.called(deadline).await {
             Called::TimedOut => {
-                return Err(out_of_time(engine, recipe, &place, started, wait, fault));
+                return Err(out_of_time(engine, &**recipe, &line, started, wait, fault));
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
             Called::Turn(Turn::Head) => {
@@ -71,14 +71,9 @@ pub(crate) async fn acquire(
                 }
             }
             Called::Turn(Turn::Try) => {
-                line.set_health(Health::Asking(clock::stamp()));
+                line.asked(clock::stamp());
                 let Some(outcome) = claim.attempt(deadline).await else {
-                    let error = out_of_time(engine, recipe, &place, started, wait, fault);
-                    if error.is_unavailable() {
-                        // For those behind, whose waits may end with this one.
-                        line.set_health(Health::Failing);
-                    }
-                    return Err(error);
+                    return Err(out_of_time(engine, &**recipe, &line, started, wait, fault));
                 };
                 match outcome {
                     Ok(AcquireReply::Acquired) => {
@@ -164,10 +159,10 @@ pub(crate) async fn try_acquire(
 }
 
 /// Why a waiter's time ran out: because Redis did not answer, or because somebody had the lock.
-fn out_of_time(
+pub(super) fn out_of_time(
     engine: &Engine,
-    recipe: &Arc<dyn Recipe>,
-    place: &Place,
+    recipe: &dyn Recipe,
+    line: &Line,
     started: Instant,
     wait: Option<Duration>,
     fault: Option<Fault>,
@@ -177,7 +172,7 @@ fn out_of_time(
         return named(fault.into_error(ACTION));
     }
     let now = clock::now();
-    let unanswered = match place.line.health() {
+    let unanswered = match line.health() {
         Health::Answering => false,
         Health::Failing => true,
         // The head (or this one) has asked, and for half of the time that either of us had there

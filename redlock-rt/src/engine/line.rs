@@ -59,14 +59,14 @@ pub(crate) struct LineState {
     health: Health,
 }
 
-/// Whether Redis answers the head.
+/// Whether Redis answers whoever is head.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
     #[default]
     Answering,
-    /// A try is under way since then.
+    /// It was asked then, and has not answered since, also if another is head now.
     Asking(Instant),
-    /// The last try did not reach Redis.
+    /// The last try that was over did not reach Redis.
     Failing,
 }
 
@@ -154,11 +154,6 @@ impl LineState {
             Exit::Served => self.permit = false,
             Exit::GaveUp { trying } => self.permit |= trying,
         }
-        self.health = match self.health {
-            // The try goes on without its caller, and its outcome will not be told here.
-            Health::Asking(_) => Health::Answering,
-            health => health,
-        };
         self.head_waker()
     }
 
@@ -182,6 +177,13 @@ impl LineState {
             self.retry_at
         } else {
             None
+        }
+    }
+
+    /// The head asks Redis. Only an answer ends what was known of earlier tries without one.
+    pub(crate) fn asked(&mut self, now: Instant) {
+        if self.health == Health::Answering {
+            self.health = Health::Asking(now);
         }
     }
 
@@ -255,6 +257,25 @@ mod tests {
         assert!(line.notify().is_some());
         let _ = line.leave(first, Exit::GaveUp { trying: false });
         assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Try));
+    }
+
+    #[test]
+    fn who_becomes_head_knows_what_the_last_one_found_out() {
+        let (_, waker) = waker();
+        let (start, mut line) = (Instant::now(), LineState::default());
+        let later = start + std::time::Duration::from_secs(1);
+        let tickets = [line.enter(true), line.enter(true), line.enter(true)];
+        assert_eq!(line.poll(tickets[0], &waker), Poll::Ready(Turn::Try));
+        line.asked(start);
+        let _ = line.leave(tickets[0], Exit::GaveUp { trying: true });
+        line.asked(later);
+        assert_eq!(line.health(), Health::Asking(start));
+        line.set_health(Health::Failing);
+        line.asked(later);
+        assert_eq!(line.health(), Health::Failing);
+        line.set_health(Health::Answering);
+        line.asked(later);
+        assert_eq!(line.health(), Health::Asking(later));
     }
 
     #[test]

@@ -198,8 +198,8 @@ impl Line {
         }
     }
 
-    pub(super) fn set_health(&self, health: Health) {
-        lock(&self.state).set_health(health);
+    pub(super) fn asked(&self, now: Instant) {
+        lock(&self.state).asked(now);
     }
 
     pub(super) fn health(&self) -> Health {

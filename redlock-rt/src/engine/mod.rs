@@ -195,23 +195,24 @@ impl Engine {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return self.lock_now(recipe, terms, owner).await;
         }
-        let deadline = || wait.map(|wait| clock::after(clock::now(), wait));
+        let deadline = |now| wait.map(|wait| clock::after(now, wait));
         let Some(owner) = owner else {
             return match frame::enclosing(&self.id, &**recipe) {
-                Some((hold, _)) => hold.reenter(terms, deadline()).await,
+                Some((hold, _)) => hold.reenter(terms, deadline(clock::now())).await,
                 None => acquire(self, recipe, terms, wait).await,
             };
         };
-        let deadline = deadline();
+        let started = clock::now();
+        let deadline = deadline(started);
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = match deadline {
             None => slot.lock().await,
             Some(deadline) => {
                 let turn = tokio::time::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
                 turn.map_err(|_| {
-                    Error::new(ErrorKind::TimedOut, acquire::ACTION)
-                        .named(recipe.name().as_arc())
-                        .detail("its owner is acquiring it elsewhere")
+                    // Elsewhere its owner acquires it, or waits for Redis.
+                    let line = self.lines.line(&**recipe);
+                    acquire::out_of_time(self, &**recipe, &line, started, wait, None)
                 })?
             }
         };
@@ -247,19 +248,28 @@ impl Engine {
         };
         self.open(acquire::ACTION, &**recipe)?;
         let started = clock::now();
+        let busy = || {
+            let kind = match wait {
+                Some(Duration::ZERO) => ErrorKind::Contended,
+                _ => ErrorKind::TimedOut,
+            };
+            Error::new(kind, acquire::ACTION)
+                .named(recipe.name().as_arc())
+                .detail("another body of the same caller is under it")
+        };
         let turn = match wait {
             None => turn.lock_owned().await,
             Some(wait) => {
                 let until = clock::to_tokio(clock::after(started, wait));
                 let turn = tokio::time::timeout_at(until, turn.lock_owned()).await;
-                turn.map_err(|_| {
-                    Error::new(ErrorKind::TimedOut, acquire::ACTION)
-                        .named(recipe.name().as_arc())
-                        .detail("another body of the same caller is under it")
-                })?
+                turn.map_err(|_| busy())?
             }
         };
         let rest = wait.map(|wait| wait.saturating_sub(clock::now() - started));
+        // The turn came with the end of the wait: a wait of zero is not what was asked for.
+        if rest == Some(Duration::ZERO) && rest != wait {
+            return Err(busy());
+        }
         let mut guard = self.lock(recipe, terms, rest, None).await?;
         guard.keep(turn);
         Ok(guard)
