@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, embedded::Engine};
-use tests::{LeakCheck, connection_over, shared_server, trace_init, unique};
+use tests::{LeakCheck, connection_over, shared_server, trace_init, unique, within};
 use tokio::time::{Instant, sleep};
 
-use crate::{LATE, ask};
+use crate::{DEADLINE, LATE, ask};
 
 const DEFAULT: Duration = Duration::from_millis(450);
 const EXPLICIT: Duration = Duration::from_millis(600);
@@ -102,7 +102,7 @@ async fn observe(client: &Client, redis: &MultiplexedConnection, terms: Terms, l
             passed + LOOK >= end && passed <= end + late + 2 * LOOK,
             "{terms:?}: {passed:?}"
         );
-        assert_eq!(guard.lost().await, reason, "{terms:?}");
+        assert_eq!(within(DEADLINE, guard.lost()).await, reason, "{terms:?}");
     } else {
         assert!(guard.is_valid(), "{terms:?}");
         // Renewed at a third, so that two thirds were there at all times.
@@ -164,7 +164,7 @@ async fn the_longest_hold_is_the_guards_own() {
     let start = Instant::now();
     let options = LockOptions::new().max_hold(LONGEST);
     let inner = outer.run(lock.lock_with(options)).await.unwrap().unwrap();
-    assert_eq!(inner.lost().await, LostReason::MaxHold);
+    assert_eq!(within(DEADLINE, inner.lost()).await, LostReason::MaxHold);
     assert_eq!(start.elapsed(), LONGEST);
     sleep(2 * DEFAULT).await;
     assert!(outer.is_valid() && !inner.is_valid());
@@ -187,9 +187,9 @@ async fn the_reason_of_a_loss_stays() {
         .renew(false)
         .max_hold(LONGEST);
     let guard = client.rlock(&name).lock_with(options).await.unwrap();
-    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
     sleep(2 * LONGEST).await;
-    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
     drop(guard);
     let redis = connection_over(engine.connect()).await.unwrap();
     LeakCheck::over(redis, &name)

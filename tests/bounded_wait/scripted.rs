@@ -1,0 +1,170 @@
+//! A server in this process that answers what it is told to.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use redlock_rt::{Client, ClientBuilder};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+
+/// Which commands get the scripted answers; all others are answered as by a server where nobody
+/// holds anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// EVALSHA.
+    Calls,
+    /// SCRIPT LOAD.
+    Loads,
+    /// CLIENT ID and INFO, with which a connection begins.
+    Greetings,
+}
+
+/// The server; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    shared: Arc<Mutex<Shared>>,
+    target: Target,
+}
+
+#[derive(Default)]
+struct Shared {
+    answers: VecDeque<String>,
+    for_ever: Option<String>,
+    calls: usize,
+    /// Whether it does not know scripts before they are loaded.
+    forgetful: bool,
+}
+
+impl Scripted {
+    /// Answers so once each, and then as a free lock does.
+    pub(crate) fn passing(target: Target, answers: &[&str]) -> Self {
+        let answers = answers.iter().map(|&answer| answer.to_owned()).collect();
+        Self::new(
+            target,
+            Shared {
+                answers,
+                ..Shared::default()
+            },
+        )
+    }
+
+    /// Always answers so.
+    pub(crate) fn persistent(target: Target, answer: &str) -> Self {
+        let for_ever = Some(answer.to_owned());
+        Self::new(
+            target,
+            Shared {
+                for_ever,
+                ..Shared::default()
+            },
+        )
+    }
+
+    fn new(target: Target, shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(Mutex::new(shared)),
+            target,
+        }
+    }
+
+    /// From now on it knows no script before one is loaded.
+    pub(crate) fn forgets_scripts(&self) {
+        self.shared.lock().unwrap().forgetful = true;
+    }
+
+    /// How many commands were answered by the script.
+    pub(crate) fn scripted(&self) -> usize {
+        self.shared.lock().unwrap().calls
+    }
+
+    pub(crate) fn client(&self) -> ClientBuilder {
+        let server = self.clone();
+        Client::builder().connector(move || {
+            let (ours, theirs) = tokio::io::duplex(16 * 1024);
+            tokio::spawn(server.clone().serve(theirs));
+            async move { Ok(ours) }
+        })
+    }
+
+    async fn serve(self, stream: DuplexStream) {
+        let mut stream = BufReader::new(stream);
+        while let Some(words) = read(&mut stream).await {
+            let answer = self.answer(&words);
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, words: &[String]) -> String {
+        let command = words[0].to_ascii_uppercase();
+        let target = match (command.as_str(), words[1].to_ascii_uppercase().as_str()) {
+            ("EVALSHA", _) => Some(Target::Calls),
+            ("SCRIPT", _) => Some(Target::Loads),
+            ("CLIENT", "ID") | ("INFO", _) => Some(Target::Greetings),
+            _ => None,
+        };
+        if target == Some(self.target)
+            && let Some(answer) = self.next()
+        {
+            return format!("{answer}\r\n");
+        }
+        let mut shared = self.shared.lock().unwrap();
+        if command == "EVALSHA" && shared.forgetful {
+            return "-NOSCRIPT No matching script.\r\n".into();
+        }
+        shared.forgetful &= command != "SCRIPT";
+        let info = "run_id:scripted\r\n";
+        match (command.as_str(), target) {
+            // The script to release names its channel and how to publish there; that to acquire
+            // answers nil for a lock that was taken.
+            ("EVALSHA", _) if words.last().is_some_and(|word| word == "PUBLISH") => ":1\r\n".into(),
+            ("EVALSHA", _) => "$-1\r\n".into(),
+            ("INFO", _) => format!("${}\r\n{info}\r\n", info.len()),
+            ("CLIENT", Some(_)) => ":7\r\n".into(),
+            ("SCRIPT", _) => "+loaded\r\n".into(),
+            ("SUBSCRIBE" | "UNSUBSCRIBE", _) => format!(
+                "*3\r\n${}\r\n{}\r\n${}\r\n{}\r\n:1\r\n",
+                command.len(),
+                command.to_ascii_lowercase(),
+                words[1].len(),
+                words[1]
+            ),
+            _ => "+OK\r\n".into(),
+        }
+    }
+
+    fn next(&self) -> Option<String> {
+        let mut shared = self.shared.lock().unwrap();
+        let answer = shared
+            .answers
+            .pop_front()
+            .or_else(|| shared.for_ever.clone())?;
+        shared.calls += 1;
+        Some(answer)
+    }
+}
+
+/// An array of bulk strings, as clients send.
+async fn read(stream: &mut BufReader<DuplexStream>) -> Option<Vec<String>> {
+    let count = read_number(stream).await?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length = read_number(stream).await?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(String::from_utf8(word).unwrap());
+    }
+    // So that every command has a second word to look at.
+    words.resize(words.len().max(2), String::new());
+    Some(words)
+}
+
+/// The number after `*` or `$`; `None` at the end of the stream.
+async fn read_number(stream: &mut BufReader<DuplexStream>) -> Option<usize> {
+    let mut line = String::new();
+    let read = stream.read_line(&mut line).await.ok()?;
+    (read > 0).then(|| line[1..].trim_end().parse().unwrap())
+}

@@ -1,0 +1,113 @@
+//! A way to an engine in this process that can be closed: a black hole without a socket.
+
+use std::{
+    future, io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use redlock_rt::{
+    Client, ClientBuilder,
+    embedded::{Engine, Session},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What becomes of new connections while it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dial {
+    /// They are never made.
+    Hangs,
+    /// They are made, and are black holes too.
+    Succeeds,
+}
+
+/// While it is closed everything written is swallowed, and nothing is answered, on connections old
+/// and new. The old ones stay so when it opens again.
+#[derive(Clone)]
+pub(crate) struct Valve {
+    engine: Engine,
+    /// Odd: closed.
+    turns: Arc<AtomicU64>,
+}
+
+impl Valve {
+    pub(crate) fn open(engine: &Engine) -> Self {
+        Self {
+            engine: engine.clone(),
+            turns: Arc::default(),
+        }
+    }
+
+    pub(crate) fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn client(&self, dial: Dial) -> ClientBuilder {
+        let valve = self.clone();
+        Client::builder().connector(move || {
+            let born = valve.turns.load(Ordering::SeqCst);
+            let way = Way {
+                session: valve.engine.connect(),
+                turns: Arc::clone(&valve.turns),
+                born,
+            };
+            async move {
+                if born % 2 == 1 && dial == Dial::Hangs {
+                    future::pending().await
+                }
+                Ok(way)
+            }
+        })
+    }
+}
+
+pub(crate) struct Way {
+    session: Session,
+    turns: Arc<AtomicU64>,
+    born: u64,
+}
+
+impl Way {
+    fn is_hole(&self) -> bool {
+        self.born % 2 == 1 || self.turns.load(Ordering::SeqCst) != self.born
+    }
+}
+
+impl AsyncRead for Way {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_hole() {
+            // Nothing will ever come, so nobody is to be woken.
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.session).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Way {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_hole() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        Pin::new(&mut self.session).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.session).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.session).poll_shutdown(cx)
+    }
+}
