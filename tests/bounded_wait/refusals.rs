@@ -224,29 +224,8 @@ async fn a_server_that_is_busy() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory() {
-    let options = RedisServer::options();
-    let full = ["CONFIG", "SET", "maxmemory", "1"];
-    refused_by(
-        "memory",
-        options,
-        &full,
-        &["CONFIG", "SET", "maxmemory", "0"],
-    )
-    .await;
-}
-
-#[tokio::test]
 async fn a_replica_that_serves_nothing_stale() {
     let options = RedisServer::options().args(["--replica-serve-stale-data", "no"]);
     let demote = ["REPLICAOF", "127.0.0.1", "1"];
     refused_by("stale", options, &demote, &["REPLICAOF", "NO", "ONE"]).await;
-}
-
-#[tokio::test]
-async fn a_server_with_too_few_replicas() {
-    let options = RedisServer::options();
-    let demand = ["CONFIG", "SET", "min-replicas-to-write", "1"];
-    let content = ["CONFIG", "SET", "min-replicas-to-write", "0"];
-    refused_by("replicas", options, &demand, &content).await;
 }
