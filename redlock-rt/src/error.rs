@@ -19,6 +19,8 @@ pub enum ErrorKind {
     OutcomeUnknown,
     /// The lock was lost before the operation: it expired, was deleted or taken over.
     Lost,
+    /// The caller holds it for reading, and would wait for itself for ever.
+    UpgradeWouldDeadlock,
     /// The caller does not hold it.
     NotOwner,
     /// An argument that cannot work; nothing was sent.
@@ -41,6 +43,7 @@ impl ErrorKind {
             Self::Unavailable => "redis is unavailable",
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
             Self::Lost => "the lock was lost",
+            Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
             Self::NotOwner => "not held by this owner",
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",

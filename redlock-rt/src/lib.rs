@@ -99,7 +99,7 @@ mod wire;
 pub mod __private;
 
 pub use client::{Client, ClientBuilder, Shutdown, Stats, default_client, set_default_client};
-pub use engine::{GuardState, LostReason, Owner, Unlocked};
+pub use engine::{Backoff, GuardState, LostReason, Owner, Unlocked};
 pub use error::{Error, ErrorKind};
 pub use name::OwnerId;
 #[cfg(feature = "macros")]

@@ -54,7 +54,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     }
     proxy.mark();
     let start = Instant::now();
-    let renewals = calls!("rlock_renew");
+    let renewals = calls!("renew");
     proxy.wait_for_count(renewals, CALLS * ROUNDS).await;
     // An interval is up to a tenth shorter, and a renewal up to a tenth of it early.
     let intervals = start.elapsed().div_duration_f64(interval * 8 / 10);
@@ -112,7 +112,7 @@ async fn renewals_have_a_connection_of_their_own() {
     let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let options = LockOptions::new().renew(Duration::from_millis(20));
     let guard = client.rlock(&name).lock_with(options).await.unwrap();
-    proxy.wait_for(calls!("rlock_renew")).await;
+    proxy.wait_for(calls!("renew")).await;
     let [main, renewals] = proxy.connections(Which::Scripts)[..] else {
         panic!("two connections")
     };
@@ -124,7 +124,7 @@ async fn renewals_have_a_connection_of_their_own() {
     });
     proxy.mark();
     proxy
-        .wait_for_answer(calls!("rlock_renew").on(Which::Connection(renewals)))
+        .wait_for_answer(calls!("renew").on(Which::Connection(renewals)))
         .await;
     assert!(!stuck.is_finished() && guard.is_valid());
     proxy.resume();

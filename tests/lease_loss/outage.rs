@@ -293,7 +293,7 @@ async fn a_restart_without_its_data_loses_every_lock_at_once() {
 async fn lost_replies_to_renewals() {
     let rig = Rig::set("renewal", RedisServer::options());
     let guard = rig.hold(Duration::from_secs(5)).await;
-    let renewals = || calls!("rlock_renew").mentioning(&rig.name);
+    let renewals = || calls!("renew").mentioning(&rig.name);
     type Lose = fn(&Proxy, Matcher);
     let lose: [(&str, Lose); 4] = [
         ("swallowed reply", |proxy, calls| {

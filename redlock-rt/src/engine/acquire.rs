@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
-use super::Engine;
+use super::backoff::Pace;
 use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
 use super::lines::{Called, Line};
 use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
+use super::{Engine, Manner};
 use crate::clock;
 use crate::connection::Fault;
 use crate::error::{Error, ErrorKind};
@@ -44,23 +45,29 @@ pub(crate) async fn acquire(
     engine: &Arc<Engine>,
     recipe: &Arc<dyn Recipe>,
     terms: Terms,
+    manner: Manner<'_>,
     wait: Option<Duration>,
 ) -> Result<HoldGuard, Error> {
     let started = clock::stamp();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
+    let mut pace = Pace::new(manner.backoff, started);
     let mut place = line.enter(engine.next_poll(started));
     if let Some(channel) = recipe.channel() {
         line.listen_if_confirmed(&engine.hub, channel);
     }
-    let mut claim = Claim::new(engine, recipe, &line, terms);
+    let mut claim = Claim::new(engine, recipe, &line, terms, None);
     let mut fault: Option<Fault> = None;
     let mut pause = SHORTEST_PAUSE;
     let mut stillborn = 0;
     loop {
         // The runtime of the client's tasks may have ended while this one waited.
         engine.ensure_tasks();
-        match place.called(deadline).await {
+        let until = deadline.into_iter().chain(pace.gives_up_at()).min();
+        match place.called(until).await {
+            Called::TimedOut if pace.gives_up_at().is_some_and(|at| at <= clock::now()) => {
+                return Err(out_of_retries(recipe));
+            }
             Called::TimedOut => {
                 return Err(out_of_time(
                     engine,
@@ -73,13 +80,15 @@ pub(crate) async fn acquire(
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
             Called::Turn(Turn::Head) => {
+                pace.heads(clock::now());
                 if let Some(channel) = recipe.channel() {
                     line.listen(&engine.hub, channel);
                 }
             }
             Called::Turn(Turn::Try) => {
+                pace.heads(clock::now());
                 line.set_health(Health::Asking(clock::stamp()));
-                let Some(outcome) = claim.attempt(deadline).await else {
+                let Some(outcome) = claim.attempt(true, deadline).await else {
                     let error = out_of_time(engine, recipe, &place.line, started, wait, fault);
                     if error.is_unavailable() {
                         // For those behind, whose waits may end with this one.
@@ -88,9 +97,9 @@ pub(crate) async fn acquire(
                     return Err(error);
                 };
                 match outcome {
-                    Ok(AcquireReply::Acquired) => {
+                    Ok(AcquireReply::Acquired(token)) => {
                         let now = clock::now();
-                        let guard = claim.succeed(now)?;
+                        let guard = claim.succeed(token, now)?;
                         if guard.state_at(now).is_valid() {
                             place.served(engine.next_poll(now));
                             return Ok(guard);
@@ -101,7 +110,7 @@ pub(crate) async fn acquire(
                         if stillborn == MOST_STILLBORN {
                             return Err(stillborn_error(recipe));
                         }
-                        claim = Claim::new(engine, recipe, &line, terms);
+                        claim = Claim::new(engine, recipe, &line, terms, None);
                         place.tried(clock::now(), Health::Answering);
                     }
                     Ok(AcquireReply::Held(ttl)) => {
@@ -111,7 +120,10 @@ pub(crate) async fn acquire(
                         let poll = engine.next_poll(now);
                         // Redis expires by the millisecond: one more, and it is over.
                         let over = ttl.map(|ttl| clock::after(now, ttl + Duration::from_millis(1)));
-                        let retry_at = over.map_or(poll, |over| over.min(poll));
+                        let latest = over.map_or(poll, |over| over.min(poll));
+                        let Some(retry_at) = pace.refused(now, latest) else {
+                            return Err(out_of_retries(recipe));
+                        };
                         place.tried(retry_at, Health::Answering);
                         if let Some(channel) = recipe.channel() {
                             line.listen(&engine.hub, channel);
@@ -132,13 +144,19 @@ pub(crate) async fn acquire(
     }
 }
 
+fn out_of_retries(recipe: &Arc<dyn Recipe>) -> Error {
+    Error::new(ErrorKind::TimedOut, ACTION)
+        .named(recipe.name().as_arc())
+        .detail("all retries of the back-off were refused")
+}
+
 fn stillborn_error(recipe: &Arc<dyn Recipe>) -> Error {
     Error::new(ErrorKind::Lost, ACTION)
         .named(recipe.name().as_arc())
         .detail("the lease is over before the reply comes")
 }
 
-/// Tries once, past the local queue; `None`: held by somebody else.
+/// Tries once, past the local queue, at most until `until`; `None`: held by somebody else.
 ///
 /// # Cancel safety
 ///
@@ -147,18 +165,20 @@ pub(crate) async fn try_acquire(
     engine: &Arc<Engine>,
     recipe: &Arc<dyn Recipe>,
     terms: Terms,
+    under: Option<&Arc<Hold>>,
+    until: Instant,
 ) -> Result<Option<HoldGuard>, Error> {
-    if engine.lines.is_held_here(&**recipe) {
+    if under.is_none() && engine.lines.is_held_here(&**recipe) {
         return Ok(None);
     }
     let line = engine.lines.line(&**recipe);
-    let mut claim = Claim::new(engine, recipe, &line, terms);
-    let outcome = claim.attempt(Some(engine.patience(clock::now()))).await;
+    let mut claim = Claim::new(engine, recipe, &line, terms, under);
+    let outcome = claim.attempt(false, Some(until)).await;
     let late = || Err(Fault::timed_out("no answer in time"));
     match outcome.unwrap_or_else(late) {
-        Ok(AcquireReply::Acquired) => {
+        Ok(AcquireReply::Acquired(token)) => {
             let now = clock::now();
-            let guard = claim.succeed(now)?;
+            let guard = claim.succeed(token, now)?;
             if guard.state_at(now).is_valid() {
                 Ok(Some(guard))
             } else {
@@ -210,25 +230,36 @@ pub(super) fn out_of_time(
 struct Claim {
     bid: Bid,
     journey: Journey,
+    /// It was refused, and left something in Redis all the same.
+    traces: bool,
     done: bool,
     /// While a call is under way or its outcome open. Dropped last.
     open: Option<Open>,
 }
 
 impl Claim {
-    fn new(engine: &Arc<Engine>, recipe: &Arc<dyn Recipe>, line: &Arc<Line>, terms: Terms) -> Self {
+    fn new(
+        engine: &Arc<Engine>,
+        recipe: &Arc<dyn Recipe>,
+        line: &Arc<Line>,
+        terms: Terms,
+        under: Option<&Arc<Hold>>,
+    ) -> Self {
         let number = engine.next_number();
+        let mate = under.and_then(|hold| hold.mate_owner());
         let bid = Bid {
             engine: Arc::clone(engine),
             recipe: Arc::clone(recipe),
-            owner: engine.id.owner(number),
+            owner: mate.unwrap_or_else(|| engine.id.owner(number)),
             number,
+            under: under.cloned(),
             line: Arc::clone(line),
             terms,
         };
         Self {
             bid,
             journey: Journey::default(),
+            traces: false,
             done: false,
             open: None,
         }
@@ -236,30 +267,39 @@ impl Claim {
 
     /// Asks for the lock once; `None`: the deadline came first. May be repeated: the same owner
     /// asks for the same hold.
-    async fn attempt(&mut self, deadline: Option<Instant>) -> Option<Result<AcquireReply, Fault>> {
+    async fn attempt(
+        &mut self,
+        waits: bool,
+        deadline: Option<Instant>,
+    ) -> Option<Result<AcquireReply, Fault>> {
         let bid = &self.bid;
         self.open.get_or_insert_with(|| bid.engine.releases.open());
-        let call = || bid.recipe.acquire(&bid.owner, bid.terms.lease);
-        let attempt = self.journey.attempt(&bid.engine.main, call);
+        let attempt = self.journey.attempt(&bid.engine.main, || bid.call(waits));
         let answer = match deadline {
             Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await.ok(),
             None => Some(attempt.await),
         };
-        let reply = answer.map(|reply| Ok(AcquireReply::try_from(reply?)?));
+        let reply = answer.map(|reply| Ok(bid.recipe.acquired(reply?)?));
         if let Some(Ok(AcquireReply::Held(_))) = reply {
             // Whatever was sent before under this number did not get the lock either.
             self.journey.close();
+            self.traces |= waits && bid.recipe.leaves_traces();
         }
-        if !matches!(reply, Some(Ok(AcquireReply::Acquired))) && !self.journey.is_open() {
+        if !matches!(reply, Some(Ok(AcquireReply::Acquired(_)))) && !self.is_open() {
             self.open = None;
         }
         reply
     }
 
-    fn succeed(&mut self, now: Instant) -> Result<HoldGuard, Error> {
+    /// Whether Redis may have something of this number.
+    fn is_open(&self) -> bool {
+        self.traces || self.journey.is_open()
+    }
+
+    fn succeed(&mut self, token: Option<u64>, now: Instant) -> Result<HoldGuard, Error> {
         self.done = true;
         let sent = self.journey.sent.unwrap_or(now);
-        let guard = Hold::acquired(&self.bid, sent, now);
+        let guard = Hold::acquired(&self.bid, token, sent, now);
         // Looked at once the hold is among those that a shut-down ends: either it finds the hold,
         // or we find it closing.
         let Bid { engine, recipe, .. } = &self.bid;
@@ -272,17 +312,14 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.done || !self.journey.is_open() {
+        if self.done || !self.is_open() {
             return;
         }
         let Bid { engine, .. } = &self.bid;
         let ghost = Ghost {
-            engine: Arc::clone(engine),
-            recipe: Arc::clone(&self.bid.recipe),
-            owner: self.bid.owner.clone(),
-            lease: self.bid.terms.lease,
+            bid: self.bid.clone(),
+            traces: self.traces,
             journey: std::mem::take(&mut self.journey),
-            line: Arc::clone(&self.bid.line),
         };
         engine.releases.push(Settlement::ghost(ghost));
         engine.ensure_tasks();

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::hold::Hold;
+use super::hold::{Hold, HoldGuard};
 use crate::name::{ClientId, LockName};
-use crate::wire::Recipe;
+use crate::wire::{Recipe, Relation};
 
 tokio::task_local! {
     static FRAME: Frame;
@@ -44,24 +44,60 @@ pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
     FRAME.scope(frame, body).await
 }
 
-/// The hold of an enclosing frame that a lock of this kind and name re-enters, and the turn of the
-/// bodies that do so from that frame.
-pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<(Arc<Hold>, Turn)> {
+/// A hold that the caller is under, and what a lock is to it.
+pub(super) struct Around {
+    pub(super) hold: Arc<Hold>,
+    pub(super) relation: Relation,
+    /// The turn of the bodies that re-enter from that frame.
+    pub(super) turn: Option<Turn>,
+}
+
+impl Around {
+    fn of(hold: &Arc<Hold>, client: &ClientId, recipe: &dyn Recipe) -> Option<Self> {
+        if hold.engine.id != *client {
+            return None;
+        }
+        match recipe.relation(&*hold.recipe) {
+            Relation::None => None,
+            relation => Some(Self {
+                hold: Arc::clone(hold),
+                relation,
+                turn: None,
+            }),
+        }
+    }
+
+    /// Of two, the one that counts: the very lock, then one that may be joined, then the nearer.
+    fn or(self, further: Self) -> Self {
+        let rank = |around: &Self| match around.relation {
+            Relation::Same => 0,
+            Relation::Joins => 1,
+            Relation::Deadlocks | Relation::None => 2,
+        };
+        if rank(&further) < rank(&self) {
+            further
+        } else {
+            self
+        }
+    }
+}
+
+/// What the caller's frames hold of this lock.
+pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<Around> {
     let innermost = FRAME.try_with(Clone::clone).ok();
     let mut frame = innermost.as_ref();
+    let mut found: Option<Around> = None;
     while let Some(Frame(level)) = frame {
-        if matches(&level.hold, client, recipe) {
-            return Some((Arc::clone(&level.hold), Arc::clone(&level.turn)));
+        if let Some(mut around) = Around::of(&level.hold, client, recipe) {
+            around.turn = Some(Arc::clone(&level.turn));
+            found = Some(match found {
+                None => around,
+                Some(nearer) => nearer.or(around),
+            });
         }
         frame = level.parent.as_ref();
     }
-    None
-}
-
-fn matches(hold: &Hold, client: &ClientId, recipe: &dyn Recipe) -> bool {
-    hold.recipe.kind() == recipe.kind()
-        && hold.recipe.name() == recipe.name()
-        && hold.engine.id == *client
+    found
 }
 
 /// An identity that a caller makes and shares: who locks with it re-enters what it holds.
@@ -106,12 +142,40 @@ struct Slots {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     client: ClientId,
-    kind: &'static str,
     name: LockName,
 }
 
 /// What an owner holds of one name; locked while it is being acquired.
-pub(super) type Slot = Arc<tokio::sync::Mutex<Weak<Hold>>>;
+pub(super) type Slot = Arc<tokio::sync::Mutex<Holdings>>;
+
+/// The holds of one owner in one name, one of a kind.
+#[derive(Default)]
+pub(super) struct Holdings(Vec<Weak<Hold>>);
+
+impl Holdings {
+    /// What the owner holds of this lock.
+    pub(super) fn around(&self, recipe: &dyn Recipe) -> Option<Around> {
+        let holds = self.0.iter().filter_map(Weak::upgrade);
+        holds
+            .filter(|hold| hold.is_valid())
+            .filter_map(|hold| Around::of(&hold, &hold.engine.id, recipe))
+            .reduce(Around::or)
+    }
+
+    /// Keeps in mind what was acquired.
+    pub(super) fn keep(&mut self, guard: HoldGuard) -> HoldGuard {
+        self.0.retain(|hold| {
+            let hold = hold.upgrade();
+            hold.is_some_and(|hold| !Arc::ptr_eq(&hold, &guard.hold) && hold.is_valid())
+        });
+        self.0.push(Arc::downgrade(&guard.hold));
+        guard
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.iter().all(|hold| hold.strong_count() == 0)
+    }
+}
 
 impl Owner {
     /// Makes an identity that holds nothing yet.
@@ -122,7 +186,6 @@ impl Owner {
     pub(super) fn slot(&self, client: &ClientId, recipe: &dyn Recipe) -> Slot {
         let key = Key {
             client: client.clone(),
-            kind: recipe.kind(),
             name: recipe.name().clone(),
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,8 +193,7 @@ impl Owner {
         // the same however many there are.
         if slots.map.len() >= slots.sweep_at {
             slots.map.retain(|_, slot| {
-                let over = |hold: &Weak<Hold>| hold.strong_count() == 0;
-                Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|hold| over(&hold))
+                Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|holds| holds.is_over())
             });
             slots.sweep_at = 2 * slots.map.len().max(FEW_SLOTS);
         }

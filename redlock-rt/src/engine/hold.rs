@@ -17,16 +17,30 @@ use crate::connection::Home;
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
-use crate::wire::{HoldReply, Recipe};
+use crate::wire::{Ask, Call, HoldReply, Recipe};
 
 /// What a hold is asked for with.
+#[derive(Clone)]
 pub(super) struct Bid {
     pub(super) engine: Arc<Engine>,
     pub(super) recipe: Arc<dyn Recipe>,
     pub(super) owner: OwnerId,
     pub(super) number: u64,
+    /// The hold under which this one is taken, in another mode of the same lock.
+    pub(super) under: Option<Arc<Hold>>,
     pub(super) line: Arc<Line>,
     pub(super) terms: Terms,
+}
+
+impl Bid {
+    pub(super) fn call(&self, waits: bool) -> Call {
+        self.recipe.acquire(&Ask {
+            owner: &self.owner,
+            lease: self.terms.lease,
+            waits,
+            under: self.under.as_ref().map(|hold| &hold.owner),
+        })
+    }
 }
 
 /// What all guards of one hold share.
@@ -34,8 +48,12 @@ pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) recipe: Arc<dyn Recipe>,
     pub(crate) owner: OwnerId,
-    /// Unique in the client, and never used again.
+    /// Names the hold in the client.
     pub(crate) number: u64,
+    /// Of a kind that gives out fencing tokens.
+    pub(crate) token: Option<u64>,
+    /// Whether a hold in another mode had or has this owner; see [`mate_owner`](Self::mate_owner).
+    mated: AtomicBool,
     lease: Mutex<Lease>,
     /// Woken when the lease was lengthened or lost.
     changed: Notify,
@@ -49,21 +67,31 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A hold that was acquired by a command sent at `sent`, and its first guard.
-    pub(super) fn acquired(bid: &Bid, sent: Instant, now: Instant) -> HoldGuard {
-        let (lease, id) = Lease::new(bid.terms, sent);
+    pub(super) fn acquired(
+        bid: &Bid,
+        token: Option<u64>,
+        sent: Instant,
+        now: Instant,
+    ) -> HoldGuard {
+        let (lease, id) = Lease::new(bid.terms, bid.recipe.look_every(), sent);
         let hold = Arc::new(Self {
             home: bid.engine.config.spawner.home(),
             engine: Arc::clone(&bid.engine),
             recipe: Arc::clone(&bid.recipe),
             owner: bid.owner.clone(),
             number: bid.number,
+            token,
+            mated: AtomicBool::new(bid.under.is_some()),
             lease: Mutex::new(lease),
             changed: Notify::new(),
             serial: Arc::default(),
             line: Arc::clone(&bid.line),
             settled: AtomicBool::new(false),
         });
-        let before = hold.line.set_holder(&hold);
+        let before = match hold.recipe.is_exclusive() {
+            true => hold.line.set_holder(&hold),
+            false => None,
+        };
         // It was forced or deleted, and its guards have not heard: they and ours must not both
         // report held.
         if let Some(before) = before
@@ -79,6 +107,13 @@ impl Hold {
             left: false,
             turn: None,
         }
+    }
+
+    /// The owner for a hold in another mode of the same lock, taken under this one: the same, as
+    /// Redisson has it, but only once, since a field whose release was sent is never used again.
+    pub(super) fn mate_owner(&self) -> Option<OwnerId> {
+        let taken = self.mated.swap(true, Ordering::AcqRel);
+        (!taken).then(|| self.owner.clone())
     }
 
     pub(crate) fn is_valid(&self) -> bool {

@@ -129,6 +129,8 @@ pub(crate) struct Lease {
     next_renewal: Instant,
     /// When to look whether it is still there, renewed or not, since that was put in doubt.
     verify_at: Option<Instant>,
+    /// How often to look although nothing is in doubt, where others may shorten the lease.
+    look_every: Option<Duration>,
 }
 
 /// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
@@ -139,14 +141,19 @@ fn margin(lease: Duration) -> Duration {
 
 impl Lease {
     /// A hold whose acquiring command was handed to the connection at `sent`.
-    pub(crate) fn new(terms: Terms, sent: Instant) -> (Self, GuardId) {
+    pub(crate) fn new(
+        terms: Terms,
+        look_every: Option<Duration>,
+        sent: Instant,
+    ) -> (Self, GuardId) {
         let mut lease = Self {
             phase: Phase::Held,
             deadline: sent,
             tenants: Vec::with_capacity(1),
             next_id: 0,
             next_renewal: sent,
-            verify_at: None,
+            verify_at: look_every.map(|every| after(sent, every)),
+            look_every,
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -314,7 +321,7 @@ impl Lease {
         self.tick(now);
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Held;
-            self.verify_at = None;
+            self.verify_at = self.look_every.map(|every| after(now, every));
             if !ttl.is_zero() {
                 self.lengthen(sent, ttl);
             }
@@ -387,7 +394,7 @@ mod tests {
     #[test]
     fn the_deadline_is_counted_from_before_the_send_less_a_margin() {
         let sent = Instant::now();
-        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        let (mut lease, id) = Lease::new(terms(30 * S), None, sent);
         let until = sent + 30 * S - Duration::from_millis(302);
         assert_eq!(lease.state(id, sent), GuardState::Held { until });
         assert_eq!(
@@ -399,7 +406,7 @@ mod tests {
     #[test]
     fn a_renewal_that_comes_too_late_revives_nothing() {
         let sent = Instant::now();
-        let (mut lease, id) = Lease::new(terms(S), sent);
+        let (mut lease, id) = Lease::new(terms(S), None, sent);
         lease.renewed(sent + S, S, sent + S);
         assert_eq!(
             lease.state(id, sent + S),
@@ -411,7 +418,7 @@ mod tests {
     #[test]
     fn reentry_with_a_shorter_lease_shortens_nothing() {
         let sent = Instant::now();
-        let (mut lease, outer) = Lease::new(terms(30 * S), sent);
+        let (mut lease, outer) = Lease::new(terms(30 * S), None, sent);
         let before = lease.deadline();
         let inner = lease.join(terms(S), sent).unwrap();
         lease.renewed(sent, S, sent);
@@ -425,7 +432,7 @@ mod tests {
     #[test]
     fn renewal_is_due_every_third_and_never_after_the_last_guard_left() {
         let sent = Instant::now();
-        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        let (mut lease, id) = Lease::new(terms(30 * S), None, sent);
         assert_eq!(lease.plan(sent), Plan::Wait(sent + 10 * S));
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
         lease.leave(id);
@@ -435,7 +442,7 @@ mod tests {
     #[test]
     fn short_extensions_do_not_put_off_the_renewal_until_the_lease_is_over() {
         let sent = Instant::now();
-        let (mut lease, _) = Lease::new(terms(30 * S), sent);
+        let (mut lease, _) = Lease::new(terms(30 * S), None, sent);
         lease.renewed(sent + 9 * S, S, sent + 9 * S);
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
         // Nor does a guard that wants less and is never renewed.
@@ -458,7 +465,7 @@ mod tests {
             renew: None,
             ..terms(S)
         };
-        let (mut lease, id) = Lease::new(fixed, sent);
+        let (mut lease, id) = Lease::new(fixed, None, sent);
         assert_eq!(lease.plan(sent), Plan::Wait(lease.deadline()));
         lease.doubt(sent);
         assert_eq!(lease.plan(sent), Plan::Renew(Duration::ZERO));
@@ -473,7 +480,7 @@ mod tests {
     #[test]
     fn only_what_is_held_and_renewed_is_renewed_early() {
         let sent = Instant::now();
-        let (mut lease, id) = Lease::new(terms(30 * S), sent);
+        let (mut lease, id) = Lease::new(terms(30 * S), None, sent);
         assert_eq!(lease.slack(sent), S);
         assert_eq!(lease.plan_early(sent + 9 * S), Some(30 * S));
         lease.renewal_failed(sent + 10 * S);
@@ -488,6 +495,7 @@ mod tests {
                 renew,
                 ..terms(30 * S)
             },
+            None,
             sent,
         );
         assert_eq!(fixed.plan_early(sent), None);
@@ -496,6 +504,7 @@ mod tests {
                 max_hold,
                 ..terms(30 * S)
             },
+            None,
             sent,
         );
         assert_eq!(stuck.plan_early(sent + 9 * S), Some(30 * S));
@@ -509,7 +518,7 @@ mod tests {
             max_hold: Some(35 * S),
             ..terms(30 * S)
         };
-        let (mut lease, id) = Lease::new(stuck, sent);
+        let (mut lease, id) = Lease::new(stuck, None, sent);
         assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(25 * S));
         lease.renewed(sent + 10 * S, 25 * S, sent + 10 * S);
         assert!(lease.deadline() < sent + 35 * S);
@@ -522,7 +531,7 @@ mod tests {
     #[test]
     fn a_failed_verification_is_not_repeated_without_a_pause() {
         let sent = Instant::now();
-        let (mut lease, _) = Lease::new(terms(3 * S), sent);
+        let (mut lease, _) = Lease::new(terms(3 * S), None, sent);
         lease.doubt(sent);
         assert!(matches!(lease.plan(sent), Plan::Renew(_)));
         lease.renewal_failed(sent);
@@ -532,7 +541,7 @@ mod tests {
     #[test]
     fn a_failing_renewal_is_suspect_then_lost() {
         let sent = Instant::now();
-        let (mut lease, id) = Lease::new(terms(3 * S), sent);
+        let (mut lease, id) = Lease::new(terms(3 * S), None, sent);
         lease.renewal_failed(sent + S);
         assert!(matches!(
             lease.state(id, sent + S),
@@ -579,7 +588,7 @@ mod tests {
         fn invariants_hold(steps in proptest::collection::vec(step(), 1..60)) {
             let ms = Duration::from_millis;
             let mut now = Instant::now();
-            let (mut lease, first) = Lease::new(terms(3 * S), now);
+            let (mut lease, first) = Lease::new(terms(3 * S), None, now);
             let mut guards = vec![first];
             let mut dead = false;
             for step in steps {

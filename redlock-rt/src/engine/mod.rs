@@ -20,6 +20,7 @@
 //! Wakers are woken and holds dropped with no lock held.
 
 mod acquire;
+mod backoff;
 mod frame;
 mod hold;
 mod hub;
@@ -38,6 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::acquire::{acquire, try_acquire};
+pub use self::backoff::Backoff;
 pub use self::frame::Owner;
 pub(crate) use self::frame::under;
 pub use self::hold::Unlocked;
@@ -45,6 +47,8 @@ pub(crate) use self::hold::{HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
 pub use self::lease::{GuardState, LostReason};
 
+use self::frame::Around;
+use self::hold::Hold;
 use self::hub::Hub;
 use self::lines::Lines;
 use self::releases::Releases;
@@ -53,7 +57,7 @@ use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
 use crate::name::ClientId;
-use crate::wire::{Call, Recipe, Reply};
+use crate::wire::{Call, Recipe, Relation, Reply};
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -68,6 +72,16 @@ pub(crate) struct Config {
     pub(crate) lease: Duration,
     /// Joined before every name.
     pub(crate) namespace: Option<Box<str>>,
+}
+
+/// How a caller asks for a lock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner<'a> {
+    /// `None`: as long as it takes.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) owner: Option<&'a Owner>,
+    /// Of a kind whose waiters are not woken.
+    pub(crate) backoff: Option<Backoff>,
 }
 
 /// One client's shared state. Dropped with the last handle and the last guard, which ends its
@@ -183,23 +197,23 @@ impl Engine {
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
-    /// Re-enters what the caller's frames or `owner` hold, or acquires anew.
+    /// Re-enters what the caller's frames or its owner hold, or acquires anew.
     pub(crate) async fn lock(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
-        wait: Option<Duration>,
-        owner: Option<&Owner>,
+        manner: Manner<'_>,
     ) -> Result<HoldGuard, Error> {
         self.open(acquire::ACTION, &**recipe)?;
+        let wait = manner.wait;
         if wait.is_some_and(|wait| wait.is_zero()) {
-            return self.lock_now(recipe, terms, owner).await;
+            return self.lock_now(recipe, terms, manner.owner).await;
         }
         let deadline = || wait.map(|wait| clock::after(clock::now(), wait));
-        let Some(owner) = owner else {
+        let Some(owner) = manner.owner else {
             return match frame::enclosing(&self.id, &**recipe) {
-                Some((hold, _)) => hold.reenter(terms, deadline()).await,
-                None => acquire(self, recipe, terms, wait).await,
+                Some(around) => self.lock_inside(around, recipe, terms, deadline()).await,
+                None => acquire(self, recipe, terms, manner, wait).await,
             };
         };
         let started = clock::now();
@@ -216,17 +230,49 @@ impl Engine {
                 })?
             }
         };
-        if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
-            match hold.reenter(terms, deadline).await {
+        if let Some(around) = turn.around(&**recipe) {
+            match self.lock_inside(around, recipe, terms, deadline).await {
                 // Its last guard ended meanwhile, or it was lost: a hold anew.
                 Err(error) if error.is_lost() => {}
-                outcome => return outcome,
+                outcome => return Ok(turn.keep(outcome?)),
             }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        let guard = acquire(self, recipe, terms, rest).await?;
-        *turn = Arc::downgrade(&guard.hold);
-        Ok(guard)
+        Ok(turn.keep(acquire(self, recipe, terms, manner, rest).await?))
+    }
+
+    /// Takes what a caller may have who holds the lock already, in this mode or in another.
+    async fn lock_inside(
+        self: &Arc<Self>,
+        around: Around,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        deadline: Option<Instant>,
+    ) -> Result<HoldGuard, Error> {
+        match around.relation {
+            Relation::Joins => {
+                let joined = self.join(recipe, terms, &around.hold, deadline).await?;
+                joined.ok_or_else(|| around.hold.lost_error(acquire::ACTION, LostReason::Deleted))
+            }
+            Relation::Deadlocks => {
+                Err(Error::new(ErrorKind::UpgradeWouldDeadlock, acquire::ACTION)
+                    .named(recipe.name().as_arc()))
+            }
+            Relation::Same | Relation::None => around.hold.reenter(terms, deadline).await,
+        }
+    }
+
+    /// Takes a lock in another mode under `hold`, whose holder may have both; `None`: it may not at
+    /// present.
+    pub(crate) async fn join(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        hold: &Arc<Hold>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<HoldGuard>, Error> {
+        let until = deadline.unwrap_or_else(|| self.patience(clock::now()));
+        try_acquire(self, recipe, terms, Some(hold), until).await
     }
 
     /// As [`lock`](Self::lock), for a guard that one body runs under. Where a frame around it holds
@@ -236,19 +282,21 @@ impl Engine {
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
-        wait: Option<Duration>,
-        owner: Option<&Owner>,
+        manner: Manner<'_>,
     ) -> Result<HoldGuard, Error> {
-        let enclosing = match owner {
+        let around = match manner.owner {
             None => frame::enclosing(&self.id, &**recipe),
             Some(_) => None,
         };
-        let Some((_, turn)) = enclosing else {
-            return self.lock(recipe, terms, wait, owner).await;
+        let Some(turn) = around
+            .filter(|_| recipe.is_exclusive())
+            .and_then(|around| around.turn)
+        else {
+            return self.lock(recipe, terms, manner).await;
         };
         self.open(acquire::ACTION, &**recipe)?;
         let started = clock::now();
-        let turn = match wait {
+        let turn = match manner.wait {
             None => turn.lock_owned().await,
             Some(wait) => {
                 let until = clock::to_tokio(clock::after(started, wait));
@@ -260,8 +308,12 @@ impl Engine {
                 })?
             }
         };
-        let rest = wait.map(|wait| wait.saturating_sub(clock::now() - started));
-        let mut guard = self.lock(recipe, terms, rest, None).await?;
+        let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
+        let manner = Manner {
+            wait: manner.wait.map(rest),
+            ..manner
+        };
+        let mut guard = self.lock(recipe, terms, manner).await?;
         guard.keep(turn);
         Ok(guard)
     }
@@ -276,35 +328,38 @@ impl Engine {
     ) -> Result<HoldGuard, Error> {
         let contended =
             || Error::new(ErrorKind::Contended, acquire::ACTION).named(recipe.name().as_arc());
+        let until = self.patience(clock::now());
         let Some(owner) = owner else {
-            return self.try_lock(recipe, terms).await?.ok_or_else(contended);
+            let guard = self.try_lock(recipe, terms, until).await?;
+            return guard.ok_or_else(contended);
         };
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = slot.try_lock().map_err(|_| contended())?;
-        if let Some(hold) = turn.upgrade().filter(|hold| hold.is_valid()) {
-            let patience = self.patience(clock::now());
-            match hold.reenter(terms, Some(patience)).await {
+        if let Some(around) = turn.around(&**recipe) {
+            match self.lock_inside(around, recipe, terms, Some(until)).await {
                 Err(error) if error.is_lost() => {}
-                outcome => return outcome,
+                outcome => return Ok(turn.keep(outcome?)),
             }
         }
-        let guard = try_acquire(self, recipe, terms)
-            .await?
-            .ok_or_else(contended)?;
-        *turn = Arc::downgrade(&guard.hold);
-        Ok(guard)
+        let guard = try_acquire(self, recipe, terms, None, until).await?;
+        Ok(turn.keep(guard.ok_or_else(contended)?))
     }
 
-    /// As [`lock`](Self::lock), without waiting; `None`: held by somebody else.
+    /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by
+    /// somebody else.
     pub(crate) async fn try_lock(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
+        until: Instant,
     ) -> Result<Option<HoldGuard>, Error> {
         self.open(acquire::ACTION, &**recipe)?;
         match frame::enclosing(&self.id, &**recipe) {
-            Some((hold, _)) => hold.reenter(terms, None).await.map(Some),
-            None => try_acquire(self, recipe, terms).await,
+            Some(around) => {
+                let guard = self.lock_inside(around, recipe, terms, Some(until));
+                guard.await.map(Some)
+            }
+            None => try_acquire(self, recipe, terms, None, until).await,
         }
     }
 

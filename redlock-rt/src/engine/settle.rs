@@ -13,12 +13,11 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout_at;
 
 use super::Engine;
-use super::hold::Hold;
+use super::hold::{Bid, Hold};
 use super::releases::Open;
 use crate::clock;
 use crate::connection::{Connection, Exchange, Fault};
 use crate::error::{Error, ErrorKind};
-use crate::name::OwnerId;
 use crate::wire::{AcquireReply, Call, HoldReply, Recipe};
 
 /// What is to become true in Redis.
@@ -102,13 +101,11 @@ enum Subject {
 
 /// An owner that may have the lock, and must not.
 pub(crate) struct Ghost {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) recipe: Arc<dyn Recipe>,
-    pub(crate) owner: OwnerId,
-    pub(crate) lease: Duration,
-    pub(crate) journey: Journey,
-    /// Keeps the local queue from trying before this is over.
-    pub(crate) line: Arc<super::lines::Line>,
+    /// Its line is kept, so that the local queue does not try before this is over.
+    pub(super) bid: Bid,
+    /// Whether there is something to take away even where it does not have the lock.
+    pub(super) traces: bool,
+    pub(super) journey: Journey,
 }
 
 /// One thing that Redis must be told; see the module.
@@ -125,6 +122,7 @@ pub(crate) struct Settlement {
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const FOR_GOOD: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Settlement {
     pub(super) fn new(hold: &Arc<Hold>, goal: Goal) -> Self {
@@ -142,7 +140,12 @@ impl Settlement {
 
     pub(super) fn ghost(ghost: Ghost) -> Self {
         let sent = ghost.journey.sent.unwrap_or_else(clock::now);
-        let give_up = clock::after(sent, ghost.lease) + Duration::from_secs(1);
+        // What is left besides the lock has no lease, and stays until it is taken away.
+        let stays = match ghost.bid.recipe.leaves_traces() {
+            true => FOR_GOOD,
+            false => ghost.bid.terms.lease,
+        };
+        let give_up = clock::after(sent, stays) + Duration::from_secs(1);
         Self {
             subject: Subject::Ghost(Box::new(ghost)),
             goal: Goal::End,
@@ -156,14 +159,14 @@ impl Settlement {
     pub(super) fn engine(&self) -> &Arc<Engine> {
         match &self.subject {
             Subject::Hold(hold) => &hold.engine,
-            Subject::Ghost(ghost) => &ghost.engine,
+            Subject::Ghost(ghost) => &ghost.bid.engine,
         }
     }
 
     fn recipe(&self) -> &Arc<dyn Recipe> {
         match &self.subject {
             Subject::Hold(hold) => &hold.recipe,
-            Subject::Ghost(ghost) => &ghost.recipe,
+            Subject::Ghost(ghost) => &ghost.bid.recipe,
         }
     }
 
@@ -212,28 +215,24 @@ impl Settlement {
         let Subject::Ghost(ghost) = &mut self.subject else {
             return Ok(false);
         };
-        if ghost.journey.exchange.is_none() {
-            return Ok(ghost.journey.open_since.is_none());
-        }
         let Ghost {
-            engine,
-            recipe,
-            owner,
-            lease,
+            bid,
+            traces,
             journey,
-            ..
         } = &mut **ghost;
-        let answer = journey
-            .attempt(&engine.main, || recipe.acquire(owner, *lease))
-            .await;
-        match answer.and_then(|reply| Ok(AcquireReply::try_from(reply)?)) {
-            Ok(AcquireReply::Held(_)) => Ok(true),
+        if journey.exchange.is_none() {
+            return Ok(!*traces && journey.open_since.is_none());
+        }
+        // Nothing is sent here: the call is under way.
+        let answer = journey.attempt(&bid.engine.main, || bid.call(false)).await;
+        match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {
+            Ok(AcquireReply::Held(_)) => Ok(!bid.recipe.leaves_traces()),
             // From here on the number is used up: only its release is ever sent again.
-            Ok(AcquireReply::Acquired) => {
+            Ok(AcquireReply::Acquired(_)) => {
                 journey.open_since = journey.sent;
                 Ok(false)
             }
-            Err(_) => Ok(journey.open_since.is_none()),
+            Err(_) => Ok(!*traces && journey.open_since.is_none()),
         }
     }
 
@@ -264,7 +263,7 @@ impl Settlement {
                 Ok(self.judged(reply))
             }
             (Subject::Ghost(ghost), _) => {
-                let call = || ghost.recipe.release(&ghost.owner);
+                let call = || ghost.bid.recipe.release(&ghost.bid.owner);
                 Ok(HoldReply::try_from(
                     journey.attempt(&engine.main, call).await?,
                 )?)
@@ -290,7 +289,7 @@ impl Settlement {
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
             Subject::Hold(_) => {}
-            Subject::Ghost(ghost) => ghost.line.notify(),
+            Subject::Ghost(ghost) => ghost.bid.line.notify(),
         }
     }
 }

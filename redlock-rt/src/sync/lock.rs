@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::guard::LockGuard;
 use super::options::LockOptions;
-use crate::engine::{Engine, Terms};
+use crate::clock;
+use crate::engine::{Backoff, Engine, Manner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
@@ -29,6 +30,8 @@ pub(super) mod sealed {
 pub struct Lock<K: Kind> {
     engine: Arc<Engine>,
     wire: Result<Arc<dyn Recipe>, BadName>,
+    /// Of a kind whose waiters are not woken.
+    backoff: Option<Backoff>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -43,6 +46,7 @@ impl<K: Kind> Lock<K> {
         Self {
             engine: Arc::clone(engine),
             wire,
+            backoff: None,
             kind: PhantomData,
         }
     }
@@ -117,11 +121,9 @@ impl<K: Kind> Lock<K> {
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
         let recipe = self.wire()?;
         let terms = LockOptions::new().terms(&self.engine)?;
-        Ok(self
-            .engine
-            .try_lock(recipe, terms)
-            .await?
-            .map(LockGuard::new))
+        let until = self.engine.patience(clock::now());
+        let guard = self.engine.try_lock(recipe, terms, until).await?;
+        Ok(guard.map(LockGuard::new))
     }
 
     /// Acquires the lock as the options say.
@@ -136,24 +138,34 @@ impl<K: Kind> Lock<K> {
     /// where somebody else had the lock, [`Contended`](ErrorKind::Contended) likewise for a wait
     /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        let (recipe, terms) = self.prepare(&options)?;
-        let (wait, owner) = (options.waiting(), options.acting_as());
-        let guard = self.engine.lock(recipe, terms, wait, owner).await?;
+        let (recipe, terms, manner) = self.prepare(&options)?;
+        let guard = self.engine.lock(recipe, terms, manner).await?;
         Ok(LockGuard::new(guard))
     }
 
     /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        let (recipe, terms) = self.prepare(&options)?;
-        let (wait, owner) = (options.waiting(), options.acting_as());
-        let guard = self.engine.lock_for_body(recipe, terms, wait, owner);
-        Ok(LockGuard::new(guard.await?))
+        let (recipe, terms, manner) = self.prepare(&options)?;
+        let guard = self.engine.lock_for_body(recipe, terms, manner).await?;
+        Ok(LockGuard::new(guard))
     }
 
-    fn prepare(&self, options: &LockOptions) -> Result<(&Arc<dyn Recipe>, Terms), Error> {
+    fn prepare<'a>(
+        &'a self,
+        options: &'a LockOptions,
+    ) -> Result<(&'a Arc<dyn Recipe>, Terms, Manner<'a>), Error> {
         let recipe = self.wire()?;
         let named = |error: Error| error.named(recipe.name().as_arc());
-        Ok((recipe, options.terms(&self.engine).map_err(named)?))
+        let terms = options.terms(&self.engine).map_err(named)?;
+        if let Some(flaw) = self.backoff.and_then(|backoff| backoff.flaw()) {
+            return Err(named(Error::bad_input("check lock options", flaw)));
+        }
+        let manner = Manner {
+            wait: options.waiting(),
+            owner: options.acting_as(),
+            backoff: self.backoff,
+        };
+        Ok((recipe, terms, manner))
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
@@ -211,10 +223,10 @@ impl<K: Kind> Lock<K> {
     ///
     /// [`Unavailable`](ErrorKind::Unavailable), and those of [`lock`](Self::lock).
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        Ok(self.inspect().await?.is_some())
+        Ok(!self.inspect().await?.is_empty())
     }
 
-    /// Returns who holds the lock.
+    /// Returns who holds the lock; of several holders, any.
     ///
     /// # Round trips
     ///
@@ -224,10 +236,25 @@ impl<K: Kind> Lock<K> {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
-        Ok(self.inspect().await?.map(|holder| holder.owner))
+        let first = self.inspect().await?.into_iter().next();
+        Ok(first.map(|holder| holder.owner))
     }
 
-    /// Returns how often the present holder has it; zero where nobody does.
+    /// Returns all who hold the lock: one at most, where the kind is exclusive.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
+        let holders = self.inspect().await?.into_iter();
+        Ok(holders.map(|holder| holder.owner).collect())
+    }
+
+    /// Returns how often the present holders have it, all together; zero where nobody does.
     ///
     /// # Round trips
     ///
@@ -237,11 +264,12 @@ impl<K: Kind> Lock<K> {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
-        Ok(self.inspect().await?.map_or(0, |holder| holder.count))
+        let holders = self.inspect().await?.into_iter();
+        Ok(holders.map(|holder| holder.count).sum())
     }
 
-    /// Returns the rest of the present holder's lease; `None` where nobody holds it, or where the
-    /// key has no TTL.
+    /// Returns the rest of the present holder's lease (of several, the longest); `None` where
+    /// nobody holds it, or where the key has no TTL.
     ///
     /// # Round trips
     ///
@@ -251,10 +279,11 @@ impl<K: Kind> Lock<K> {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
-        Ok(self.inspect().await?.and_then(|holder| holder.ttl))
+        let holders = self.inspect().await?.into_iter();
+        Ok(holders.filter_map(|holder| holder.ttl).max())
     }
 
-    async fn inspect(&self) -> Result<Option<Holder>, Error> {
+    async fn inspect(&self) -> Result<Vec<Holder>, Error> {
         const ACTION: &str = "inspect lock";
         let reply = self.ask(ACTION, Recipe::inspect).await?;
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))
@@ -283,6 +312,7 @@ impl<K: Kind> Clone for Lock<K> {
         Self {
             engine: Arc::clone(&self.engine),
             wire: self.wire.clone(),
+            backoff: self.backoff,
             kind: PhantomData,
         }
     }

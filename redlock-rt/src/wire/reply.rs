@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::name::OwnerId;
+
 /// A reply as it came, whatever client library read it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Reply {
@@ -19,7 +21,8 @@ pub(crate) struct Malformed(pub(crate) Reply);
 /// The answer to an attempt to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
-    Acquired,
+    /// Ours, with the fencing token where the kind has one.
+    Acquired(Option<u64>),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),
 }
@@ -29,7 +32,7 @@ impl TryFrom<Reply> for AcquireReply {
 
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match reply {
-            Reply::Nil => Ok(Self::Acquired),
+            Reply::Nil => Ok(Self::Acquired(None)),
             Reply::Int(ttl @ -1..) => Ok(Self::Held(ttl_of(ttl))),
             other => Err(Malformed(other)),
         }
@@ -59,6 +62,35 @@ impl TryFrom<Reply> for HoldReply {
     }
 }
 
+/// Who holds a lock, how often, and for how long still.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Holder {
+    pub(crate) owner: OwnerId,
+    pub(crate) count: u64,
+    /// `None` where the key has no TTL.
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Holder {
+    /// Reads a flat list of owner, hold count and remaining milliseconds; empty where nobody holds
+    /// it.
+    pub(crate) fn decode(reply: Reply) -> Result<Vec<Self>, Malformed> {
+        let Reply::List(items) = &reply else {
+            return Err(Malformed(reply));
+        };
+        let holders = items.chunks(3).map(|chunk| match chunk {
+            [Reply::Text(owner), Reply::Int(count), Reply::Int(ttl)] => Some(Self {
+                owner: OwnerId::from_wire(owner),
+                count: u64::try_from(*count).unwrap_or(0),
+                ttl: ttl_of(*ttl),
+            }),
+            _ => None,
+        });
+        let holders: Option<Vec<Self>> = holders.collect();
+        holders.ok_or(Malformed(reply))
+    }
+}
+
 /// PTTL's answer for a key that exists.
 pub(super) fn ttl_of(ttl: i64) -> Option<Duration> {
     u64::try_from(ttl).ok().map(Duration::from_millis)
@@ -72,7 +104,7 @@ mod tests {
     fn acquire_replies() {
         assert_eq!(
             AcquireReply::try_from(Reply::Nil),
-            Ok(AcquireReply::Acquired)
+            Ok(AcquireReply::Acquired(None))
         );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(AcquireReply::try_from(Reply::Int(5)), Ok(held));
@@ -95,5 +127,23 @@ mod tests {
         assert_eq!(HoldReply::try_from(Reply::Int(0)), Ok(HoldReply::Gone));
         assert_eq!(HoldReply::try_from(Reply::Int(-1)), Ok(HoldReply::Taken));
         assert!(HoldReply::try_from(Reply::Nil).is_err());
+    }
+
+    #[test]
+    fn holders_are_decoded() {
+        let reply = |items| Holder::decode(Reply::List(items));
+        assert_eq!(reply(vec![]), Ok(vec![]));
+        let one = || [Reply::Text("u:7".into()), Reply::Int(2), Reply::Int(-1)];
+        let holder = Holder {
+            owner: OwnerId::from_wire("u:7"),
+            count: 2,
+            ttl: None,
+        };
+        assert_eq!(reply(one().into()), Ok(vec![holder.clone()]));
+        let two = one().into_iter().chain(one()).collect();
+        assert_eq!(reply(two), Ok(vec![holder.clone(), holder]));
+        assert!(reply(vec![Reply::Nil]).is_err());
+        assert!(reply(one()[..2].to_vec()).is_err());
+        assert!(Holder::decode(Reply::Nil).is_err());
     }
 }

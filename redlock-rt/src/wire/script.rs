@@ -120,9 +120,39 @@ impl Call {
     }
 }
 
+/// Outside a cluster releases are announced by PUBLISH.
+pub(super) const PUBLISH: &str = "PUBLISH";
+
 /// Milliseconds for Redis: rounded up, so that a lease on the wire is never shorter than asked.
 pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+pub(super) mod headers {
+    use super::Call;
+
+    /// The header of each script says what it is called with; the call must agree.
+    #[track_caller]
+    pub(in crate::wire) fn assert_agrees(call: &Call) {
+        let name = call.script().name();
+        assert_eq!(call.key_count(), count(call, "KEYS"), "keys of {name}");
+        let args = call.words().count() - call.key_count();
+        assert_eq!(args, count(call, "ARGV"), "args of {name}");
+    }
+
+    /// The numbered items of a header line and of the indented lines that go on with it.
+    fn count(call: &Call, what: &str) -> usize {
+        let prefix = format!("-- {what}: ");
+        let mut lines = call.script().text().lines();
+        let first = lines.find_map(|line| line.strip_prefix(&*prefix)).unwrap();
+        let more = lines.map_while(|line| line.strip_prefix("--   "));
+        let text = std::iter::once(first).chain(more).collect::<Vec<_>>();
+        text.join(" ")
+            .split(", ")
+            .filter(|item| item.trim_start().starts_with(char::is_numeric))
+            .count()
+    }
 }
 
 #[cfg(test)]

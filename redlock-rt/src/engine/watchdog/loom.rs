@@ -32,6 +32,7 @@ impl World {
                 renew,
                 max_hold: None,
             },
+            None,
             start,
         );
         let mut schedule = Schedule::default();

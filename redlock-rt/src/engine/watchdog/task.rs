@@ -15,7 +15,7 @@ use crate::engine::hold::Hold;
 use crate::engine::lease::{LostReason, Plan};
 use crate::engine::schedule::Schedule;
 use crate::shim::lock;
-use crate::wire::{HoldReply, RLockWire, Reply};
+use crate::wire::{HoldReply, Renewal, Reply, renew};
 
 /// Locks renewed by one call: few enough not to hold up the server, as in Redisson.
 const BATCH: usize = 100;
@@ -225,10 +225,15 @@ fn dispatch(
     if due.is_empty() {
         return Picked::Nothing;
     }
-    let holds = due
+    let holds: Vec<Renewal<'_>> = due
         .iter()
-        .map(|(hold, ttl)| (hold.recipe.name().as_str(), hold.owner.as_str(), *ttl));
-    let exchange = connection.call_now(RLockWire::renew(holds));
+        .map(|(hold, lease)| Renewal {
+            recipe: &*hold.recipe,
+            owner: &hold.owner,
+            lease: *lease,
+        })
+        .collect();
+    let exchange = connection.call_now(renew(&holds));
     // Looked at again when the outcome must be known at the latest; at once where nothing is sent.
     let again = match exchange {
         Some(_) => clock::after(now, connection.timeouts().response * 2),
@@ -302,9 +307,9 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
 mod tests {
     use super::*;
     use crate::connection::{Dialer, Spawner, Timeouts};
-    use crate::engine::{Config, Engine, Terms};
+    use crate::engine::{Config, Engine, Manner, Terms};
     use crate::name::LockName;
-    use crate::wire::{Holder, Recipe};
+    use crate::wire::{Holder, RLockWire, Recipe};
 
     const S: Duration = Duration::from_secs(1);
 
@@ -333,7 +338,10 @@ mod tests {
             renew: None,
             max_hold: None,
         };
-        let guard = engine.lock(&recipe, terms, None, None).await.unwrap();
+        let guard = engine
+            .lock(&recipe, terms, Manner::default())
+            .await
+            .unwrap();
         engine.renewals.ready().await.unwrap();
         let due = |lease| vec![(Arc::clone(&guard.hold), lease)];
         let mut schedule = Schedule::default();
@@ -363,7 +371,7 @@ mod tests {
             .ask("inspect", &*recipe, recipe.inspect())
             .await
             .unwrap();
-        let holder = Holder::decode(reply).unwrap().unwrap();
+        let holder = Holder::decode(reply).unwrap().remove(0);
         assert!(holder.ttl.is_some_and(|ttl| ttl > 31 * S), "{holder:?}");
     }
 }

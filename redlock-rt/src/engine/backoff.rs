@@ -1,0 +1,239 @@
+//! When somebody who is not woken tries again.
+
+use std::time::{Duration, Instant};
+
+use crate::clock::after;
+
+/// The pauses between the tries of a [`SpinLock`](crate::SpinLock).
+///
+/// Defaults to exponential from 1 ms to 128 ms with jitter, as Redisson's spin lock, and to as many
+/// tries as the wait allows.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use redlock_rt::Backoff;
+///
+/// let ms = Duration::from_millis;
+/// let _ = Backoff::constant(ms(50)).max_retries(20);
+/// let _ = Backoff::exponential(ms(2), ms(200)).jitter(0.2);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    doubles: bool,
+    jitter: f64,
+    max_retries: Option<u32>,
+}
+
+impl Backoff {
+    /// Pauses for `interval` after every try, without jitter.
+    pub const fn constant(interval: Duration) -> Self {
+        Self {
+            first: interval,
+            longest: interval,
+            doubles: false,
+            jitter: 0.0,
+            max_retries: None,
+        }
+    }
+
+    /// Pauses for `first`, then for twice as long after every try, up to `longest`; with full
+    /// jitter ([`jitter`](Self::jitter) of 1).
+    pub const fn exponential(first: Duration, longest: Duration) -> Self {
+        Self {
+            first,
+            longest,
+            doubles: true,
+            jitter: 1.0,
+            max_retries: None,
+        }
+    }
+
+    /// Sets by which part of itself a pause is lengthened at most, at random: waiters that began
+    /// together come apart. Taken as 0 to 1.
+    #[must_use]
+    pub const fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = if jitter > 1.0 {
+            1.0
+        } else if jitter > 0.0 {
+            jitter
+        } else {
+            0.0
+        };
+        self
+    }
+
+    /// Sets after how many tries more than the first a waiter gives up. Defaults to no bound but
+    /// the wait.
+    #[must_use]
+    pub const fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = Some(retries);
+        self
+    }
+
+    /// Why it cannot be one.
+    pub(crate) fn flaw(&self) -> Option<&'static str> {
+        const SHORTEST: Duration = Duration::from_millis(1);
+        if self.first < SHORTEST {
+            Some("the back-off is shorter than a millisecond")
+        } else if self.longest < self.first {
+            Some("the longest back-off is shorter than the first")
+        } else {
+            None
+        }
+    }
+
+    /// The pause before retry `number` (from 0), without jitter; `None`: there is none.
+    fn pause(&self, number: u32) -> Option<Duration> {
+        if self.max_retries.is_some_and(|most| number >= most) {
+            return None;
+        }
+        let doubled = match self.doubles {
+            true => self.first.saturating_mul(1 << number.min(20)),
+            false => self.first,
+        };
+        Some(doubled.min(self.longest))
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::exponential(Duration::from_millis(1), Duration::from_millis(128))
+    }
+}
+
+/// How one waiter paces itself.
+#[derive(Debug)]
+pub(super) enum Pace {
+    /// It is woken, and looks at long intervals only.
+    Woken,
+    Spins(Spin),
+}
+
+/// The retries of one waiter. Those that fall due behind others of its process are counted, and
+/// not sent: the head of the queue has just been refused.
+#[derive(Debug)]
+pub(super) struct Spin {
+    backoff: Backoff,
+    retries: u32,
+    due: Instant,
+    /// When a waiter that never became head has used up its retries.
+    gives_up_at: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn new(backoff: Option<Backoff>, now: Instant) -> Self {
+        let Some(backoff) = backoff else {
+            return Self::Woken;
+        };
+        let gives_up_at = backoff.max_retries.map(|most| {
+            let pauses = (0..most.min(MOST_SUMMED)).filter_map(|number| backoff.pause(number));
+            let summed: Duration = pauses.sum();
+            let rest = backoff
+                .longest
+                .saturating_mul(most.saturating_sub(MOST_SUMMED));
+            after(now, summed.saturating_add(rest))
+        });
+        Self::Spins(Spin {
+            backoff,
+            retries: 0,
+            due: now,
+            gives_up_at,
+        })
+    }
+
+    /// The end of the wait for who is not head.
+    pub(super) fn gives_up_at(&self) -> Option<Instant> {
+        match self {
+            Self::Woken => None,
+            Self::Spins(spin) => spin.gives_up_at,
+        }
+    }
+
+    /// It became head: what fell due before is counted, but for one try that it has now.
+    pub(super) fn heads(&mut self, now: Instant) {
+        if let Self::Spins(spin) = self {
+            spin.gives_up_at = None;
+            while let Some(pause) = spin.backoff.pause(spin.retries) {
+                let due = after(spin.due, pause);
+                if due > now {
+                    break;
+                }
+                spin.due = due;
+                spin.retries += 1;
+            }
+        }
+    }
+
+    /// A try was refused: when the next is due, at the latest at `latest`; `None`: it was the last.
+    pub(super) fn refused(&mut self, now: Instant, latest: Instant) -> Option<Instant> {
+        match self {
+            Self::Woken => Some(latest),
+            Self::Spins(spin) => {
+                let pause = spin.backoff.pause(spin.retries)?;
+                spin.retries += 1;
+                let pause = pause.mul_f64(1.0 + spin.backoff.jitter * fastrand::f64());
+                spin.due = after(now, pause);
+                Some(spin.due)
+            }
+        }
+    }
+}
+
+/// More pauses than these are as long as the longest, or constant.
+const MOST_SUMMED: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let backoff = Backoff::exponential(MS, 100 * MS);
+        let pauses: Vec<_> = (0..9).filter_map(|number| backoff.pause(number)).collect();
+        assert_eq!(
+            pauses,
+            [1, 2, 4, 8, 16, 32, 64, 100, 100].map(Duration::from_millis)
+        );
+        assert_eq!(backoff.pause(u32::MAX - 1), Some(100 * MS));
+    }
+
+    #[test]
+    fn retries_are_bounded() {
+        let now = Instant::now();
+        let mut pace = Pace::new(Some(Backoff::constant(10 * MS).max_retries(2)), now);
+        assert_eq!(pace.gives_up_at(), Some(now + 20 * MS));
+        pace.heads(now);
+        assert_eq!(pace.refused(now, now), Some(now + 10 * MS));
+        let now = now + 10 * MS;
+        assert_eq!(pace.refused(now, now), Some(now + 10 * MS));
+        assert_eq!(pace.refused(now, now), None);
+    }
+
+    #[test]
+    fn retries_that_fell_due_behind_others_are_counted() {
+        let start = Instant::now();
+        let mut pace = Pace::new(Some(Backoff::constant(10 * MS).max_retries(3)), start);
+        let now = start + 25 * MS;
+        pace.heads(now);
+        assert_eq!(pace.gives_up_at(), None);
+        // Two of the three are gone.
+        assert!(pace.refused(now, now).is_some());
+        assert_eq!(pace.refused(now, now), None);
+    }
+
+    #[test]
+    fn jitter_only_lengthens() {
+        let now = Instant::now();
+        let mut pace = Pace::new(Some(Backoff::constant(10 * MS).jitter(0.5)), now);
+        for _ in 0..100 {
+            let due = pace.refused(now, now).unwrap();
+            assert!(due >= now + 10 * MS && due <= now + 15 * MS);
+        }
+    }
+}

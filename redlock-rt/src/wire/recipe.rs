@@ -1,0 +1,105 @@
+//! What a kind of lock is to the engine.
+
+use std::time::Duration;
+
+use super::reply::{AcquireReply, Malformed, Reply};
+use super::script::Call;
+use crate::name::{LockName, OwnerId};
+
+/// What differs between lock kinds; the engine knows nothing else of them.
+///
+/// Every state-changing call sets the state that it means, so it may be repeated after a lost
+/// reply, and none but [`acquire`](Self::acquire) creates anything.
+pub(crate) trait Recipe: Send + Sync + 'static {
+    /// Tells kinds apart where holds are looked up by name, for re-entry.
+    fn kind(&self) -> &'static str;
+
+    /// The key that is locked.
+    fn name(&self) -> &LockName;
+
+    /// Where releases are announced; `None` where waiters can only poll.
+    fn channel(&self) -> Option<&str>;
+
+    /// Takes the lock for a new hold. Answered by what [`acquired`](Self::acquired) reads.
+    fn acquire(&self, ask: &Ask<'_>) -> Call;
+
+    /// Reads the answer to [`acquire`](Self::acquire).
+    fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
+        AcquireReply::try_from(reply)
+    }
+
+    /// Sets the hold count and never shortens the lease. Answered by
+    /// [`HoldReply`](super::HoldReply).
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call;
+
+    /// Ends the hold, and whatever an attempt of this owner left. Answered by
+    /// [`HoldReply`](super::HoldReply).
+    fn release(&self, owner: &OwnerId) -> Call;
+
+    /// Frees the lock whoever holds it. Answers 1 or 0.
+    fn force_release(&self) -> Call;
+
+    /// Asks who holds it. Answered by [`Holder::decode`](super::Holder::decode).
+    fn inspect(&self) -> Call;
+
+    /// The field of the hash `NAME` in which a hold of this owner is counted.
+    fn field(&self, owner: &OwnerId) -> String {
+        owner.as_str().to_owned()
+    }
+
+    /// The start of the names of keys that carry the leases of a hold, where the TTL of `NAME` is
+    /// not its own.
+    fn lease_keys(&self, _owner: &OwnerId) -> Option<String> {
+        None
+    }
+
+    /// How often a hold is to be looked after at least, renewed or not, where others may shorten
+    /// its lease.
+    fn look_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether one hold excludes all others of this kind.
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    /// Whether an attempt that goes on waiting leaves something in Redis that
+    /// [`release`](Self::release) must take away.
+    fn leaves_traces(&self) -> bool {
+        false
+    }
+
+    /// What a lock of this kind is to a caller who is under `held`.
+    fn relation(&self, held: &dyn Recipe) -> Relation {
+        if self.kind() == held.kind() && self.name() == held.name() {
+            Relation::Same
+        } else {
+            Relation::None
+        }
+    }
+}
+
+/// What an attempt to acquire asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) owner: &'a OwnerId,
+    pub(crate) lease: Duration,
+    /// Whether the caller goes on waiting where it is refused.
+    pub(crate) waits: bool,
+    /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
+    pub(crate) under: Option<&'a OwnerId>,
+}
+
+/// What a lock is to a caller who has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Nothing.
+    None,
+    /// The very lock: it is re-entered.
+    Same,
+    /// Another mode of it, which the holder of this one may take besides.
+    Joins,
+    /// Another mode of it, for which the holder of this one would wait for ever.
+    Deadlocks,
+}

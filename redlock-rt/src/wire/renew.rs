@@ -1,0 +1,64 @@
+//! The watchdog's call, for holds of every kind.
+
+use std::time::Duration;
+
+use super::recipe::Recipe;
+use super::script::{Call, millis, script};
+use crate::name::OwnerId;
+
+script!(RENEW = "renew");
+
+/// A hold whose lease is to be lengthened; a lease of zero only looks.
+pub(crate) struct Renewal<'a> {
+    pub(crate) recipe: &'a dyn Recipe,
+    pub(crate) owner: &'a OwnerId,
+    pub(crate) lease: Duration,
+}
+
+/// Lengthens many leases in one call. Answered by a list of [`HoldReply`](super::HoldReply).
+pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
+    let mut call = Call::new(&RENEW);
+    for hold in holds {
+        call = call.key(hold.recipe.name().as_str());
+    }
+    for Renewal {
+        recipe,
+        owner,
+        lease,
+    } in holds
+    {
+        call = call
+            .number(millis(*lease))
+            .arg(&recipe.field(owner))
+            .arg(recipe.lease_keys(owner).as_deref().unwrap_or_default());
+    }
+    call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::LockName;
+    use crate::wire::RLockWire;
+
+    #[test]
+    fn keys_come_first() {
+        let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
+        let (a, b) = (wire("a"), wire("b"));
+        let (one, two) = (OwnerId::from_wire("u:1"), OwnerId::from_wire("u:2"));
+        let renewal = |recipe, owner, lease| Renewal {
+            recipe,
+            owner,
+            lease,
+        };
+        let call = renew(&[
+            renewal(&a, &one, Duration::from_secs(30)),
+            renewal(&b, &two, Duration::ZERO),
+        ]);
+        assert_eq!(
+            call.words().collect::<Vec<_>>(),
+            ["a", "b", "30000", "u:1", "", "0", "u:2", ""]
+        );
+        assert_eq!(call.key_count(), 2);
+    }
+}
