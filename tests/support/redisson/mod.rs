@@ -6,7 +6,9 @@
 
 mod pubsub;
 mod rlock;
+mod rw;
 mod script;
+mod waiting;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,7 +18,10 @@ use std::{
 use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
 
 use self::pubsub::Subscriptions;
-pub use self::rlock::{RedissonRLock, RedissonUnlock};
+pub use self::{
+    rlock::{RedissonRLock, RedissonUnlock},
+    rw::{RedissonModeLock, RedissonReadWriteLock},
+};
 use crate::random::{random_u64, random_uuid};
 
 /// `lockWatchdogTimeout`, the lease of a lock taken without one.
@@ -86,6 +91,11 @@ impl RedissonClient {
     /// `getLock(name)`.
     pub fn rlock(&self, name: impl Into<String>) -> RedissonRLock {
         RedissonRLock::new(self.clone(), name.into())
+    }
+
+    /// `getReadWriteLock(name)`.
+    pub fn read_write_lock(&self, name: &str) -> RedissonReadWriteLock {
+        RedissonReadWriteLock::new(self, name)
     }
 
     /// What this client is subscribed to at this moment.
