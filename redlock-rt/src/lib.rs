@@ -104,4 +104,7 @@ pub use error::{Error, ErrorKind};
 pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
-pub use sync::{Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard, Reentrant, Renew};
+pub use sync::{
+    Fair, FairLock, FairLockGuard, Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard,
+    Reentrant, Renew,
+};

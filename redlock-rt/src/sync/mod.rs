@@ -3,11 +3,13 @@
 //! **Cancel safety**, here and in the docs of every method, means what is left in Redis and in the
 //! process when the future is dropped at any of its awaits.
 
+mod fair;
 mod guard;
 mod lock;
 mod options;
 mod rlock;
 
+pub use self::fair::{Fair, FairLock, FairLockGuard};
 pub use self::guard::LockGuard;
 pub use self::lock::{Kind, Lock};
 pub(crate) use self::options::check_lease;

@@ -1,0 +1,337 @@
+//! The waiters of one client for one name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Rooms;
+use crate::clock;
+use crate::engine::hub::{Attachment, Hub, Listener, Topic};
+use crate::engine::line::Health;
+use crate::engine::lines::Line;
+use crate::name::{LockName, OwnerId};
+use crate::shim::{Mutex, lock};
+use crate::wire::{Beat, Call, Recipe};
+
+/// So many of the oldest waiters are asked after in a beat: other clients drop from the front.
+const ASKED_AFTER: usize = 50;
+/// After a beat that failed, or that found waiters dropped, the next comes soon.
+const SOON: Duration = Duration::from_millis(250);
+
+pub(crate) struct Room {
+    rooms: Arc<Rooms>,
+    recipe: Arc<dyn Recipe>,
+    seats: Mutex<Seats<Arc<Line>>>,
+    /// Keeps the pattern subscribed while anybody waits.
+    attachment: Mutex<Option<Attachment>>,
+}
+
+/// A waiter, and how it is called.
+#[derive(Debug)]
+struct Sitter<L> {
+    line: L,
+    /// Whether Redis has said that it is queued.
+    queued: bool,
+}
+
+/// Who waits, and when Redis is to hear of it next. Pure.
+#[derive(Debug)]
+struct Seats<L> {
+    /// By owner number: first come, first numbered.
+    map: BTreeMap<u64, Sitter<L>>,
+    /// Who was told last that it is next.
+    next: Option<u64>,
+    due: Option<Instant>,
+    failing: bool,
+}
+
+impl<L> Default for Seats<L> {
+    fn default() -> Self {
+        Self {
+            map: BTreeMap::new(),
+            next: None,
+            due: None,
+            failing: false,
+        }
+    }
+}
+
+impl<L: Clone> Seats<L> {
+    /// Answers whether it is the first: beats begin.
+    fn sit(&mut self, number: u64, line: L, due: Instant) -> bool {
+        let first = self.map.is_empty();
+        let queued = false;
+        self.map.insert(number, Sitter { line, queued });
+        if first {
+            self.due = Some(due);
+        }
+        first
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.map.remove(&number);
+        if self.map.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    fn queued(&mut self, number: u64) {
+        if let Some(sitter) = self.map.get_mut(&number) {
+            sitter.queued = true;
+        }
+    }
+
+    /// Those to ask after: others have their first call under way.
+    fn oldest(&self) -> impl Iterator<Item = u64> {
+        let queued = self.map.iter().filter(|(_, sitter)| sitter.queued);
+        queued.map(|(number, _)| *number).take(ASKED_AFTER)
+    }
+
+    /// Puts the next beat off.
+    fn rest(&mut self, until: Instant) {
+        self.due = self.due.map(|_| until);
+    }
+
+    fn lines(&self) -> Vec<L> {
+        self.map
+            .values()
+            .map(|sitter| sitter.line.clone())
+            .collect()
+    }
+
+    /// Takes in the numbers that a beat told: who is next, if it is one of these, and who was
+    /// dropped. Answers whom to call.
+    fn told(&mut self, next: Option<u64>, is_free: bool, dropped: &[u64]) -> Vec<L> {
+        let mut called = Vec::new();
+        for number in dropped {
+            if let Some(sitter) = self.map.get_mut(number) {
+                sitter.queued = false;
+                called.push(sitter.line.clone());
+            }
+        }
+        // Once it has looked it has a timer of its own, and is called by announcements.
+        if let Some(number) = next
+            && (is_free || self.next != next)
+            && let Some(sitter) = self.map.get(&number)
+        {
+            called.push(sitter.line.clone());
+        }
+        self.next = next;
+        called
+    }
+}
+
+impl Room {
+    pub(super) fn new(rooms: &Arc<Rooms>, recipe: &Arc<dyn Recipe>) -> Self {
+        Self {
+            rooms: Arc::clone(rooms),
+            recipe: Arc::clone(recipe),
+            seats: Mutex::default(),
+            attachment: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn name(&self) -> &LockName {
+        self.recipe.name()
+    }
+
+    fn beat_every(&self) -> Duration {
+        let queue = self.recipe.queue();
+        queue.map_or(SOON, |queue| queue.beat_every())
+    }
+
+    /// Takes a seat for the waiter of this owner number, who is called through `line`.
+    pub(crate) fn sit(self: &Arc<Self>, number: u64, line: &Arc<Line>) -> Seat {
+        let due = clock::after(clock::now(), self.beat_every());
+        let first = lock(&self.seats).sit(number, Arc::clone(line), due);
+        if first {
+            self.rooms.signal.notify();
+        }
+        Seat {
+            room: Arc::clone(self),
+            number,
+        }
+    }
+
+    fn listen(self: &Arc<Self>, hub: &Arc<Hub>) {
+        let Some(queue) = self.recipe.queue() else {
+            return;
+        };
+        let mut attachment = lock(&self.attachment);
+        if attachment.is_some() {
+            return;
+        }
+        let pattern = queue.channels_of(&self.rooms.client);
+        let (attached, confirmed) = hub.attach(Topic::Pattern(&pattern), Arc::clone(self) as _);
+        *attachment = Some(attached);
+        drop(attachment);
+        if confirmed {
+            self.beat_now();
+        }
+    }
+
+    /// What was announced up to now may not have been heard: asks who is next.
+    fn beat_now(&self) {
+        let mut seats = lock(&self.seats);
+        if seats.due.is_some() {
+            seats.due = Some(clock::now());
+            drop(seats);
+            self.rooms.signal.notify();
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        lock(&self.seats).due
+    }
+
+    /// The call of a beat; `None` where nobody is queued.
+    pub(super) fn beat(&self, now: Instant) -> Option<Call> {
+        let queue = self.recipe.queue()?;
+        let client = &self.rooms.client;
+        let mut seats = lock(&self.seats);
+        seats.rest(clock::after(now, self.beat_every()));
+        let owners: Vec<OwnerId> = seats.oldest().map(|number| client.owner(number)).collect();
+        drop(seats);
+        (!owners.is_empty()).then(|| queue.beat(client, owners.iter()))
+    }
+
+    /// A beat was answered.
+    pub(super) fn told(&self, beat: &Beat, now: Instant) {
+        let client = &self.rooms.client;
+        let next = beat.head.as_ref().and_then(|head| client.number_of(head));
+        let dropped: Vec<u64> = beat
+            .missing
+            .iter()
+            .filter_map(|owner| client.number_of(owner))
+            .collect();
+        let mut seats = lock(&self.seats);
+        let called = seats.told(next, beat.is_free, &dropped);
+        let pause = match dropped.is_empty() {
+            true => self.beat_every(),
+            false => self.beat_every().min(SOON),
+        };
+        seats.rest(clock::after(now, pause));
+        let recovered = std::mem::take(&mut seats.failing);
+        let all = recovered.then(|| seats.lines());
+        drop(seats);
+        if !dropped.is_empty() {
+            tracing::debug!(
+                lock = self.name().as_str(),
+                waiters = dropped.len(),
+                "not queued any more; they queue again"
+            );
+        }
+        for line in all.into_iter().flatten() {
+            line.set_health(Health::Answering);
+        }
+        called.iter().for_each(|line| line.notify());
+    }
+
+    /// A beat did not reach Redis.
+    pub(super) fn untold(&self, now: Instant) {
+        let mut seats = lock(&self.seats);
+        let pause = self.beat_every().min(SOON);
+        seats.rest(clock::after(now, pause));
+        seats.failing = true;
+        let all = seats.lines();
+        drop(seats);
+        for line in all {
+            line.set_health(Health::Failing);
+        }
+    }
+}
+
+impl Listener for Room {
+    fn notify(&self) {
+        self.beat_now();
+    }
+
+    fn heard(&self, channel: &str) {
+        let number = channel.rsplit_once(':').map(|(_, number)| number.parse());
+        let Some(Ok(number)) = number else {
+            return;
+        };
+        let sitter = |seats: &Seats<Arc<Line>>| Some(Arc::clone(&seats.map.get(&number)?.line));
+        let line = sitter(&lock(&self.seats));
+        if let Some(line) = line {
+            line.notify();
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.rooms.forget(self);
+    }
+}
+
+/// A seat in a room, left when dropped.
+pub(crate) struct Seat {
+    room: Arc<Room>,
+    number: u64,
+}
+
+impl Seat {
+    /// Redis has said that the waiter is queued.
+    pub(crate) fn queued(&self) {
+        lock(&self.room.seats).queued(self.number);
+    }
+
+    /// Listens to the channels of this client's waiters.
+    pub(crate) fn listen(&self, hub: &Arc<Hub>) {
+        self.room.listen(hub);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut attachment = lock(&self.room.attachment);
+        let mut seats = lock(&self.room.seats);
+        seats.leave(self.number);
+        // Out of the locks before it is dropped: it takes the hub's.
+        let unneeded = match seats.map.is_empty() {
+            true => attachment.take(),
+            false => None,
+        };
+        drop((seats, attachment));
+        drop(unneeded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_next_is_called_once_until_the_lock_is_free() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        assert!(seats.sit(1, "a", now));
+        assert!(!seats.sit(2, "b", now));
+        assert_eq!(seats.told(Some(1), false, &[]), ["a"]);
+        assert!(seats.told(Some(1), false, &[]).is_empty());
+        assert_eq!(seats.told(Some(1), true, &[]), ["a"]);
+        assert_eq!(seats.told(Some(2), false, &[]), ["b"]);
+        // Somebody of another client.
+        assert!(seats.told(None, true, &[]).is_empty());
+    }
+
+    #[test]
+    fn who_was_dropped_is_called() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        seats.sit(2, "b", now);
+        assert_eq!(seats.told(None, false, &[1, 2, 3]), ["a", "b"]);
+    }
+
+    #[test]
+    fn beats_end_with_the_last_waiter() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        assert_eq!(seats.due, Some(now));
+        seats.leave(1);
+        assert_eq!(seats.due, None);
+    }
+}
