@@ -7,10 +7,12 @@ mod answer;
 mod clients;
 #[path = "driver/command.rs"]
 mod command;
+#[path = "driver/kinds.rs"]
+mod kinds;
+#[path = "driver/locks.rs"]
+mod locks;
 #[path = "driver/owners.rs"]
 mod owners;
-#[path = "driver/rlock.rs"]
-mod rlock;
 #[path = "driver/running.rs"]
 mod running;
 #[path = "driver/session.rs"]

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{answer::Failure, clients::Target};
+use super::{
+    answer::Failure,
+    clients::Target,
+    kinds::{LockId, LockKind},
+};
 
 pub(crate) const DEFAULT_CLIENT: &str = "default";
 
@@ -32,11 +36,11 @@ pub(crate) enum Command {
         id: String,
     },
     Lock {
-        name: String,
+        lock: LockId,
         of: LockCommand,
     },
     Owned {
-        name: String,
+        lock: LockId,
         owner: String,
         of: OwnedCommand,
     },
@@ -128,14 +132,33 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "cancel" => Err(usage("ID")),
         "sleep" if args.len() == 1 => Ok(Command::Sleep(span(args[0])?)),
         "sleep" => Err(usage("MS")),
-        "forceunlock" => lock(command, args, LockCommand::ForceUnlock),
-        "islocked" => lock(command, args, LockCommand::IsLocked),
-        "ttl" => lock(command, args, LockCommand::Ttl),
-        "holder" => lock(command, args, LockCommand::Holder),
+        _ => of_lock(command, args),
+    }
+}
+
+/// `[KIND.]COMMAND NAME ...`.
+fn of_lock(command: &str, args: &[&str]) -> Result<Command, Failure> {
+    let unknown = || Failure::usage(format!("unknown command: {command}"));
+    let (kind, verb) = match command.rsplit_once('.') {
+        Some((kind, verb)) => (LockKind::named(kind).ok_or_else(unknown)?, verb),
+        None => (LockKind::Reentrant, command),
+    };
+    let of = match verb {
+        "forceunlock" => LockCommand::ForceUnlock,
+        "islocked" => LockCommand::IsLocked,
+        "ttl" => LockCommand::Ttl,
+        "holder" => LockCommand::Holder,
         "lock" | "trylock" | "unlock" | "heldby" | "held" | "lost" | "holdcount" | "owner" => {
-            owned(command, args)
+            return owned(command, kind, verb, args);
         }
-        _ => Err(Failure::usage(format!("unknown command: {command}"))),
+        _ => return Err(unknown()),
+    };
+    match args {
+        [name] => Ok(Command::Lock {
+            lock: LockId::new(kind, name),
+            of,
+        }),
+        _ => Err(Failure::usage(format!("{command} NAME"))),
     }
 }
 
@@ -161,18 +184,8 @@ fn connect(args: &[&str]) -> Result<Command, Failure> {
     }))
 }
 
-fn lock(command: &str, args: &[&str], of: LockCommand) -> Result<Command, Failure> {
-    match args {
-        [name] => Ok(Command::Lock {
-            name: (*name).to_owned(),
-            of,
-        }),
-        _ => Err(Failure::usage(format!("{command} NAME"))),
-    }
-}
-
-fn owned(command: &str, args: &[&str]) -> Result<Command, Failure> {
-    let form = match command {
+fn owned(command: &str, kind: LockKind, verb: &str, args: &[&str]) -> Result<Command, Failure> {
+    let form = match verb {
         "lock" => "NAME OWNER [leaseMs]",
         "trylock" => "NAME OWNER [waitMs [leaseMs]]",
         "lost" => "NAME OWNER waitMs",
@@ -182,7 +195,7 @@ fn owned(command: &str, args: &[&str]) -> Result<Command, Failure> {
     let [name, owner, rest @ ..] = args else {
         return Err(usage());
     };
-    let of = match (command, rest) {
+    let of = match (verb, rest) {
         ("lock", []) => OwnedCommand::Lock { lease: None },
         ("lock", [ms]) => OwnedCommand::Lock { lease: lease(ms)? },
         ("trylock", []) => OwnedCommand::TryLock {
@@ -206,7 +219,7 @@ fn owned(command: &str, args: &[&str]) -> Result<Command, Failure> {
         _ => return Err(usage()),
     };
     Ok(Command::Owned {
-        name: (*name).to_owned(),
+        lock: LockId::new(kind, name),
         owner: (*owner).to_owned(),
         of,
     })
@@ -237,7 +250,7 @@ mod tests {
 
     fn owned(of: OwnedCommand) -> Result<Command, Failure> {
         Ok(Command::Owned {
-            name: "n".to_owned(),
+            lock: LockId::new(LockKind::Reentrant, "n"),
             owner: "o".to_owned(),
             of,
         })
@@ -352,6 +365,8 @@ mod tests {
             "1 @ uuid",
             "1 dance",
             "1 cluster.lock n o",
+            "1 .lock n o",
+            "1 fair.dance n o",
             "1 uuid x",
             "1 lock n",
             "1 lock n o x",

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{GuardState, Owner, OwnerId, RLockGuard, Unlocked};
+use redlock_rt::{GuardState, Owner, OwnerId, Unlocked};
 use tokio::{
     sync::{RwLock, watch},
     time::timeout,
@@ -14,6 +14,7 @@ use tokio::{
 
 use super::{
     answer::{Failure, Outcome},
+    kinds::{Held, LockId},
     turns::Turns,
 };
 
@@ -27,14 +28,14 @@ pub(crate) struct Owners {
 pub(crate) struct OwnerState {
     pub(crate) identity: Owner,
     pub(crate) turns: Turns,
-    /// Of each name, the guard of the last re-entry at the end.
-    guards: Mutex<HashMap<String, Vec<Arc<Slot>>>>,
+    /// Of each lock, the guard of the last re-entry at the end.
+    guards: Mutex<HashMap<LockId, Vec<Arc<Slot>>>>,
 }
 
 /// A guard that may be asked and waited for while it is being given up.
 #[derive(Debug)]
 struct Slot {
-    guard: RwLock<Option<RLockGuard>>,
+    guard: RwLock<Option<Box<dyn Held>>>,
     /// Tells those who wait for the loss, and so borrow the guard, that it is to be given up.
     leaving: watch::Sender<bool>,
 }
@@ -56,68 +57,66 @@ impl Owners {
 }
 
 impl OwnerState {
-    pub(crate) fn add(&self, name: &str, guard: RLockGuard) {
+    pub(crate) fn add(&self, of: &LockId, guard: Box<dyn Held>) {
         let slot = Slot {
             guard: RwLock::new(Some(guard)),
             leaving: watch::Sender::new(false),
         };
         lock(&self.guards)
-            .entry(name.to_owned())
+            .entry(of.clone())
             .or_default()
             .push(Arc::new(slot));
     }
 
     /// Releases the guard of the last re-entry.
-    pub(crate) async fn unlock(&self, name: &str) -> Outcome {
-        let slot = self.take(name).ok_or_else(|| not_held(name))?;
+    pub(crate) async fn unlock(&self, of: &LockId) -> Outcome {
+        let slot = self.take(of).ok_or_else(|| not_held(of))?;
         slot.leaving.send_replace(true);
         let guard = slot
             .guard
             .write()
             .await
             .take()
-            .ok_or_else(|| not_held(name))?;
+            .ok_or_else(|| not_held(of))?;
         match guard.unlock().await? {
             Unlocked::Released => Ok("true".to_owned()),
             Unlocked::StillHeld => Ok("false".to_owned()),
             _ => Err(Failure::lost(format!(
-                "the lock {name} had expired or was lost before"
+                "the lock {of} had expired or was lost before"
             ))),
         }
     }
 
     /// Whether the guard reports that it is held.
-    pub(crate) fn held(&self, name: &str) -> bool {
-        let held = |guard: &RLockGuard| matches!(guard.state(), GuardState::Held { .. });
-        self.ask(name, held).unwrap_or_default()
+    pub(crate) fn held(&self, of: &LockId) -> bool {
+        let held = |guard: &dyn Held| matches!(guard.state(), GuardState::Held { .. });
+        self.ask(of, held).unwrap_or_default()
     }
 
     /// How often the owner holds the lock, 0 once it was lost.
-    pub(crate) fn hold_count(&self, name: &str) -> u64 {
-        let count = |guard: &RLockGuard| {
+    pub(crate) fn hold_count(&self, of: &LockId) -> u64 {
+        let count = |guard: &dyn Held| {
             if guard.state().is_valid() {
                 u64::from(guard.hold_count())
             } else {
                 0
             }
         };
-        self.ask(name, count).unwrap_or_default()
+        self.ask(of, count).unwrap_or_default()
     }
 
     /// The identity on the wire of the owner's present hold.
-    pub(crate) fn id(&self, name: &str) -> Option<OwnerId> {
-        self.ask(name, |guard| {
-            guard.state().is_valid().then(|| guard.owner().clone())
-        })
-        .flatten()
+    pub(crate) fn id(&self, of: &LockId) -> Option<OwnerId> {
+        self.ask(of, |guard| guard.state().is_valid().then(|| guard.owner()))
+            .flatten()
     }
 
     /// Waits for the lost signal: `false` if it does not come in time, or if the guard is released.
-    pub(crate) async fn lost(&self, name: &str, wait: Duration) -> Outcome {
-        let slot = self.last(name).ok_or_else(|| not_held(name))?;
+    pub(crate) async fn lost(&self, of: &LockId, wait: Duration) -> Outcome {
+        let slot = self.last(of).ok_or_else(|| not_held(of))?;
         let mut leaving = slot.leaving.subscribe();
         let guard = slot.guard.read().await;
-        let guard = guard.as_ref().ok_or_else(|| not_held(name))?;
+        let guard = guard.as_ref().ok_or_else(|| not_held(of))?;
         let lost = async {
             tokio::select! {
                 biased;
@@ -128,30 +127,30 @@ impl OwnerState {
         Ok(timeout(wait, lost).await.unwrap_or_default().to_string())
     }
 
-    fn ask<T>(&self, name: &str, question: impl FnOnce(&RLockGuard) -> T) -> Option<T> {
-        let slot = self.last(name)?;
+    fn ask<T>(&self, of: &LockId, question: impl FnOnce(&dyn Held) -> T) -> Option<T> {
+        let slot = self.last(of)?;
         // Locked for writing only by who is about to release it.
         let guard = slot.guard.try_read().ok()?;
-        guard.as_ref().map(question)
+        guard.as_deref().map(question)
     }
 
-    fn last(&self, name: &str) -> Option<Arc<Slot>> {
-        lock(&self.guards).get(name)?.last().cloned()
+    fn last(&self, of: &LockId) -> Option<Arc<Slot>> {
+        lock(&self.guards).get(of)?.last().cloned()
     }
 
-    fn take(&self, name: &str) -> Option<Arc<Slot>> {
+    fn take(&self, of: &LockId) -> Option<Arc<Slot>> {
         let mut guards = lock(&self.guards);
-        let slots = guards.get_mut(name)?;
+        let slots = guards.get_mut(of)?;
         let slot = slots.pop();
         if slots.is_empty() {
-            guards.remove(name);
+            guards.remove(of);
         }
         slot
     }
 }
 
-fn not_held(name: &str) -> Failure {
-    Failure::not_owner(format!("this owner has no guard of {name}"))
+fn not_held(of: &LockId) -> Failure {
+    Failure::not_owner(format!("this owner has no guard of {of}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

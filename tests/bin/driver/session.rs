@@ -8,7 +8,7 @@ use super::{
     answer::{Failure, Outcome},
     clients::Clients,
     command::{Command, Line},
-    rlock::{lock_command, owned_command},
+    locks::{lock_command, owned_command},
     running::Running,
 };
 
@@ -117,13 +117,13 @@ impl Session {
                     slot.connected().await?.publish(&channel, &message).await
                 });
             }
-            Command::Lock { name, of } => {
+            Command::Lock { lock, of } => {
                 let slot = self.clients.get(client)?;
                 running.start(id, async move {
-                    lock_command(slot.connected().await?, &name, of).await
+                    lock_command(slot.connected().await?, &lock, of).await
                 });
             }
-            Command::Owned { name, owner, of } => {
+            Command::Owned { lock, owner, of } => {
                 let slot = self.clients.get(client)?;
                 let owner = slot.owners.get(&owner);
                 let turn = if of.is_immediate() {
@@ -136,7 +136,7 @@ impl Session {
                         Some(turn) => Some(turn.come().await),
                         None => None,
                     };
-                    owned_command(slot.connected().await?, &name, &owner, of).await
+                    owned_command(slot.connected().await?, &lock, &owner, of).await
                 });
             }
             Command::Cancel { id: other } => {
