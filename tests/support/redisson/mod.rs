@@ -4,6 +4,7 @@
 //! there cannot hide here. One file a primitive; this one has what they share: the client, its
 //! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
 
+mod fair;
 mod pubsub;
 mod rlock;
 mod script;
@@ -15,6 +16,7 @@ use std::{
 
 use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
 
+pub use self::fair::RedissonFairLock;
 use self::pubsub::Subscriptions;
 pub use self::rlock::{RedissonRLock, RedissonUnlock};
 use crate::random::{random_u64, random_uuid};
@@ -86,6 +88,11 @@ impl RedissonClient {
     /// `getLock(name)`.
     pub fn rlock(&self, name: impl Into<String>) -> RedissonRLock {
         RedissonRLock::new(self.clone(), name.into())
+    }
+
+    /// `getFairLock(name)`.
+    pub fn fair_lock(&self, name: impl Into<String>) -> RedissonFairLock {
+        RedissonFairLock::new(self.clone(), name.into())
     }
 
     /// What this client is subscribed to at this moment.

@@ -30,15 +30,18 @@ pub(crate) struct Room {
 #[derive(Debug)]
 struct Sitter<L> {
     line: L,
-    /// Whether Redis has said that it is queued.
-    queued: bool,
+    /// Once Redis has said that it is queued: its turn in `Seats::queued`.
+    queued: Option<u64>,
 }
 
 /// Who waits, and when Redis is to hear of it next. Pure.
 #[derive(Debug)]
 struct Seats<L> {
-    /// By owner number: first come, first numbered.
+    /// By owner number.
     map: BTreeMap<u64, Sitter<L>>,
+    /// The numbers of those that are queued, in their order.
+    queued: BTreeMap<u64, u64>,
+    turns: u64,
     /// Who was told last that it is next.
     next: Option<u64>,
     due: Option<Instant>,
@@ -49,6 +52,8 @@ impl<L> Default for Seats<L> {
     fn default() -> Self {
         Self {
             map: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            turns: 0,
             next: None,
             due: None,
             failing: false,
@@ -60,7 +65,7 @@ impl<L: Clone> Seats<L> {
     /// Answers whether it is the first: beats begin.
     fn sit(&mut self, number: u64, line: L, due: Instant) -> bool {
         let first = self.map.is_empty();
-        let queued = false;
+        let queued = None;
         self.map.insert(number, Sitter { line, queued });
         if first {
             self.due = Some(due);
@@ -69,22 +74,28 @@ impl<L: Clone> Seats<L> {
     }
 
     fn leave(&mut self, number: u64) {
-        self.map.remove(&number);
+        let left = self.map.remove(&number);
+        if let Some(turn) = left.and_then(|sitter| sitter.queued) {
+            self.queued.remove(&turn);
+        }
         if self.map.is_empty() {
             *self = Self::default();
         }
     }
 
-    fn queued(&mut self, number: u64) {
-        if let Some(sitter) = self.map.get_mut(&number) {
-            sitter.queued = true;
+    fn is_queued(&mut self, number: u64) {
+        if let Some(sitter) = self.map.get_mut(&number)
+            && sitter.queued.is_none()
+        {
+            self.turns += 1;
+            sitter.queued = Some(self.turns);
+            self.queued.insert(self.turns, number);
         }
     }
 
     /// Those to ask after: others have their first call under way.
     fn oldest(&self) -> impl Iterator<Item = u64> {
-        let queued = self.map.iter().filter(|(_, sitter)| sitter.queued);
-        queued.map(|(number, _)| *number).take(ASKED_AFTER)
+        self.queued.values().copied().take(ASKED_AFTER)
     }
 
     /// Puts the next beat off.
@@ -105,7 +116,9 @@ impl<L: Clone> Seats<L> {
         let mut called = Vec::new();
         for number in dropped {
             if let Some(sitter) = self.map.get_mut(number) {
-                sitter.queued = false;
+                if let Some(turn) = sitter.queued.take() {
+                    self.queued.remove(&turn);
+                }
                 called.push(sitter.line.clone());
             }
         }
@@ -274,7 +287,7 @@ pub(crate) struct Seat {
 impl Seat {
     /// Redis has said that the waiter is queued.
     pub(crate) fn queued(&self) {
-        lock(&self.room.seats).queued(self.number);
+        lock(&self.room.seats).is_queued(self.number);
     }
 
     /// Listens to the channels of this client's waiters.
@@ -323,6 +336,23 @@ mod tests {
         seats.sit(1, "a", now);
         seats.sit(2, "b", now);
         assert_eq!(seats.told(None, false, &[1, 2, 3]), ["a", "b"]);
+    }
+
+    /// The same few would be asked after for ever, and the others never be missed.
+    #[test]
+    fn who_queues_again_is_behind_those_who_are_queued() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        for number in 1..=3 {
+            seats.sit(number, "line", now);
+            seats.is_queued(number);
+        }
+        seats.told(None, false, &[1]);
+        assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3]);
+        seats.is_queued(1);
+        assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3, 1]);
+        seats.leave(2);
+        assert_eq!(seats.oldest().collect::<Vec<_>>(), [3, 1]);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 --
 -- Invariants:
 -- * Deadlines of live waiters of ours are put off, never brought nearer, so that no other client
---   drops one: Redisson brings all nearer by a waiter's place whenever it takes the lock, and after
---   that there must be a minute left.
+--   drops one: within a minute of its deadline it gets a new one, later by all places, since
+--   Redisson brings all nearer by a place whenever it takes the lock.
 -- * A waiter that was dropped all the same is told, and queues again.
 -- * Whoever is next is woken where the lock is free: its announcement may have been lost.
 -- Redisson: has none; a waiter that died is next until its deadline.
@@ -19,7 +19,7 @@ local client, alive, later = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 if redis.call('EXISTS', KEYS[2]) == 1 then
     hear(client, alive)
 end
-local near = string.format('%.0f', now + later + 60000)
+local near = string.format('%.0f', now + 60000)
 local far = now + later * (redis.call('LLEN', KEYS[2]) + 1)
 for _, waiter in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', near, 'LIMIT', 0, 100)) do
     local heard = redis.call('HGET', KEYS[4], client_of(waiter))
