@@ -68,8 +68,8 @@ pub(crate) async fn acquire(
                 return Err(out_of_retries(recipe));
             }
             Called::TimedOut => {
-                let line = &stand.place.line;
-                return Err(out_of_time(engine, recipe, line, started, wait, fault));
+                let health = stand.health();
+                return Err(out_of_time(engine, recipe, health, started, wait, fault));
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
             Called::Turn(Turn::Head) => {
@@ -80,11 +80,11 @@ pub(crate) async fn acquire(
                 pace.heads(clock::now());
                 stand.place.line.set_health(Health::Asking(clock::stamp()));
                 let Some(outcome) = claim.attempt(true, deadline).await else {
-                    let line = &stand.place.line;
-                    let error = out_of_time(engine, recipe, line, started, wait, fault);
+                    let health = stand.health();
+                    let error = out_of_time(engine, recipe, health, started, wait, fault);
                     if error.is_unavailable() {
                         // For those behind, whose waits may end with this one.
-                        line.set_health(Health::Failing);
+                        stand.place.line.set_health(Health::Failing);
                     }
                     return Err(error);
                 };
@@ -190,7 +190,7 @@ pub(crate) async fn try_acquire(
 pub(super) fn out_of_time(
     engine: &Engine,
     recipe: &Arc<dyn Recipe>,
-    line: &Line,
+    health: Health,
     started: Instant,
     wait: Option<Duration>,
     fault: Option<Fault>,
@@ -200,7 +200,7 @@ pub(super) fn out_of_time(
         return named(fault.into_error(ACTION));
     }
     let now = clock::now();
-    let unanswered = match line.health() {
+    let unanswered = match health {
         Health::Answering => false,
         Health::Failing => true,
         // The head (or this one) has asked, and for half of the time that either of us had there
@@ -268,6 +268,14 @@ impl Stand {
             seat.queued();
         }
         self.listen(engine, recipe);
+    }
+
+    /// Whether Redis answers whoever asks for this waiter.
+    fn health(&self) -> Health {
+        match (self.place.line.health(), &self.seat) {
+            (Health::Answering, Some(seat)) => seat.health(),
+            (health, _) => health,
+        }
     }
 
     fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {

@@ -253,7 +253,7 @@ impl Engine {
                 turn.map_err(|_| {
                     // Its owner is acquiring it elsewhere, and fares as the head of the line does.
                     let line = self.lines.line(&**recipe);
-                    acquire::out_of_time(self, recipe, &line, started, wait, None)
+                    acquire::out_of_time(self, recipe, line.health(), started, wait, None)
                 })?
             }
         };

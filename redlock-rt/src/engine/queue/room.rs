@@ -45,7 +45,8 @@ struct Seats<L> {
     /// Who was told last that it is next.
     next: Option<u64>,
     due: Option<Instant>,
-    failing: bool,
+    /// Whether Redis answers beats.
+    health: Health,
 }
 
 impl<L> Default for Seats<L> {
@@ -56,7 +57,7 @@ impl<L> Default for Seats<L> {
             turns: 0,
             next: None,
             due: None,
-            failing: false,
+            health: Health::Answering,
         }
     }
 }
@@ -101,13 +102,6 @@ impl<L: Clone> Seats<L> {
     /// Puts the next beat off.
     fn rest(&mut self, until: Instant) {
         self.due = self.due.map(|_| until);
-    }
-
-    fn lines(&self) -> Vec<L> {
-        self.map
-            .values()
-            .map(|sitter| sitter.line.clone())
-            .collect()
     }
 
     /// Takes in the numbers that a beat told: who is next, if it is one of these, and who was
@@ -204,6 +198,9 @@ impl Room {
         let mut seats = lock(&self.seats);
         seats.rest(clock::after(now, self.beat_every()));
         let owners: Vec<OwnerId> = seats.oldest().map(|number| client.owner(number)).collect();
+        if !owners.is_empty() && seats.health == Health::Answering {
+            seats.health = Health::Asking(now);
+        }
         drop(seats);
         (!owners.is_empty()).then(|| queue.beat(client, owners.iter()))
     }
@@ -224,8 +221,7 @@ impl Room {
             false => self.beat_every().min(SOON),
         };
         seats.rest(clock::after(now, pause));
-        let recovered = std::mem::take(&mut seats.failing);
-        let all = recovered.then(|| seats.lines());
+        seats.health = Health::Answering;
         drop(seats);
         if !dropped.is_empty() {
             tracing::debug!(
@@ -233,9 +229,6 @@ impl Room {
                 waiters = dropped.len(),
                 "not queued any more; they queue again"
             );
-        }
-        for line in all.into_iter().flatten() {
-            line.set_health(Health::Answering);
         }
         called.iter().for_each(|line| line.notify());
     }
@@ -245,12 +238,7 @@ impl Room {
         let mut seats = lock(&self.seats);
         let pause = self.beat_every().min(SOON);
         seats.rest(clock::after(now, pause));
-        seats.failing = true;
-        let all = seats.lines();
-        drop(seats);
-        for line in all {
-            line.set_health(Health::Failing);
-        }
+        seats.health = Health::Failing;
     }
 }
 
@@ -288,6 +276,11 @@ impl Seat {
     /// Redis has said that the waiter is queued.
     pub(crate) fn queued(&self) {
         lock(&self.room.seats).is_queued(self.number);
+    }
+
+    /// Whether Redis answers the beats for those who only wait.
+    pub(crate) fn health(&self) -> Health {
+        lock(&self.room.seats).health
     }
 
     /// Listens to the channels of this client's waiters.
