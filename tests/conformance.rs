@@ -109,4 +109,7 @@ macro_rules! kinds {
 
 kinds! {
     rlock = redlock_rt::RLock;
+    read = redlock_rt::ReadLock;
+    write = redlock_rt::WriteLock;
+    write_among_readers = crate::subject::WriteAmongReaders;
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
-use crate::sync::{FairLock, RLock, check_lease};
+use crate::sync::{FairLock, RLock, ReadWriteLock, check_lease};
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
 ///
@@ -104,6 +104,11 @@ impl Client {
     /// Returns the fair lock of this name. Does no I/O.
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         FairLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the read-write lock of this name. Does no I/O.
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        ReadWriteLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the UUID that stands before the number in the owners of this client.

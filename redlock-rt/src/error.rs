@@ -146,6 +146,11 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
+    /// Returns whether the caller holds it for reading, and would wait for itself for ever.
+    pub fn is_upgrade_would_deadlock(&self) -> bool {
+        self.kind() == ErrorKind::UpgradeWouldDeadlock
+    }
+
     /// Returns whether the caller was not the holder.
     pub fn is_not_owner(&self) -> bool {
         self.kind() == ErrorKind::NotOwner

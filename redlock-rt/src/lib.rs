@@ -49,6 +49,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! |---|---|
 //! | one at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
+//! | many readers or one writer | [`ReadWriteLock`] |
 //!
 //! # What is guaranteed
 //!
@@ -72,8 +73,9 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping
 //! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
-//! (`+pttl +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`), the keys, and the
-//! channels `redisson_*`. Without SUBSCRIBE waiters poll.
+//! (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`; for read-write
+//! locks also `+set +zrange +zrem`, and where writers are preferred `+time +zadd +zremrangebyscore`),
+//! the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Features
 //!
@@ -105,6 +107,7 @@ pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    Fair, FairLock, FairLockGuard, Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard,
-    Reentrant, Renew,
+    ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, Kind, Lock, LockGuard,
+    LockOptions, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, Reentrant, Renew,
+    UpgradeError, Write, WriteGuard, WriteLock,
 };

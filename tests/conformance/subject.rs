@@ -1,10 +1,18 @@
 //! What the suite must know of a kind of lock.
 
-use redlock_rt::{Client, Kind, Lock, LockGuard, OwnerId, RLock, Reentrant};
+use redlock_rt::{
+    Client, Kind, Lock, LockGuard, OwnerId, RLock, Read, ReadLock, Reentrant, Write, WriteLock,
+};
 
 /// A kind of lock.
 pub(crate) trait Subject: 'static {
     type Kind: Kind;
+
+    /// A lock of the same name that excludes this one, and is excluded by it.
+    type Rival: Subject;
+
+    /// Whether several may hold it at a time.
+    const SHARED: bool = false;
 
     /// The lock of this name.
     fn open(client: &Client, name: &str) -> Lock<Self::Kind>;
@@ -13,6 +21,16 @@ pub(crate) trait Subject: 'static {
     fn field(owner: &OwnerId) -> String {
         owner.to_string()
     }
+
+    /// The hash NAME as it is while this owner alone holds it, so often.
+    fn fields(owner: &str, count: u32) -> Vec<(String, String)> {
+        vec![(owner.to_owned(), count.to_string())]
+    }
+
+    /// The key that carries the lease of this owner's hold beside NAME.
+    fn lease_key(_name: &str, _owner: &str) -> Option<String> {
+        None
+    }
 }
 
 /// The guard of a kind.
@@ -20,8 +38,70 @@ pub(crate) type Guard<S> = LockGuard<<S as Subject>::Kind>;
 
 impl Subject for RLock {
     type Kind = Reentrant;
+    type Rival = Self;
 
     fn open(client: &Client, name: &str) -> Self {
         client.rlock(name)
     }
+}
+
+/// Readers, that writers exclude.
+impl Subject for ReadLock {
+    type Kind = Read;
+    type Rival = WriteLock;
+    const SHARED: bool = true;
+
+    fn open(client: &Client, name: &str) -> Self {
+        client.read_write_lock(name).read_lock()
+    }
+
+    fn fields(owner: &str, count: u32) -> Vec<(String, String)> {
+        moded("read", (owner.to_owned(), count.to_string()))
+    }
+
+    fn lease_key(name: &str, owner: &str) -> Option<String> {
+        Some(format!("{{{name}}}:{owner}:rwlock_timeout:1"))
+    }
+}
+
+/// Writers, that writers exclude.
+impl Subject for WriteLock {
+    type Kind = Write;
+    type Rival = Self;
+
+    fn open(client: &Client, name: &str) -> Self {
+        client.read_write_lock(name).write_lock()
+    }
+
+    fn field(owner: &OwnerId) -> String {
+        format!("{owner}:write")
+    }
+
+    fn fields(owner: &str, count: u32) -> Vec<(String, String)> {
+        moded("write", (format!("{owner}:write"), count.to_string()))
+    }
+}
+
+/// Writers, that readers exclude.
+pub(crate) struct WriteAmongReaders;
+
+impl Subject for WriteAmongReaders {
+    type Kind = Write;
+    type Rival = ReadLock;
+
+    fn open(client: &Client, name: &str) -> WriteLock {
+        WriteLock::open(client, name)
+    }
+
+    fn field(owner: &OwnerId) -> String {
+        WriteLock::field(owner)
+    }
+
+    fn fields(owner: &str, count: u32) -> Vec<(String, String)> {
+        WriteLock::fields(owner, count)
+    }
+}
+
+fn moded(mode: &str, field: (String, String)) -> Vec<(String, String)> {
+    vec![("mode".to_owned(), mode.to_owned()), field]
 }

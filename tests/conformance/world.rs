@@ -7,7 +7,7 @@ use std::{
 };
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder};
+use redlock_rt::{Client, ClientBuilder, OwnerId};
 use tests::{LeakCheck, eventually, trace_init, unique, within};
 use tokio::time::Instant;
 
@@ -39,6 +39,7 @@ pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&Wor
         name,
         redis,
         leaks: RefCell::new(Some(leaks)),
+        beside: RefCell::default(),
     };
     within(2 * DEADLINE, behaviour(&world)).await;
     let leaks = world.leaks.take().unwrap();
@@ -51,6 +52,8 @@ pub(crate) struct World {
     pub(crate) name: String,
     redis: MultiplexedConnection,
     leaks: RefCell<Option<LeakCheck>>,
+    /// What stands in Redis besides the lock for somebody who is played.
+    beside: RefCell<Vec<String>>,
 }
 
 impl World {
@@ -99,17 +102,41 @@ impl World {
     pub(crate) async fn delete(&self) {
         let deleted: bool = self.redis(&["DEL", &self.name]).await;
         assert!(deleted, "there was no lock");
+        for key in self.beside.take() {
+            let _: bool = self.redis(&["DEL", &key]).await;
+        }
+    }
+
+    /// The names of the fields of the lock, in order.
+    pub(crate) async fn fields(&self) -> Vec<String> {
+        let mut fields: Vec<String> = self.redis(&["HKEYS", &self.name]).await;
+        fields.sort();
+        fields
     }
 
     /// Puts a lock of somebody else there.
-    pub(crate) async fn occupy(&self, owner: &str, lease: Duration) {
+    pub(crate) async fn occupy<S: Subject>(&self, owner: &str, lease: Duration) {
         let millis = lease.as_millis().to_string();
-        let script = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) \
-                      redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
-        let _: u8 = self
-            .redis(&["EVAL", script, "1", &self.name, owner, &millis])
-            .await;
+        let script = "redis.call('DEL', KEYS[1]) \
+                      redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
+                      redis.call('PEXPIRE', KEYS[1], ARGV[1]) return 1";
+        let fields = S::fields(owner, 1);
+        let mut words = vec!["EVAL", script, "1", &self.name, &millis];
+        words.extend(fields.iter().flat_map(|(field, value)| [&**field, value]));
+        let _: u8 = self.redis(&words).await;
+        if let Some(key) = S::lease_key(&self.name, owner) {
+            let _: () = self.redis(&["SET", &key, "1", "PX", &millis]).await;
+            self.beside.borrow_mut().push(key);
+        }
     }
+}
+
+/// The names of the fields of a lock that this owner alone holds, in order.
+pub(crate) fn fields_of<S: Subject>(owner: &OwnerId) -> Vec<String> {
+    let fields = S::fields(owner.as_str(), 1).into_iter();
+    let mut fields: Vec<String> = fields.map(|(field, _)| field).collect();
+    fields.sort();
+    fields
 }
 
 /// Waits until so many tasks of the client wait.

@@ -93,7 +93,9 @@ pub(crate) async fn acquire(
                         let now = clock::now();
                         let guard = claim.succeed(token, now)?;
                         if guard.state_at(now).is_valid() {
-                            stand.place.served(engine.next_poll(now));
+                            stand
+                                .place
+                                .served(!recipe.is_exclusive(), engine.next_poll(now));
                             return Ok(guard);
                         }
                         // Too late by our own clock: as if it had never been ours.

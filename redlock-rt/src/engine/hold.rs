@@ -317,6 +317,30 @@ impl HoldGuard {
         lock(&self.hold.lease).state(self.id, now)
     }
 
+    /// Takes the lock in another mode besides, on this guard's terms; `None`: it is not to be had.
+    pub(crate) async fn also(
+        &self,
+        action: &'static str,
+        recipe: &Arc<dyn Recipe>,
+    ) -> Result<Option<Self>, Error> {
+        let hold = &self.hold;
+        let engine = &hold.engine;
+        engine.open(action, &**recipe)?;
+        let now = clock::now();
+        if let GuardState::Lost(reason) = self.state_at(now) {
+            return Err(hold.lost_error(action, reason));
+        }
+        let terms = lock(&hold.lease).terms(self.id, now);
+        let terms = terms.ok_or_else(|| hold.lost_error(action, LostReason::ShutDown))?;
+        engine.join(recipe, terms, hold, None).await
+    }
+
+    /// Has Redis asked at once whether it is still ours.
+    pub(crate) fn doubt(&self) {
+        self.hold.doubt(clock::now());
+        self.hold.engine.watchdog.rewatch(&self.hold);
+    }
+
     /// Resolves when the lock is lost, at the local deadline at the latest.
     pub(crate) async fn lost(&self) -> LostReason {
         loop {

@@ -219,6 +219,20 @@ impl Lease {
         Some(Leave::Last)
     }
 
+    /// The terms on which a guard goes on in another mode of its lock: its own, and no less than is
+    /// left. `None` where it has ended.
+    pub(crate) fn terms(&self, id: GuardId, now: Instant) -> Option<Terms> {
+        let tenant = self.tenants.iter().find(|tenant| tenant.id == id)?;
+        let rest = self.deadline.saturating_duration_since(now);
+        Some(Terms {
+            lease: tenant.lease.max(rest),
+            renew: tenant.renew,
+            max_hold: tenant
+                .until
+                .map(|until| until.saturating_duration_since(now)),
+        })
+    }
+
     /// The hold count as Redis is to know it.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.tenants.len()).unwrap_or(u32::MAX)

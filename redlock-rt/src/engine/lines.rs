@@ -142,7 +142,7 @@ impl Line {
             line: Arc::clone(self),
             ticket,
             trying: false,
-            served: false,
+            served: None,
         }
     }
 
@@ -254,7 +254,8 @@ pub(crate) struct Place {
     pub(crate) line: Arc<Line>,
     ticket: Ticket,
     trying: bool,
-    served: bool,
+    /// Whether the lock that it leaves with is shared.
+    served: Option<bool>,
 }
 
 /// Why a waiting caller was called.
@@ -316,9 +317,10 @@ impl Place {
         state.set_health(health);
     }
 
-    /// Leaves the queue with the lock; those behind look again at `retry_at` at the latest.
-    pub(crate) fn served(mut self, retry_at: Instant) {
-        self.served = true;
+    /// Leaves the queue with the lock, which others may have as well if it is `shared`; those behind
+    /// look again at `retry_at` at the latest.
+    pub(crate) fn served(mut self, shared: bool, retry_at: Instant) {
+        self.served = Some(shared);
         let mut state = lock(&self.line.state);
         state.set_retry(Some(retry_at));
         state.set_health(Health::Answering);
@@ -327,12 +329,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let exit = if self.served {
-            Exit::Served
-        } else {
-            Exit::GaveUp {
+        let exit = match self.served {
+            Some(shared) => Exit::Served { shared },
+            None => Exit::GaveUp {
                 trying: self.trying,
-            }
+            },
         };
         let mut state = lock(&self.line.state);
         let next = state.leave(self.ticket, exit);

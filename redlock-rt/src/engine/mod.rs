@@ -510,6 +510,11 @@ impl Engine {
         )
     }
 
+    /// The longest time for which a waiter goes without looking.
+    pub(crate) fn longest_poll(&self) -> Duration {
+        self.config.poll_interval * 2
+    }
+
     pub(crate) fn lease(&self) -> Duration {
         self.config.lease
     }

@@ -25,7 +25,7 @@ use crate::name::OwnerId;
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct LockGuard<K: Kind> {
-    inner: HoldGuard,
+    pub(super) inner: HoldGuard,
     kind: PhantomData<fn() -> K>,
 }
 

@@ -3,15 +3,21 @@
 //! **Cancel safety**, here and in the docs of every method, means what is left in Redis and in the
 //! process when the future is dropped at any of its awaits.
 
+mod convert;
 mod fair;
 mod guard;
 mod lock;
 mod options;
+mod read_write;
 mod rlock;
 
+pub use self::convert::{ConvertError, DowngradeError, UpgradeError};
 pub use self::fair::{Fair, FairLock, FairLockGuard};
 pub use self::guard::LockGuard;
 pub use self::lock::{Kind, Lock};
 pub(crate) use self::options::check_lease;
 pub use self::options::{LockOptions, Renew};
+pub use self::read_write::{
+    Read, ReadGuard, ReadLock, ReadWriteLock, Write, WriteGuard, WriteLock,
+};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};

@@ -8,6 +8,7 @@ mod recipe;
 mod renew;
 mod reply;
 mod rlock;
+mod rw;
 mod script;
 
 pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position};
@@ -15,4 +16,5 @@ pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
 pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed, Reply};
 pub(crate) use self::rlock::RLockWire;
+pub(crate) use self::rw::{ReadWire, WriteWire};
 pub(crate) use self::script::{Call, Script};
