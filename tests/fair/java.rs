@@ -83,8 +83,8 @@ async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
     let mut stage = Stage::open("fair-java-head").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
-    // It may wait for twice as long as others.
-    let long = Some(Duration::from_secs(600));
+    // It may wait for three times as long as others.
+    let long = Some(Duration::from_secs(900));
     assert!(theirs.lock(1, None).await.unwrap());
     assert!(theirs.attempt(2, long).await.unwrap().is_some());
     let waiting: Vec<_> = (0..3)
