@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redlock_rt::{LockOptions, Owner};
 use tests::{RedissonClient, RedissonFairLock, RedissonUnlock, eventually, within};
 
-use crate::stage::{DEADLINE, Stage, wait};
+use crate::stage::{DEADLINE, Stage, pass, wait};
 
 const WAKES: Duration = Duration::from_millis(250);
 /// `fairLockWaitTimeout`.
@@ -50,8 +50,7 @@ async fn each_wakes_the_other_in_turn() {
     assert!(released.elapsed() < WAKES, "{:?}", released.elapsed());
     assert!(!third.is_finished());
     assert_eq!(theirs.unlock(2).await.unwrap(), RedissonUnlock::Freed);
-    let guard = within(DEADLINE, third).await.unwrap().unwrap();
-    guard.unlock().await.unwrap();
+    pass(third).await;
     stage.assert_clean().await;
 }
 
@@ -100,13 +99,7 @@ async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
     theirs.give_up(3, None).await.unwrap();
     theirs.unlock(2).await.unwrap();
     for task in waiting {
-        within(DEADLINE, task)
-            .await
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        pass(task).await;
     }
     stage.assert_clean().await;
 }
@@ -140,13 +133,7 @@ async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
     .await;
     assert_eq!(stage.queue().await, [owner]);
     guard.unlock().await.unwrap();
-    within(DEADLINE, waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    pass(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -183,13 +170,7 @@ async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
     );
     theirs.give_up(1, None).await.unwrap();
     guard.unlock().await.unwrap();
-    within(DEADLINE, waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    pass(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -231,12 +212,6 @@ async fn java_finds_what_it_expects() {
         assert_eq!(ttl, -1, "{key}");
     }
     guard.unlock().await.unwrap();
-    within(DEADLINE, waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    pass(waiting).await;
     stage.assert_clean().await;
 }

@@ -7,7 +7,7 @@ use tests::{Proxy, RedisServer, eventually, shared_server, within};
 
 use crate::{
     scripts::calls,
-    stage::{DEADLINE, Stage, wait},
+    stage::{DEADLINE, Stage, pass, wait},
 };
 
 #[tokio::test]
@@ -41,20 +41,8 @@ async fn a_dropped_waiter_leaves_the_queue_and_those_behind_keep_their_order() {
     guard.unlock().await.unwrap();
     let last = waiting.pop().unwrap();
     let first = waiting.swap_remove(0);
-    within(DEADLINE, first)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
-    within(DEADLINE, last)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    pass(first).await;
+    pass(last).await;
     stage.assert_clean().await;
 }
 
@@ -80,8 +68,7 @@ async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
     held.reached().await;
     first.abort();
     held.open();
-    let guard = within(DEADLINE, second).await.unwrap().unwrap();
-    guard.unlock().await.unwrap();
+    pass(second).await;
     stage.assert_clean().await;
 }
 
@@ -142,13 +129,7 @@ async fn waiters_that_are_not_queued_any_more_queue_again() {
     stage.queued(120).await;
     guard.unlock().await.unwrap();
     for task in waiting {
-        within(DEADLINE, task)
-            .await
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        pass(task).await;
     }
     stage.assert_clean().await;
 }
@@ -175,8 +156,7 @@ async fn a_wait_in_vain_for_a_dead_redis_is_unavailable() {
     assert!(error.is_unavailable(), "{error}");
     server.resume();
     drop(guard);
-    let guard = within(DEADLINE, first).await.unwrap().unwrap();
-    guard.unlock().await.unwrap();
+    pass(first).await;
     stage.assert_clean().await;
 }
 
@@ -202,13 +182,7 @@ async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
     stage.queued(2).await;
     guard.unlock().await.unwrap();
     for task in [first, second] {
-        within(DEADLINE, task)
-            .await
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        pass(task).await;
     }
     let _: i64 = stage.redis(&["ACL", "DELUSER", &user]).await;
     eventually(DEADLINE, async || client.stats().subscriptions == 0).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, FairLock, LockOptions, Owner};
-use tests::{LeakCheck, RedisServer, eventually, shared_server, trace_init, unique};
+use tests::{LeakCheck, RedisServer, eventually, shared_server, trace_init, unique, within};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// Polling that does not come within a test: whoever wakes was told.
@@ -123,4 +123,12 @@ pub(crate) fn wait(
 ) -> tokio::task::JoinHandle<Result<redlock_rt::FairLockGuard, redlock_rt::Error>> {
     let (lock, options) = (lock.clone(), options.owner(owner));
     tokio::spawn(async move { lock.lock_with(options).await })
+}
+
+/// Has the lock in time, and gives it back.
+pub(crate) async fn pass(
+    waiting: tokio::task::JoinHandle<Result<redlock_rt::FairLockGuard, redlock_rt::Error>>,
+) {
+    let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
 }
