@@ -109,6 +109,7 @@ macro_rules! kinds {
 
 kinds! {
     rlock = redlock_rt::RLock;
+    fair = redlock_rt::FairLock;
     read = redlock_rt::ReadLock;
     write = redlock_rt::WriteLock;
     write_among_readers = crate::subject::WriteAmongReaders;

@@ -107,7 +107,7 @@ pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    ConvertError, DowngradeError, Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard, Read,
-    ReadGuard, ReadLock, ReadWriteLock, Reentrant, Renew, UpgradeError, Write, WriteGuard,
-    WriteLock,
+    ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, Kind, Lock, LockGuard,
+    LockOptions, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, Reentrant, Renew,
+    UpgradeError, Write, WriteGuard, WriteLock,
 };

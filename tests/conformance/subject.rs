@@ -1,7 +1,8 @@
 //! What the suite must know of a kind of lock.
 
 use redlock_rt::{
-    Client, Kind, Lock, LockGuard, OwnerId, RLock, Read, ReadLock, Reentrant, Write, WriteLock,
+    Client, Fair, FairLock, Kind, Lock, LockGuard, OwnerId, RLock, Read, ReadLock, Reentrant,
+    Write, WriteLock,
 };
 
 /// A kind of lock.
@@ -42,6 +43,15 @@ impl Subject for RLock {
 
     fn open(client: &Client, name: &str) -> Self {
         client.rlock(name)
+    }
+}
+
+impl Subject for FairLock {
+    type Kind = Fair;
+    type Rival = Self;
+
+    fn open(client: &Client, name: &str) -> Self {
+        client.fair_lock(name)
     }
 }
 

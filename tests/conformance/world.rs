@@ -156,9 +156,16 @@ pub(crate) async fn waits(client: &Client, count: usize) {
 /// an announcement or time wakes it.
 pub(crate) async fn settles(world: &World, client: &Client) {
     let pattern = format!("*{}*", world.name);
+    // Of a kind whose waiters have a channel each: a pattern, which is not listed.
+    let waiter = format!(
+        "redisson_lock__channel:{{{}}}:{}:0",
+        world.name,
+        client.uuid()
+    );
     eventually(DEADLINE, async || {
         let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
-        channels.len() == 1 && client.stats().subscriptions == 1
+        let heard: usize = world.redis(&["PUBLISH", &waiter, "0"]).await;
+        channels.len() + heard == 1 && client.stats().subscriptions == 1
     })
     .await;
 }

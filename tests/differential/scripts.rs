@@ -42,6 +42,13 @@ impl LuaFile {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let keys = header(&text, "KEYS:").unwrap_or_else(|| panic!("{name}: no KEYS header"));
         let args = header(&text, "ARGV:").unwrap_or_else(|| panic!("{name}: no ARGV header"));
+        let prelude = text
+            .lines()
+            .find_map(|line| line.strip_prefix("-- Prelude: "));
+        let text = match prelude {
+            Some(name) => fs::read_to_string(path.with_file_name(format!("{name}.lua"))).unwrap(),
+            None => String::new(),
+        } + &text;
         Self {
             name,
             body: text.into_bytes(),

@@ -52,7 +52,8 @@ pub use self::{
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     recorder::{Recorded, Recorder},
     redisson::{
-        RedissonClient, RedissonModeLock, RedissonRLock, RedissonReadWriteLock, RedissonUnlock,
+        RedissonClient, RedissonFairLock, RedissonModeLock, RedissonRLock, RedissonReadWriteLock,
+        RedissonUnlock,
     },
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,

@@ -27,6 +27,7 @@ mod hub;
 mod lease;
 mod line;
 mod lines;
+mod queue;
 mod releases;
 mod schedule;
 mod settle;
@@ -51,6 +52,7 @@ use self::frame::Around;
 use self::hold::Hold;
 use self::hub::Hub;
 use self::lines::Lines;
+use self::queue::Rooms;
 use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
@@ -72,6 +74,8 @@ pub(crate) struct Config {
     pub(crate) lease: Duration,
     /// Joined before every name.
     pub(crate) namespace: Option<Box<str>>,
+    /// How long the waiters of a client that was not heard count as alive.
+    pub(crate) waiter_timeout: Duration,
 }
 
 /// How a caller asks for a lock.
@@ -97,6 +101,7 @@ pub(crate) struct Engine {
     watchdog: Arc<Watchdog>,
     releases: Arc<Releases>,
     lines: Arc<Lines>,
+    rooms: Arc<Rooms>,
     closing: AtomicBool,
 }
 
@@ -121,8 +126,10 @@ impl Engine {
                 },
             ))
         };
+        let id = ClientId::random();
         Arc::new(Self {
-            id: ClientId::random(),
+            rooms: Arc::new(Rooms::new(id.clone())),
+            id,
             numbers: AtomicU64::new(1),
             main: connection(),
             renewals: connection(),
@@ -173,6 +180,26 @@ impl Engine {
             move || hub.disconnected(),
             after(),
             || hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts),
+        );
+        self.ensure_beats();
+    }
+
+    /// Starts the task that beats for queued waiters, once there are some.
+    fn ensure_beats(self: &Arc<Self>) {
+        if self.rooms.is_empty() {
+            return;
+        }
+        let engine = Arc::downgrade(self);
+        signal::ensure(
+            &self.config.spawner,
+            &self.rooms,
+            || {},
+            move || {
+                if let Some(engine) = engine.upgrade() {
+                    engine.task_ended();
+                }
+            },
+            || queue::run(Arc::clone(&self.rooms), Arc::clone(&self.renewals)),
         );
     }
 
@@ -226,7 +253,7 @@ impl Engine {
                 turn.map_err(|_| {
                     // Its owner is acquiring it elsewhere, and fares as the head of the line does.
                     let line = self.lines.line(&**recipe);
-                    acquire::out_of_time(self, recipe, &line, started, wait, None)
+                    acquire::out_of_time(self, recipe, line.health(), started, wait, None)
                 })?
             }
         };
@@ -465,6 +492,7 @@ impl Engine {
         self.lines.close();
         self.hub.signal.close();
         self.watchdog.signal.close();
+        self.rooms.signal.close();
         self.releases.close();
         self.main.close();
         self.renewals.close();
@@ -489,6 +517,10 @@ impl Engine {
 
     pub(crate) fn lease(&self) -> Duration {
         self.config.lease
+    }
+
+    pub(crate) fn waiter_timeout(&self) -> Duration {
+        self.config.waiter_timeout
     }
 
     pub(crate) fn namespace(&self) -> Option<&str> {
@@ -535,6 +567,7 @@ impl Engine {
             &self.hub.signal,
             &self.watchdog.signal,
             &self.releases.signal,
+            &self.rooms.signal,
         ];
         signals.iter().filter(|signal| signal.is_running()).count()
     }

@@ -51,7 +51,11 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
 
@@ -289,7 +293,7 @@ impl<K: Kind> Lock<K> {
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         action: &'static str,
         call: impl FnOnce(&dyn Recipe) -> Call,
@@ -298,7 +302,7 @@ impl<K: Kind> Lock<K> {
         self.engine.ask(action, &**wire, call(&**wire)).await
     }
 
-    fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {
+    pub(super) fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {
         let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(malformed));
         match &self.wire {
             Ok(wire) => error.named(wire.name().as_arc()),

@@ -4,6 +4,7 @@
 //! process when the future is dropped at any of its awaits.
 
 mod convert;
+mod fair;
 mod guard;
 mod lock;
 mod options;
@@ -11,6 +12,7 @@ mod read_write;
 mod rlock;
 
 pub use self::convert::{ConvertError, DowngradeError, UpgradeError};
+pub use self::fair::{Fair, FairLock, FairLockGuard};
 pub use self::guard::LockGuard;
 pub use self::lock::{Kind, Lock};
 pub(crate) use self::options::check_lease;

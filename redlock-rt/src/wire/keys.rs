@@ -17,6 +17,21 @@ pub(crate) fn lock_channel(name: &LockName) -> String {
     prefixed("redisson_lock__channel", name)
 }
 
+/// The owners that wait for a fair lock.
+pub(crate) fn fair_queue(name: &LockName) -> String {
+    prefixed("redisson_lock_queue", name)
+}
+
+/// Until when each of them counts as waiting.
+pub(crate) fn fair_deadlines(name: &LockName) -> String {
+    prefixed("redisson_lock_timeout", name)
+}
+
+/// Which clients of ours wait for a fair lock, and are alive.
+pub(crate) fn fair_clients(name: &LockName) -> String {
+    prefixed("redlock_fair", name)
+}
+
 /// The channel on which the release of a read-write lock is announced.
 pub(crate) fn rw_channel(name: &LockName) -> String {
     prefixed("redisson_rwlock", name)

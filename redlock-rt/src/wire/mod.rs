@@ -2,6 +2,7 @@
 //!
 //! The format is Redisson's; `docs/protocol.md` has it key by key.
 
+mod fair;
 pub(crate) mod keys;
 mod recipe;
 mod renew;
@@ -10,6 +11,7 @@ mod rlock;
 mod rw;
 mod script;
 
+pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
 pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed, Reply};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fair::FairQueue;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
 use crate::name::{LockName, OwnerId};
@@ -68,6 +69,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// [`release`](Self::release) must take away.
     fn leaves_traces(&self) -> bool {
         false
+    }
+
+    /// The queue in Redis, of a kind where every waiter has a place there.
+    fn queue(&self) -> Option<&FairQueue> {
+        None
     }
 
     /// What a lock of this kind is to a caller who is under `held`.

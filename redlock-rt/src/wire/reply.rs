@@ -25,6 +25,8 @@ pub(crate) enum AcquireReply {
     Acquired(Option<u64>),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),
+    /// Somebody else is next; who queues is told when it is its turn.
+    Behind,
 }
 
 impl TryFrom<Reply> for AcquireReply {

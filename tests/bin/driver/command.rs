@@ -53,6 +53,7 @@ pub(crate) enum LockCommand {
     IsLocked,
     Ttl,
     Holder,
+    Len,
 }
 
 /// What an owner does with a lock or asks about its hold.
@@ -73,6 +74,7 @@ pub(crate) enum OwnedCommand {
     },
     HoldCount,
     Owner,
+    Position,
 }
 
 impl OwnedCommand {
@@ -80,7 +82,7 @@ impl OwnedCommand {
     pub(crate) fn is_immediate(self) -> bool {
         matches!(
             self,
-            Self::Held | Self::Lost { .. } | Self::HoldCount | Self::Owner
+            Self::Held | Self::Lost { .. } | Self::HoldCount | Self::Owner | Self::Position
         )
     }
 }
@@ -148,6 +150,8 @@ fn of_lock(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "islocked" => LockCommand::IsLocked,
         "ttl" => LockCommand::Ttl,
         "holder" => LockCommand::Holder,
+        "len" if kind == LockKind::Fair => LockCommand::Len,
+        "position" if kind == LockKind::Fair => return owned(command, kind, verb, args),
         "lock" | "trylock" | "unlock" | "heldby" | "held" | "lost" | "holdcount" | "owner" => {
             return owned(command, kind, verb, args);
         }
@@ -216,6 +220,7 @@ fn owned(command: &str, kind: LockKind, verb: &str, args: &[&str]) -> Result<Com
         ("lost", [wait]) => OwnedCommand::Lost { wait: span(wait)? },
         ("holdcount", []) => OwnedCommand::HoldCount,
         ("owner", []) => OwnedCommand::Owner,
+        ("position", []) => OwnedCommand::Position,
         _ => return Err(usage()),
     };
     Ok(Command::Owned {

@@ -7,17 +7,18 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, OwnerId, Reentrant,
-    Unlocked,
+    Client, Error, Fair, FairLock, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason,
+    OwnerId, Reentrant, Unlocked,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
+    Fair,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[];
+const WORDS: &[(&str, LockKind)] = &[("fair", LockKind::Fair)];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -44,10 +45,20 @@ impl LockId {
         Self { kind, name }
     }
 
+    /// The locks of this name that are meant: those of all kinds, unless one is named.
+    pub(crate) fn of_any_kind(&self) -> Vec<Self> {
+        let named = WORDS.iter().map(|(_, kind)| Self::new(*kind, &self.name));
+        match self.kind {
+            LockKind::Reentrant => std::iter::once(self.clone()).chain(named).collect(),
+            _ => vec![self.clone()],
+        }
+    }
+
     pub(crate) fn open(&self, client: &Client) -> Box<dyn Handle> {
         let name = &self.name;
         match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
+            LockKind::Fair => Box::new(client.fair_lock(name)),
         }
     }
 }
@@ -68,6 +79,7 @@ pub(crate) trait Handle: Send + Sync {
         false
     }
 
+    fn queue(&self) -> Option<&FairLock>;
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>>;
     fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>>;
@@ -92,13 +104,28 @@ pub(crate) trait Known: Kind + Sized {
     fn token(_guard: &LockGuard<Self>) -> Option<u64> {
         None
     }
+
+    /// Where waiters have a place in Redis.
+    fn queue(_lock: &Lock<Self>) -> Option<&FairLock> {
+        None
+    }
 }
 
 impl Known for Reentrant {}
 
+impl Known for Fair {
+    fn queue(lock: &Lock<Self>) -> Option<&FairLock> {
+        Some(lock)
+    }
+}
+
 impl<K: Known> Handle for Lock<K> {
     fn has_tokens(&self) -> bool {
         K::HAS_TOKENS
+    }
+
+    fn queue(&self) -> Option<&FairLock> {
+        K::queue(self)
     }
 
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {

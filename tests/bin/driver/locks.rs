@@ -20,6 +20,10 @@ pub(crate) async fn lock_command(client: &Connected, id: &LockId, of: LockComman
         LockCommand::IsLocked => lock.is_locked().await?.to_string(),
         LockCommand::Ttl => or_nil(lock.ttl().await?.map(|ttl| ttl.as_millis())),
         LockCommand::Holder => or_nil(lock.holders().await?.first()),
+        LockCommand::Len => match lock.queue() {
+            Some(lock) => lock.queue_len().await?.to_string(),
+            None => or_nil(None::<u64>),
+        },
     })
 }
 
@@ -50,8 +54,27 @@ pub(crate) async fn owned_command(
         OwnedCommand::Held => Ok(owner.held(id).to_string()),
         OwnedCommand::Lost { wait } => owner.lost(id, wait).await,
         OwnedCommand::HoldCount => Ok(owner.hold_count(id).to_string()),
-        OwnedCommand::Owner => Ok(or_nil(owner.id(id))),
+        OwnedCommand::Owner => identity(client, id, owner),
+        OwnedCommand::Position => match lock.queue() {
+            Some(lock) => Ok(or_nil(lock.position(&owner.identity).await?)),
+            None => Ok(or_nil(None::<u64>)),
+        },
     }
+}
+
+/// The owner's present hold, or its place in the queue; asked without a kind, of whatever kind.
+fn identity(client: &Connected, id: &LockId, owner: &OwnerState) -> Outcome {
+    for id in id.of_any_kind() {
+        if let Some(held) = owner.id(&id) {
+            return Ok(held.to_string());
+        }
+        if let Some(lock) = id.open(&client.client).queue()
+            && let Some(waiting) = lock.waiting_as(&owner.identity)?
+        {
+            return Ok(waiting.to_string());
+        }
+    }
+    Ok(or_nil(None::<&str>))
 }
 
 fn try_answer(taken: Result<Option<u64>, Failure>, has_tokens: bool) -> Outcome {

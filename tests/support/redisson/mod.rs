@@ -4,6 +4,7 @@
 //! there cannot hide here. One file a primitive; this one has what they share: the client, its
 //! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
 
+mod fair;
 mod pubsub;
 mod rlock;
 mod rw;
@@ -19,6 +20,7 @@ use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection
 
 use self::pubsub::Subscriptions;
 pub use self::{
+    fair::RedissonFairLock,
     rlock::{RedissonRLock, RedissonUnlock},
     rw::{RedissonModeLock, RedissonReadWriteLock},
 };
@@ -91,6 +93,11 @@ impl RedissonClient {
     /// `getLock(name)`.
     pub fn rlock(&self, name: impl Into<String>) -> RedissonRLock {
         RedissonRLock::new(self.clone(), name.into())
+    }
+
+    /// `getFairLock(name)`.
+    pub fn fair_lock(&self, name: impl Into<String>) -> RedissonFairLock {
+        RedissonFairLock::new(self.clone(), name.into())
     }
 
     /// `getReadWriteLock(name)`.

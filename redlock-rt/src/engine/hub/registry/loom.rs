@@ -67,7 +67,7 @@ fn live() -> Shared {
 /// Attaches; answers whether the channel was confirmed or the listener was told by the end.
 fn attach(shared: &Shared) -> (Listener, bool) {
     let listener = Listener::default();
-    let (_, confirmed) = lock(shared).attach(CHANNEL, Arc::clone(&listener));
+    let (_, confirmed) = lock(shared).attach(Topic::Channel(CHANNEL), Arc::clone(&listener));
     (listener, confirmed)
 }
 
@@ -76,23 +76,23 @@ fn who_attaches_while_the_last_detaches_hears_of_a_confirmation() {
     ::loom::model(|| {
         let shared = live();
         let mut server = Server::default();
-        let (old, _) = lock(&shared).attach(CHANNEL, Listener::default());
+        let (old, _) = lock(&shared).attach(Topic::Channel(CHANNEL), Listener::default());
         server.settle(&shared);
         let now = Instant::now();
         let detach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || drop(lock(&shared).detach(CHANNEL, old, now)))
+            thread::spawn(move || drop(lock(&shared).detach(Topic::Channel(CHANNEL), old, now)))
         };
         let attach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || attach(&shared))
+            thread::spawn(move || attach(Topic::Channel(&shared)))
         };
         server.turn(&shared);
         detach.join().unwrap();
         let (listener, confirmed) = attach.join().unwrap();
         server.settle(&shared);
         assert!(confirmed || listener.load(Ordering::Acquire));
-        assert!(lock(&shared).is_confirmed(CHANNEL));
+        assert!(lock(&shared).is_confirmed(Topic::Channel(CHANNEL)));
         assert!(server.subscribed.contains(CHANNEL));
     });
 }
@@ -104,7 +104,7 @@ fn who_attaches_while_the_connection_breaks_hears_of_the_new_one() {
         let mut server = Server::default();
         let attach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || attach(&shared))
+            thread::spawn(move || attach(Topic::Channel(&shared)))
         };
         server.turn(&shared);
         server.reconnect(&shared);
