@@ -48,15 +48,21 @@ impl Failure {
     }
 }
 
-impl From<redlock_rt::Error> for Failure {
-    fn from(error: redlock_rt::Error) -> Self {
+impl From<&redlock_rt::Error> for Failure {
+    fn from(error: &redlock_rt::Error) -> Self {
         let mut message = error.to_string();
-        let mut source = std::error::Error::source(&error);
+        let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
         Self::new(kind(error.kind()), message)
+    }
+}
+
+impl From<redlock_rt::Error> for Failure {
+    fn from(error: redlock_rt::Error) -> Self {
+        Self::from(&error)
     }
 }
 
@@ -66,6 +72,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
         ErrorKind::Lost => "lost",
+        ErrorKind::UpgradeWouldDeadlock => "would_deadlock",
         ErrorKind::NotOwner => "not_owner",
         // Wrong credentials are an input that cannot work; the protocol has no word of their own.
         ErrorKind::BadInput | ErrorKind::Denied => "bad_input",

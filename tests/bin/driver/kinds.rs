@@ -7,18 +7,26 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, Fair, FairLock, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason,
-    OwnerId, Reentrant, Unlocked,
+    Client, ConvertError, Error, Fair, FairLock, GuardState, Kind, Lock, LockGuard, LockOptions,
+    LostReason, OwnerId, Read, Reentrant, Unlocked, Write,
 };
+
+use super::answer::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
     Fair,
+    Read,
+    Write,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[("fair", LockKind::Fair)];
+const WORDS: &[(&str, LockKind)] = &[
+    ("fair", LockKind::Fair),
+    ("rw.read", LockKind::Read),
+    ("rw.write", LockKind::Write),
+];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -59,7 +67,19 @@ impl LockId {
         match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
             LockKind::Fair => Box::new(client.fair_lock(name)),
+            LockKind::Read => Box::new(client.read_write_lock(name).read_lock()),
+            LockKind::Write => Box::new(client.read_write_lock(name).write_lock()),
         }
+    }
+
+    /// The other mode of a lock that has two, into which its guards are converted.
+    pub(crate) fn other_mode(&self) -> Self {
+        let kind = match self.kind {
+            LockKind::Read => LockKind::Write,
+            LockKind::Write => LockKind::Read,
+            kind => kind,
+        };
+        Self::new(kind, &self.name)
     }
 }
 
@@ -95,7 +115,11 @@ pub(crate) trait Held: Debug + Send + Sync {
     fn owner(&self) -> OwnerId;
     fn hold_count(&self) -> u32;
     fn token(&self) -> Option<u64>;
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted>;
 }
+
+/// A guard in the other mode; or the one that there was, and why.
+pub(crate) type Converted = Result<Box<dyn Held>, (Box<dyn Held>, Failure)>;
 
 /// What the driver must know of a kind besides what all have.
 pub(crate) trait Known: Kind + Sized {
@@ -109,6 +133,11 @@ pub(crate) trait Known: Kind + Sized {
     fn queue(_lock: &Lock<Self>) -> Option<&FairLock> {
         None
     }
+
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((Box::new(guard) as Box<dyn Held>, why)) })
+    }
 }
 
 impl Known for Reentrant {}
@@ -116,6 +145,28 @@ impl Known for Reentrant {}
 impl Known for Fair {
     fn queue(lock: &Lock<Self>) -> Option<&FairLock> {
         Some(lock)
+    }
+}
+
+impl Known for Read {
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        Box::pin(async { converted(guard.try_upgrade().await) })
+    }
+}
+
+impl Known for Write {
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        Box::pin(async { converted(guard.downgrade().await) })
+    }
+}
+
+fn converted<K: Known, L: Known>(outcome: Result<LockGuard<K>, ConvertError<L>>) -> Converted {
+    match outcome {
+        Ok(guard) => Ok(Box::new(guard)),
+        Err(refused) => {
+            let why = refused.error().into();
+            Err((Box::new(refused.into_guard()), why))
+        }
     }
 }
 
@@ -175,5 +226,9 @@ impl<K: Known> Held for LockGuard<K> {
 
     fn token(&self) -> Option<u64> {
         K::token(self)
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        K::convert(*self)
     }
 }
