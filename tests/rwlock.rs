@@ -16,6 +16,8 @@ mod modes;
 mod nesting;
 #[path = "rwlock/preference.rs"]
 mod preference;
+#[path = "rwlock/random.rs"]
+mod random;
 #[path = "faults/scripts.rs"]
 mod scripts;
 
