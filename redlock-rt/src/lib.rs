@@ -49,6 +49,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! |---|---|
 //! | one at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
+//! | the same, and overlaps would do harm: a token that the resource compares | [`FencedLock`] |
+//! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
 //!
 //! # What is guaranteed
 //!
@@ -72,7 +74,8 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping
 //! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
-//! (`+pttl +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`), the keys, and the
+//! (`+pttl +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`, for fencing tokens also
+//! `+incr +get +set +time`), the keys, and the
 //! channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Features
@@ -104,4 +107,8 @@ pub use error::{Error, ErrorKind};
 pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
-pub use sync::{Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard, Reentrant, Renew};
+pub use sync::{
+    FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Kind, Lock, LockGuard,
+    LockOptions, RLock, RLockGuard, Reentrant, Renew, Spin, SpinLock, SpinLockGuard, StaleToken,
+};
+pub use wire::Reply;

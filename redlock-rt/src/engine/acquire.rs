@@ -78,15 +78,14 @@ pub(crate) async fn acquire(
                     fault,
                 ));
             }
-            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
+            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
             Called::Turn(Turn::Head) => {
-                pace.heads(clock::now());
                 if let Some(channel) = recipe.channel() {
                     line.listen(&engine.hub, channel);
                 }
             }
             Called::Turn(Turn::Try) => {
-                pace.heads(clock::now());
+                pace.tries(clock::now());
                 line.set_health(Health::Asking(clock::stamp()));
                 let Some(outcome) = claim.attempt(true, deadline).await else {
                     let error = out_of_time(engine, recipe, &place.line, started, wait, fault);
@@ -304,7 +303,7 @@ impl Claim {
         // or we find it closing.
         let Bid { engine, recipe, .. } = &self.bid;
         if engine.is_closing() {
-            return Err(engine.shut_down_error(ACTION, &**recipe));
+            return Err(engine.shut_down_error(ACTION, recipe.name()));
         }
         Ok(guard)
     }

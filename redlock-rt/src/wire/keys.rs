@@ -17,6 +17,16 @@ pub(crate) fn lock_channel(name: &LockName) -> String {
     prefixed("redisson_lock__channel", name)
 }
 
+/// The last fencing token given for a lock.
+pub(crate) fn lock_token(name: &LockName) -> String {
+    prefixed("redisson_lock_token", name)
+}
+
+/// The last fencing token seen for a value of this key.
+pub(crate) fn fence(key: &LockName) -> String {
+    prefixed("redlock_fence", key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,17 +7,19 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, OwnerId, Reentrant,
-    Unlocked,
+    Client, Error, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, OwnerId,
+    Reentrant, Spin, Unlocked,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
+    Fenced,
+    Spin,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[];
+const WORDS: &[(&str, LockKind)] = &[("fenced", LockKind::Fenced), ("spin", LockKind::Spin)];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -48,6 +50,8 @@ impl LockId {
         let name = &self.name;
         match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
+            LockKind::Fenced => Box::new(client.fenced_lock(name)),
+            LockKind::Spin => Box::new(client.spin_lock(name)),
         }
     }
 }
@@ -95,6 +99,16 @@ pub(crate) trait Known: Kind + Sized {
 }
 
 impl Known for Reentrant {}
+
+impl Known for Fenced {
+    const HAS_TOKENS: bool = true;
+
+    fn token(guard: &LockGuard<Self>) -> Option<u64> {
+        Some(guard.token())
+    }
+}
+
+impl Known for Spin {}
 
 impl<K: Known> Handle for Lock<K> {
     fn has_tokens(&self) -> bool {
