@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
-use crate::sync::{FairLock, RLock, ReadWriteLock, check_lease};
+use crate::sync::{FairLock, FencedLock, FencedValue, RLock, ReadWriteLock, SpinLock, check_lease};
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
 ///
@@ -109,6 +109,23 @@ impl Client {
     /// Returns the read-write lock of this name. Does no I/O.
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the lock of this name that gives out fencing tokens. Does no I/O.
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
+        FencedLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
+    ///
+    /// The client's namespace is not put before the key: the data is not the client's own.
+    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
+        FencedValue::open(&self.engine, key.as_ref())
+    }
+
+    /// Returns the lock of this name whose waiters poll. Does no I/O.
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
+        SpinLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the UUID that stands before the number in the owners of this client.

@@ -21,6 +21,9 @@ pub enum ErrorKind {
     Lost,
     /// The caller holds it for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
+    /// A newer fencing token was seen: the caller's lock was lost before, and somebody else has
+    /// had it since.
+    StaleToken,
     /// The caller does not hold it.
     NotOwner,
     /// An argument that cannot work; nothing was sent.
@@ -44,6 +47,7 @@ impl ErrorKind {
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
             Self::Lost => "the lock was lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
+            Self::StaleToken => "a newer fencing token was seen",
             Self::NotOwner => "not held by this owner",
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",
@@ -149,6 +153,11 @@ impl Error {
     /// Returns whether the caller holds it for reading, and would wait for itself for ever.
     pub fn is_upgrade_would_deadlock(&self) -> bool {
         self.kind() == ErrorKind::UpgradeWouldDeadlock
+    }
+
+    /// Returns whether a newer fencing token was seen.
+    pub fn is_stale_token(&self) -> bool {
+        self.kind() == ErrorKind::StaleToken
     }
 
     /// Returns whether the caller was not the holder.

@@ -83,7 +83,7 @@ async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
         .collect();
     stage.queued(5).await;
     ours.shutdown(Shutdown::ReleaseAll).await.unwrap();
-    assert_eq!(stage.queue().await, [String::new(); 0]);
+    assert!(stage.queue().await.is_empty());
     for task in waiting {
         let error = within(DEADLINE, task).await.unwrap().unwrap_err();
         assert!(error.is_shut_down(), "{error}");

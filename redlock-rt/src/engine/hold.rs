@@ -325,7 +325,7 @@ impl HoldGuard {
     ) -> Result<Option<Self>, Error> {
         let hold = &self.hold;
         let engine = &hold.engine;
-        engine.open(action, &**recipe)?;
+        engine.open(action, recipe.name())?;
         let now = clock::now();
         if let GuardState::Lost(reason) = self.state_at(now) {
             return Err(hold.lost_error(action, reason));

@@ -55,6 +55,19 @@ impl<K: Kind> Lock<K> {
         &self.engine
     }
 
+    /// The same lock with other options of its kind.
+    pub(super) fn rewired<W: Recipe>(mut self, wire: impl FnOnce(LockName) -> W) -> Self {
+        self.wire = self
+            .wire
+            .map(|old| Arc::new(wire(old.name().clone())) as Arc<dyn Recipe>);
+        self
+    }
+
+    pub(super) fn spinning(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
     pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
@@ -123,8 +136,8 @@ impl<K: Kind> Lock<K> {
     /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
     /// answer in time. Contention is no error but `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
-        let recipe = self.wire()?;
-        let terms = LockOptions::new().terms(&self.engine)?;
+        let options = LockOptions::new();
+        let (recipe, terms, _) = self.prepare(&options)?;
         let until = self.engine.patience(clock::now());
         let guard = self.engine.try_lock(recipe, terms, until).await?;
         Ok(guard.map(LockGuard::new))
@@ -161,7 +174,8 @@ impl<K: Kind> Lock<K> {
         let recipe = self.wire()?;
         let named = |error: Error| error.named(recipe.name().as_arc());
         let terms = options.terms(&self.engine).map_err(named)?;
-        if let Some(flaw) = self.backoff.and_then(|backoff| backoff.flaw()) {
+        let backoff_flaw = || self.backoff.and_then(|backoff| backoff.flaw());
+        if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
             return Err(named(Error::bad_input("check lock options", flaw)));
         }
         let manner = Manner {

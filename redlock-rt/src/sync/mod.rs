@@ -5,14 +5,21 @@
 
 mod convert;
 mod fair;
+mod fence;
+mod fenced;
+mod fenced_value;
 mod guard;
 mod lock;
 mod options;
 mod read_write;
 mod rlock;
+mod spin;
 
 pub use self::convert::{ConvertError, DowngradeError, UpgradeError};
 pub use self::fair::{Fair, FairLock, FairLockGuard};
+pub use self::fence::{FenceGate, StaleToken};
+pub use self::fenced::{Fenced, FencedLock, FencedLockGuard};
+pub use self::fenced_value::FencedValue;
 pub use self::guard::LockGuard;
 pub use self::lock::{Kind, Lock};
 pub(crate) use self::options::check_lease;
@@ -21,3 +28,4 @@ pub use self::read_write::{
     Read, ReadGuard, ReadLock, ReadWriteLock, Write, WriteGuard, WriteLock,
 };
 pub use self::rlock::{RLock, RLockGuard, Reentrant};
+pub use self::spin::{Spin, SpinLock, SpinLockGuard};

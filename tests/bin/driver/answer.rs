@@ -66,6 +66,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
         ErrorKind::Lost => "lost",
+        ErrorKind::StaleToken => "stale_token",
         ErrorKind::NotOwner => "not_owner",
         // Wrong credentials are an input that cannot work; the protocol has no word of their own.
         ErrorKind::BadInput | ErrorKind::Denied => "bad_input",

@@ -7,18 +7,24 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, Fair, FairLock, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason,
-    OwnerId, Reentrant, Unlocked,
+    Client, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
+    LostReason, OwnerId, Reentrant, Spin, Unlocked,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
     Fair,
+    Fenced,
+    Spin,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[("fair", LockKind::Fair)];
+const WORDS: &[(&str, LockKind)] = &[
+    ("fair", LockKind::Fair),
+    ("fenced", LockKind::Fenced),
+    ("spin", LockKind::Spin),
+];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -59,6 +65,8 @@ impl LockId {
         match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
             LockKind::Fair => Box::new(client.fair_lock(name)),
+            LockKind::Fenced => Box::new(client.fenced_lock(name)),
+            LockKind::Spin => Box::new(client.spin_lock(name)),
         }
     }
 }
@@ -118,6 +126,16 @@ impl Known for Fair {
         Some(lock)
     }
 }
+
+impl Known for Fenced {
+    const HAS_TOKENS: bool = true;
+
+    fn token(guard: &LockGuard<Self>) -> Option<u64> {
+        Some(guard.token())
+    }
+}
+
+impl Known for Spin {}
 
 impl<K: Known> Handle for Lock<K> {
     fn has_tokens(&self) -> bool {

@@ -112,6 +112,6 @@ fn options(owner: &OwnerState, lease: Option<Duration>) -> LockOptions {
     }
 }
 
-fn or_nil(value: Option<impl ToString>) -> String {
+pub(crate) fn or_nil(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "nil".to_owned(), |value| value.to_string())
 }
