@@ -7,7 +7,7 @@ use tests::{Proxy, RedisServer, eventually, shared_server, within};
 
 use crate::{
     scripts::calls,
-    stage::{DEADLINE, Stage, pass, wait},
+    stage::{DEADLINE, NEVER, Stage, pass, wait},
 };
 
 #[tokio::test]
@@ -69,6 +69,47 @@ async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
     first.abort();
     held.open();
     pass(second).await;
+    stage.assert_clean().await;
+}
+
+/// It leaves without a try, since it has not heard of the release: nobody else would be told.
+#[tokio::test]
+async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-unheard").await;
+    // Beats do not come within the test.
+    let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let behind = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    stage.url = proxy.url();
+    let ahead = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
+    let first = wait(
+        &ahead.fair_lock(&stage.name),
+        &Owner::new(),
+        LockOptions::new(),
+    );
+    stage.queued(1).await;
+    // Subscribed, and its beat after that answered.
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    let behind_it = behind.fair_lock(&stage.name);
+    let second = wait(&behind_it, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    eventually(DEADLINE, async || {
+        let channel = format!(
+            "redisson_lock__channel:{{{}}}:{}:0",
+            stage.name,
+            behind.uuid()
+        );
+        stage.redis::<usize>(&["PUBLISH", &channel, "0"]).await == 1
+    })
+    .await;
+    let unheard = proxy.hold_message(tests::Matcher::any());
+    guard.unlock().await.unwrap();
+    unheard.reached().await;
+    first.abort();
+    pass(second).await;
+    unheard.open();
     stage.assert_clean().await;
 }
 
