@@ -24,7 +24,7 @@ async fn a_downgrade_lets_readers_in_and_no_writer() {
     let waiter = tokio::spawn(async move { (waiter.read().await.unwrap(), Instant::now()) });
     stage.subscribed(1).await;
     let freed = Instant::now();
-    let reading = writing.downgrade().await.unwrap();
+    let reading = within(DEADLINE, writing.downgrade()).await.unwrap();
     assert_eq!(*reading.owner(), owner);
     let (other, served) = within(DEADLINE, waiter).await.unwrap();
     assert!(served.saturating_duration_since(freed) < LATE);

@@ -126,6 +126,8 @@ async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
     reading.unlock().await.unwrap();
     let writing = within(DEADLINE, writer).await.unwrap();
     assert!(!behind.is_finished());
+    let keys = stage.keys().await;
+    assert!(!keys.contains(&stage.writers_key()), "it waits no more");
     // Under the writer itself nobody is refused.
     let another = elsewhere.clone().prefer_writers(true);
     let another = tokio::spawn(async move { another.write().await.unwrap() });

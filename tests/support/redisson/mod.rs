@@ -7,7 +7,9 @@
 mod fair;
 mod pubsub;
 mod rlock;
+mod rw;
 mod script;
+mod waiting;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,9 +18,12 @@ use std::{
 
 use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
 
-pub use self::fair::RedissonFairLock;
 use self::pubsub::Subscriptions;
-pub use self::rlock::{RedissonRLock, RedissonUnlock};
+pub use self::{
+    fair::RedissonFairLock,
+    rlock::{RedissonRLock, RedissonUnlock},
+    rw::{RedissonModeLock, RedissonReadWriteLock},
+};
 use crate::random::{random_u64, random_uuid};
 
 /// `lockWatchdogTimeout`, the lease of a lock taken without one.
@@ -93,6 +98,11 @@ impl RedissonClient {
     /// `getFairLock(name)`.
     pub fn fair_lock(&self, name: impl Into<String>) -> RedissonFairLock {
         RedissonFairLock::new(self.clone(), name.into())
+    }
+
+    /// `getReadWriteLock(name)`.
+    pub fn read_write_lock(&self, name: &str) -> RedissonReadWriteLock {
+        RedissonReadWriteLock::new(self, name)
     }
 
     /// What this client is subscribed to at this moment.
