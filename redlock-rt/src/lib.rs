@@ -49,6 +49,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! |---|---|
 //! | one at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
+//! | several locks at once, without deadlock | [`MultiLock`] |
 //!
 //! # What is guaranteed
 //!
@@ -104,4 +105,7 @@ pub use error::{Error, ErrorKind};
 pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
-pub use sync::{Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard, Reentrant, Renew};
+pub use sync::{
+    Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard, Part, RLock, RLockGuard,
+    Reentrant, Renew,
+};

@@ -7,17 +7,19 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, OwnerId, Reentrant,
-    Unlocked,
+    Client, Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock,
+    MultiLockGuard, OwnerId, Reentrant, Unlocked,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
+    /// Of several names, with commas between them.
+    Multi,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[];
+const WORDS: &[(&str, LockKind)] = &[("multi", LockKind::Multi)];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -48,6 +50,7 @@ impl LockId {
         let name = &self.name;
         match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
+            LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
         }
     }
 }
@@ -148,5 +151,58 @@ impl<K: Known> Held for LockGuard<K> {
 
     fn token(&self) -> Option<u64> {
         K::token(self)
+    }
+}
+
+impl Handle for MultiLock {
+    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+        Box::pin(async {
+            let guard = self.lock_with(options).await?;
+            Ok(Box::new(guard) as Box<dyn Held>)
+        })
+    }
+
+    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.force_unlock())
+    }
+
+    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.is_locked())
+    }
+
+    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+        Box::pin(self.remaining_ttl())
+    }
+
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+        Box::pin(self.holders())
+    }
+}
+
+impl Held for MultiLockGuard {
+    fn state(&self) -> GuardState {
+        self.state()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LostReason> {
+        Box::pin(self.lost())
+    }
+
+    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+        Box::pin((*self).unlock())
+    }
+
+    /// That of the first of its holds.
+    fn owner(&self) -> OwnerId {
+        let mut owners = self.owners();
+        owners.swap_remove(0)
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.hold_count()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
     }
 }
