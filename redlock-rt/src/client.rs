@@ -10,7 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
-use crate::sync::{FairLock, FencedLock, FencedValue, RLock, ReadWriteLock, SpinLock, check_lease};
+use crate::sync::{
+    FairLock, FencedLock, FencedValue, MultiLock, RLock, ReadWriteLock, SpinLock, check_lease,
+};
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
 ///
@@ -128,6 +130,11 @@ impl Client {
         SpinLock::open(&self.engine, name.as_ref())
     }
 
+    /// Returns the lock of all re-entrant locks of these names. Does no I/O.
+    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
+        MultiLock::new(names.into_iter().map(|name| self.rlock(name)))
+    }
+
     /// Returns the UUID that stands before the number in the owners of this client.
     pub fn uuid(&self) -> &str {
         self.engine.id.as_str()
@@ -212,6 +219,7 @@ pub struct ClientBuilder {
     server: Server,
     roots: Vec<u8>,
     namespace: Option<String>,
+    server_name: Option<String>,
     lease: Duration,
     default_wait: Option<Duration>,
     poll_interval: Duration,
@@ -248,6 +256,7 @@ impl ClientBuilder {
             server: Server::None,
             roots: Vec::new(),
             namespace: None,
+            server_name: None,
             lease: Duration::from_secs(30),
             default_wait: Some(Duration::from_secs(1)),
             poll_interval: Duration::from_secs(1),
@@ -270,11 +279,26 @@ impl ClientBuilder {
     /// Uses an in-process engine as the server; several clients may share one.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, engine: &crate::embedded::Engine) -> Self {
+        let name = engine.id();
         let engine = engine.clone();
-        self.connector(move || {
+        let mut builder = self.connector(move || {
             let session = engine.connect();
             async move { Ok(session) }
-        })
+        });
+        // A caller who names it later has the last word.
+        builder.server_name.get_or_insert(name);
+        builder
+    }
+
+    /// Sets what the server is called where servers are told apart: by a
+    /// [`MultiLock`](crate::MultiLock), and by a [`Quorum`](crate::Quorum).
+    ///
+    /// All processes must call a server the same. Defaults to host and port of the URL. Name it
+    /// where processes reach it by different addresses, and where it is reached by a
+    /// [`connector`](Self::connector), which otherwise counts as a server of its own.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
     }
 
     /// Takes byte streams to the server from `connect`: a tunnel, a simulation, a proxy in a test.
@@ -371,6 +395,13 @@ impl ClientBuilder {
             Server::None => return refuse("no server: name a url, connector or embedded engine"),
             Server::Url(url) => Dialer::new(Endpoint::parse(&url)?, &self.roots)?,
             Server::Dialer(dialer) => dialer,
+        };
+        let dialer = match &self.server_name {
+            Some(name) if name.trim().is_empty() => {
+                return refuse("the server's name is empty or blank");
+            }
+            Some(name) => dialer.named(name),
+            None => dialer,
         };
         check_lease(self.lease)?;
         let Timeouts { connect, response } = self.timeouts;

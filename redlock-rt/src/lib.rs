@@ -53,6 +53,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | first come, first served, across processes | [`FairLock`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
 //! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
+//! | several locks at once, without deadlock | [`MultiLock`] |
 //!
 //! # What is guaranteed
 //!
@@ -113,8 +114,8 @@ pub use name::OwnerId;
 pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, FenceGate, Fenced, FencedLock,
-    FencedLockGuard, FencedValue, Kind, Lock, LockGuard, LockOptions, RLock, RLockGuard, Read,
-    ReadGuard, ReadLock, ReadWriteLock, Reentrant, Renew, Spin, SpinLock, SpinLockGuard,
-    StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
+    FencedLockGuard, FencedValue, Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
+    Part, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, Reentrant, Renew, Spin,
+    SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
 pub use wire::Reply;

@@ -152,6 +152,11 @@ impl Hold {
         lock(&self.lease).doubt(now);
     }
 
+    /// Is woken when the lease was lengthened or lost.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
     pub(super) fn renewal_failed(&self, now: Instant) {
         lock(&self.lease).renewal_failed(now);
         self.changed.notify_waiters();
@@ -313,7 +318,7 @@ impl HoldGuard {
         self.state_at(clock::now())
     }
 
-    pub(super) fn state_at(&self, now: Instant) -> GuardState {
+    pub(crate) fn state_at(&self, now: Instant) -> GuardState {
         lock(&self.hold.lease).state(self.id, now)
     }
 
@@ -339,6 +344,13 @@ impl HoldGuard {
     pub(crate) fn doubt(&self) {
         self.hold.doubt(clock::now());
         self.hold.engine.watchdog.rewatch(&self.hold);
+    }
+
+    /// Gives the guard other terms from now on; the lease itself stays as it is.
+    pub(crate) fn retune(&self, terms: Terms) {
+        lock(&self.hold.lease).retune(self.id, terms, clock::now());
+        self.hold.engine.watchdog.rewatch(&self.hold);
+        self.hold.changed.notify_waiters();
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest.
@@ -434,11 +446,11 @@ impl fmt::Debug for HoldGuard {
 
 /// Polls `body` first and `lost` second: a body that completed is never called lost.
 pub(crate) async fn until_lost<T>(
-    guard: &HoldGuard,
+    lost: impl Future<Output = LostReason>,
     body: impl Future<Output = T>,
 ) -> Result<T, LostReason> {
     let mut body = std::pin::pin!(body);
-    let mut lost = std::pin::pin!(guard.lost());
+    let mut lost = std::pin::pin!(lost);
     poll_fn(|cx| match body.as_mut().poll(cx) {
         std::task::Poll::Ready(output) => std::task::Poll::Ready(Ok(output)),
         std::task::Poll::Pending => lost.as_mut().poll(cx).map(Err),

@@ -20,6 +20,7 @@
 //! Wakers are woken and holds dropped with no lock held.
 
 mod acquire;
+mod acquire_all;
 mod backoff;
 mod frame;
 mod hold;
@@ -40,13 +41,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::acquire::{acquire, try_acquire};
+pub(crate) use self::acquire_all::Attempt;
 pub use self::backoff::Backoff;
 pub use self::frame::Owner;
-pub(crate) use self::frame::under;
+pub(crate) use self::frame::{under, under_all};
 pub use self::hold::Unlocked;
 pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
 pub use self::lease::{GuardState, LostReason};
+pub(crate) use self::signal::Signal;
 
 use self::frame::Around;
 use self::hub::Hub;
@@ -55,7 +58,7 @@ use self::queue::Rooms;
 use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
-use crate::connection::{Connection, Dialer, Fault, Spawner, Timeouts};
+use crate::connection::{Connection, Dialer, Fault, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
 use crate::wire::{Call, Recipe, Relation, Reply};
@@ -274,6 +277,18 @@ impl Engine {
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         Ok(turn.keep(acquire(self, recipe, terms, manner, rest).await?))
+    }
+
+    /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
+    /// itself.
+    pub(crate) fn is_around(&self, recipe: &dyn Recipe, owner: Option<&Owner>) -> bool {
+        match owner {
+            None => frame::enclosing(&self.id, recipe).is_some(),
+            Some(owner) => match owner.slot(&self.id, recipe).try_lock() {
+                Ok(holdings) => holdings.around(recipe).is_some(),
+                Err(_) => false,
+            },
+        }
     }
 
     /// Takes what a caller may have who holds the lock already, in this mode or in another.
@@ -559,6 +574,20 @@ impl Engine {
 
     pub(crate) fn waiter_timeout(&self) -> Duration {
         self.config.waiter_timeout
+    }
+
+    /// Which server this is a client of.
+    pub(crate) fn server(&self) -> ServerId {
+        self.config.dialer.server()
+    }
+
+    /// Starts a task beside the client's own, where those run, unless it runs.
+    pub(crate) fn ensure_beside<T, F>(&self, owner: &Arc<T>, task: impl FnOnce() -> F)
+    where
+        T: AsRef<Signal> + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        signal::ensure(&self.config.spawner, owner, || {}, || {}, task);
     }
 
     pub(crate) fn namespace(&self) -> Option<&str> {

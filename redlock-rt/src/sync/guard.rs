@@ -156,7 +156,7 @@ impl<K: Kind> LockGuard<K> {
                 return Err(hold.lost_error(ACTION, reason));
             }
             let body = engine::under(hold, body);
-            engine::until_lost(&self.inner, body)
+            engine::until_lost(self.inner.lost(), body)
                 .await
                 .map_err(|reason| {
                     Error::new(ErrorKind::Lost, ACTION)

@@ -68,6 +68,27 @@ impl<K: Kind> Lock<K> {
         self
     }
 
+    /// A handle to what another handle leads to.
+    pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn Recipe>) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            wire: Ok(wire),
+            backoff: None,
+            kind: PhantomData,
+        }
+    }
+
+    /// What it is a handle to.
+    pub(super) fn parts(
+        &self,
+    ) -> (
+        &Arc<Engine>,
+        &Result<Arc<dyn Recipe>, BadName>,
+        Option<Backoff>,
+    ) {
+        (&self.engine, &self.wire, self.backoff)
+    }
+
     pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }

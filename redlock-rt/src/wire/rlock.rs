@@ -13,6 +13,8 @@ script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "rlock_force_release");
 script!(INSPECT = "rlock_inspect");
 
+pub(super) const KIND: &str = "rlock";
+
 /// The calls of an RLock.
 #[derive(Debug)]
 pub(crate) struct RLockWire {
@@ -29,7 +31,7 @@ impl RLockWire {
 
 impl Recipe for RLockWire {
     fn kind(&self) -> &'static str {
-        "rlock"
+        KIND
     }
 
     fn name(&self) -> &LockName {

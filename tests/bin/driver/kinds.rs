@@ -8,7 +8,7 @@ use std::{
 use futures::future::BoxFuture;
 use redlock_rt::{
     Client, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
-    LostReason, OwnerId, Reentrant, Spin, Unlocked,
+    LostReason, MultiLock, MultiLockGuard, OwnerId, Reentrant, Spin, Unlocked,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +17,8 @@ pub(crate) enum LockKind {
     Fair,
     Fenced,
     Spin,
+    /// Of several names, with commas between them.
+    Multi,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
@@ -24,6 +26,7 @@ const WORDS: &[(&str, LockKind)] = &[
     ("fair", LockKind::Fair),
     ("fenced", LockKind::Fenced),
     ("spin", LockKind::Spin),
+    ("multi", LockKind::Multi),
 ];
 
 impl LockKind {
@@ -67,6 +70,7 @@ impl LockId {
             LockKind::Fair => Box::new(client.fair_lock(name)),
             LockKind::Fenced => Box::new(client.fenced_lock(name)),
             LockKind::Spin => Box::new(client.spin_lock(name)),
+            LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
         }
     }
 }
@@ -193,5 +197,58 @@ impl<K: Known> Held for LockGuard<K> {
 
     fn token(&self) -> Option<u64> {
         K::token(self)
+    }
+}
+
+impl Handle for MultiLock {
+    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+        Box::pin(async {
+            let guard = self.lock_with(options).await?;
+            Ok(Box::new(guard) as Box<dyn Held>)
+        })
+    }
+
+    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.force_unlock())
+    }
+
+    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.is_locked())
+    }
+
+    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+        Box::pin(self.remaining_ttl())
+    }
+
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+        Box::pin(self.holders())
+    }
+}
+
+impl Held for MultiLockGuard {
+    fn state(&self) -> GuardState {
+        self.state()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LostReason> {
+        Box::pin(self.lost())
+    }
+
+    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+        Box::pin((*self).unlock())
+    }
+
+    /// That of the first of its holds.
+    fn owner(&self) -> OwnerId {
+        let mut owners = self.owners();
+        owners.swap_remove(0)
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.hold_count()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
     }
 }
