@@ -153,6 +153,39 @@ async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
     stage.assert_clean().await;
 }
 
+/// A place in the queue has no lease that would end it.
+#[tokio::test]
+async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
+    let server = RedisServer::start();
+    let mut stage = Stage::on(&server, "fair-outage").await;
+    let client = stage.client_with(|builder| {
+        builder
+            .lease(Duration::from_secs(1))
+            .waiter_timeout(NEVER)
+            .response_timeout(Duration::from_millis(200))
+    });
+    let holder = stage.client();
+    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
+    let waiting = wait(
+        &client.fair_lock(&stage.name),
+        &Owner::new(),
+        LockOptions::new(),
+    );
+    stage.queued(1).await;
+    server.pause();
+    waiting.abort();
+    let aborted = std::time::Instant::now();
+    // Longer than a lease, and what is granted beyond it.
+    eventually(DEADLINE, async || {
+        aborted.elapsed() > Duration::from_millis(2500)
+    })
+    .await;
+    server.resume();
+    stage.queued(0).await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
 /// Somebody deleted the queue, or the server was flushed.
 #[tokio::test]
 async fn waiters_that_are_not_queued_any_more_queue_again() {

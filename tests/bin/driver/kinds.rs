@@ -91,7 +91,10 @@ pub(crate) trait Handle: Send + Sync {
         false
     }
 
-    fn queue(&self) -> Option<&FairLock>;
+    /// Of a kind whose waiters have a place in Redis.
+    fn queue(&self) -> Option<&FairLock> {
+        None
+    }
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>>;
     fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>>;
