@@ -163,6 +163,7 @@ async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
             .lease(Duration::from_secs(1))
             .waiter_timeout(NEVER)
             .response_timeout(Duration::from_millis(200))
+            .connect_timeout(Duration::from_millis(200))
     });
     let holder = stage.client();
     let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
