@@ -10,6 +10,7 @@ mod calls;
 mod late;
 mod multi;
 mod outages;
+mod rw;
 mod stage;
 mod waiting;
 
@@ -87,4 +88,19 @@ cases! {
         reenter_whose_reply_is_lost(20, 5)
         extend_without_a_connection(40, 5)
         extend_whose_reply_is_lost(20, 5);
+    rw:
+        read(5, 2)
+        write(5, 2)
+        read_among_readers(5, 2)
+        read_behind_a_writer(40, 3)
+        write_behind_a_reader(40, 3)
+        preferred_write_behind_a_reader(40, 3)
+        preferred_write_whose_reply_is_lost(20, 5)
+        read_whose_reply_is_lost(20, 5)
+        read_in_a_write_body(10, 3)
+        downgrade(10, 3)
+        downgrade_whose_reply_is_lost(20, 5)
+        try_upgrade(10, 3)
+        try_upgrade_whose_reply_is_lost(20, 5)
+        try_upgrade_among_readers(5, 2);
 }

@@ -12,7 +12,8 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{
-    Client, ClientBuilder, Error, LockOptions, RLock, RLockGuard, Unlocked, embedded::Engine,
+    Client, ClientBuilder, Error, LockOptions, RLock, RLockGuard, ReadWriteLock, Unlocked,
+    embedded::Engine,
 };
 use tests::{Proxy, RedisServer, Which, Wires, connection_over, eventually, within};
 use tokio::{
@@ -75,6 +76,8 @@ pub(crate) struct Stage {
     pub(crate) other: Client,
     control: MultiplexedConnection,
     events: VecDeque<Event>,
+    /// Whether it is about the read-write lock of the name.
+    rw: bool,
 }
 
 impl Stage {
@@ -99,6 +102,7 @@ impl Stage {
             other: settings(other),
             control,
             events: VecDeque::new(),
+            rw: false,
         }
     }
 
@@ -109,6 +113,16 @@ impl Stage {
 
     pub(crate) fn lock(&self) -> RLock {
         self.client.rlock(NAME)
+    }
+
+    /// The read-write lock, which the case is about from now on.
+    pub(crate) fn rw(&mut self) -> ReadWriteLock {
+        self.rw = true;
+        self.client.read_write_lock(NAME)
+    }
+
+    pub(crate) fn rw_of_the_other(&self) -> ReadWriteLock {
+        self.other.read_write_lock(NAME)
     }
 
     pub(crate) async fn held(&self) -> RLockGuard {
@@ -311,8 +325,19 @@ impl Stage {
             Backend::Redis { .. } => NEXT * 5,
         };
         let next = LockOptions::new().wait(wait);
-        match self.other.rlock(NAME).lock_with(next).await {
-            Ok(guard) => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
+        let unlocked = if self.rw {
+            match self.rw_of_the_other().write_with(next).await {
+                Ok(guard) => guard.unlock().await,
+                Err(error) => Err(error),
+            }
+        } else {
+            match self.other.rlock(NAME).lock_with(next).await {
+                Ok(guard) => guard.unlock().await,
+                Err(error) => Err(error),
+            }
+        };
+        match unlocked {
+            Ok(unlocked) => assert_eq!(unlocked, Unlocked::Released),
             Err(error) => panic!("{at:?}: {error}, {:?}", self.client.stats()),
         }
         eventually(DEADLINE, async || {

@@ -7,6 +7,7 @@ mod fair;
 mod locks;
 mod others;
 mod process;
+mod rw;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{ErrorKind, GuardState, LockOptions, Unlocked};
+use redlock_rt::{ErrorKind, GuardState, LockOptions, Owner, Unlocked};
 use tests::within;
 use tokio::{task::JoinSet, time::Instant};
 
@@ -237,5 +237,27 @@ async fn a_converted_guard_keeps_its_terms() {
     let lost = start.elapsed();
     assert!(lost + LATE > most && lost < most + LATE, "{lost:?}");
     drop(writing);
+    stage.end().await;
+}
+
+/// Who named an owner re-enters with it also what it has by a conversion.
+#[tokio::test]
+async fn an_owner_keeps_what_it_converts() {
+    let stage = Stage::set("owner").await;
+    let lock = stage.lock();
+    let owner = Owner::new();
+    let of = || LockOptions::new().owner(&owner).wait(Duration::ZERO);
+    let writing = lock.write_with(of()).await.unwrap();
+    let reading = writing.downgrade().await.unwrap();
+    let again = lock.read_with(of()).await.unwrap();
+    assert_eq!(again.owner(), reading.owner());
+    assert_eq!(again.hold_count(), 2);
+    let error = lock.write_with(of()).await.unwrap_err();
+    assert!(error.is_upgrade_would_deadlock(), "{error}");
+    again.unlock().await.unwrap();
+    let writing = reading.try_upgrade().await.unwrap();
+    let again = lock.write_with(of()).await.unwrap();
+    assert_eq!((again.owner(), again.hold_count()), (writing.owner(), 2));
+    drop((writing, again));
     stage.end().await;
 }

@@ -112,6 +112,11 @@ async fn the_lock_lives_as_long_as_the_longest_lease_of_its_readers() {
         guards.push(elsewhere.read_with(fixed(lease)).await.unwrap());
         assert_about(stage.ttl().await, Duration::from_secs(longest));
     }
+    // What a shorter one does shortens nothing.
+    let again = guards[0].run(elsewhere.read_with(fixed(leases[0]))).await;
+    guards[0].extend(leases[0]).await.unwrap();
+    again.unwrap().unwrap().unlock().await.unwrap();
+    assert_about(stage.ttl().await, leases[1]);
     // The longest goes, and another extends its own.
     guards.remove(1).unlock().await.unwrap();
     assert_about(stage.ttl().await, leases[2]);

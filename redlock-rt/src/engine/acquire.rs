@@ -153,7 +153,8 @@ fn stillborn_error(recipe: &Arc<dyn Recipe>) -> Error {
         .detail("the lease is over before the reply comes")
 }
 
-/// Tries once, past the local queue, at most until `until`; `None`: held by somebody else.
+/// Tries once, past the local queue, at most until `until`; `None`: held by somebody else. Under a
+/// hold in another mode it tries until it is answered.
 ///
 /// # Cancel safety
 ///
@@ -170,7 +171,22 @@ pub(crate) async fn try_acquire(
     }
     let line = engine.lines.line(&**recipe);
     let mut claim = Claim::new(engine, recipe, &line, terms, under);
-    let outcome = claim.attempt(false, Some(until)).await;
+    let mut pause = SHORTEST_PAUSE;
+    let outcome = loop {
+        match claim.attempt(false, Some(until)).await {
+            // Nobody else decides about who holds it in another mode: it asks again, as for a
+            // re-entry.
+            Some(Err(passing))
+                if passing.is_passing()
+                    && under.is_some_and(|hold| hold.is_valid())
+                    && clock::after(clock::now(), pause) < until =>
+            {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            outcome => break outcome,
+        }
+    };
     let late = || Err(Fault::timed_out("no answer in time"));
     match outcome.unwrap_or_else(late) {
         Ok(AcquireReply::Acquired(token)) => {

@@ -181,7 +181,8 @@ impl Holdings {
     }
 
     /// Keeps in mind what was acquired.
-    pub(super) fn keep(&mut self, guard: HoldGuard) -> HoldGuard {
+    pub(super) fn keep(&mut self, slot: &Slot, guard: HoldGuard) -> HoldGuard {
+        guard.hold.set_slot(slot);
         self.0.retain(|hold| {
             let hold = hold.upgrade();
             hold.is_some_and(|hold| !Arc::ptr_eq(&hold, &guard.hold) && hold.is_valid())

@@ -272,11 +272,11 @@ impl Engine {
             match self.lock_inside(around, recipe, terms, deadline).await {
                 // Its last guard ended meanwhile, or it was lost: a hold anew.
                 Err(error) if error.is_lost() => {}
-                outcome => return Ok(turn.keep(outcome?)),
+                outcome => return Ok(turn.keep(&slot, outcome?)),
             }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        Ok(turn.keep(acquire(self, recipe, terms, manner, rest).await?))
+        Ok(turn.keep(&slot, acquire(self, recipe, terms, manner, rest).await?))
     }
 
     /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
@@ -388,11 +388,11 @@ impl Engine {
         if let Some(around) = turn.around(&**recipe) {
             match self.lock_inside(around, recipe, terms, Some(until)).await {
                 Err(error) if error.is_lost() => {}
-                outcome => return Ok(turn.keep(outcome?)),
+                outcome => return Ok(turn.keep(&slot, outcome?)),
             }
         }
         let guard = try_acquire(self, recipe, terms, None, until).await?;
-        Ok(turn.keep(guard.ok_or_else(contended)?))
+        Ok(turn.keep(&slot, guard.ok_or_else(contended)?))
     }
 
     /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by

@@ -69,6 +69,8 @@ pub(crate) enum OwnedCommand {
         lease: Option<Duration>,
     },
     Unlock,
+    /// Into the other mode of a read-write lock.
+    Convert,
     HeldBy,
     Held,
     Lost {
@@ -146,6 +148,21 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
 /// `[KIND.]COMMAND NAME ...`.
 fn of_lock(command: &str, args: &[&str]) -> Result<Command, Failure> {
     let unknown = || Failure::usage(format!("unknown command: {command}"));
+    let converts = match command {
+        "rw.downgrade" => Some(LockKind::Write),
+        "rw.tryupgrade" => Some(LockKind::Read),
+        _ => None,
+    };
+    if let Some(from) = converts {
+        return match args {
+            [name, owner] => Ok(Command::Owned {
+                lock: LockId::new(from, name),
+                owner: (*owner).to_owned(),
+                of: OwnedCommand::Convert,
+            }),
+            _ => Err(Failure::usage(format!("{command} NAME OWNER"))),
+        };
+    }
     let (kind, verb) = match command.rsplit_once('.') {
         Some((kind, verb)) => (LockKind::named(kind).ok_or_else(unknown)?, verb),
         None => (LockKind::Reentrant, command),

@@ -7,9 +7,12 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
-    LostReason, MultiLock, MultiLockGuard, OwnerId, Reentrant, Spin, Unlocked,
+    Client, ConvertError, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard,
+    LockOptions, LostReason, MultiLock, MultiLockGuard, OwnerId, Read, Reentrant, Spin, Unlocked,
+    Write,
 };
+
+use super::answer::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
@@ -19,6 +22,8 @@ pub(crate) enum LockKind {
     Spin,
     /// Of several names, with commas between them.
     Multi,
+    Read,
+    Write,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
@@ -27,6 +32,8 @@ const WORDS: &[(&str, LockKind)] = &[
     ("fenced", LockKind::Fenced),
     ("spin", LockKind::Spin),
     ("multi", LockKind::Multi),
+    ("rw.read", LockKind::Read),
+    ("rw.write", LockKind::Write),
 ];
 
 impl LockKind {
@@ -71,7 +78,19 @@ impl LockId {
             LockKind::Fenced => Box::new(client.fenced_lock(name)),
             LockKind::Spin => Box::new(client.spin_lock(name)),
             LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
+            LockKind::Read => Box::new(client.read_write_lock(name).read_lock()),
+            LockKind::Write => Box::new(client.read_write_lock(name).write_lock()),
         }
+    }
+
+    /// The other mode of a lock that has two, into which its guards are converted.
+    pub(crate) fn other_mode(&self) -> Self {
+        let kind = match self.kind {
+            LockKind::Read => LockKind::Write,
+            LockKind::Write => LockKind::Read,
+            kind => kind,
+        };
+        Self::new(kind, &self.name)
     }
 }
 
@@ -110,7 +129,11 @@ pub(crate) trait Held: Debug + Send + Sync {
     fn owner(&self) -> OwnerId;
     fn hold_count(&self) -> u32;
     fn token(&self) -> Option<u64>;
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted>;
 }
+
+/// A guard in the other mode; or the one that there was, and why.
+pub(crate) type Converted = Result<Box<dyn Held>, (Box<dyn Held>, Failure)>;
 
 /// What the driver must know of a kind besides what all have.
 pub(crate) trait Known: Kind + Sized {
@@ -123,6 +146,11 @@ pub(crate) trait Known: Kind + Sized {
     /// Where waiters have a place in Redis.
     fn queue(_lock: &Lock<Self>) -> Option<&FairLock> {
         None
+    }
+
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((Box::new(guard) as Box<dyn Held>, why)) })
     }
 }
 
@@ -143,6 +171,28 @@ impl Known for Fenced {
 }
 
 impl Known for Spin {}
+
+impl Known for Read {
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        Box::pin(async { converted(guard.try_upgrade().await) })
+    }
+}
+
+impl Known for Write {
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        Box::pin(async { converted(guard.downgrade().await) })
+    }
+}
+
+fn converted<K: Known, L: Known>(outcome: Result<LockGuard<K>, ConvertError<L>>) -> Converted {
+    match outcome {
+        Ok(guard) => Ok(Box::new(guard)),
+        Err(refused) => {
+            let why = refused.error().into();
+            Err((Box::new(refused.into_guard()), why))
+        }
+    }
+}
 
 impl<K: Known> Handle for Lock<K> {
     fn has_tokens(&self) -> bool {
@@ -201,6 +251,10 @@ impl<K: Known> Held for LockGuard<K> {
     fn token(&self) -> Option<u64> {
         K::token(self)
     }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        K::convert(*self)
+    }
 }
 
 impl Handle for MultiLock {
@@ -253,5 +307,10 @@ impl Held for MultiLockGuard {
 
     fn token(&self) -> Option<u64> {
         None
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((self as Box<dyn Held>, why)) })
     }
 }

@@ -45,6 +45,7 @@ pub(crate) async fn owned_command(
             try_answer(taken, lock.has_tokens())
         }
         OwnedCommand::Unlock => owner.unlock(id).await,
+        OwnedCommand::Convert => owner.convert(id).await,
         OwnedCommand::HeldBy => {
             let Some(ours) = owner.id(id) else {
                 return Ok("false".to_owned());
