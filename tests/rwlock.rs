@@ -8,12 +8,18 @@
 mod convert;
 #[path = "rwlock/leases.rs"]
 mod leases;
+#[path = "rwlock/lost_reply.rs"]
+mod lost_reply;
 #[path = "rwlock/modes.rs"]
 mod modes;
 #[path = "rwlock/nesting.rs"]
 mod nesting;
 #[path = "rwlock/preference.rs"]
 mod preference;
+#[path = "rwlock/random.rs"]
+mod random;
+#[path = "faults/scripts.rs"]
+mod scripts;
 
 use std::{
     cell::RefCell,
