@@ -50,6 +50,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | one at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
 //! | several locks at once, without deadlock | [`MultiLock`] |
+//! | a lock that outlives the loss of a server | [`RedLock`] |
 //!
 //! # What is guaranteed
 //!
@@ -106,6 +107,6 @@ pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard, Part, RLock, RLockGuard,
-    Reentrant, Renew,
+    Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard, Part, Quorum, RLock, RLockGuard,
+    RedLock, RedLockGuard, Reentrant, Renew,
 };

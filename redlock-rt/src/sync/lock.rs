@@ -22,6 +22,11 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
+/// Of a handle to a lock of whatever kind, for what all kinds can be asked.
+pub(super) struct AnyKind;
+
+impl sealed::Sealed for AnyKind {}
+
 /// A handle to the lock of one name; see the aliases for the kinds.
 ///
 /// Making a handle does no I/O, and handles are cheap to clone. A name that cannot be one (empty
@@ -304,7 +309,7 @@ impl<K: Kind> Lock<K> {
         Ok(holders.filter_map(|holder| holder.ttl).max())
     }
 
-    async fn inspect(&self) -> Result<Vec<Holder>, Error> {
+    pub(super) async fn inspect(&self) -> Result<Vec<Holder>, Error> {
         const ACTION: &str = "inspect lock";
         let reply = self.ask(ACTION, Recipe::inspect).await?;
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))

@@ -9,6 +9,7 @@ mod guard;
 mod lock;
 mod multi_lock;
 mod options;
+mod redlock;
 mod rlock;
 
 pub use self::guard::LockGuard;
@@ -16,4 +17,5 @@ pub use self::lock::{Kind, Lock};
 pub use self::multi_lock::{MultiLock, MultiLockGuard, Part};
 pub(crate) use self::options::check_lease;
 pub use self::options::{LockOptions, Renew};
+pub use self::redlock::{Quorum, RedLock, RedLockGuard};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};

@@ -7,19 +7,23 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock,
-    MultiLockGuard, OwnerId, Reentrant, Unlocked,
+    Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard,
+    OwnerId, RedLock, RedLockGuard, Reentrant, Unlocked,
 };
+
+use super::{answer::Failure, clients::Connected};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
     /// Of several names, with commas between them.
     Multi,
+    /// Over the servers of a client that was connected to several.
+    Red,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[("multi", LockKind::Multi)];
+const WORDS: &[(&str, LockKind)] = &[("multi", LockKind::Multi), ("red", LockKind::Red)];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -46,12 +50,20 @@ impl LockId {
         Self { kind, name }
     }
 
-    pub(crate) fn open(&self, client: &Client) -> Box<dyn Handle> {
-        let name = &self.name;
-        match self.kind {
+    pub(crate) fn open(&self, connected: &Connected) -> Result<Box<dyn Handle>, Failure> {
+        let (name, client) = (&self.name, &connected.client);
+        Ok(match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
             LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
-        }
+            LockKind::Red => match &connected.quorum {
+                Some(quorum) => Box::new(quorum.redlock(name)),
+                None => {
+                    return Err(Failure::usage(
+                        "the client is connected to one server: red:",
+                    ));
+                }
+            },
+        })
     }
 }
 
@@ -180,6 +192,59 @@ impl Handle for MultiLock {
 }
 
 impl Held for MultiLockGuard {
+    fn state(&self) -> GuardState {
+        self.state()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LostReason> {
+        Box::pin(self.lost())
+    }
+
+    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+        Box::pin((*self).unlock())
+    }
+
+    /// That of the first of its holds.
+    fn owner(&self) -> OwnerId {
+        let mut owners = self.owners();
+        owners.swap_remove(0)
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.hold_count()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Handle for RedLock {
+    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+        Box::pin(async {
+            let guard = self.lock_with(options).await?;
+            Ok(Box::new(guard) as Box<dyn Held>)
+        })
+    }
+
+    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.force_unlock())
+    }
+
+    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.is_locked())
+    }
+
+    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+        Box::pin(self.remaining_ttl())
+    }
+
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+        Box::pin(self.holders())
+    }
+}
+
+impl Held for RedLockGuard {
     fn state(&self) -> GuardState {
         self.state()
     }

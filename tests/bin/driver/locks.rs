@@ -14,7 +14,7 @@ use super::{
 
 /// What can be asked of a lock without being one of its owners.
 pub(crate) async fn lock_command(client: &Connected, id: &LockId, of: LockCommand) -> Outcome {
-    let lock = id.open(&client.client);
+    let lock = id.open(client)?;
     Ok(match of {
         LockCommand::ForceUnlock => lock.force_unlock().await?.to_string(),
         LockCommand::IsLocked => lock.is_locked().await?.to_string(),
@@ -30,7 +30,7 @@ pub(crate) async fn owned_command(
     owner: &Arc<OwnerState>,
     of: OwnedCommand,
 ) -> Outcome {
-    let lock = id.open(&client.client);
+    let lock = id.open(client)?;
     match of {
         OwnedCommand::Lock { lease } => {
             let token = take(&*lock, id, owner, options(owner, lease)).await?;
