@@ -12,7 +12,8 @@ type Accounts = Arc<Mutex<[i64; 3]>>;
 async fn transfer(client: Client, accounts: Accounts, from: usize, to: usize) -> Result<(), Error> {
     let names = [from, to].map(|account| format!("example:account:{account}"));
     // Where they go both ways at once, nobody waits in a circle: all take them in one order.
-    let step = client.multi_lock(names).with(async |_guard| {
+    let both = client.multi_lock(names);
+    both.with(async |_guard| {
         let balance = |account: usize| accounts.lock().map(|all| all[account]).unwrap_or(0);
         let (of_from, of_to) = (balance(from), balance(to));
         // Reading and writing lie apart, as with a database.
@@ -20,8 +21,8 @@ async fn transfer(client: Client, accounts: Accounts, from: usize, to: usize) ->
         if let Ok(mut all) = accounts.lock() {
             (all[from], all[to]) = (of_from - 1, of_to + 1);
         }
-    });
-    step.await
+    })
+    .await
 }
 
 #[tokio::main]

@@ -33,10 +33,10 @@ impl sealed::Sealed for AnyKind {}
 /// or blank, longer than 512 bytes with the client's namespace, containing NUL) is reported by
 /// every operation as [`BadInput`](ErrorKind::BadInput).
 pub struct Lock<K: Kind> {
-    engine: Arc<Engine>,
-    wire: Result<Arc<dyn Recipe>, BadName>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) wire: Result<Arc<dyn Recipe>, BadName>,
     /// Of a kind whose waiters are not woken.
-    backoff: Option<Backoff>,
+    pub(super) backoff: Option<Backoff>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -64,17 +64,6 @@ impl<K: Kind> Lock<K> {
             backoff: None,
             kind: PhantomData,
         }
-    }
-
-    /// What it is a handle to.
-    pub(super) fn parts(
-        &self,
-    ) -> (
-        &Arc<Engine>,
-        &Result<Arc<dyn Recipe>, BadName>,
-        Option<Backoff>,
-    ) {
-        (&self.engine, &self.wire, self.backoff)
     }
 
     fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {

@@ -34,11 +34,10 @@ pub struct Part {
 
 impl<K: Kind> From<&Lock<K>> for Part {
     fn from(lock: &Lock<K>) -> Self {
-        let (engine, wire, backoff) = lock.parts();
         Self {
-            engine: Arc::clone(engine),
-            wire: wire.clone(),
-            backoff,
+            engine: Arc::clone(&lock.engine),
+            wire: lock.wire.clone(),
+            backoff: lock.backoff,
         }
     }
 }
