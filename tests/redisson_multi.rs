@@ -1,14 +1,15 @@
-//! A MultiLock and Redisson's, which is RLocks taken in the order in which its caller names them.
+//! A MultiLock and a RedLock, and Redisson's: RLocks taken in the order in which its caller names
+//! them, all of them or a majority.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
-use redlock_rt::{Client, LockOptions};
+use redlock_rt::{Client, LockOptions, Quorum};
 use tests::{
-    LeakCheck, RedissonClient, RedissonRLock, RedissonUnlock, eventually, shared_server, unique,
-    within,
+    LeakCheck, RedisServer, RedissonClient, RedissonRLock, RedissonUnlock, eventually,
+    shared_server, unique, within,
 };
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -115,4 +116,56 @@ async fn opposite_orders_come_apart_by_bounded_waits() {
     let guard = within(DEADLINE, ours.lock()).await.unwrap();
     guard.unlock().await.unwrap();
     leaks.client(&rust).assert_clean().await;
+}
+
+/// `RedissonRedLock`: RLocks of one name on several servers, of which a majority is enough.
+#[tokio::test]
+async fn a_majority_held_by_redisson_excludes_ours_and_the_other_way_round() {
+    const LEASE: Duration = Duration::from_secs(30);
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let mut theirs = Vec::new();
+    for server in &servers {
+        let java = RedissonClient::connect(&server.url()).await.unwrap();
+        theirs.push(java.rlock("red"));
+    }
+    let client = |server: &RedisServer| Client::builder().url(&server.url()).build().unwrap();
+    let quorum = Quorum::new(servers.iter().map(client)).unwrap();
+    let ours = quorum.redlock("red");
+
+    // Theirs on two of three.
+    for lock in &theirs[..2] {
+        assert!(lock.try_lock(1, Some(LEASE)).await.unwrap());
+    }
+    assert!(ours.try_lock().await.unwrap().is_none());
+    assert!(ours.is_locked().await.unwrap());
+    let holder = ours.holder().await.unwrap().unwrap();
+    assert_eq!(holder.as_str(), theirs[0].owner(1));
+    let error = ours
+        .lock_with(LockOptions::new().wait(WAIT))
+        .await
+        .unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    // What was tried on the third left nothing.
+    eventually(DEADLINE, async || !theirs[2].is_locked().await.unwrap()).await;
+    let call = tokio::spawn({
+        let ours = ours.clone();
+        async move { ours.lock().await }
+    });
+    unlock(&theirs[..2]).await;
+    let guard = within(DEADLINE, call).await.unwrap().unwrap();
+
+    // Ours on all: theirs is refused everywhere, and gives back nothing of ours.
+    for lock in &theirs {
+        assert!(!lock.try_lock(1, Some(LEASE)).await.unwrap());
+        assert_eq!(lock.unlock(1).await.unwrap(), RedissonUnlock::NotOwner);
+    }
+    assert!(guard.is_valid() && guard.servers() == 3);
+    guard.unlock().await.unwrap();
+    for lock in &theirs {
+        assert!(lock.try_lock(1, Some(LEASE)).await.unwrap());
+    }
+    assert!(ours.force_unlock().await.unwrap());
+    for lock in &theirs {
+        assert!(!lock.is_locked().await.unwrap());
+    }
 }

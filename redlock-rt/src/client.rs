@@ -11,7 +11,8 @@ use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
 use crate::sync::{
-    FairLock, FencedLock, FencedValue, MultiLock, RLock, ReadWriteLock, SpinLock, check_lease,
+    FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock, SpinLock,
+    check_lease,
 };
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
@@ -182,6 +183,19 @@ impl Client {
 
     pub(crate) fn response_timeout(&self) -> Duration {
         self.engine.response_timeout()
+    }
+}
+
+impl Quorum {
+    /// Makes the quorum of the servers of these clients. Does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](crate::ErrorKind::BadInput) where there are none, or where two of them are of
+    /// one server, as far as their URLs or [names](ClientBuilder::server_name) tell.
+    pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, Error> {
+        let engines = clients.into_iter().map(|client| client.engine);
+        Self::of(engines.collect())
     }
 }
 

@@ -15,6 +15,8 @@ pub enum ErrorKind {
     TimedOut,
     /// Redis could not be reached, or did not answer, within the time given.
     Unavailable,
+    /// Fewer servers than it takes for a majority answered within the time given.
+    Quorum,
     /// The command was sent, and whether it took effect is not known.
     OutcomeUnknown,
     /// The lock was lost before the operation: it expired, was deleted or taken over.
@@ -44,6 +46,7 @@ impl ErrorKind {
             Self::Contended => "held by another owner",
             Self::TimedOut => "timed out while held by another owner",
             Self::Unavailable => "redis is unavailable",
+            Self::Quorum => "fewer than a majority of the servers answered",
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
             Self::Lost => "the lock was lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
@@ -135,9 +138,9 @@ impl Error {
         self.kind() == ErrorKind::TimedOut
     }
 
-    /// Returns whether Redis could not be reached in time.
+    /// Returns whether Redis could not be reached in time: the server, or a majority of several.
     pub fn is_unavailable(&self) -> bool {
-        self.kind() == ErrorKind::Unavailable
+        matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Quorum)
     }
 
     /// Returns whether the command may or may not have taken effect.

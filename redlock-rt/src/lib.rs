@@ -54,6 +54,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | many readers or one writer | [`ReadWriteLock`] |
 //! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
+//! | a lock that outlives the loss of a server | [`RedLock`] |
 //!
 //! # What is guaranteed
 //!
@@ -115,7 +116,8 @@ pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, FenceGate, Fenced, FencedLock,
     FencedLockGuard, FencedValue, Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
-    Part, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, Reentrant, Renew, Spin,
-    SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
+    Part, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
+    RedLockGuard, Reentrant, Renew, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write,
+    WriteGuard, WriteLock,
 };
 pub use wire::Reply;

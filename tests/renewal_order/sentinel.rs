@@ -71,7 +71,7 @@ impl Sentinel {
     pub(crate) fn new(wires: &Wires) -> Self {
         let text = include_str!(concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../redlock-rt/src/wire/lua/rlock_renew.lua"
+            "/../redlock-rt/src/wire/lua/renew.lua"
         ));
         let sha = sha1_smol::Sha1::from(text).digest().to_string();
         Self {
@@ -167,12 +167,12 @@ impl Script {
         }
     }
 
-    /// The owners among the arguments: a lease and an owner for each key.
+    /// The owners among the arguments: a lease, an owner and a prefix for each key.
     fn owners(frame: &Frame) -> BTreeSet<String> {
         let keys: usize = frame.text(2).parse().unwrap();
-        let owners = (0..keys).map(|key| frame.text(3 + keys + 2 * key + 1));
+        let owners = (0..keys).map(|key| frame.text(3 + keys + 3 * key + 1));
         let owners: BTreeSet<String> = owners.collect();
-        assert_eq!(frame.args.len(), 3 + 3 * keys, "{frame:?}");
+        assert_eq!(frame.args.len(), 3 + 4 * keys, "{frame:?}");
         assert!(owners.iter().all(|owner| owner.contains(':')), "{frame:?}");
         owners
     }

@@ -17,6 +17,7 @@ use super::ballot::Ballot;
 use crate::clock;
 use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
 
 /// One hold of a group.
@@ -88,6 +89,23 @@ impl Group {
             parts.partition(|part| part.guard.state_at(now).is_valid());
         let places = |parts: Vec<&Part>| parts.iter().map(|part| part.place).collect();
         (places(valid), places(lost))
+    }
+
+    /// The owners of the holds, by place.
+    pub(super) fn owners(&self) -> Vec<OwnerId> {
+        let mut holds = self.holds();
+        holds.sort_unstable_by_key(|(place, _)| *place);
+        let owners = holds.into_iter().map(|(_, hold)| hold.owner.clone());
+        owners.collect()
+    }
+
+    /// How many guards share the holds of enough parts.
+    pub(super) fn count(&self) -> u32 {
+        let holds = self.holds();
+        let mut counts: Vec<_> = holds.iter().map(|(_, hold)| hold.count()).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let last = self.need.checked_sub(1);
+        last.and_then(|last| counts.get(last).copied()).unwrap_or(0)
     }
 
     /// Takes in a part that replaces a lost one. `confirmed`: the places that were asked after it
@@ -231,7 +249,8 @@ impl Group {
 
     /// Asks the servers of these parts whether they are still there; answers where they are.
     pub(super) async fn confirm(&self, until: Instant) -> HashSet<usize> {
-        let asked = self.holds().into_iter().map(|(place, hold)| async move {
+        let held = self.holds().into_iter().filter(|(_, hold)| hold.is_valid());
+        let asked = held.map(|(place, hold)| async move {
             let confirmed = hold.lengthen("confirm lock", Duration::ZERO, Some(until));
             confirmed.await.is_ok().then_some(place)
         });

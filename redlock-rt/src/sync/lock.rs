@@ -22,16 +22,21 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
+/// Of a handle to a lock of whatever kind, for what all kinds can be asked.
+pub(super) struct AnyKind;
+
+impl sealed::Sealed for AnyKind {}
+
 /// A handle to the lock of one name; see the aliases for the kinds.
 ///
 /// Making a handle does no I/O, and handles are cheap to clone. A name that cannot be one (empty
 /// or blank, longer than 512 bytes with the client's namespace, containing NUL) is reported by
 /// every operation as [`BadInput`](ErrorKind::BadInput).
 pub struct Lock<K: Kind> {
-    engine: Arc<Engine>,
-    wire: Result<Arc<dyn Recipe>, BadName>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) wire: Result<Arc<dyn Recipe>, BadName>,
     /// Of a kind whose waiters are not woken.
-    backoff: Option<Backoff>,
+    pub(super) backoff: Option<Backoff>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -76,17 +81,6 @@ impl<K: Kind> Lock<K> {
             backoff: None,
             kind: PhantomData,
         }
-    }
-
-    /// What it is a handle to.
-    pub(super) fn parts(
-        &self,
-    ) -> (
-        &Arc<Engine>,
-        &Result<Arc<dyn Recipe>, BadName>,
-        Option<Backoff>,
-    ) {
-        (&self.engine, &self.wire, self.backoff)
     }
 
     pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
@@ -322,7 +316,7 @@ impl<K: Kind> Lock<K> {
         Ok(holders.filter_map(|holder| holder.ttl).max())
     }
 
-    async fn inspect(&self) -> Result<Vec<Holder>, Error> {
+    pub(super) async fn inspect(&self) -> Result<Vec<Holder>, Error> {
         const ACTION: &str = "inspect lock";
         let reply = self.ask(ACTION, Recipe::inspect).await?;
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))

@@ -15,6 +15,7 @@ mod lock;
 mod multi_lock;
 mod options;
 mod read_write;
+mod redlock;
 mod rlock;
 mod spin;
 
@@ -31,5 +32,6 @@ pub use self::options::{LockOptions, Renew};
 pub use self::read_write::{
     Read, ReadGuard, ReadLock, ReadWriteLock, Write, WriteGuard, WriteLock,
 };
+pub use self::redlock::{Quorum, RedLock, RedLockGuard};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};
 pub use self::spin::{Spin, SpinLock, SpinLockGuard};

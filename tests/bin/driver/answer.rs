@@ -41,6 +41,10 @@ impl Failure {
         Self::new("unavailable", message)
     }
 
+    pub(crate) fn quorum(message: impl Display) -> Self {
+        Self::new("quorum", message)
+    }
+
     fn new(kind: &'static str, message: impl Display) -> Self {
         // An answer is one line.
         let message = message.to_string().replace(['\n', '\r'], " ");
@@ -79,6 +83,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::BadInput | ErrorKind::Denied | ErrorKind::UpgradeWouldDeadlock => "bad_input",
         ErrorKind::WrongType => "wrong_type",
         ErrorKind::ShutDown => "shut_down",
+        ErrorKind::Quorum => "quorum",
         // Nor has it one for a server that is not understood.
         _ => "unavailable",
     }

@@ -7,12 +7,12 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, ConvertError, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard,
-    LockOptions, LostReason, MultiLock, MultiLockGuard, OwnerId, Read, Reentrant, Spin, Unlocked,
-    Write,
+    ConvertError, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
+    LostReason, MultiLock, MultiLockGuard, OwnerId, Read, RedLock, RedLockGuard, Reentrant, Spin,
+    Unlocked, Write,
 };
 
-use super::answer::Failure;
+use super::{answer::Failure, clients::Connected};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
@@ -24,6 +24,8 @@ pub(crate) enum LockKind {
     Multi,
     Read,
     Write,
+    /// Over the servers of a client that was connected to several.
+    Red,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
@@ -32,6 +34,7 @@ const WORDS: &[(&str, LockKind)] = &[
     ("fenced", LockKind::Fenced),
     ("spin", LockKind::Spin),
     ("multi", LockKind::Multi),
+    ("red", LockKind::Red),
     ("rw.read", LockKind::Read),
     ("rw.write", LockKind::Write),
 ];
@@ -70,9 +73,9 @@ impl LockId {
         }
     }
 
-    pub(crate) fn open(&self, client: &Client) -> Box<dyn Handle> {
-        let name = &self.name;
-        match self.kind {
+    pub(crate) fn open(&self, connected: &Connected) -> Result<Box<dyn Handle>, Failure> {
+        let (name, client) = (&self.name, &connected.client);
+        Ok(match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
             LockKind::Fair => Box::new(client.fair_lock(name)),
             LockKind::Fenced => Box::new(client.fenced_lock(name)),
@@ -80,7 +83,15 @@ impl LockId {
             LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
             LockKind::Read => Box::new(client.read_write_lock(name).read_lock()),
             LockKind::Write => Box::new(client.read_write_lock(name).write_lock()),
-        }
+            LockKind::Red => match &connected.quorum {
+                Some(quorum) => Box::new(quorum.redlock(name)),
+                None => {
+                    return Err(Failure::usage(
+                        "the client is connected to one server: red:",
+                    ));
+                }
+            },
+        })
     }
 
     /// The other mode of a lock that has two, into which its guards are converted.
@@ -283,6 +294,64 @@ impl Handle for MultiLock {
 }
 
 impl Held for MultiLockGuard {
+    fn state(&self) -> GuardState {
+        self.state()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LostReason> {
+        Box::pin(self.lost())
+    }
+
+    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+        Box::pin((*self).unlock())
+    }
+
+    /// That of the first of its holds.
+    fn owner(&self) -> OwnerId {
+        let mut owners = self.owners();
+        owners.swap_remove(0)
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.hold_count()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((self as Box<dyn Held>, why)) })
+    }
+}
+
+impl Handle for RedLock {
+    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+        Box::pin(async {
+            let guard = self.lock_with(options).await?;
+            Ok(Box::new(guard) as Box<dyn Held>)
+        })
+    }
+
+    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.force_unlock())
+    }
+
+    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.is_locked())
+    }
+
+    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+        Box::pin(self.remaining_ttl())
+    }
+
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+        Box::pin(self.holders())
+    }
+}
+
+impl Held for RedLockGuard {
     fn state(&self) -> GuardState {
         self.state()
     }

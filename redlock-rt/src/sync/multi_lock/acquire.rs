@@ -131,7 +131,7 @@ impl Asking<'_> {
             // Renewed while others are waited for: its terms begin when all are there.
             let own = self.terms[place];
             let meanwhile = Terms {
-                renew: own.renew.or(Some(own.lease / 3)),
+                renew: own.renew.or_else(|| Some(own.lease / 3)),
                 max_hold: None,
                 ..own
             };

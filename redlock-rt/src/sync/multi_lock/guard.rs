@@ -97,18 +97,12 @@ impl MultiLockGuard {
 
     /// Returns the owners of the holds as they stand in Redis, in the order of the locks.
     pub fn owners(&self) -> Vec<OwnerId> {
-        let holds = self.group.holds().into_iter();
-        holds.map(|(_, hold)| hold.owner.clone()).collect()
+        self.group.owners()
     }
 
     /// Returns how many guards share the holds, this one included; of different counts the smallest.
     pub fn hold_count(&self) -> u32 {
-        let holds = self.group.holds();
-        holds
-            .iter()
-            .map(|(_, hold)| hold.count())
-            .min()
-            .unwrap_or(0)
+        self.group.count()
     }
 }
 

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use self::acquire::Asking;
 pub use self::guard::MultiLockGuard;
 use super::group::Group;
-use super::lock::{Kind, Lock};
+use super::lock::{AnyKind, Kind, Lock};
 use super::options::LockOptions;
 use crate::clock;
 use crate::connection::ServerId;
@@ -34,11 +34,10 @@ pub struct Part {
 
 impl<K: Kind> From<&Lock<K>> for Part {
     fn from(lock: &Lock<K>) -> Self {
-        let (engine, wire, backoff) = lock.parts();
         Self {
-            engine: Arc::clone(engine),
-            wire: wire.clone(),
-            backoff,
+            engine: Arc::clone(&lock.engine),
+            wire: lock.wire.clone(),
+            backoff: lock.backoff,
         }
     }
 }
@@ -413,11 +412,6 @@ fn check(parts: Vec<Part>) -> Result<Vec<Checked>, Flaw> {
     }
     Ok(checked)
 }
-
-/// Of a handle to a lock of any kind, for what all kinds can be asked.
-struct AnyKind;
-
-impl super::lock::sealed::Sealed for AnyKind {}
 
 impl fmt::Debug for MultiLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
