@@ -6,6 +6,8 @@
 
 #[path = "rwlock/convert.rs"]
 mod convert;
+#[path = "rwlock/cost.rs"]
+mod cost;
 #[path = "rwlock/leases.rs"]
 mod leases;
 #[path = "rwlock/lost_reply.rs"]

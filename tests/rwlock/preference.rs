@@ -94,6 +94,26 @@ async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
     stage.end().await;
 }
 
+/// One that is not preferred and waits before it in the same process holds it up as little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preferred_writer_does_not_stand_behind_others() {
+    let stage = Stage::set("behind").await;
+    let stream = Stream::start([stage.lock(), stage.lock()]).await;
+    let client = stage.client();
+    let lock = stage.lock_of(&client);
+    let plain = lock.clone();
+    let plain = tokio::spawn(async move { plain.write().await.unwrap().unlock().await });
+    waits(&client, 1).await;
+    let start = Instant::now();
+    let guard = within(DEADLINE, lock.prefer_writers(true).write()).await;
+    let waited = start.elapsed();
+    assert!(waited < Stream::HOLDS + LATE, "{waited:?}");
+    guard.unwrap().unlock().await.unwrap();
+    stream.end().await;
+    within(DEADLINE, plain).await.unwrap().unwrap();
+    stage.end().await;
+}
+
 #[tokio::test]
 async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
     let stage = Stage::set("holds").await;

@@ -73,8 +73,8 @@ pub type WriteGuard = LockGuard<Write>;
 ///
 /// # Fairness
 ///
-/// First come, first served among the readers of one client and among its writers; readers are let
-/// in together. Readers go past writers that wait, so that a stream of them may keep a writer out;
+/// First come, first served among the readers of one client and among its writers, the preferred
+/// ones apart; readers are let in together. Readers go past writers that wait, so that a stream of them may keep a writer out;
 /// see [`prefer_writers`](Self::prefer_writers).
 ///
 /// # Cancel safety

@@ -22,6 +22,9 @@ script!(WRITE_INSPECT = "rw_write_inspect");
 
 const READ: &str = "rw.read";
 const WRITE: &str = "rw.write";
+/// The same lock. Apart, so that in the local queue nobody who has said nothing stands before one
+/// whose wish is to be known.
+const PREFERRED: &str = "rw.write.preferred";
 
 /// Another client's renewal may cut the TTL of the lock down to its own lease (Redisson's does).
 /// Looked at so often, a read lease outlives what others cut to 2 s or more, also when they die.
@@ -136,7 +139,7 @@ impl Recipe for ReadWire {
         match held.kind() {
             _ if self.name() != held.name() => Relation::None,
             READ => Relation::Same,
-            WRITE => Relation::Joins,
+            WRITE | PREFERRED => Relation::Joins,
             _ => Relation::None,
         }
     }
@@ -161,7 +164,10 @@ impl WriteWire {
 
 impl Recipe for WriteWire {
     fn kind(&self) -> &'static str {
-        WRITE
+        match self.preference.is_zero() {
+            true => WRITE,
+            false => PREFERRED,
+        }
     }
 
     fn name(&self) -> &LockName {
@@ -227,7 +233,7 @@ impl Recipe for WriteWire {
     fn relation(&self, held: &dyn Recipe) -> Relation {
         match held.kind() {
             _ if self.name() != held.name() => Relation::None,
-            WRITE => Relation::Same,
+            WRITE | PREFERRED => Relation::Same,
             READ => Relation::Deadlocks,
             _ => Relation::None,
         }
@@ -294,6 +300,12 @@ mod tests {
         assert_eq!(read.relation(&write), Relation::Joins);
         assert_eq!(write.relation(&write), Relation::Same);
         assert_eq!(write.relation(&read), Relation::Deadlocks);
+        let preferred = WriteWire::new(name("n"), Duration::from_secs(5));
+        assert_ne!(preferred.kind(), write.kind());
+        assert_eq!(read.relation(&preferred), Relation::Joins);
+        assert_eq!(write.relation(&preferred), Relation::Same);
+        assert_eq!(preferred.relation(&write), Relation::Same);
+        assert_eq!(preferred.relation(&read), Relation::Deadlocks);
         let other = ReadWire::new(name("other"));
         assert_eq!(write.relation(&other), Relation::None);
         assert_eq!(read.relation(&RLockWire::new(name("n"))), Relation::None);
