@@ -82,7 +82,7 @@ macro_rules! behaviours {
             $(#[$runtime]
             async fn $behaviour() {
                 let behaviour = async |world: &_| crate::$module::$behaviour::<$kind>(world).await;
-                crate::world::run::<$backend>(stringify!($behaviour), behaviour).await;
+                crate::world::run::<$backend, $kind>(stringify!($behaviour), behaviour).await;
             })+
         })+
     };
@@ -113,4 +113,6 @@ kinds! {
     read = redlock_rt::ReadLock;
     write = redlock_rt::WriteLock;
     write_among_readers = crate::subject::WriteAmongReaders;
+    fenced = redlock_rt::FencedLock;
+    spin = redlock_rt::SpinLock;
 }

@@ -10,7 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
-use crate::sync::{FairLock, RLock, ReadWriteLock, check_lease};
+use crate::sync::{
+    FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock, SpinLock,
+    check_lease,
+};
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
 ///
@@ -111,6 +114,28 @@ impl Client {
         ReadWriteLock::open(&self.engine, name.as_ref())
     }
 
+    /// Returns the lock of this name that gives out fencing tokens. Does no I/O.
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
+        FencedLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
+    ///
+    /// The client's namespace is not put before the key: the data is not the client's own.
+    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
+        FencedValue::open(&self.engine, key.as_ref())
+    }
+
+    /// Returns the lock of this name whose waiters poll. Does no I/O.
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
+        SpinLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the lock of all re-entrant locks of these names. Does no I/O.
+    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
+        MultiLock::new(names.into_iter().map(|name| self.rlock(name)))
+    }
+
     /// Returns the UUID that stands before the number in the owners of this client.
     pub fn uuid(&self) -> &str {
         self.engine.id.as_str()
@@ -161,6 +186,19 @@ impl Client {
     }
 }
 
+impl Quorum {
+    /// Makes the quorum of the servers of these clients. Does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](crate::ErrorKind::BadInput) where there are none, or where two of them are of
+    /// one server, as far as their URLs or [names](ClientBuilder::server_name) tell.
+    pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, Error> {
+        let engines = clients.into_iter().map(|client| client.engine);
+        Self::of(engines.collect())
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
@@ -195,6 +233,7 @@ pub struct ClientBuilder {
     server: Server,
     roots: Vec<u8>,
     namespace: Option<String>,
+    server_name: Option<String>,
     lease: Duration,
     default_wait: Option<Duration>,
     poll_interval: Duration,
@@ -231,6 +270,7 @@ impl ClientBuilder {
             server: Server::None,
             roots: Vec::new(),
             namespace: None,
+            server_name: None,
             lease: Duration::from_secs(30),
             default_wait: Some(Duration::from_secs(1)),
             poll_interval: Duration::from_secs(1),
@@ -253,11 +293,26 @@ impl ClientBuilder {
     /// Uses an in-process engine as the server; several clients may share one.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, engine: &crate::embedded::Engine) -> Self {
+        let name = engine.id();
         let engine = engine.clone();
-        self.connector(move || {
+        let mut builder = self.connector(move || {
             let session = engine.connect();
             async move { Ok(session) }
-        })
+        });
+        // A caller who names it later has the last word.
+        builder.server_name.get_or_insert(name);
+        builder
+    }
+
+    /// Sets what the server is called where servers are told apart: by a
+    /// [`MultiLock`](crate::MultiLock), and by a [`Quorum`](crate::Quorum).
+    ///
+    /// All processes must call a server the same. Defaults to host and port of the URL. Name it
+    /// where processes reach it by different addresses, and where it is reached by a
+    /// [`connector`](Self::connector), which otherwise counts as a server of its own.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
     }
 
     /// Takes byte streams to the server from `connect`: a tunnel, a simulation, a proxy in a test.
@@ -354,6 +409,13 @@ impl ClientBuilder {
             Server::None => return refuse("no server: name a url, connector or embedded engine"),
             Server::Url(url) => Dialer::new(Endpoint::parse(&url)?, &self.roots)?,
             Server::Dialer(dialer) => dialer,
+        };
+        let dialer = match &self.server_name {
+            Some(name) if name.trim().is_empty() => {
+                return refuse("the server's name is empty or blank");
+            }
+            Some(name) => dialer.named(name),
+            None => dialer,
         };
         check_lease(self.lease)?;
         let Timeouts { connect, response } = self.timeouts;

@@ -15,12 +15,17 @@ pub enum ErrorKind {
     TimedOut,
     /// Redis could not be reached, or did not answer, within the time given.
     Unavailable,
+    /// Fewer servers than it takes for a majority answered within the time given.
+    Quorum,
     /// The command was sent, and whether it took effect is not known.
     OutcomeUnknown,
     /// The lock was lost before the operation: it expired, was deleted or taken over.
     Lost,
     /// The caller holds it for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
+    /// A newer fencing token was seen: the caller's lock was lost before, and somebody else has
+    /// had it since.
+    StaleToken,
     /// The caller does not hold it.
     NotOwner,
     /// An argument that cannot work; nothing was sent.
@@ -41,9 +46,11 @@ impl ErrorKind {
             Self::Contended => "held by another owner",
             Self::TimedOut => "timed out while held by another owner",
             Self::Unavailable => "redis is unavailable",
+            Self::Quorum => "fewer than a majority of the servers answered",
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
             Self::Lost => "the lock was lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
+            Self::StaleToken => "a newer fencing token was seen",
             Self::NotOwner => "not held by this owner",
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",
@@ -131,9 +138,9 @@ impl Error {
         self.kind() == ErrorKind::TimedOut
     }
 
-    /// Returns whether Redis could not be reached in time.
+    /// Returns whether Redis could not be reached in time: the server, or a majority of several.
     pub fn is_unavailable(&self) -> bool {
-        self.kind() == ErrorKind::Unavailable
+        matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Quorum)
     }
 
     /// Returns whether the command may or may not have taken effect.
@@ -149,6 +156,11 @@ impl Error {
     /// Returns whether the caller holds it for reading, and would wait for itself for ever.
     pub fn is_upgrade_would_deadlock(&self) -> bool {
         self.kind() == ErrorKind::UpgradeWouldDeadlock
+    }
+
+    /// Returns whether a newer fencing token was seen.
+    pub fn is_stale_token(&self) -> bool {
+        self.kind() == ErrorKind::StaleToken
     }
 
     /// Returns whether the caller was not the holder.

@@ -8,6 +8,7 @@
 
 mod calls;
 mod late;
+mod multi;
 mod outages;
 mod rw;
 mod stage;
@@ -64,6 +65,18 @@ cases! {
         lock_that_connects_first_behind_another_client(50, 4)
         lock_behind_another_client_and_before_another_waiter(40, 3)
         lock_that_subscribes_again(90, 3);
+    multi:
+        lock_of_many(5, 2)
+        lock_of_many_that_connects_first(15, 3)
+        try_lock_of_many(5, 2)
+        lock_of_many_one_by_one(10, 3)
+        lock_of_many_behind_another_client(40, 3)
+        lock_of_many_behind_the_last(40, 3)
+        lock_of_many_without_renewal(20, 4)
+        lock_of_many_with_a_body(10, 3)
+        unlock_of_many(5, 2)
+        lock_of_many_whose_reply_is_lost(20, 3)
+        lock_of_many_whose_request_is_lost(20, 3);
     outages:
         lock_without_a_connection(40, 5)
         lock_whose_reply_is_lost(20, 5)

@@ -35,7 +35,7 @@ const TICK: Duration = Duration::from_millis(20);
 const MOST: usize = 2_000;
 /// Up to this point a call is dropped in both ways, and then in the one or the other.
 const BOTH: usize = 40;
-const NAME: &str = "cancelled";
+pub(crate) const NAME: &str = "cancelled";
 
 /// When a call is dropped.
 #[derive(Clone, Copy, Debug)]

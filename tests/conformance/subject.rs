@@ -1,8 +1,10 @@
 //! What the suite must know of a kind of lock.
 
+use std::time::Duration;
+
 use redlock_rt::{
-    Client, Fair, FairLock, Kind, Lock, LockGuard, OwnerId, RLock, Read, ReadLock, Reentrant,
-    Write, WriteLock,
+    Backoff, Client, Fair, FairLock, Fenced, FencedLock, Kind, Lock, LockGuard, OwnerId, RLock,
+    Read, ReadLock, Reentrant, Spin, SpinLock, Write, WriteLock,
 };
 
 /// A kind of lock.
@@ -14,6 +16,13 @@ pub(crate) trait Subject: 'static {
 
     /// Whether several may hold it at a time.
     const SHARED: bool = false;
+
+    /// How long a waiter goes without looking where nothing is announced; `None`: releases are,
+    /// and waiters are subscribed.
+    const LOOKS_EVERY: Option<Duration> = None;
+
+    /// The prefix of what stays of a lock for good, beside no lock.
+    const STAYS: Option<&'static str> = None;
 
     /// The lock of this name.
     fn open(client: &Client, name: &str) -> Lock<Self::Kind>;
@@ -114,4 +123,27 @@ impl Subject for WriteAmongReaders {
 
 fn moded(mode: &str, field: (String, String)) -> Vec<(String, String)> {
     vec![("mode".to_owned(), mode.to_owned()), field]
+}
+
+impl Subject for FencedLock {
+    type Kind = Fenced;
+    type Rival = Self;
+
+    const STAYS: Option<&'static str> = Some("redisson_lock_token");
+
+    fn open(client: &Client, name: &str) -> Self {
+        client.fenced_lock(name)
+    }
+}
+
+impl Subject for SpinLock {
+    type Kind = Spin;
+    type Rival = Self;
+
+    const LOOKS_EVERY: Option<Duration> = Some(Duration::from_millis(20));
+
+    fn open(client: &Client, name: &str) -> Self {
+        let pause = Self::LOOKS_EVERY.unwrap();
+        client.spin_lock(name).backoff(Backoff::constant(pause))
+    }
 }

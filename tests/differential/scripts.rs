@@ -137,6 +137,20 @@ const LEASES: &[&str] = &[
     "",
 ];
 const MILLIS: &[&str] = &["30000", "60000", "100000", "90000"];
+/// What a caller may have run under a fencing token.
+const SCRIPTS: &[&str] = &[
+    "return {KEYS, ARGV, #KEYS, #ARGV}",
+    "return redis.call('SET', KEYS[1], ARGV[1])",
+    "return redis.call('INCR', KEYS[1])",
+    "redis.call('DEL', KEYS[1])",
+    "return {1, nil, 2}",
+    "return redis.error_reply('ERR its own')",
+    "return redis.pcall('HGET', KEYS[1])",
+    "error('it fails')",
+    "return KEYS[1] ..",
+    "return undefined",
+    "return 1.9",
+];
 const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
 
 /// A value for an argument, by what its description mentions.
@@ -144,6 +158,8 @@ fn argument(random: &mut Random, description: &str) -> Vec<u8> {
     let text = description.to_lowercase();
     let pool = if random.percent(4) {
         &["", "x", "-1", "1.5", "99999999999999999999"]
+    } else if text.contains("the script") {
+        SCRIPTS
     } else if text.contains("publish") {
         &["PUBLISH", "PUBLISH", "SPUBLISH"][..]
     } else if text.contains("channel") {

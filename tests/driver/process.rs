@@ -21,12 +21,15 @@ async fn errors_have_their_kind() {
     for url in [
         "cluster:redis://a:1",
         "sentinel:m,redis://a:1",
-        "red:redis://a:1",
         "embedded:x",
     ] {
         assert_eq!(kind(&format!("connect {url}")).await, "usage");
     }
     assert_eq!(kind("connect redis://127.0.0.1:1").await, "unavailable");
+    let none = "connect red:redis://127.0.0.1:1,redis://127.0.0.1:2";
+    assert_eq!(kind(none).await, "quorum");
+    let twice = "connect red:redis://127.0.0.1:1,redis://127.0.0.1:1";
+    assert_eq!(kind(twice).await, "bad_input");
     assert_eq!(kind("connect http://127.0.0.1").await, "bad_input");
     assert_eq!(
         kind(&format!("connect {} 300 linger=x", server.url())).await,

@@ -60,7 +60,7 @@ async fn neither_passes_over_the_other() {
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let guard = ours.lock().await.unwrap();
-    assert_eq!(theirs.attempt(1, None).await.unwrap().is_none(), false);
+    assert!(theirs.attempt(1, None).await.unwrap().is_some());
     let waiting = wait(&ours, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
     guard.unlock().await.unwrap();

@@ -26,8 +26,17 @@ type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
 pub(crate) struct Dialer {
     how: How,
     login: Login,
+    /// What the caller calls the server.
+    name: Option<Arc<str>>,
     #[cfg(feature = "tls")]
     tls: Option<super::tls::Tls>,
+}
+
+/// Tells servers apart without asking them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServerId {
+    pub(crate) place: Arc<str>,
+    pub(crate) db: i64,
 }
 
 #[derive(Clone)]
@@ -49,6 +58,7 @@ impl Dialer {
         Ok(Self {
             how: How::Address(endpoint.address),
             login: endpoint.login,
+            name: None,
             #[cfg(feature = "tls")]
             tls,
         })
@@ -68,8 +78,29 @@ impl Dialer {
         Self {
             how: How::Custom(Arc::new(dial)),
             login: Login::default(),
+            name: None,
             #[cfg(feature = "tls")]
             tls: None,
+        }
+    }
+
+    /// Calls the server so, whatever its address is.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Which server it is, and which of its databases: the same in every process that was given
+    /// the same URL or name. A connector without a name is itself.
+    pub(crate) fn server(&self) -> ServerId {
+        let place: Arc<str> = match (&self.name, &self.how) {
+            (Some(name), _) => Arc::clone(name),
+            (None, How::Address(address)) => address.place().into(),
+            (None, How::Custom(connect)) => format!("connector {:p}", Arc::as_ptr(connect)).into(),
+        };
+        ServerId {
+            place,
+            db: self.login.db,
         }
     }
 

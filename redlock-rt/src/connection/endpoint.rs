@@ -22,6 +22,18 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
+impl Address {
+    /// The address as it tells servers apart: host names are the same in either case.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => format!("{}:{port}", host.to_ascii_lowercase()),
+            #[cfg(feature = "tls")]
+            Self::Tls { host, port } => format!("{}:{port}", host.to_ascii_lowercase()),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
 /// User, password and database of a connection.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Login {

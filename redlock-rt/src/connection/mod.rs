@@ -19,7 +19,7 @@ mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use self::dialer::Dialer;
+pub(crate) use self::dialer::{Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::fault::Fault;
 pub(crate) use self::link::Exchange;

@@ -141,6 +141,11 @@ impl Engine {
         )
     }
 
+    /// Tells engines of this process apart.
+    pub(crate) fn id(&self) -> String {
+        format!("embedded {:p}", Arc::as_ptr(&self.shared))
+    }
+
     /// Serves this engine on a TCP address too, until the listener is dropped.
     ///
     /// # Errors

@@ -71,13 +71,12 @@ pub(crate) async fn acquire(
                 let health = stand.health();
                 return Err(out_of_time(engine, recipe, health, started, wait, fault));
             }
-            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
+            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
             Called::Turn(Turn::Head) => {
-                pace.heads(clock::now());
                 stand.listen(engine, recipe);
             }
             Called::Turn(Turn::Try) => {
-                pace.heads(clock::now());
+                pace.tries(clock::now());
                 stand.place.line.set_health(Health::Asking(clock::stamp()));
                 let Some(outcome) = claim.attempt(true, deadline).await else {
                     let health = stand.health();
@@ -384,7 +383,7 @@ impl Claim {
         // or we find it closing.
         let Bid { engine, recipe, .. } = &self.bid;
         if engine.is_closing() {
-            return Err(engine.shut_down_error(ACTION, &**recipe));
+            return Err(engine.shut_down_error(ACTION, recipe.name()));
         }
         Ok(guard)
     }

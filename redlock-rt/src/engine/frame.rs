@@ -44,6 +44,22 @@ pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
     FRAME.scope(frame, body).await
 }
 
+/// As [`under`], for a body that runs under several holds at once.
+pub(crate) async fn under_all<F: Future>(holds: &[Arc<Hold>], body: F) -> F::Output {
+    let around = FRAME.try_with(Clone::clone).ok();
+    let frame = holds.iter().fold(around, |parent, hold| {
+        Some(Frame(Arc::new(Level {
+            parent,
+            hold: Arc::clone(hold),
+            turn: Turn::default(),
+        })))
+    });
+    match frame {
+        Some(frame) => FRAME.scope(frame, body).await,
+        None => body.await,
+    }
+}
+
 /// A hold that the caller is under, and what a lock is to it.
 pub(super) struct Around {
     pub(super) hold: Arc<Hold>,

@@ -160,6 +160,11 @@ impl Hold {
         lock(&self.lease).doubt(now);
     }
 
+    /// Is woken when the lease was lengthened or lost.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
     pub(super) fn renewal_failed(&self, now: Instant) {
         lock(&self.lease).renewal_failed(now);
         self.changed.notify_waiters();
@@ -321,7 +326,7 @@ impl HoldGuard {
         self.state_at(clock::now())
     }
 
-    pub(super) fn state_at(&self, now: Instant) -> GuardState {
+    pub(crate) fn state_at(&self, now: Instant) -> GuardState {
         lock(&self.hold.lease).state(self.id, now)
     }
 
@@ -333,7 +338,7 @@ impl HoldGuard {
     ) -> Result<Option<Self>, Error> {
         let hold = &self.hold;
         let engine = &hold.engine;
-        engine.open(action, &**recipe)?;
+        engine.open(action, recipe.name())?;
         let now = clock::now();
         if let GuardState::Lost(reason) = self.state_at(now) {
             return Err(hold.lost_error(action, reason));
@@ -358,6 +363,13 @@ impl HoldGuard {
     pub(crate) fn doubt(&self) {
         self.hold.doubt(clock::now());
         self.hold.engine.watchdog.rewatch(&self.hold);
+    }
+
+    /// Gives the guard other terms from now on; the lease itself stays as it is.
+    pub(crate) fn retune(&self, terms: Terms) {
+        lock(&self.hold.lease).retune(self.id, terms, clock::now());
+        self.hold.engine.watchdog.rewatch(&self.hold);
+        self.hold.changed.notify_waiters();
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest.
@@ -453,11 +465,11 @@ impl fmt::Debug for HoldGuard {
 
 /// Polls `body` first and `lost` second: a body that completed is never called lost.
 pub(crate) async fn until_lost<T>(
-    guard: &HoldGuard,
+    lost: impl Future<Output = LostReason>,
     body: impl Future<Output = T>,
 ) -> Result<T, LostReason> {
     let mut body = std::pin::pin!(body);
-    let mut lost = std::pin::pin!(guard.lost());
+    let mut lost = std::pin::pin!(lost);
     poll_fn(|cx| match body.as_mut().poll(cx) {
         std::task::Poll::Ready(output) => std::task::Poll::Ready(Ok(output)),
         std::task::Poll::Pending => lost.as_mut().poll(cx).map(Err),

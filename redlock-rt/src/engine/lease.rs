@@ -206,6 +206,15 @@ impl Lease {
         }
     }
 
+    /// Gives a guard other terms, as if it had been admitted with them now.
+    pub(crate) fn retune(&mut self, id: GuardId, terms: Terms, now: Instant) {
+        if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == id) {
+            tenant.lease = terms.lease;
+            tenant.renew = terms.renew;
+            tenant.until = terms.max_hold.map(|max_hold| after(now, max_hold));
+        }
+    }
+
     /// Ends a guard. `None` where it had ended before. Upholds invariant 4.
     pub(crate) fn leave(&mut self, id: GuardId) -> Option<Leave> {
         let at = self.tenants.iter().position(|tenant| tenant.id == id)?;

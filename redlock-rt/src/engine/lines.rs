@@ -98,6 +98,13 @@ impl Lines {
         line.is_some_and(|line| line.is_held())
     }
 
+    /// Whether this client neither holds the lock nor waits for it.
+    pub(crate) fn is_idle(&self, recipe: &dyn Recipe) -> bool {
+        let key = Key::of(recipe, None);
+        let line = lock(&self.map).get(&key).and_then(Weak::upgrade);
+        line.is_none_or(|line| !line.is_held() && lock(&line.state).len() == 0)
+    }
+
     /// Tells everybody who waits, and who will, that nothing is given out any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);

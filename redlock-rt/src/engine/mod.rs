@@ -20,6 +20,7 @@
 //! Wakers are woken and holds dropped with no lock held.
 
 mod acquire;
+mod acquire_all;
 mod backoff;
 mod frame;
 mod hold;
@@ -40,25 +41,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::acquire::{acquire, try_acquire};
+pub(crate) use self::acquire_all::Attempt;
 pub use self::backoff::Backoff;
 pub use self::frame::Owner;
-pub(crate) use self::frame::under;
+pub(crate) use self::frame::{under, under_all};
 pub use self::hold::Unlocked;
-pub(crate) use self::hold::{HoldGuard, until_lost};
+pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
 pub use self::lease::{GuardState, LostReason};
+pub(crate) use self::signal::Signal;
 
 use self::frame::Around;
-use self::hold::Hold;
 use self::hub::Hub;
 use self::lines::Lines;
 use self::queue::Rooms;
 use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
-use crate::connection::{Connection, Dialer, Fault, Spawner, Timeouts};
+use crate::connection::{Connection, Dialer, Fault, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::ClientId;
+use crate::name::{ClientId, LockName};
 use crate::wire::{Call, Recipe, Relation, Reply};
 
 /// What a client is made with.
@@ -86,6 +88,15 @@ pub(crate) struct Manner<'a> {
     pub(crate) owner: Option<&'a Owner>,
     /// Of a kind whose waiters are not woken.
     pub(crate) backoff: Option<Backoff>,
+}
+
+/// What to do with a call whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It says what it means, and is sent again.
+    Always,
+    /// Sent again only where it cannot have run.
+    UnlessRun,
 }
 
 /// One client's shared state. Dropped with the last handle and the last guard, which ends its
@@ -231,7 +242,7 @@ impl Engine {
         terms: Terms,
         manner: Manner<'_>,
     ) -> Result<HoldGuard, Error> {
-        self.open(acquire::ACTION, &**recipe)?;
+        self.open(acquire::ACTION, recipe.name())?;
         let wait = manner.wait;
         if wait.is_some_and(|wait| wait.is_zero()) {
             return self.lock_now(recipe, terms, manner.owner).await;
@@ -266,6 +277,18 @@ impl Engine {
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         Ok(turn.keep(&slot, acquire(self, recipe, terms, manner, rest).await?))
+    }
+
+    /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
+    /// itself.
+    pub(crate) fn is_around(&self, recipe: &dyn Recipe, owner: Option<&Owner>) -> bool {
+        match owner {
+            None => frame::enclosing(&self.id, recipe).is_some(),
+            Some(owner) => match owner.slot(&self.id, recipe).try_lock() {
+                Ok(holdings) => holdings.around(recipe).is_some(),
+                Err(_) => false,
+            },
+        }
     }
 
     /// Takes what a caller may have who holds the lock already, in this mode or in another.
@@ -321,7 +344,7 @@ impl Engine {
         else {
             return self.lock(recipe, terms, manner).await;
         };
-        self.open(acquire::ACTION, &**recipe)?;
+        self.open(acquire::ACTION, recipe.name())?;
         let started = clock::now();
         let turn = match manner.wait {
             None => turn.lock_owned().await,
@@ -380,7 +403,7 @@ impl Engine {
         terms: Terms,
         until: Instant,
     ) -> Result<Option<HoldGuard>, Error> {
-        self.open(acquire::ACTION, &**recipe)?;
+        self.open(acquire::ACTION, recipe.name())?;
         match frame::enclosing(&self.id, &**recipe) {
             Some(around) => {
                 let guard = self.lock_inside(around, recipe, terms, Some(until));
@@ -397,12 +420,34 @@ impl Engine {
         recipe: &dyn Recipe,
         call: Call,
     ) -> Result<Reply, Error> {
-        self.open(action, recipe)?;
+        let reply = self.send(action, recipe.name(), call, Repeat::Always).await;
+        reply.map_err(|error| match error.is_outcome_unknown() {
+            true => error.known_as(ErrorKind::Unavailable),
+            false => error,
+        })
+    }
+
+    /// Sends a call that is of no lock, and waits for its answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not run.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: Call,
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        self.open(action, name)?;
         let mut journey = settle::Journey::default();
         let mut fault: Option<Fault> = None;
         let asked = async {
             loop {
                 match journey.attempt(&self.main, || call.clone()).await {
+                    Err(lost) if lost.may_have_run() && repeat == Repeat::UnlessRun => {
+                        return Err(lost);
+                    }
                     Err(passing) if passing.is_passing() => {
                         if !matches!(passing, Fault::Unreachable(_)) {
                             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -414,20 +459,28 @@ impl Engine {
             }
         };
         let until = clock::to_tokio(self.patience(clock::now()));
-        let error = match tokio::time::timeout_at(until, asked).await {
+        let outcome = tokio::time::timeout_at(until, asked).await;
+        let (error, refused) = match outcome {
             Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(fault)) => fault.into_error(action),
+            Ok(Err(fault)) => {
+                let refused = !fault.may_have_run();
+                (fault.into_error(action), refused)
+            }
             Err(_) => match fault {
-                Some(fault) => fault.into_error(action),
-                None => Error::new(ErrorKind::Unavailable, action),
+                Some(fault) => (fault.into_error(action), false),
+                None => (Error::new(ErrorKind::Unavailable, action), false),
             },
         };
-        Err(error.named(recipe.name().as_arc()))
+        let error = match journey.is_open() && !refused {
+            true => error.known_as(ErrorKind::OutcomeUnknown),
+            false => error,
+        };
+        Err(error.named(name.as_arc()))
     }
 
-    fn open(self: &Arc<Self>, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
+    fn open(self: &Arc<Self>, action: &'static str, name: &LockName) -> Result<(), Error> {
         if self.is_closing() {
-            return Err(self.shut_down_error(action, recipe));
+            return Err(self.shut_down_error(action, name));
         }
         self.ensure_tasks();
         Ok(())
@@ -437,8 +490,8 @@ impl Engine {
         self.closing.load(Ordering::Acquire)
     }
 
-    fn shut_down_error(&self, action: &'static str, recipe: &dyn Recipe) -> Error {
-        Error::new(ErrorKind::ShutDown, action).named(recipe.name().as_arc())
+    fn shut_down_error(&self, action: &'static str, name: &LockName) -> Error {
+        Error::new(ErrorKind::ShutDown, action).named(name.as_arc())
     }
 
     /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
@@ -521,6 +574,20 @@ impl Engine {
 
     pub(crate) fn waiter_timeout(&self) -> Duration {
         self.config.waiter_timeout
+    }
+
+    /// Which server this is a client of.
+    pub(crate) fn server(&self) -> ServerId {
+        self.config.dialer.server()
+    }
+
+    /// Starts a task beside the client's own, where those run, unless it runs.
+    pub(crate) fn ensure_beside<T, F>(&self, owner: &Arc<T>, task: impl FnOnce() -> F)
+    where
+        T: AsRef<Signal> + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        signal::ensure(&self.config.spawner, owner, || {}, || {}, task);
     }
 
     pub(crate) fn namespace(&self) -> Option<&str> {

@@ -85,6 +85,16 @@ impl Journey {
         self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
     }
 
+    /// What is known of the call by who did not make it and takes no part in waiting for it: it was
+    /// sent, and may have run.
+    pub(super) fn shadow(&self) -> Self {
+        Self {
+            exchange: None,
+            open_since: self.open_since.or(self.sent),
+            sent: self.sent,
+        }
+    }
+
     /// A call was answered: what was sent before is settled by it.
     pub(crate) fn close(&mut self) {
         self.exchange = None;

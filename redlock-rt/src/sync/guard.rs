@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lock::Kind;
 use super::options::{LockOptions, check_lease};
-use crate::engine::{self, GuardState, HoldGuard, LostReason, Unlocked};
+use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 
@@ -35,6 +35,10 @@ impl<K: Kind> LockGuard<K> {
             inner,
             kind: PhantomData,
         }
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.inner.hold
     }
 
     /// Releases the lock, and waits until Redis has said what became of it.
@@ -152,7 +156,7 @@ impl<K: Kind> LockGuard<K> {
                 return Err(hold.lost_error(ACTION, reason));
             }
             let body = engine::under(hold, body);
-            engine::until_lost(&self.inner, body)
+            engine::until_lost(self.inner.lost(), body)
                 .await
                 .map_err(|reason| {
                     Error::new(ErrorKind::Lost, ACTION)

@@ -22,16 +22,21 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
+/// Of a handle to a lock of whatever kind, for what all kinds can be asked.
+pub(super) struct AnyKind;
+
+impl sealed::Sealed for AnyKind {}
+
 /// A handle to the lock of one name; see the aliases for the kinds.
 ///
 /// Making a handle does no I/O, and handles are cheap to clone. A name that cannot be one (empty
 /// or blank, longer than 512 bytes with the client's namespace, containing NUL) is reported by
 /// every operation as [`BadInput`](ErrorKind::BadInput).
 pub struct Lock<K: Kind> {
-    engine: Arc<Engine>,
-    wire: Result<Arc<dyn Recipe>, BadName>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) wire: Result<Arc<dyn Recipe>, BadName>,
     /// Of a kind whose waiters are not woken.
-    backoff: Option<Backoff>,
+    pub(super) backoff: Option<Backoff>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -53,6 +58,29 @@ impl<K: Kind> Lock<K> {
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// The same lock with other options of its kind.
+    pub(super) fn rewired<W: Recipe>(mut self, wire: impl FnOnce(LockName) -> W) -> Self {
+        self.wire = self
+            .wire
+            .map(|old| Arc::new(wire(old.name().clone())) as Arc<dyn Recipe>);
+        self
+    }
+
+    pub(super) fn spinning(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
+    /// A handle to what another handle leads to.
+    pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn Recipe>) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            wire: Ok(wire),
+            backoff: None,
+            kind: PhantomData,
+        }
     }
 
     pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
@@ -123,8 +151,8 @@ impl<K: Kind> Lock<K> {
     /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
     /// answer in time. Contention is no error but `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
-        let recipe = self.wire()?;
-        let terms = LockOptions::new().terms(&self.engine)?;
+        let options = LockOptions::new();
+        let (recipe, terms, _) = self.prepare(&options)?;
         let until = self.engine.patience(clock::now());
         let guard = self.engine.try_lock(recipe, terms, until).await?;
         Ok(guard.map(LockGuard::new))
@@ -161,7 +189,8 @@ impl<K: Kind> Lock<K> {
         let recipe = self.wire()?;
         let named = |error: Error| error.named(recipe.name().as_arc());
         let terms = options.terms(&self.engine).map_err(named)?;
-        if let Some(flaw) = self.backoff.and_then(|backoff| backoff.flaw()) {
+        let backoff_flaw = || self.backoff.and_then(|backoff| backoff.flaw());
+        if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
             return Err(named(Error::bad_input("check lock options", flaw)));
         }
         let manner = Manner {
@@ -287,7 +316,7 @@ impl<K: Kind> Lock<K> {
         Ok(holders.filter_map(|holder| holder.ttl).max())
     }
 
-    async fn inspect(&self) -> Result<Vec<Holder>, Error> {
+    pub(super) async fn inspect(&self) -> Result<Vec<Holder>, Error> {
         const ACTION: &str = "inspect lock";
         let reply = self.ask(ACTION, Recipe::inspect).await?;
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))

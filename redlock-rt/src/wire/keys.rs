@@ -58,6 +58,16 @@ pub(crate) fn rw_leases_of(leases: &str, owner: &OwnerId) -> String {
     format!("{leases}:{owner}:rwlock_timeout")
 }
 
+/// The last fencing token given for a lock.
+pub(crate) fn lock_token(name: &LockName) -> String {
+    prefixed("redisson_lock_token", name)
+}
+
+/// The last fencing token seen for a value of this key.
+pub(crate) fn fence(key: &LockName) -> String {
+    prefixed("redlock_fence", key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

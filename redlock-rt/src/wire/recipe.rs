@@ -21,6 +21,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Where releases are announced; `None` where waiters can only poll.
     fn channel(&self) -> Option<&str>;
 
+    /// Why a lock with this lease cannot be asked for.
+    fn flaw(&self, _lease: Duration) -> Option<&'static str> {
+        None
+    }
+
     /// Takes the lock for a new hold. Answered by what [`acquired`](Self::acquired) reads.
     fn acquire(&self, ask: &Ask<'_>) -> Call;
 

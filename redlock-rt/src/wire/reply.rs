@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use crate::name::OwnerId;
 
-/// A reply as it came, whatever client library read it.
+/// What a Lua script returned.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Reply {
+#[non_exhaustive]
+pub enum Reply {
+    /// `nil` or `false`.
     Nil,
+    /// A number, or `true` as 1. Lua's fractions are cut off.
     Int(i64),
+    /// A string, or a status.
     Text(String),
+    /// A table, up to its first `nil`.
     List(Vec<Self>),
 }
 

@@ -13,6 +13,8 @@ script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "rlock_force_release");
 script!(INSPECT = "rlock_inspect");
 
+pub(super) const KIND: &str = "rlock";
+
 /// The calls of an RLock.
 #[derive(Debug)]
 pub(crate) struct RLockWire {
@@ -29,7 +31,7 @@ impl RLockWire {
 
 impl Recipe for RLockWire {
     fn kind(&self) -> &'static str {
-        "rlock"
+        KIND
     }
 
     fn name(&self) -> &LockName {
@@ -41,10 +43,7 @@ impl Recipe for RLockWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        Call::new(&ACQUIRE)
-            .key(self.name.as_str())
-            .number(millis(ask.lease))
-            .arg(ask.owner.as_str())
+        acquire(&self.name, ask)
     }
 
     fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
@@ -69,6 +68,14 @@ impl Recipe for RLockWire {
     fn inspect(&self) -> Call {
         inspect(&self.name)
     }
+}
+
+/// For every kind whose lock is a hash with one field `owner -> hold count`.
+pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
+    Call::new(&ACQUIRE)
+        .key(name.as_str())
+        .number(millis(ask.lease))
+        .arg(ask.owner.as_str())
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.

@@ -130,6 +130,9 @@ impl Call {
     }
 }
 
+/// The longest time that PEXPIRE takes, with room for the time of day that it adds.
+pub(crate) const LONGEST_SPAN: Duration = Duration::from_millis(i64::MAX as u64 / 4);
+
 /// Outside a cluster releases are announced by PUBLISH.
 pub(super) const PUBLISH: &str = "PUBLISH";
 

@@ -41,6 +41,10 @@ impl Failure {
         Self::new("unavailable", message)
     }
 
+    pub(crate) fn quorum(message: impl Display) -> Self {
+        Self::new("quorum", message)
+    }
+
     fn new(kind: &'static str, message: impl Display) -> Self {
         // An answer is one line.
         let message = message.to_string().replace(['\n', '\r'], " ");
@@ -72,12 +76,14 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
         ErrorKind::Lost => "lost",
-        ErrorKind::UpgradeWouldDeadlock => "would_deadlock",
+        ErrorKind::StaleToken => "stale_token",
         ErrorKind::NotOwner => "not_owner",
-        // Wrong credentials are an input that cannot work; the protocol has no word of their own.
-        ErrorKind::BadInput | ErrorKind::Denied => "bad_input",
+        // Wrong credentials are an input that cannot work, and so is an upgrade that would
+        // wait for itself; the protocol has no word of their own.
+        ErrorKind::BadInput | ErrorKind::Denied | ErrorKind::UpgradeWouldDeadlock => "bad_input",
         ErrorKind::WrongType => "wrong_type",
         ErrorKind::ShutDown => "shut_down",
+        ErrorKind::Quorum => "quorum",
         // Nor has it one for a server that is not understood.
         _ => "unavailable",
     }

@@ -9,7 +9,7 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{
-    Client, ClientBuilder, Shutdown,
+    Client, ClientBuilder, Error, Quorum, Shutdown, Stats,
     embedded::{Engine, Listener},
 };
 use tests::connection_over;
@@ -34,13 +34,18 @@ pub(crate) struct Slot {
 /// A client that was connected.
 #[derive(Debug)]
 pub(crate) struct Connected {
+    /// Of several servers, the first.
     pub(crate) client: Client,
+    /// Those of the others.
+    others: Vec<Client>,
+    /// Of one that was connected to several servers.
+    pub(crate) quorum: Option<Quorum>,
     server: Server,
     raw: OnceCell<MultiplexedConnection>,
 }
 
 /// How a client is to be made.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) watchdog: Option<Duration>,
@@ -116,6 +121,65 @@ impl Clients {
     }
 
     async fn connected(&self, target: &Target) -> Result<Connected, Failure> {
+        match target.url.strip_prefix("red:") {
+            Some(urls) => self.connected_to_several(urls, target).await,
+            None => {
+                let (builder, server) = self.builder(&target.url, target).await?;
+                Ok(Connected {
+                    client: builder.connect().await?,
+                    others: Vec::new(),
+                    quorum: None,
+                    server,
+                    raw: OnceCell::new(),
+                })
+            }
+        }
+    }
+
+    /// A majority of them must answer.
+    async fn connected_to_several(
+        &self,
+        urls: &str,
+        target: &Target,
+    ) -> Result<Connected, Failure> {
+        let (mut clients, mut first) = (Vec::new(), None);
+        let mut target = target.clone();
+        let timeout = target
+            .options
+            .extract_if(.., |(key, _)| key == "server_timeout")
+            .last();
+        for url in urls.split(',') {
+            let (builder, server) = self.builder(url, &target).await?;
+            clients.push(builder.build()?);
+            first.get_or_insert(server);
+        }
+        let mut quorum = Quorum::new(clients.clone())?;
+        if let Some((key, value)) = timeout {
+            quorum = quorum.server_timeout(millis(&key, &value)?);
+        }
+        let answered = clients
+            .iter()
+            .map(|client| async { client.rlock("connect").is_locked().await.map(|_| ()) });
+        let answered: Vec<Result<(), Error>> = futures::future::join_all(answered).await;
+        let failed = answered.iter().filter(|answer| answer.is_err()).count();
+        if clients.len() - failed < quorum.majority() {
+            return Err(Failure::quorum(format!("{failed} servers do not answer")));
+        }
+        let others = clients.split_off(1);
+        Ok(Connected {
+            client: clients.swap_remove(0),
+            others,
+            quorum: Some(quorum),
+            server: first.expect("there is a first url"),
+            raw: OnceCell::new(),
+        })
+    }
+
+    async fn builder(
+        &self,
+        url: &str,
+        target: &Target,
+    ) -> Result<(ClientBuilder, Server), Failure> {
         let mut builder = Client::builder();
         if let Some(watchdog) = target.watchdog {
             builder = builder.lease(watchdog);
@@ -123,21 +187,17 @@ impl Clients {
         for (key, value) in &target.options {
             builder = set(builder, key, value)?;
         }
-        let server = self.server(&target.url).await?;
+        let server = self.server(url).await?;
         let builder = match &server {
             Server::Url(url) => builder.url(url),
             Server::Embedded(engine) => builder.embedded(engine),
         };
-        Ok(Connected {
-            client: builder.connect().await?,
-            server,
-            raw: OnceCell::new(),
-        })
+        Ok((builder, server))
     }
 
     async fn server(&self, url: &str) -> Result<Server, Failure> {
         let Some(port) = url.strip_prefix("embedded") else {
-            for later in ["cluster:", "sentinel:", "red:"] {
+            for later in ["cluster:", "sentinel:"] {
                 if url.starts_with(later) {
                     return Err(Failure::usage(format!("{later} is not supported yet")));
                 }
@@ -170,22 +230,29 @@ impl Slot {
 
     /// Ends the client: what is held is released and lost, who waits is told `shut_down`.
     pub(crate) async fn shutdown(&self) -> Outcome {
-        self.connected()
-            .await?
-            .client
-            .shutdown(Shutdown::ReleaseAll)
-            .await?;
-        Ok("ok".to_owned())
+        self.end(Shutdown::ReleaseAll).await
     }
 
     /// Drops what the owners hold, waits until that is released, and ends the client.
     pub(crate) async fn close(&self) -> Outcome {
         self.owners.drop_all();
-        self.connected()
-            .await?
-            .client
-            .shutdown(Shutdown::Drain(DRAIN))
-            .await?;
+        self.end(Shutdown::Drain(DRAIN)).await
+    }
+
+    async fn end(&self, how: Shutdown) -> Outcome {
+        let connected = self.connected().await?;
+        let ended = connected.all().map(|client| client.shutdown(how));
+        let ended: Vec<_> = futures::future::join_all(ended).await;
+        match &connected.quorum {
+            // What a minority was not told ends with its lease.
+            Some(quorum) => {
+                let told = ended.iter().filter(|end| end.is_ok()).count();
+                if told < quorum.majority() {
+                    return Err(Failure::quorum("too few servers were told"));
+                }
+            }
+            None => ended.into_iter().collect::<Result<(), _>>()?,
+        }
         Ok("ok".to_owned())
     }
 }
@@ -221,6 +288,10 @@ impl Drop for Attempt<'_> {
 }
 
 impl Connected {
+    fn all(&self) -> impl Iterator<Item = &Client> {
+        std::iter::once(&self.client).chain(&self.others)
+    }
+
     /// Publishes past the toolkit, on a connection of the driver's own.
     pub(crate) async fn publish(&self, channel: &str, message: &str) -> Outcome {
         let publish = async {
@@ -253,27 +324,23 @@ impl Connected {
 
     /// Counts of the client as a JSON object.
     pub(crate) fn stats(&self) -> String {
-        let stats = self.client.stats();
+        let all: Vec<_> = self.all().map(Client::stats).collect();
+        let sum = |count: fn(&Stats) -> usize| all.iter().map(count).sum::<usize>();
         serde_json::json!({
-            "held": stats.held,
-            "waiting": stats.waiting,
-            "subscriptions": stats.subscriptions,
-            "renewals": stats.renewals,
-            "releases": stats.releases,
-            "tasks": stats.tasks,
+            "held": sum(|stats| stats.held),
+            "waiting": sum(|stats| stats.waiting),
+            "subscriptions": sum(|stats| stats.subscriptions),
+            "renewals": sum(|stats| stats.renewals),
+            "releases": sum(|stats| stats.releases),
+            "tasks": sum(|stats| stats.tasks),
         })
         .to_string()
     }
 }
 
 fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, Failure> {
-    let malformed = || Failure::usage(format!("not a value of {key}: {value}"));
-    let ms = || {
-        value
-            .parse()
-            .map(Duration::from_millis)
-            .map_err(|_| malformed())
-    };
+    let malformed = || malformed(key, value);
+    let ms = || millis(key, value);
     Ok(match key {
         "namespace" => builder.namespace(value),
         "poll" => builder.poll_interval(ms()?),
@@ -289,6 +356,15 @@ fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, 
             )));
         }
     })
+}
+
+fn millis(key: &str, value: &str) -> Result<Duration, Failure> {
+    let ms = value.parse().map(Duration::from_millis);
+    ms.map_err(|_| malformed(key, value))
+}
+
+fn malformed(key: &str, value: &str) -> Failure {
+    Failure::usage(format!("not a value of {key}: {value}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

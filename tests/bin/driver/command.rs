@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     answer::Failure,
     clients::Target,
+    fenced::FencedCommand,
     kinds::{LockId, LockKind},
 };
 
@@ -39,6 +40,7 @@ pub(crate) enum Command {
         lock: LockId,
         of: LockCommand,
     },
+    Fenced(FencedCommand),
     Owned {
         lock: LockId,
         owner: String,
@@ -136,7 +138,10 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "cancel" => Err(usage("ID")),
         "sleep" if args.len() == 1 => Ok(Command::Sleep(span(args[0])?)),
         "sleep" => Err(usage("MS")),
-        _ => of_lock(command, args),
+        _ => match FencedCommand::parse(command, args) {
+            Some(parsed) => parsed.map(Command::Fenced),
+            None => of_lock(command, args),
+        },
     }
 }
 
@@ -388,7 +393,10 @@ mod tests {
             "1 dance",
             "1 cluster.lock n o",
             "1 .lock n o",
-            "1 fair.dance n o",
+            "1 fenced.dance n o",
+            "1 fenced.token",
+            "1 fenced.set k v t",
+            "1 token n",
             "1 uuid x",
             "1 lock n",
             "1 lock n o x",

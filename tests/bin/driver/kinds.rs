@@ -7,23 +7,34 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, ConvertError, Error, Fair, FairLock, GuardState, Kind, Lock, LockGuard, LockOptions,
-    LostReason, OwnerId, Read, Reentrant, Unlocked, Write,
+    ConvertError, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
+    LostReason, MultiLock, MultiLockGuard, OwnerId, Read, RedLock, RedLockGuard, Reentrant, Spin,
+    Unlocked, Write,
 };
 
-use super::answer::Failure;
+use super::{answer::Failure, clients::Connected};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
     Fair,
+    Fenced,
+    Spin,
+    /// Of several names, with commas between them.
+    Multi,
     Read,
     Write,
+    /// Over the servers of a client that was connected to several.
+    Red,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
 const WORDS: &[(&str, LockKind)] = &[
     ("fair", LockKind::Fair),
+    ("fenced", LockKind::Fenced),
+    ("spin", LockKind::Spin),
+    ("multi", LockKind::Multi),
+    ("red", LockKind::Red),
     ("rw.read", LockKind::Read),
     ("rw.write", LockKind::Write),
 ];
@@ -62,14 +73,25 @@ impl LockId {
         }
     }
 
-    pub(crate) fn open(&self, client: &Client) -> Box<dyn Handle> {
-        let name = &self.name;
-        match self.kind {
+    pub(crate) fn open(&self, connected: &Connected) -> Result<Box<dyn Handle>, Failure> {
+        let (name, client) = (&self.name, &connected.client);
+        Ok(match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
             LockKind::Fair => Box::new(client.fair_lock(name)),
+            LockKind::Fenced => Box::new(client.fenced_lock(name)),
+            LockKind::Spin => Box::new(client.spin_lock(name)),
+            LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
             LockKind::Read => Box::new(client.read_write_lock(name).read_lock()),
             LockKind::Write => Box::new(client.read_write_lock(name).write_lock()),
-        }
+            LockKind::Red => match &connected.quorum {
+                Some(quorum) => Box::new(quorum.redlock(name)),
+                None => {
+                    return Err(Failure::usage(
+                        "the client is connected to one server: red:",
+                    ));
+                }
+            },
+        })
     }
 
     /// The other mode of a lock that has two, into which its guards are converted.
@@ -99,7 +121,10 @@ pub(crate) trait Handle: Send + Sync {
         false
     }
 
-    fn queue(&self) -> Option<&FairLock>;
+    /// Of a kind whose waiters have a place in Redis.
+    fn queue(&self) -> Option<&FairLock> {
+        None
+    }
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>>;
     fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>>;
@@ -147,6 +172,16 @@ impl Known for Fair {
         Some(lock)
     }
 }
+
+impl Known for Fenced {
+    const HAS_TOKENS: bool = true;
+
+    fn token(guard: &LockGuard<Self>) -> Option<u64> {
+        Some(guard.token())
+    }
+}
+
+impl Known for Spin {}
 
 impl Known for Read {
     fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
@@ -230,5 +265,121 @@ impl<K: Known> Held for LockGuard<K> {
 
     fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
         K::convert(*self)
+    }
+}
+
+impl Handle for MultiLock {
+    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+        Box::pin(async {
+            let guard = self.lock_with(options).await?;
+            Ok(Box::new(guard) as Box<dyn Held>)
+        })
+    }
+
+    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.force_unlock())
+    }
+
+    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.is_locked())
+    }
+
+    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+        Box::pin(self.remaining_ttl())
+    }
+
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+        Box::pin(self.holders())
+    }
+}
+
+impl Held for MultiLockGuard {
+    fn state(&self) -> GuardState {
+        self.state()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LostReason> {
+        Box::pin(self.lost())
+    }
+
+    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+        Box::pin((*self).unlock())
+    }
+
+    /// That of the first of its holds.
+    fn owner(&self) -> OwnerId {
+        let mut owners = self.owners();
+        owners.swap_remove(0)
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.hold_count()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((self as Box<dyn Held>, why)) })
+    }
+}
+
+impl Handle for RedLock {
+    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+        Box::pin(async {
+            let guard = self.lock_with(options).await?;
+            Ok(Box::new(guard) as Box<dyn Held>)
+        })
+    }
+
+    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.force_unlock())
+    }
+
+    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.is_locked())
+    }
+
+    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+        Box::pin(self.remaining_ttl())
+    }
+
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+        Box::pin(self.holders())
+    }
+}
+
+impl Held for RedLockGuard {
+    fn state(&self) -> GuardState {
+        self.state()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, LostReason> {
+        Box::pin(self.lost())
+    }
+
+    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+        Box::pin((*self).unlock())
+    }
+
+    /// That of the first of its holds.
+    fn owner(&self) -> OwnerId {
+        let mut owners = self.owners();
+        owners.swap_remove(0)
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.hold_count()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((self as Box<dyn Held>, why)) })
     }
 }

@@ -14,7 +14,7 @@ use super::{
 
 /// What can be asked of a lock without being one of its owners.
 pub(crate) async fn lock_command(client: &Connected, id: &LockId, of: LockCommand) -> Outcome {
-    let lock = id.open(&client.client);
+    let lock = id.open(client)?;
     Ok(match of {
         LockCommand::ForceUnlock => lock.force_unlock().await?.to_string(),
         LockCommand::IsLocked => lock.is_locked().await?.to_string(),
@@ -34,7 +34,7 @@ pub(crate) async fn owned_command(
     owner: &Arc<OwnerState>,
     of: OwnedCommand,
 ) -> Outcome {
-    let lock = id.open(&client.client);
+    let lock = id.open(client)?;
     match of {
         OwnedCommand::Lock { lease } => {
             let token = take(&*lock, id, owner, options(owner, lease)).await?;
@@ -69,7 +69,9 @@ fn identity(client: &Connected, id: &LockId, owner: &OwnerState) -> Outcome {
         if let Some(held) = owner.id(&id) {
             return Ok(held.to_string());
         }
-        if let Some(lock) = id.open(&client.client).queue()
+        // A kind that this client cannot have is not waited for.
+        if let Ok(lock) = id.open(client)
+            && let Some(lock) = lock.queue()
             && let Some(waiting) = lock.waiting_as(&owner.identity)?
         {
             return Ok(waiting.to_string());
@@ -113,6 +115,6 @@ fn options(owner: &OwnerState, lease: Option<Duration>) -> LockOptions {
     }
 }
 
-fn or_nil(value: Option<impl ToString>) -> String {
+pub(crate) fn or_nil(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "nil".to_owned(), |value| value.to_string())
 }

@@ -1,0 +1,429 @@
+//! Several holds that count as one, while enough of them are ours.
+//!
+//! Whether it is held is judged by [`Ballot`].
+
+use std::collections::HashSet;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::{join_all, select_all};
+use futures::stream::FuturesUnordered;
+use tokio::sync::Notify;
+
+use super::ballot::Ballot;
+use crate::clock;
+use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
+use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
+use crate::shim::{Mutex, lock};
+
+/// One hold of a group.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Which of the group's locks it holds.
+    pub(super) place: usize,
+    pub(super) guard: HoldGuard,
+}
+
+#[derive(Debug)]
+struct Members {
+    ballot: Ballot,
+    parts: Vec<Part>,
+}
+
+impl Members {
+    fn look(&mut self, now: Instant) -> GuardState {
+        let parts = self.parts.iter();
+        self.ballot
+            .judge(parts.map(|part| part.guard.state_at(now)))
+    }
+}
+
+/// See the module. Dropping it queues the releases of all parts.
+///
+/// # Lock order
+///
+/// The members' lock, then a hold's lease. No guard is dropped under it.
+pub(super) struct Group {
+    /// What errors call it.
+    name: Arc<str>,
+    need: usize,
+    members: Mutex<Members>,
+    /// Woken when a part came, or all went.
+    changed: Notify,
+}
+
+impl Group {
+    pub(super) fn new(name: &Arc<str>, need: usize, parts: Vec<Part>) -> Self {
+        let ballot = Ballot::new(need);
+        Self {
+            name: Arc::clone(name),
+            need,
+            members: Mutex::new(Members { ballot, parts }),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> GuardState {
+        lock(&self.members).look(clock::now())
+    }
+
+    /// The holds at this moment, by place.
+    pub(super) fn holds(&self) -> Vec<(usize, Arc<Hold>)> {
+        let members = lock(&self.members);
+        let parts = members.parts.iter();
+        parts
+            .map(|part| (part.place, Arc::clone(&part.guard.hold)))
+            .collect()
+    }
+
+    /// The places whose parts are valid, and those whose parts are lost.
+    pub(super) fn places(&self) -> (HashSet<usize>, HashSet<usize>) {
+        let now = clock::now();
+        let members = lock(&self.members);
+        let parts = members.parts.iter();
+        let (valid, lost): (Vec<_>, Vec<_>) =
+            parts.partition(|part| part.guard.state_at(now).is_valid());
+        let places = |parts: Vec<&Part>| parts.iter().map(|part| part.place).collect();
+        (places(valid), places(lost))
+    }
+
+    /// The owners of the holds, by place.
+    pub(super) fn owners(&self) -> Vec<OwnerId> {
+        let mut holds = self.holds();
+        holds.sort_unstable_by_key(|(place, _)| *place);
+        let owners = holds.into_iter().map(|(_, hold)| hold.owner.clone());
+        owners.collect()
+    }
+
+    /// How many guards share the holds of enough parts.
+    pub(super) fn count(&self) -> u32 {
+        let holds = self.holds();
+        let mut counts: Vec<_> = holds.iter().map(|(_, hold)| hold.count()).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let last = self.need.checked_sub(1);
+        last.and_then(|last| counts.get(last).copied()).unwrap_or(0)
+    }
+
+    /// Takes in a part that replaces a lost one. `confirmed`: the places that were asked after it
+    /// was acquired, and hold without interruption. Upholds invariant 2 of
+    /// [`Ballot`].
+    pub(super) fn admit(&self, part: Part, confirmed: &HashSet<usize>) -> bool {
+        let now = clock::now();
+        let mut members = lock(&self.members);
+        let Members { ballot, parts } = &mut *members;
+        let others = parts
+            .iter()
+            .filter(|other| confirmed.contains(&other.place) && other.place != part.place);
+        if !ballot.admits(others.map(|other| other.guard.state_at(now))) {
+            drop(members);
+            return false;
+        }
+        let at = parts.iter().position(|other| other.place == part.place);
+        let before = at.map(|at| parts.swap_remove(at));
+        parts.push(part);
+        drop(members);
+        drop(before);
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// Waits until the group is neither held nor suspect.
+    pub(super) async fn over(&self) -> GuardState {
+        loop {
+            let state = self.step().await;
+            if !state.is_valid() {
+                return state;
+            }
+        }
+    }
+
+    /// Waits until something may have changed; answers the state, at once where it is final.
+    async fn step(&self) -> GuardState {
+        let mut changed = pin!(self.changed.notified());
+        // Registered before the state is read, so that no change falls between.
+        changed.as_mut().enable();
+        let holds = self.holds();
+        let mut changes: Vec<_> = holds
+            .iter()
+            .map(|(_, hold)| Box::pin(hold.changed()))
+            .collect();
+        for change in &mut changes {
+            change.as_mut().enable();
+        }
+        let until = match self.state() {
+            GuardState::Held { until } | GuardState::Suspect { until } => until,
+            over => return over,
+        };
+        let any = async {
+            if changes.is_empty() {
+                std::future::pending::<()>().await;
+            } else {
+                select_all(changes).await;
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = any => {}
+            () = clock::sleep_until(until) => {}
+        }
+        self.state()
+    }
+
+    /// Waits until a part is lost; at once where one is, or where nothing is left to wait for.
+    pub(super) async fn part_lost(&self) {
+        loop {
+            let now = clock::now();
+            let lost = {
+                let members = lock(&self.members);
+                let mut parts = members.parts.iter();
+                parts.any(|part| !part.guard.state_at(now).is_valid())
+            };
+            if lost || !self.step_or_part().await.is_valid() {
+                return;
+            }
+        }
+    }
+
+    /// As [`step`](Self::step), at the first deadline of a part at the latest.
+    async fn step_or_part(&self) -> GuardState {
+        let now = clock::now();
+        let first = {
+            let members = lock(&self.members);
+            let parts = members.parts.iter();
+            let deadlines = parts.filter_map(|part| match part.guard.state_at(now) {
+                GuardState::Held { until } | GuardState::Suspect { until } => Some(until),
+                _ => None,
+            });
+            deadlines.min()
+        };
+        match first {
+            Some(first) => {
+                let step = tokio::time::timeout_at(clock::to_tokio(first), self.step());
+                step.await.unwrap_or_else(|_| self.state())
+            }
+            None => self.step().await,
+        }
+    }
+
+    pub(super) async fn lost(&self) -> LostReason {
+        match self.over().await {
+            GuardState::Lost(reason) => reason,
+            // Whoever asks still has the guard, so only a shut-down can have released it.
+            _ => LostReason::ShutDown,
+        }
+    }
+
+    /// Lengthens the leases of all parts; done when that is so for enough of them.
+    pub(super) async fn extend(&self, lease: Duration) -> Result<(), Error> {
+        const ACTION: &str = "extend lock";
+        if let GuardState::Lost(reason) = self.state() {
+            return Err(self.lost_error(ACTION, reason));
+        }
+        let holds = self.holds();
+        let extend = |(_, hold): &(usize, Arc<Hold>)| {
+            let hold = Arc::clone(hold);
+            async move { hold.lengthen(ACTION, lease, None).await }
+        };
+        let mut under_way: FuturesUnordered<_> = holds.iter().map(extend).collect();
+        let (mut done, mut failed) = (0, None);
+        while let Some(outcome) = under_way.next().await {
+            match outcome {
+                Ok(()) => done += 1,
+                Err(error) => failed = Some(failed.unwrap_or(error)),
+            }
+            // Those that have not answered go on in the background.
+            if done >= self.need && self.need < holds.len() {
+                break;
+            }
+        }
+        match (self.state(), failed) {
+            (GuardState::Lost(reason), _) => Err(self.lost_error(ACTION, reason)),
+            (_, Some(error)) if done < self.need => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks the servers of these parts whether they are still there; answers where they are.
+    pub(super) async fn confirm(&self, until: Instant) -> HashSet<usize> {
+        let held = self.holds().into_iter().filter(|(_, hold)| hold.is_valid());
+        let asked = held.map(|(place, hold)| async move {
+            let confirmed = hold.lengthen("confirm lock", Duration::ZERO, Some(until));
+            confirmed.await.is_ok().then_some(place)
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// Runs `body` with all parts open for re-entry, and drops it as soon as the group is lost.
+    pub(super) async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
+        const ACTION: &str = "run a body under lock";
+        if let GuardState::Lost(reason) = self.state() {
+            return Err(self.lost_error(ACTION, reason));
+        }
+        let holds: Vec<_> = self.holds().into_iter().map(|(_, hold)| hold).collect();
+        let body = engine::under_all(&holds, body);
+        engine::until_lost(self.lost(), body).await.map_err(|why| {
+            let why = format!("{why}; the body was dropped, its outcome is unknown");
+            Error::new(ErrorKind::Lost, ACTION)
+                .named(&self.name)
+                .detail(why)
+        })
+    }
+
+    /// Ends the group: answers what it was, and the parts, which are to be released.
+    fn end(&self) -> (GuardState, Vec<Part>) {
+        let mut members = lock(&self.members);
+        let state = members.look(clock::now());
+        members.ballot.end();
+        let parts = std::mem::take(&mut members.parts);
+        drop(members);
+        self.changed.notify_waiters();
+        (state, parts)
+    }
+
+    /// Ends the group; the releases go on in the background.
+    pub(super) fn leave(&self) {
+        drop(self.end());
+    }
+
+    /// Ends the group, and waits until Redis has said what became of enough of its parts.
+    ///
+    /// # Cancel safety
+    ///
+    /// The releases go on in the background.
+    pub(super) async fn unlock(&self) -> Result<Unlocked, Error> {
+        let (state, parts) = self.end();
+        if !state.is_valid() {
+            return Ok(Unlocked::AlreadyExpired);
+        }
+        let started = clock::now();
+        let (count, need) = (parts.len(), self.need);
+        let mut under_way: FuturesUnordered<_> =
+            parts.into_iter().map(|part| part.guard.unlock()).collect();
+        let mut tally = Tally::default();
+        while let Some(outcome) = under_way.next().await {
+            tally.add(outcome);
+            if tally.done() >= need && need < count {
+                // The others have as long again; then they go on in the background.
+                let rest = (clock::now() - started).max(SHORTEST_GRACE);
+                let all = async {
+                    while let Some(outcome) = under_way.next().await {
+                        tally.add(outcome);
+                    }
+                };
+                let _ = tokio::time::timeout(rest, all).await;
+                break;
+            }
+        }
+        tally.outcome(need)
+    }
+
+    pub(super) fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
+        Error::new(ErrorKind::Lost, action)
+            .named(&self.name)
+            .detail(reason.to_string())
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+}
+
+/// How long those who are not needed for the outcome are waited for at least.
+pub(super) const SHORTEST_GRACE: Duration = Duration::from_millis(5);
+
+/// What became of the releases of the parts.
+#[derive(Debug, Default)]
+struct Tally {
+    released: usize,
+    still_held: usize,
+    failed: Vec<Error>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Result<Unlocked, Error>) {
+        match outcome {
+            Ok(Unlocked::Released) => self.released += 1,
+            Ok(Unlocked::StillHeld) => self.still_held += 1,
+            Ok(Unlocked::AlreadyExpired) => {}
+            Err(error) => self.failed.push(error),
+        }
+    }
+
+    fn done(&self) -> usize {
+        self.released + self.still_held
+    }
+
+    fn outcome(mut self, need: usize) -> Result<Unlocked, Error> {
+        if self.done() + self.failed.len() < need {
+            return Ok(Unlocked::AlreadyExpired);
+        }
+        if self.done() < need && !self.failed.is_empty() {
+            return Err(self.failed.swap_remove(0));
+        }
+        Ok(match self.still_held {
+            0 => Unlocked::Released,
+            _ => Unlocked::StillHeld,
+        })
+    }
+}
+
+/// Releases what was acquired of a group that does not come about, and waits for that as long as
+/// there is time; after that it goes on in the background.
+pub(super) async fn roll_back(parts: Vec<Part>, until: Instant) {
+    let releases = parts.into_iter().map(|part| part.guard.unlock());
+    let releases = tokio::time::timeout_at(clock::to_tokio(until), join_all(releases));
+    for error in releases.await.into_iter().flatten().filter_map(Result::err) {
+        tracing::debug!(%error, "a part is released in the background");
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("name", &self.name)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_releases_come_to() {
+        let error = || Err(Error::new(ErrorKind::Unavailable, "release lock"));
+        let tally = |outcomes: Vec<Result<Unlocked, Error>>, need| {
+            let mut tally = Tally::default();
+            outcomes.into_iter().for_each(|outcome| tally.add(outcome));
+            tally.outcome(need).map_err(|error| error.kind())
+        };
+        let (done, still, gone) = (
+            Ok(Unlocked::Released),
+            Ok(Unlocked::StillHeld),
+            Ok(Unlocked::AlreadyExpired),
+        );
+        let ok = |outcome: &Result<Unlocked, ErrorKind>| outcome.as_ref().map(|o| *o).unwrap();
+        let of = |outcome: &Result<Unlocked, ErrorKind>| Ok(ok(outcome));
+        assert_eq!(tally(vec![of(&done), of(&done)], 2), done);
+        assert_eq!(tally(vec![of(&done), of(&still)], 2), still);
+        assert_eq!(tally(vec![of(&done), of(&gone)], 2), gone);
+        assert_eq!(tally(vec![of(&done), of(&gone), of(&done)], 2), done);
+        assert_eq!(
+            tally(vec![of(&done), error()], 2),
+            Err(ErrorKind::Unavailable)
+        );
+        assert_eq!(tally(vec![of(&done), of(&done), error()], 2), done);
+        assert_eq!(tally(vec![of(&gone), error()], 2), gone);
+    }
+}

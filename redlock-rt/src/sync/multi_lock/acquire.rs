@@ -1,0 +1,173 @@
+//! One call that wants several locks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+
+use super::super::group::{Part as GroupPart, roll_back};
+use super::super::options::LockOptions;
+use super::{ACTION, Checked};
+use crate::clock;
+use crate::engine::{Attempt, Manner, Terms};
+use crate::error::{Error, ErrorKind};
+
+/// One call that wants all parts.
+pub(super) struct Asking<'a> {
+    pub(super) parts: &'a [Checked],
+    pub(super) terms: &'a [Terms],
+    pub(super) options: &'a LockOptions,
+    pub(super) for_body: bool,
+    pub(super) started: Instant,
+    pub(super) wait: Option<Duration>,
+}
+
+impl Asking<'_> {
+    fn deadline(&self) -> Option<Instant> {
+        self.wait.map(|wait| clock::after(self.started, wait))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.deadline()
+            .is_some_and(|deadline| clock::now() >= deadline)
+    }
+
+    fn tries_once(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.is_zero())
+    }
+
+    /// Acquires all parts, or gives back what it has.
+    pub(super) async fn gather(&self) -> Result<Vec<GroupPart>, Error> {
+        if let Some(together) = self.together().await? {
+            return Ok(together);
+        }
+        let mut taken = Vec::with_capacity(self.parts.len());
+        let gathered = match self.patience() {
+            // A wait of zero bounds how long the locks may be held by others; all tries together
+            // have the time that a reply may take.
+            Some(patience) => {
+                let gathered = self.one_by_one(&mut taken);
+                let late =
+                    || Err(Error::new(ErrorKind::Unavailable, ACTION).detail("no answer in time"));
+                let gathered = tokio::time::timeout_at(clock::to_tokio(patience), gathered).await;
+                gathered.unwrap_or_else(|_| late())
+            }
+            None => self.one_by_one(&mut taken).await,
+        };
+        match gathered {
+            Ok(()) => Ok(taken),
+            Err(error) => {
+                let until = self.deadline().filter(|_| !self.tries_once());
+                let until = until.or_else(|| {
+                    let engine = &self.parts.first()?.engine;
+                    Some(engine.patience(clock::now()))
+                });
+                roll_back(taken, until.unwrap_or_else(clock::now)).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn patience(&self) -> Option<Instant> {
+        let engine = &self.parts.first()?.engine;
+        self.tries_once().then(|| engine.patience(self.started))
+    }
+
+    /// Tries to take all in one call; `None`: they are to be taken one by one.
+    async fn together(&self) -> Result<Option<Vec<GroupPart>>, Error> {
+        let [first, second, rest @ ..] = self.parts else {
+            return Ok(None);
+        };
+        let one_client = |part: &Checked| Arc::ptr_eq(&part.engine, &first.engine);
+        if self.options.acting_as().is_some() || !one_client(second) || !rest.iter().all(one_client)
+        {
+            return Ok(None);
+        }
+        let recipes: Vec<_> = self
+            .parts
+            .iter()
+            .map(|part| Arc::clone(&part.recipe))
+            .collect();
+        let engine = &first.engine;
+        if !engine.may_acquire_together(&recipes) {
+            return Ok(None);
+        }
+        let until = match self.patience() {
+            Some(patience) => Some(patience),
+            None => self.deadline(),
+        };
+        match engine
+            .acquire_together(&recipes, self.terms[0], until)
+            .await?
+        {
+            Attempt::Acquired(guards) => {
+                let parts = guards.into_iter().enumerate();
+                Ok(Some(
+                    parts
+                        .map(|(place, guard)| GroupPart { place, guard })
+                        .collect(),
+                ))
+            }
+            Attempt::Held(index) if self.tries_once() => {
+                let name = recipes[index].name().as_arc();
+                Err(Error::new(ErrorKind::Contended, ACTION).named(name))
+            }
+            Attempt::Failed(error) if self.tries_once() || self.is_over() => Err(error),
+            Attempt::Held(_) | Attempt::Failed(_) => Ok(None),
+        }
+    }
+
+    /// Waits for one after the other, in their order, holding those that it has.
+    async fn one_by_one(&self, taken: &mut Vec<GroupPart>) -> Result<(), Error> {
+        let deadline = self.deadline();
+        for (place, part) in self.parts.iter().enumerate() {
+            let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
+            if rest.is_some_and(|rest| rest.is_zero()) && !self.tries_once() {
+                let error = Error::new(ErrorKind::TimedOut, ACTION);
+                return Err(error
+                    .named(part.recipe.name().as_arc())
+                    .detail("the wait was over when its turn came"));
+            }
+            // Renewed while others are waited for: its terms begin when all are there.
+            let own = self.terms[place];
+            let meanwhile = Terms {
+                renew: own.renew.or_else(|| Some(own.lease / 3)),
+                max_hold: None,
+                ..own
+            };
+            let manner = Manner {
+                wait: rest,
+                owner: self.options.acting_as(),
+                backoff: part.backoff,
+            };
+            let guard = match self.for_body {
+                true => {
+                    part.engine
+                        .lock_for_body(&part.recipe, meanwhile, manner)
+                        .await?
+                }
+                false => part.engine.lock(&part.recipe, meanwhile, manner).await?,
+            };
+            taken.push(GroupPart { place, guard });
+        }
+        self.begin(taken).await;
+        Ok(())
+    }
+
+    /// All are there: from here on the terms count, and leases that are not renewed begin anew.
+    async fn begin(&self, taken: &[GroupPart]) {
+        let last = taken.len().saturating_sub(1);
+        let begun = taken.iter().map(|GroupPart { place, guard }| async move {
+            let terms = self.terms[*place];
+            guard.retune(terms);
+            if terms.renew.is_none() && *place < last {
+                let full = guard.hold.lengthen(ACTION, terms.lease, self.deadline());
+                if let Err(error) = full.await {
+                    // Whether it is lost is for the guard to say.
+                    tracing::debug!(%error, "a lease did not begin anew");
+                }
+            }
+        });
+        join_all(begun).await;
+    }
+}

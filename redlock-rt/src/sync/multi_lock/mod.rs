@@ -1,0 +1,422 @@
+//! Several locks as one: all or nothing.
+
+mod acquire;
+mod guard;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use self::acquire::Asking;
+pub use self::guard::MultiLockGuard;
+use super::group::Group;
+use super::lock::{AnyKind, Kind, Lock};
+use super::options::LockOptions;
+use crate::clock;
+use crate::connection::ServerId;
+use crate::engine::{Backoff, Engine, GuardState, LostReason};
+use crate::error::{Error, ErrorKind};
+use crate::name::{BadName, OwnerId};
+use crate::wire::Recipe;
+
+const ACTION: &str = "acquire locks";
+
+/// One lock of a [`MultiLock`], of any kind and client.
+#[derive(Clone)]
+pub struct Part {
+    engine: Arc<Engine>,
+    wire: Result<Arc<dyn Recipe>, BadName>,
+    backoff: Option<Backoff>,
+}
+
+impl<K: Kind> From<&Lock<K>> for Part {
+    fn from(lock: &Lock<K>) -> Self {
+        Self {
+            engine: Arc::clone(&lock.engine),
+            wire: lock.wire.clone(),
+            backoff: lock.backoff,
+        }
+    }
+}
+
+impl<K: Kind> From<Lock<K>> for Part {
+    fn from(lock: Lock<K>) -> Self {
+        Self::from(&lock)
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.wire.as_ref().map(|wire| wire.name().as_str());
+        f.debug_struct("Part")
+            .field("name", &name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Several locks, of one or several clients, that are held together or not at all.
+///
+/// Use it where one step touches several things that have a lock each: two accounts, all seats of
+/// a booking. Whatever the order in which they are named, the locks are taken in one order, by name
+/// first, and each is taken once: callers that want overlapping sets never wait for each other in a
+/// circle. The guard is lost as soon as any of its locks is.
+///
+/// **When not to use it.** For what always goes together one lock of a common name is simpler and
+/// cheaper. It is no quorum: each server more is one more that may be down; see
+/// [`Quorum`](crate::Quorum) for the opposite.
+///
+/// **With Redisson.** `RedissonMultiLock` takes its locks in the order in which *its* caller names
+/// them. Where such clients share the locks, one of ours and one of theirs can wait for each other,
+/// so bound the wait by [`LockOptions::wait`], or name the locks in ascending order there.
+///
+/// The order is by name, then by server (host and port of the URL, or
+/// [`server_name`](crate::ClientBuilder::server_name)). Only where one name is used on *several*
+/// servers must all processes call these servers the same.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use redlock_rt::{Client, MultiLock};
+///
+/// let client = Client::embedded();
+/// let transfer = client.multi_lock(["account:7", "account:3"]);
+///
+/// let guard = transfer.lock().await?;
+/// assert!(client.rlock("account:3").try_lock().await?.is_none());
+/// guard.unlock().await?;
+///
+/// // Of several clients or kinds.
+/// let (here, there) = (client.rlock("stock"), Client::embedded().rlock("ledger"));
+/// MultiLock::new([&here, &there]).with(async |_guard| ()).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MultiLock {
+    parts: Result<Arc<[Checked]>, Flaw>,
+    /// All names, for errors.
+    name: Arc<str>,
+}
+
+/// A part whose name is one.
+#[derive(Clone)]
+struct Checked {
+    engine: Arc<Engine>,
+    recipe: Arc<dyn Recipe>,
+    backoff: Option<Backoff>,
+    server: ServerId,
+}
+
+/// Why parts cannot be held together. Kept until they are used, since making a lock is no operation
+/// that could fail.
+#[derive(Debug, Clone)]
+enum Flaw {
+    Empty,
+    Name(BadName),
+    /// Two kinds of lock of one name exclude each other.
+    Kinds(Arc<str>),
+}
+
+impl From<Flaw> for Error {
+    fn from(flaw: Flaw) -> Self {
+        match flaw {
+            Flaw::Empty => Self::bad_input(ACTION, "there are no locks to acquire"),
+            Flaw::Name(bad) => bad.into(),
+            Flaw::Kinds(name) => {
+                Self::bad_input(ACTION, "two kinds of lock of one name exclude each other")
+                    .named(&name)
+            }
+        }
+    }
+}
+
+impl Checked {
+    /// By name first: that is the same in every process, also where they call a server differently.
+    fn order(&self, other: &Self) -> Ordering {
+        let name = |part: &Self| part.recipe.name().clone();
+        name(self)
+            .cmp(&name(other))
+            .then_with(|| self.server.cmp(&other.server))
+            .then_with(|| self.recipe.kind().cmp(other.recipe.kind()))
+    }
+}
+
+impl MultiLock {
+    /// Makes the lock of these locks. Does no I/O.
+    ///
+    /// They may be of different kinds: `MultiLock::new([Part::from(&a), Part::from(&b)])`. One that
+    /// is named twice is taken once. No locks at all, a name that cannot be one, and two kinds of
+    /// lock of one name are reported by every operation as [`BadInput`](ErrorKind::BadInput).
+    pub fn new<P: Into<Part>>(parts: impl IntoIterator<Item = P>) -> Self {
+        let parts: Vec<Part> = parts.into_iter().map(Into::into).collect();
+        let parts = check(parts);
+        let name = match &parts {
+            Ok(parts) => parts
+                .iter()
+                .map(|part| part.recipe.name().as_str())
+                .collect::<Vec<_>>()
+                .join(","),
+            Err(_) => String::new(),
+        };
+        Self {
+            parts: parts.map(Into::into),
+            name: name.into(),
+        }
+    }
+
+    fn parts(&self) -> Result<&Arc<[Checked]>, Error> {
+        self.parts.as_ref().map_err(|flaw| flaw.clone().into())
+    }
+
+    /// Acquires all locks, waiting as long as it takes.
+    ///
+    /// Inside a body that runs under a guard of one of them, that one is re-entered.
+    ///
+    /// # Round trips
+    ///
+    /// One, however many locks there are, where all are [`RLock`](crate::RLock)s of one client that
+    /// are free. Otherwise those of each, one after the other.
+    ///
+    /// # Fairness
+    ///
+    /// That of the locks, each by itself. Those that come first are held while later ones are
+    /// waited for, so nobody can starve a caller that wants many.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: what was acquired is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::lock`], for the lock that they name; the others are released.
+    pub async fn lock(&self) -> Result<MultiLockGuard, Error> {
+        self.lock_with(LockOptions::new()).await
+    }
+
+    /// Acquires all locks if nobody else has any of them at this moment.
+    ///
+    /// # Round trips, cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::try_lock`]. Contention is no error but `None`.
+    pub async fn try_lock(&self) -> Result<Option<MultiLockGuard>, Error> {
+        match self
+            .lock_with(LockOptions::new().wait(Duration::ZERO))
+            .await
+        {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires all locks as the options say.
+    ///
+    /// The wait is one budget for all of them. The lease begins for all when the last was acquired;
+    /// until then those that came first are renewed, whatever the options say.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::lock_with`], for the lock that they name. What was acquired by then is
+    /// released: before this returns where there is time, else in the background.
+    pub async fn lock_with(&self, options: LockOptions) -> Result<MultiLockGuard, Error> {
+        self.acquire(&options, false).await
+    }
+
+    /// Acquires all locks, runs `body` under them, and releases them.
+    ///
+    /// The body is dropped if any is lost; see [`MultiLockGuard::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The body is dropped first, then the locks are released in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
+    /// that completed is never called lost, whatever becomes of the releases.
+    pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
+        let guard = self.acquire(&LockOptions::new(), true).await?;
+        let output = guard.run(body(&guard)).await?;
+        if let Err(error) = guard.unlock().await {
+            tracing::warn!(%error, "the releases go on in the background");
+        }
+        Ok(output)
+    }
+
+    /// Frees all locks whoever holds them; answers whether anybody held any.
+    ///
+    /// # Round trips
+    ///
+    /// One for each lock, side by side.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::force_unlock`], of the first that fails; the others are freed all the same.
+    pub async fn force_unlock(&self) -> Result<bool, Error> {
+        let freed = self.ask(async |lock| lock.force_unlock().await).await?;
+        Ok(freed.into_iter().any(|freed| freed))
+    }
+
+    /// Returns whether anybody holds any of the locks.
+    ///
+    /// # Round trips
+    ///
+    /// One for each lock, side by side; so for all that is asked below.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::is_locked`].
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        Ok(!self.holders().await?.is_empty())
+    }
+
+    /// Returns who holds the locks, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
+        let holders = self.ask(async |lock| lock.holders().await).await?;
+        Ok(holders.into_iter().flatten().collect())
+    }
+
+    /// Returns how long the locks are held for at the longest, if nobody lengthens a lease; `None`
+    /// where they are free, or where a key has no TTL.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
+        let rests = self.ask(async |lock| lock.remaining_ttl().await).await?;
+        Ok(rests.into_iter().flatten().max())
+    }
+
+    /// Asks all locks side by side.
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&Lock<AnyKind>) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let locks = self.parts()?.iter().map(|part| {
+            let recipe = Arc::clone(&part.recipe);
+            Lock::<AnyKind>::of(&part.engine, recipe)
+        });
+        let locks: Vec<_> = locks.collect();
+        let answers = join_all(locks.iter().map(|lock| question(lock))).await;
+        answers.into_iter().collect()
+    }
+
+    async fn acquire(
+        &self,
+        options: &LockOptions,
+        for_body: bool,
+    ) -> Result<MultiLockGuard, Error> {
+        let parts = self.parts()?;
+        let started = clock::now();
+        let wait = options.waiting();
+        let mut terms = Vec::with_capacity(parts.len());
+        for part in parts.iter() {
+            let own = options.terms(&part.engine);
+            let own = own.map_err(|error| error.named(part.recipe.name().as_arc()))?;
+            if let Some(flaw) = part.backoff.and_then(|backoff| backoff.flaw()) {
+                let error = Error::bad_input("check lock options", flaw);
+                return Err(error.named(part.recipe.name().as_arc()));
+            }
+            terms.push(own);
+        }
+        let asking = Asking {
+            parts,
+            terms: &terms,
+            options,
+            for_body,
+            started,
+            wait,
+        };
+        let mut tries = 0;
+        loop {
+            let gathered = asking.gather().await?;
+            let group = Group::new(&self.name, gathered.len(), gathered);
+            match group.state() {
+                state if state.is_valid() => return Ok(MultiLockGuard::new(group)),
+                GuardState::Lost(reason) => {
+                    // One was lost while another was waited for, and all are given back.
+                    group.leave();
+                    tries += 1;
+                    if tries == MOST_TRIES || asking.is_over() {
+                        return Err(self.lost_while_waiting(reason));
+                    }
+                }
+                _ => return Err(self.lost_while_waiting(LostReason::ShutDown)),
+            }
+        }
+    }
+
+    fn lost_while_waiting(&self, reason: LostReason) -> Error {
+        Error::new(ErrorKind::Lost, ACTION)
+            .named(&self.name)
+            .detail(format!(
+                "one of them, before the last was acquired: {reason}"
+            ))
+    }
+
+    /// Returns the names of the locks as they stand in Redis, in the order in which they are taken.
+    pub fn names(&self) -> Vec<&str> {
+        let parts = self.parts.as_ref().map_or(&[][..], |parts| parts);
+        parts
+            .iter()
+            .map(|part| part.recipe.name().as_str())
+            .collect()
+    }
+}
+
+/// As often a part is lost before the last is there, and the lease is called too short.
+const MOST_TRIES: usize = 3;
+
+/// Checks, sorts, and takes out what is there twice.
+fn check(parts: Vec<Part>) -> Result<Vec<Checked>, Flaw> {
+    let checked = parts.into_iter().map(|part| {
+        Ok(Checked {
+            server: part.engine.server(),
+            recipe: part.wire.map_err(Flaw::Name)?,
+            engine: part.engine,
+            backoff: part.backoff,
+        })
+    });
+    let mut checked = checked.collect::<Result<Vec<_>, Flaw>>()?;
+    if checked.is_empty() {
+        return Err(Flaw::Empty);
+    }
+    checked.sort_by(Checked::order);
+    checked.dedup_by(|a, b| a.order(b).is_eq());
+    for pair in checked.windows(2) {
+        let name = pair[0].recipe.name();
+        if name == pair[1].recipe.name() && pair[0].server == pair[1].server {
+            return Err(Flaw::Kinds(Arc::clone(name.as_arc())));
+        }
+    }
+    Ok(checked)
+}
+
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiLock")
+            .field("names", &self.names())
+            .finish_non_exhaustive()
+    }
+}

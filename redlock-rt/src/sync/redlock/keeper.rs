@@ -1,0 +1,219 @@
+//! The task of a quorum: parts that were lost are acquired again while enough others are left.
+//!
+//! It sleeps while no part of any guard is missing. A part that it acquires counts only if, asked
+//! *after* that, enough of the others are still there without interruption: else somebody could have
+//! had a majority in between, and given it up again, and nobody would know.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+
+use super::super::group::{Group, Part};
+use super::rest_of;
+use crate::clock;
+use crate::engine::{Engine, Manner, Owner, Signal, Terms};
+use crate::shim::{Mutex, lock};
+use crate::wire::Recipe;
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// A group that is looked after, and what its parts are acquired with.
+pub(super) struct Charge {
+    pub(super) group: Arc<Group>,
+    pub(super) engines: Vec<Arc<Engine>>,
+    pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
+    pub(super) terms: Vec<Terms>,
+    pub(super) owner: Option<Owner>,
+    /// Servers that did not answer when the lock was acquired.
+    pub(super) missing: HashSet<usize>,
+    pub(super) started: Instant,
+    pub(super) server_timeout: Duration,
+}
+
+impl Charge {
+    /// Looks after the group until it is released or lost; what is lost is released.
+    async fn tend(&self) {
+        tokio::select! {
+            // First: what is lost is not mended.
+            biased;
+            state = self.group.over() => {
+                tracing::debug!(lock = &**self.group.name(), ?state, "a group is over");
+                self.group.leave();
+            }
+            () = self.mend() => {}
+        }
+    }
+
+    /// Acquires again what is lost, for ever.
+    async fn mend(&self) {
+        // A lease that nobody lengthens is not begun anew.
+        if self.terms.iter().any(|terms| terms.renew.is_none()) {
+            return pending().await;
+        }
+        let longest = self.terms.iter().map(|terms| terms.lease / 3).min();
+        let longest = longest.unwrap_or(SHORTEST_PAUSE).max(SHORTEST_PAUSE);
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            if !self.group.state().is_valid() {
+                return pending().await;
+            }
+            let gaps = self.gaps();
+            if gaps.is_empty() {
+                pause = SHORTEST_PAUSE;
+                self.group.part_lost().await;
+                continue;
+            }
+            self.fill(&gaps).await;
+            if self.gaps().is_empty() {
+                continue;
+            }
+            tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Servers where the group has nothing, and should.
+    fn gaps(&self) -> Vec<usize> {
+        let (held, lost) = self.group.places();
+        let all = lost.union(&self.missing);
+        all.copied().filter(|place| !held.contains(place)).collect()
+    }
+
+    /// Tries once to acquire what is missing.
+    async fn fill(&self, gaps: &[usize]) {
+        let until = clock::after(clock::now(), self.server_timeout);
+        let tries = gaps.iter().map(|&place| self.acquire(place, until));
+        let acquired: Vec<Part> = join_all(tries).await.into_iter().flatten().collect();
+        if acquired.is_empty() {
+            return;
+        }
+        let until = clock::after(clock::now(), self.server_timeout);
+        let confirmed = self.group.confirm(until).await;
+        for part in acquired {
+            let place = part.place;
+            // One that is refused is dropped, and so released.
+            let admitted = self.group.admit(part, &confirmed);
+            tracing::debug!(
+                lock = &**self.group.name(),
+                place,
+                admitted,
+                "a part is back"
+            );
+        }
+    }
+
+    async fn acquire(&self, place: usize, until: Instant) -> Option<Part> {
+        let terms = self.terms[place];
+        let max_hold = rest_of(terms.max_hold, self.started);
+        if max_hold.is_some_and(|rest| rest.is_zero()) {
+            return None;
+        }
+        let manner = Manner {
+            wait: Some(Duration::ZERO),
+            owner: self.owner.as_ref(),
+            backoff: None,
+        };
+        let terms = Terms { max_hold, ..terms };
+        let lock = self.engines[place].lock(&self.recipes[place], terms, manner);
+        match tokio::time::timeout_at(clock::to_tokio(until), lock).await {
+            Ok(Ok(guard)) => Some(Part { place, guard }),
+            Ok(Err(error)) => {
+                tracing::debug!(place, %error, "a part is still missing");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// The groups of a quorum, and the signal of the task that looks after them.
+#[derive(Default)]
+pub(super) struct Keeper {
+    charges: Mutex<Charges>,
+    signal: Signal,
+}
+
+#[derive(Default)]
+struct Charges {
+    all: HashMap<u64, Arc<Charge>>,
+    /// Those that the task has not seen.
+    fresh: Vec<u64>,
+    next: u64,
+}
+
+impl Keeper {
+    /// Looks after a group from now on; the number is for [`forget`](Self::forget).
+    pub(super) fn watch(self: &Arc<Self>, charge: &Arc<Charge>) -> u64 {
+        let mut charges = lock(&self.charges);
+        let number = charges.next;
+        charges.next += 1;
+        charges.all.insert(number, Arc::clone(charge));
+        charges.fresh.push(number);
+        drop(charges);
+        self.signal.notify();
+        if let Some(engine) = charge.engines.first() {
+            engine.ensure_beside(self, || run(Arc::clone(self)));
+        }
+        number
+    }
+
+    /// The group is over.
+    pub(super) fn forget(&self, number: u64) {
+        let forgotten = lock(&self.charges).all.remove(&number);
+        drop(forgotten);
+    }
+
+    pub(super) fn close(&self) {
+        self.signal.close();
+    }
+
+    /// What is new; everything, for a task that begins.
+    fn take(&self, begins: bool) -> Vec<(u64, Arc<Charge>)> {
+        let mut charges = lock(&self.charges);
+        let fresh = std::mem::take(&mut charges.fresh);
+        let numbers = match begins {
+            true => charges.all.keys().copied().collect(),
+            false => fresh,
+        };
+        let charge = |number| Some((number, Arc::clone(charges.all.get(&number)?)));
+        numbers.into_iter().filter_map(charge).collect()
+    }
+}
+
+async fn run(keeper: Arc<Keeper>) {
+    let mut under_way = FuturesUnordered::new();
+    let mut begins = true;
+    while !keeper.signal.is_closed() {
+        for (number, charge) in keeper.take(begins) {
+            under_way.push(async move {
+                charge.tend().await;
+                number
+            });
+        }
+        begins = false;
+        tokio::select! {
+            Some(number) = under_way.next(), if !under_way.is_empty() => keeper.forget(number),
+            () = keeper.signal.notified() => {}
+        }
+    }
+}
+
+impl AsRef<Signal> for Keeper {
+    fn as_ref(&self) -> &Signal {
+        &self.signal
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper")
+            .field("groups", &lock(&self.charges).all.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,476 @@
+//! One lock over several independent servers, held while a majority of them say so.
+//!
+//! ```text
+//! RedLock ─▶ local queue ─▶ rounds: every server asked once, side by side ─▶ Group of holds
+//!                                                                              ▲
+//!                                        keeper (one task a Quorum): replaces lost parts
+//! ```
+//!
+//! On each server it is an ordinary hold of an ordinary RLock, renewed by that server's client.
+
+mod guard;
+mod keeper;
+mod quorum;
+mod round;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+
+pub use self::guard::RedLockGuard;
+pub use self::quorum::Quorum;
+use self::quorum::{Queue, Shared};
+use self::round::{Asking, Verdict};
+use super::group::{Group, roll_back};
+use super::lock::{AnyKind, Lock};
+use super::options::LockOptions;
+use crate::clock;
+use crate::error::{Error, ErrorKind};
+use crate::name::{BadName, OwnerId};
+use crate::wire::{Holder, Recipe};
+
+const ACTION: &str = "acquire lock";
+
+/// A lease that was over before its guard could be handed out: as often, and the lease is called
+/// too short.
+const MOST_STILLBORN: u32 = 3;
+
+/// The first pause after a round without success; grows by half up to the longest. Varied, so that
+/// callers who split the servers among them do not meet again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A lock over the servers of a [`Quorum`]: held while a majority of them have it.
+///
+/// It survives what a lock on one server does not: that server's death, with all it knew. As long
+/// as a majority of the servers answers, it is given out, kept and released; a server that died and
+/// came back empty is taken again in the background.
+///
+/// On each server it is an ordinary [`RLock`](crate::RLock) of this name, as for `RedissonRedLock`;
+/// whoever holds that on a majority of the servers excludes us, and we them.
+///
+/// # What it promises, and what it does not
+///
+/// It is the algorithm of [Distributed Locks with Redis][redlock]. Two guards are never valid at the
+/// same time while clocks run at nearly the same speed, processes are not paused between looking
+/// at the guard and acting, and no majority of servers loses what it knew within one lease.
+/// A server that restarts empty forgets; unless servers are kept from answering for one lease after
+/// a restart (or write their file at every command), two callers can have a majority each until
+/// the first one's watchdog finds out, which is as soon as its connection is back.
+///
+/// Martin Kleppmann's [*How to do distributed locking*][kleppmann] says what follows from that: a
+/// holder that is paused longer than its lease acts under a lock that another has, and only the
+/// resource can refuse it, by a fencing token, which this lock cannot give. Salvatore Sanfilippo
+/// answered in [*Is Redlock safe?*][antirez]. Both are right about where it may be used: to make
+/// overlaps rare and survive the loss of a server, not to make them impossible.
+///
+/// **When not to use it.** Where one server with a replica is good enough (a lock that avoids work
+/// done twice), it costs N times as much for little. Where an overlap does harm, let the resource
+/// check, with [`RLock`](crate::RLock) or this one to keep the refusals rare. Never over nodes that
+/// replicate each other: those are not independent.
+///
+/// [redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+/// [kleppmann]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
+/// [antirez]: http://antirez.com/news/101
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use redlock_rt::{Client, Quorum};
+///
+/// let servers = [Client::embedded(), Client::embedded(), Client::embedded()];
+/// let quorum = Quorum::new(servers)?;
+///
+/// let guard = quorum.redlock("leader").lock().await?;
+/// assert!(guard.is_valid());
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedLock {
+    quorum: Arc<Shared>,
+    server_timeout: Option<Duration>,
+    /// One a server.
+    recipes: Result<Arc<[Arc<dyn Recipe>]>, BadName>,
+    name: Arc<str>,
+}
+
+impl RedLock {
+    fn recipes(&self) -> Result<&Arc<[Arc<dyn Recipe>]>, Error> {
+        if self.server_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let error = Error::bad_input(ACTION, "the time-out of a server is zero");
+            return Err(error.named(&self.name));
+        }
+        self.recipes.as_ref().map_err(|bad| bad.clone().into())
+    }
+
+    /// Acquires the lock, waiting as long as it takes.
+    ///
+    /// It waits through outages as well; bound the wait by [`lock_with`](Self::lock_with). Called
+    /// inside a body that runs under a guard of the same lock, it re-enters.
+    ///
+    /// # Round trips
+    ///
+    /// One to each server, all at the same time; it returns a moment after a majority has agreed.
+    /// Refused, it asks again after a pause, which varies and grows from 4 to 100 ms: nobody is
+    /// woken by a release. A process has one contender for a name, however many of its tasks wait.
+    ///
+    /// # Fairness
+    ///
+    /// First come, first served among the tasks of one [`Quorum`]. Among processes any may be next.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left on any server, whether it has answered or not.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](ErrorKind::BadInput), [`ShutDown`](ErrorKind::ShutDown);
+    /// [`WrongType`](ErrorKind::WrongType) and [`Denied`](ErrorKind::Denied) where so many servers
+    /// say so that no majority is left.
+    pub async fn lock(&self) -> Result<RedLockGuard, Error> {
+        self.lock_with(LockOptions::new()).await
+    }
+
+    /// Acquires the lock if a majority of the servers gives it at this moment.
+    ///
+    /// # Round trips, cancel safety
+    ///
+    /// One to each server; as [`lock`](Self::lock).
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Quorum`](ErrorKind::Quorum) where fewer than a majority
+    /// answers in time. Contention is no error but `None`.
+    pub async fn try_lock(&self) -> Result<Option<RedLockGuard>, Error> {
+        match self
+            .lock_with(LockOptions::new().wait(Duration::ZERO))
+            .await
+        {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires the lock as the options say; a lease they do not name is that of each client.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock); and when the wait is over, [`TimedOut`](ErrorKind::TimedOut) where
+    /// others had it ([`Contended`](ErrorKind::Contended) for a wait of zero), or
+    /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority of the servers answered.
+    pub async fn lock_with(&self, options: LockOptions) -> Result<RedLockGuard, Error> {
+        self.acquire(&options, false).await
+    }
+
+    /// Acquires the lock, runs `body` under it, and releases it.
+    ///
+    /// The body is dropped if the lock is lost; see [`RedLockGuard::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The body is dropped first, then the lock is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
+    /// that completed is never called lost, whatever becomes of the release.
+    pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
+        let guard = self.acquire(&LockOptions::new(), true).await?;
+        let output = guard.run(body(&guard)).await?;
+        if let Err(error) = guard.unlock().await {
+            tracing::warn!(%error, "the release goes on in the background");
+        }
+        Ok(output)
+    }
+
+    async fn acquire(&self, options: &LockOptions, for_body: bool) -> Result<RedLockGuard, Error> {
+        let recipes = self.recipes()?;
+        let named = |error: Error| error.named(&self.name);
+        let engines = &self.quorum.engines;
+        let terms = engines.iter().map(|engine| options.terms(engine));
+        let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;
+        let lease = terms.iter().map(|terms| terms.lease).min();
+        let server_timeout = self.quorum.server_timeout(self.server_timeout, lease);
+        let started = clock::now();
+        let wait = options.waiting();
+        let tries_once = wait.is_some_and(|wait| wait.is_zero());
+        let deadline = wait.map(|wait| clock::after(started, wait));
+        let asking = Asking {
+            engines,
+            recipes,
+            terms: &terms,
+            owner: options.acting_as(),
+            for_body,
+            need: self.quorum.need(),
+            server_timeout,
+        };
+
+        let queue = self.quorum.queue(&self.name);
+        // Who has it already must not wait behind those who wait for its end.
+        let passes = tries_once || asking.is_around();
+        let _turn = match (passes, deadline) {
+            (true, _) => None,
+            (false, None) => Some(queue.turn.lock().await),
+            (false, Some(deadline)) => {
+                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), queue.turn.lock());
+                let turn = turn.await.map_err(|_| self.out_of_time(&queue, wait))?;
+                Some(turn)
+            }
+        };
+        let mut pause = SHORTEST_PAUSE;
+        let mut stillborn = 0;
+        let mut first = true;
+        loop {
+            let round_until = clock::after(clock::now(), server_timeout);
+            let bound = deadline.filter(|_| !tries_once);
+            let until = bound.map_or(round_until, |deadline| deadline.min(round_until));
+            let mut round = asking.round(until).await;
+            let verdict = round.verdict();
+            // A round that was cut short by the end of the wait says nothing of who did not answer.
+            let cut_short = until < round_until && !first;
+            if !(cut_short && verdict == Verdict::Starved) {
+                queue.set_starved(verdict == Verdict::Starved);
+            }
+            first = false;
+            match verdict {
+                Verdict::Acquired => {
+                    let (parts, missing) = round.into_parts();
+                    let group = Group::new(&self.name, asking.need, parts);
+                    if group.state().is_valid() {
+                        let charge = asking.charge(group, missing, options, started);
+                        return Ok(RedLockGuard::new(&self.quorum, charge));
+                    }
+                    // Too late by our own clock: as if it had never been ours.
+                    group.leave();
+                    stillborn += 1;
+                    if stillborn == MOST_STILLBORN {
+                        let error = Error::new(ErrorKind::Lost, ACTION);
+                        return Err(named(error)
+                            .detail("the lease is over before enough servers have answered"));
+                    }
+                }
+                Verdict::Impossible => {
+                    let error = round.fatal.swap_remove(0);
+                    let (parts, _) = round.into_parts();
+                    roll_back(parts, until).await;
+                    return Err(named(error));
+                }
+                Verdict::Refused | Verdict::Starved => {
+                    let (parts, _) = round.into_parts();
+                    // Before the pause: whoever else is after it may need just these.
+                    let patience = clock::after(clock::now(), server_timeout);
+                    let until = bound.map_or(patience, |deadline| deadline.min(patience));
+                    roll_back(parts, until).await;
+                }
+            }
+            if tries_once {
+                return Err(match verdict {
+                    Verdict::Starved => self.starved(),
+                    _ => named(Error::new(ErrorKind::Contended, ACTION)),
+                });
+            }
+            let varied = pause.mul_f64(0.25 + 0.75 * fastrand::f64());
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            let next = clock::after(clock::now(), varied);
+            if let Some(deadline) = deadline
+                && next >= deadline
+            {
+                clock::sleep_until(deadline).await;
+                return Err(self.out_of_time(&queue, wait));
+            }
+            clock::sleep_until(next).await;
+        }
+    }
+
+    fn starved(&self) -> Error {
+        Error::new(ErrorKind::Quorum, ACTION)
+            .named(&self.name)
+            .detail(format!(
+                "{} of {} are needed",
+                self.quorum.need(),
+                self.quorum.engines.len()
+            ))
+    }
+
+    fn out_of_time(&self, queue: &Queue, wait: Option<Duration>) -> Error {
+        if queue.is_starved() {
+            return self.starved();
+        }
+        let wait = wait.unwrap_or_default();
+        Error::new(ErrorKind::TimedOut, ACTION)
+            .named(&self.name)
+            .detail(format!("waited {wait:?}"))
+    }
+
+    /// Frees the lock on all servers, whoever holds it; answers whether anybody did.
+    ///
+    /// # Round trips
+    ///
+    /// One to each server, all at the same time; so for all that is asked below.
+    ///
+    /// # Errors
+    ///
+    /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority answers in time; it is freed on the
+    /// others all the same. [`BadInput`](ErrorKind::BadInput).
+    pub async fn force_unlock(&self) -> Result<bool, Error> {
+        let freed = self.ask(async |lock| lock.force_unlock().await).await?;
+        Ok(freed.into_iter().any(|freed| freed))
+    }
+
+    /// Returns whether the lock is held on a majority of the servers.
+    ///
+    /// # Errors
+    ///
+    /// [`Quorum`](ErrorKind::Quorum) where so few answer in time that it may be so or not.
+    /// [`BadInput`](ErrorKind::BadInput).
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        let (servers, need) = (self.quorum.engines.len(), self.quorum.need());
+        let holders = self.survey().await?;
+        let held = holders.iter().filter(|holder| holder.is_some()).count();
+        if held >= need {
+            Ok(true)
+        } else if held + (servers - holders.len()) < need {
+            Ok(false)
+        } else {
+            Err(self.starved())
+        }
+    }
+
+    /// Returns who holds the lock, if it is held on a majority of the servers: the owner on the first
+    /// of these. Each server knows its holder by the owner that its own client gave.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
+        let holders = self.holders().await?;
+        let held = holders.len() >= self.quorum.need();
+        Ok(holders.into_iter().next().filter(|_| held))
+    }
+
+    /// Returns who holds the lock on each of the servers that answer, in their order, without those
+    /// where nobody does.
+    ///
+    /// # Errors
+    ///
+    /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority answers in time.
+    /// [`BadInput`](ErrorKind::BadInput).
+    pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
+        let holders = self.survey().await?.into_iter().flatten();
+        Ok(holders.map(|holder| holder.owner).collect())
+    }
+
+    /// Returns how often the present holder has it on a majority of the servers; zero where nobody
+    /// has a majority.
+    ///
+    /// # Errors
+    ///
+    /// As [`holders`](Self::holders).
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        let holders = self.survey().await?.into_iter().flatten();
+        Ok(self
+            .majority(holders.map(|holder| holder.count))
+            .unwrap_or(0))
+    }
+
+    /// Returns for how long a majority of the servers has it still, if nobody lengthens a lease;
+    /// `None` where no majority has it, or where the keys have no TTL.
+    ///
+    /// # Errors
+    ///
+    /// As [`holders`](Self::holders).
+    pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
+        let holders = self.survey().await?.into_iter().flatten();
+        Ok(self.majority(holders.filter_map(|holder| holder.ttl)))
+    }
+
+    /// The greatest value that a majority has or exceeds.
+    fn majority<T: Ord>(&self, values: impl Iterator<Item = T>) -> Option<T> {
+        let mut values: Vec<_> = values.collect();
+        values.sort_unstable_by(|a, b| b.cmp(a));
+        values.into_iter().nth(self.quorum.need() - 1)
+    }
+
+    /// Who holds it on each server that answers.
+    async fn survey(&self) -> Result<Vec<Option<Holder>>, Error> {
+        let holders = self.ask(async |lock| lock.inspect().await).await?;
+        let first = |holders: Vec<Holder>| holders.into_iter().next();
+        Ok(holders.into_iter().map(first).collect())
+    }
+
+    /// Asks all servers at the same time; answers what those say that answer in time.
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&Lock<AnyKind>) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let recipes = self.recipes()?;
+        let engines = &self.quorum.engines;
+        let lease = engines.iter().map(|engine| engine.lease()).min();
+        let timeout = self.quorum.server_timeout(self.server_timeout, lease);
+        let until = clock::to_tokio(clock::after(clock::now(), timeout));
+        let locks: Vec<_> = engines
+            .iter()
+            .zip(recipes.iter())
+            .map(|(engine, recipe)| Lock::<AnyKind>::of(engine, Arc::clone(recipe)))
+            .collect();
+        let asked = locks.iter().map(|lock| {
+            let answer = question(lock);
+            async move { tokio::time::timeout_at(until, answer).await }
+        });
+        let (mut answers, mut refused) = (Vec::new(), None);
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(Ok(answer)) => answers.push(answer),
+                Ok(Err(error)) if !error.is_unavailable() => refused = Some(error),
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        match refused {
+            _ if answers.len() >= self.quorum.need() => Ok(answers),
+            Some(error) => Err(error),
+            None => Err(self.starved()),
+        }
+    }
+}
+
+impl RedLock {
+    fn new(quorum: &Quorum, name: &str) -> Self {
+        let recipes = quorum.recipes(name);
+        Self {
+            quorum: Arc::clone(quorum.shared()),
+            server_timeout: quorum.server_timeout_set(),
+            recipes,
+            name: name.into(),
+        }
+    }
+}
+
+/// When a hold that is taken again ends at the latest.
+fn rest_of(max_hold: Option<Duration>, started: Instant) -> Option<Duration> {
+    let passed = clock::now().saturating_duration_since(started);
+    max_hold.map(|max_hold| max_hold.saturating_sub(passed))
+}
+
+impl fmt::Debug for RedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedLock")
+            .field("name", &self.name)
+            .field("servers", &self.quorum.engines.len())
+            .finish_non_exhaustive()
+    }
+}

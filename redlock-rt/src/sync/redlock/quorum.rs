@@ -1,0 +1,198 @@
+//! The servers of a RedLock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::RedLock;
+use super::keeper::Keeper;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::name::{BadName, LockName};
+use crate::shim::{Mutex, lock};
+use crate::wire::{RLockWire, Recipe};
+
+/// Several independent servers that decide by majority: the maker of [`RedLock`]s. Cheap to clone;
+/// clones share everything.
+///
+/// Take an odd number of them, three or five: of an even number as many may fail as of one less.
+/// One server makes a lock on one server. Each should fail by itself: other machines, no
+/// replication among them, each a primary of its own.
+///
+/// It has one task, which runs while its guards exist and sleeps while nothing is lost.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use std::time::Duration;
+/// use redlock_rt::{Client, Quorum};
+///
+/// let urls = ["redis://a.example", "redis://b.example", "redis://c.example"];
+/// let clients = urls.map(|url| Client::builder().url(url).build());
+/// let clients = clients.into_iter().collect::<Result<Vec<_>, _>>()?;
+/// let quorum = Quorum::new(clients)?.server_timeout(Duration::from_millis(50));
+/// let lock = quorum.redlock("leader");
+/// # let _ = lock;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Quorum {
+    shared: Arc<Shared>,
+    server_timeout: Option<Duration>,
+}
+
+/// Shared by the clones, the locks and the guards.
+pub(super) struct Shared {
+    pub(super) engines: Vec<Arc<Engine>>,
+    pub(super) keeper: Arc<Keeper>,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_name: HashMap<Arc<str>, Weak<Queue>>,
+    /// With so many what is not in use is forgotten.
+    sweep_at: usize,
+}
+
+/// The tasks of this process that want one name: the first of them asks the servers.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) turn: tokio::sync::Mutex<()>,
+    /// Whether fewer than a majority answered when it was last asked, for those behind the first.
+    starved: AtomicBool,
+}
+
+impl Queue {
+    pub(super) fn set_starved(&self, starved: bool) {
+        self.starved.store(starved, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+}
+
+/// Fewer names than this are not worth a sweep.
+const FEW_QUEUES: usize = 16;
+/// What a server may take to answer if nobody says: a 20th of the lease, and never longer.
+const LONGEST_SERVER_TIMEOUT: Duration = Duration::from_millis(250);
+const SHORTEST_SERVER_TIMEOUT: Duration = Duration::from_millis(1);
+
+impl Quorum {
+    pub(crate) fn of(engines: Vec<Arc<Engine>>) -> Result<Self, Error> {
+        let refuse = |why: String| Err(Error::bad_input("make a quorum", why));
+        if engines.is_empty() {
+            return refuse("there are no servers".into());
+        }
+        let mut places: Vec<_> = engines.iter().map(|engine| engine.server().place).collect();
+        places.sort_unstable();
+        // Another database of it is no other server either.
+        if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
+            return refuse(format!("{} is there twice", pair[0]));
+        }
+        Ok(Self {
+            shared: Arc::new(Shared {
+                engines,
+                keeper: Arc::default(),
+                queues: Mutex::default(),
+            }),
+            server_timeout: None,
+        })
+    }
+
+    /// Sets how long a server may take to answer before it counts as one that does not. It should be
+    /// far below the lease, which runs meanwhile. Defaults to a 20th of the lease, at most 250 ms.
+    /// Zero is reported by every operation as [`BadInput`](crate::ErrorKind::BadInput).
+    #[must_use]
+    pub fn server_timeout(mut self, timeout: Duration) -> Self {
+        self.server_timeout = Some(timeout);
+        self
+    }
+
+    /// Returns the lock of this name. Does no I/O. The namespace is that of each client.
+    pub fn redlock(&self, name: impl AsRef<str>) -> RedLock {
+        RedLock::new(self, name.as_ref())
+    }
+
+    /// Returns how many servers there are.
+    pub fn servers(&self) -> usize {
+        self.shared.engines.len()
+    }
+
+    /// Returns how many of them make a majority.
+    pub fn majority(&self) -> usize {
+        self.shared.need()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn server_timeout_set(&self) -> Option<Duration> {
+        self.server_timeout
+    }
+
+    pub(super) fn recipes(&self, name: &str) -> Result<Arc<[Arc<dyn Recipe>]>, BadName> {
+        let engines = self.shared.engines.iter();
+        let recipes = engines.map(|engine| {
+            let name = LockName::new(engine.namespace(), name)?;
+            Ok(Arc::new(RLockWire::new(name)) as Arc<dyn Recipe>)
+        });
+        recipes.collect()
+    }
+}
+
+impl Shared {
+    pub(super) fn need(&self) -> usize {
+        self.engines.len() / 2 + 1
+    }
+
+    pub(super) fn server_timeout(
+        &self,
+        set: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> Duration {
+        set.unwrap_or_else(|| {
+            let share = lease.unwrap_or_default() / 20;
+            share.clamp(SHORTEST_SERVER_TIMEOUT, LONGEST_SERVER_TIMEOUT)
+        })
+    }
+
+    /// The queue of a name, made where there is none.
+    pub(super) fn queue(&self, name: &Arc<str>) -> Arc<Queue> {
+        let mut queues = lock(&self.queues);
+        if queues.by_name.len() >= queues.sweep_at {
+            queues.by_name.retain(|_, queue| queue.strong_count() > 0);
+            queues.sweep_at = 2 * queues.by_name.len().max(FEW_QUEUES);
+        }
+        let known = queues.by_name.entry(Arc::clone(name)).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let queue = Arc::default();
+            *known = Arc::downgrade(&queue);
+            queue
+        })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers = self.shared.engines.iter();
+        let servers: Vec<_> = servers.map(|engine| engine.server().place).collect();
+        f.debug_struct("Quorum")
+            .field("servers", &servers)
+            .field("server_timeout", &self.server_timeout)
+            .finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! One round: every server is asked once, all at the same time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+
+use super::super::group::{Group, Part, SHORTEST_GRACE};
+use super::super::options::LockOptions;
+use super::keeper::Charge;
+use crate::clock;
+use crate::engine::{Engine, HoldGuard, Manner, Owner, Terms};
+use crate::error::{Error, ErrorKind};
+use crate::wire::Recipe;
+
+/// One call that wants the lock of all servers.
+pub(super) struct Asking<'a> {
+    pub(super) engines: &'a [Arc<Engine>],
+    pub(super) recipes: &'a Arc<[Arc<dyn Recipe>]>,
+    pub(super) terms: &'a [Terms],
+    pub(super) owner: Option<&'a Owner>,
+    pub(super) for_body: bool,
+    pub(super) need: usize,
+    pub(super) server_timeout: Duration,
+}
+
+/// What a round came to.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    servers: usize,
+    need: usize,
+    parts: Vec<Part>,
+    /// Servers where others have it.
+    contended: usize,
+    /// Servers that did not answer in time.
+    missing: HashSet<usize>,
+    /// What asking again would not change.
+    pub(super) fatal: Vec<Error>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Acquired,
+    /// Others have it.
+    Refused,
+    /// Fewer than a quorum answered.
+    Starved,
+    /// No round will be better.
+    Impossible,
+}
+
+impl Round {
+    pub(super) fn verdict(&self) -> Verdict {
+        if self.parts.len() >= self.need {
+            Verdict::Acquired
+        } else if self.fatal.len() > self.servers - self.need {
+            Verdict::Impossible
+        } else if self.parts.len() + self.contended < self.need {
+            Verdict::Starved
+        } else {
+            Verdict::Refused
+        }
+    }
+
+    /// The holds, and the servers that are to be asked again.
+    pub(super) fn into_parts(self) -> (Vec<Part>, HashSet<usize>) {
+        (self.parts, self.missing)
+    }
+
+    fn add(&mut self, place: usize, outcome: Result<HoldGuard, Error>) {
+        match outcome {
+            Ok(guard) => {
+                self.missing.remove(&place);
+                self.parts.push(Part { place, guard });
+            }
+            Err(error) if error.is_contended() => {
+                self.missing.remove(&place);
+                self.contended += 1;
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Lost => {
+                    tracing::debug!(place, %error, "a server did not answer");
+                }
+                _ => {
+                    self.missing.remove(&place);
+                    self.fatal.push(error);
+                }
+            },
+        }
+    }
+}
+
+/// More releases than this that a server owes an answer for: it is silent, and each round would add
+/// to them.
+const MOST_OWED: usize = 64;
+
+impl Asking<'_> {
+    /// Whether the caller, or its owner, has it already on any of the servers.
+    pub(super) fn is_around(&self) -> bool {
+        let mut servers = self.engines.iter().zip(self.recipes.iter());
+        servers.any(|(engine, recipe)| engine.is_around(&**recipe, self.owner))
+    }
+
+    /// The servers to ask: silent ones only where there is no quorum without them.
+    fn asked(&self) -> Vec<usize> {
+        let all = 0..self.engines.len();
+        let talking = all
+            .clone()
+            .filter(|&place| self.engines[place].releasing() < MOST_OWED);
+        let talking: Vec<_> = talking.collect();
+        if talking.len() >= self.need {
+            talking
+        } else {
+            all.collect()
+        }
+    }
+
+    /// Asks all servers, and takes what they answer until `until`. Once it is decided, the others
+    /// have a moment still.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: calls under way are left to the release queues of their clients.
+    pub(super) async fn round(&self, until: Instant) -> Round {
+        let started = clock::now();
+        let asked = self.asked();
+        let mut round = Round {
+            servers: self.engines.len(),
+            need: self.need,
+            missing: (0..self.engines.len()).collect(),
+            ..Round::default()
+        };
+        let mut under_way: FuturesUnordered<_> = asked
+            .into_iter()
+            .map(|place| async move { (place, self.ask(place).await) })
+            .collect();
+        let mut limit = until;
+        loop {
+            let next = tokio::time::timeout_at(clock::to_tokio(limit), under_way.next());
+            let Ok(Some((place, outcome))) = next.await else {
+                return round;
+            };
+            round.add(place, outcome);
+            let decided =
+                round.parts.len() >= self.need || round.parts.len() + under_way.len() < self.need;
+            if decided && limit == until {
+                let now = clock::now();
+                // Servers are about as far away as each other; one that is silent holds up nobody.
+                let grace = ((now - started) * 10).max(SHORTEST_GRACE);
+                limit = until.min(clock::after(now, grace));
+            }
+        }
+    }
+
+    async fn ask(&self, place: usize) -> Result<HoldGuard, Error> {
+        let (engine, recipe) = (&self.engines[place], &self.recipes[place]);
+        let manner = Manner {
+            wait: Some(Duration::ZERO),
+            owner: self.owner,
+            backoff: None,
+        };
+        match self.for_body {
+            true => {
+                engine
+                    .lock_for_body(recipe, self.terms[place], manner)
+                    .await
+            }
+            false => engine.lock(recipe, self.terms[place], manner).await,
+        }
+    }
+
+    /// What the keeper is to know of a group that came about.
+    pub(super) fn charge(
+        &self,
+        group: Group,
+        missing: HashSet<usize>,
+        options: &LockOptions,
+        started: Instant,
+    ) -> Charge {
+        Charge {
+            group: Arc::new(group),
+            engines: self.engines.to_vec(),
+            recipes: Arc::clone(self.recipes),
+            terms: self.terms.to_vec(),
+            owner: options.acting_as().cloned(),
+            missing,
+            started,
+            server_timeout: self.server_timeout,
+        }
+    }
+}

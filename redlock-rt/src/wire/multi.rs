@@ -1,0 +1,83 @@
+//! Several RLocks in one call.
+
+use std::time::Duration;
+
+use super::recipe::Recipe;
+use super::reply::{Malformed, Reply};
+use super::script::{Call, millis, script};
+use crate::name::OwnerId;
+
+script!(ACQUIRE_ALL = "multi_acquire");
+
+/// Whether locks of this kind may be taken by [`acquire_all`].
+pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
+    recipe.kind() == super::rlock::KIND
+}
+
+/// Takes all of these locks or none, each for an owner of its own. Answered by what [`Together`]
+/// reads.
+pub(crate) fn acquire_all<'a>(
+    holds: impl Iterator<Item = (&'a dyn Recipe, &'a OwnerId)> + Clone,
+    lease: Duration,
+) -> Call {
+    let mut call = Call::new(&ACQUIRE_ALL);
+    for (recipe, _) in holds.clone() {
+        call = call.key(recipe.name().as_str());
+    }
+    call = call.number(millis(lease));
+    for (_, owner) in holds {
+        call = call.arg(owner.as_str());
+    }
+    call
+}
+
+/// The answer to [`acquire_all`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// All are ours.
+    Acquired,
+    /// None is: somebody else has the one at this index.
+    Held(usize),
+}
+
+impl TryFrom<Reply> for Together {
+    type Error = Malformed;
+
+    fn try_from(reply: Reply) -> Result<Self, Malformed> {
+        match reply {
+            Reply::Nil => Ok(Self::Acquired),
+            Reply::Int(number @ 1..) => match usize::try_from(number - 1) {
+                Ok(index) => Ok(Self::Held(index)),
+                Err(_) => Err(Malformed(reply)),
+            },
+            other => Err(Malformed(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::LockName;
+    use crate::wire::RLockWire;
+
+    #[test]
+    fn keys_come_first_and_owners_in_their_order() {
+        let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
+        let (a, b) = (wire("a"), wire("b"));
+        let (one, two) = (OwnerId::from_wire("u:1"), OwnerId::from_wire("u:2"));
+        let holds: [(&dyn Recipe, _); 2] = [(&a, &one), (&b, &two)];
+        let call = acquire_all(holds.into_iter(), Duration::from_secs(1));
+        let words: Vec<_> = call.words().collect();
+        assert_eq!(words, ["a", "b", "1000", "u:1", "u:2"]);
+        assert_eq!(call.key_count(), 2);
+    }
+
+    #[test]
+    fn replies() {
+        assert_eq!(Together::try_from(Reply::Nil), Ok(Together::Acquired));
+        assert_eq!(Together::try_from(Reply::Int(2)), Ok(Together::Held(1)));
+        assert!(Together::try_from(Reply::Int(0)).is_err());
+        assert!(Together::try_from(Reply::Text("OK".into())).is_err());
+    }
+}

@@ -1,0 +1,323 @@
+//! What it is on the wire and what its guard says.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, MultiLock, Owner, Part, Unlocked};
+use tests::{LeakCheck, Monitor, Proxy, RedisServer, unique, within};
+
+use crate::{DEADLINE, client, names, settings};
+
+#[tokio::test]
+async fn all_are_rlocks_with_an_owner_each_and_one_lease() {
+    let (server, prefix, names) = names("wire");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let mut redis = server.connect().await.unwrap();
+
+    let lock = client.multi_lock(&names);
+    assert!(!lock.is_locked().await.unwrap());
+    assert_eq!(lock.remaining_ttl().await.unwrap(), None);
+    let guard = lock.lock().await.unwrap();
+    let mut owners = Vec::new();
+    for name in &names {
+        let mut ask = redis::pipe();
+        ask.cmd("HGETALL").arg(name).cmd("PTTL").arg(name);
+        let (fields, ttl): (Vec<(String, u32)>, u64) = ask.query_async(&mut redis).await.unwrap();
+        let [(owner, 1)] = &fields[..] else {
+            panic!("{fields:?}");
+        };
+        assert!(owner.starts_with(client.uuid()), "{owner}");
+        assert!(ttl > 29_000, "{ttl}");
+        owners.push(owner.clone());
+    }
+    assert_eq!(
+        owners
+            .iter()
+            .collect::<std::collections::BTreeSet<_>>()
+            .len(),
+        3
+    );
+    let said: Vec<_> = guard.owners().iter().map(ToString::to_string).collect();
+    assert_eq!(said, owners);
+    let holders = lock.holders().await.unwrap();
+    assert_eq!(holders, guard.owners());
+    assert!(lock.is_locked().await.unwrap());
+    assert!(lock.remaining_ttl().await.unwrap() > Some(Duration::from_secs(29)));
+    assert_eq!((guard.hold_count(), client.stats().held), (1, 3));
+    assert!(matches!(guard.state(), GuardState::Held { .. }));
+
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn uncontended_it_is_one_round_trip_and_its_release_one_for_each() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let client = settings(Client::builder().url(&proxy.url()));
+    let lock = client.multi_lock(["c", "a", "b", "a"]);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    for wait in [None, Some(Duration::ZERO), Some(DEADLINE)] {
+        proxy.mark();
+        let monitor = Monitor::start(&server).await;
+        let guard = lock.lock_with(LockOptions::new().wait(wait)).await.unwrap();
+        let frames = proxy.frames();
+        assert_eq!(frames.len(), 1, "{frames:#?}");
+        assert_eq!(frames[0].command(), "EVALSHA");
+        // Sorted, and each once.
+        let keys: Vec<_> = (2..6).map(|at| frames[0].text(at)).collect();
+        assert_eq!(keys, ["3", "a", "b", "c"]);
+        drop(monitor);
+        proxy.mark();
+        guard.unlock().await.unwrap();
+        assert_eq!(proxy.frames().len(), 3);
+    }
+    proxy.mark();
+    lock.with(async |_| ()).await.unwrap();
+    assert_eq!(proxy.frames().len(), 4);
+}
+
+#[tokio::test]
+async fn none_is_taken_where_one_is_held() {
+    let (server, prefix, names) = names("none");
+    let (client, other) = (client(&server), client(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&client).client(&other);
+    for held in &names {
+        let there = other.rlock(held).lock().await.unwrap();
+        let lock = client.multi_lock(&names);
+        assert!(lock.try_lock().await.unwrap().is_none());
+        let zero = LockOptions::new().wait(Duration::ZERO);
+        let error = lock.lock_with(zero).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contended);
+        assert_eq!(error.name(), Some(&**held));
+        for name in names.iter().filter(|name| *name != held) {
+            assert!(!other.rlock(name).is_locked().await.unwrap());
+        }
+        let brief = LockOptions::new().wait(Duration::from_millis(50));
+        let error = within(DEADLINE, lock.lock_with(brief)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(error.name(), Some(&**held));
+        there.unlock().await.unwrap();
+    }
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn bad_parts_are_refused() {
+    let client = Client::embedded();
+    let none: [&str; 0] = [];
+    let refused = [
+        client.multi_lock(none),
+        client.multi_lock(["good", " "]),
+        client.multi_lock(["good", "b\0d"]),
+        client.multi_lock([&"x".repeat(513)]),
+    ];
+    for lock in refused {
+        assert!(lock.lock().await.unwrap_err().is_bad_input());
+        assert!(lock.try_lock().await.unwrap_err().is_bad_input());
+        assert!(lock.with(async |_| ()).await.unwrap_err().is_bad_input());
+        assert!(lock.is_locked().await.unwrap_err().is_bad_input());
+        assert!(lock.force_unlock().await.unwrap_err().is_bad_input());
+        assert!(lock.names().is_empty());
+    }
+    let lock = client.multi_lock(["a", "b"]);
+    let bad = LockOptions::new().lease(Duration::ZERO);
+    assert!(lock.lock_with(bad).await.unwrap_err().is_bad_input());
+    let guard = lock.lock().await.unwrap();
+    assert!(
+        guard
+            .extend(Duration::ZERO)
+            .await
+            .unwrap_err()
+            .is_bad_input()
+    );
+    assert_eq!(client.stats().held, 2);
+}
+
+#[tokio::test]
+async fn what_is_named_twice_is_taken_once_also_through_two_clients() {
+    let (server, prefix, names) = names("twice");
+    let (client, other) = (client(&server), client(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&client).client(&other);
+    let [a, b, _] = &names;
+    let lock = client.multi_lock([b, a, b]);
+    assert_eq!(lock.names(), [a, b]);
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let (ours, theirs) = (client.rlock(a), other.rlock(a));
+    let lock = MultiLock::new([&ours, &theirs]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.owners().len(), 1);
+    guard.unlock().await.unwrap();
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn several_servers_and_clients_are_one_lock() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let (here, there) = (client(&one), client(&two));
+    // The same name on two servers is two locks.
+    let lock = MultiLock::new([here.rlock("x"), there.rlock("x"), there.rlock("y")]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.owners().len(), 3);
+    assert!(here.rlock("x").is_locked().await.unwrap());
+    assert!(there.rlock("x").is_locked().await.unwrap());
+    assert!(there.rlock("y").is_locked().await.unwrap());
+    assert!(lock.try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+    assert_eq!((here.stats().held, there.stats().held), (0, 0));
+}
+
+#[tokio::test]
+async fn a_body_reenters_each_lock_and_the_whole() {
+    let (server, prefix, names) = names("body");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let lock = client.multi_lock(&names);
+    let guard = lock.lock().await.unwrap();
+    let inside = guard.run(async {
+        let one = client.rlock(&names[1]).lock().await.unwrap();
+        assert_eq!(one.hold_count(), 2);
+        let all = lock.lock().await.unwrap();
+        assert_eq!((one.hold_count(), all.hold_count()), (3, 2));
+        assert_eq!(all.unlock().await.unwrap(), Unlocked::StillHeld);
+        assert_eq!(one.unlock().await.unwrap(), Unlocked::StillHeld);
+        // Side by side they take turns.
+        let mut inside = 0;
+        let turns = futures::future::join_all(
+            (0..4).map(|_| async { lock.with(async |_| tokio::task::yield_now().await).await }),
+        );
+        for turn in turns.await {
+            turn.unwrap();
+            inside += 1;
+        }
+        inside
+    });
+    assert_eq!(within(DEADLINE, inside).await.unwrap(), 4);
+    assert_eq!(guard.hold_count(), 1);
+    // An overlapping set: what is held already is re-entered, the rest is new.
+    let some = client.multi_lock([&names[0], &format!("{prefix}:d")]);
+    let counts = guard.run(async {
+        let some = some.lock().await.unwrap();
+        let counts = (
+            client.rlock(&names[0]).hold_count().await.unwrap(),
+            some.hold_count(),
+        );
+        some.unlock().await.unwrap();
+        counts
+    });
+    assert_eq!(within(DEADLINE, counts).await.unwrap(), (2, 1));
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+
+    // Outside a body the owner tells.
+    let owner = Owner::new();
+    let options = LockOptions::new().owner(&owner);
+    let outer = lock.lock_with(options.clone()).await.unwrap();
+    let inner = within(DEADLINE, lock.lock_with(options)).await.unwrap();
+    assert_eq!(inner.hold_count(), 2);
+    drop(outer);
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_lease_begins_for_all_when_the_last_is_there() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let (server, prefix, names) = names("lease");
+    let (client, other) = (client(&server), client(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&client).client(&other);
+    let last = other.rlock(&names[2]).lock().await.unwrap();
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let call = tokio::spawn({
+        let lock = client.multi_lock(&names);
+        async move { lock.lock_with(options).await }
+    });
+    // The first two are waited with for longer than their lease, and do not end with it.
+    let mut redis = server.connect().await.unwrap();
+    tests::eventually(DEADLINE, async || client.stats().held == 2).await;
+    tokio::time::sleep(LEASE + LEASE / 4).await;
+    last.unlock().await.unwrap();
+    let guard = within(DEADLINE, call).await.unwrap().unwrap();
+    let GuardState::Held { until } = guard.state() else {
+        panic!("{guard:?}");
+    };
+    let rest = until.saturating_duration_since(std::time::Instant::now());
+    assert!(rest > LEASE * 3 / 4, "{rest:?}");
+    for name in &names {
+        let ttl: u64 = redis::cmd("PTTL")
+            .arg(name)
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        assert!(ttl > 1500, "{name}: {ttl}");
+    }
+    // Nothing renews it any more.
+    assert_eq!(client.stats().renewals, 0);
+    within(DEADLINE, guard.lost()).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn max_hold_is_counted_from_when_all_are_there() {
+    let client = Client::embedded();
+    let lock = client.multi_lock(["a", "b"]);
+    let lease = Duration::from_millis(200);
+    let options = LockOptions::new().lease(lease).max_hold(2 * lease);
+    let guard = lock.lock_with(options).await.unwrap();
+    let reason = within(DEADLINE, guard.lost()).await;
+    assert_eq!(reason, redlock_rt::LostReason::MaxHold);
+}
+
+#[tokio::test]
+async fn extend_lengthens_all() {
+    let (server, prefix, names) = names("extend");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let options = LockOptions::new()
+        .lease(Duration::from_secs(5))
+        .renew(false);
+    let lock = client.multi_lock(&names);
+    let guard = lock.lock_with(options).await.unwrap();
+    guard.extend(Duration::from_secs(60)).await.unwrap();
+    let GuardState::Held { until } = guard.state() else {
+        panic!("{guard:?}");
+    };
+    let rest = until.saturating_duration_since(std::time::Instant::now());
+    assert!(rest > Duration::from_secs(58), "{rest:?}");
+    assert!(client.rlock(&names[1]).force_unlock().await.unwrap());
+    let error = guard.extend(Duration::from_secs(90)).await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    drop(guard);
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn force_unlock_frees_all() {
+    let (client, name) = (Client::embedded(), unique("force"));
+    let lock = client.multi_lock([format!("{name}:a"), format!("{name}:b")]);
+    assert!(!lock.force_unlock().await.unwrap());
+    let guard = lock.lock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    assert!(!lock.is_locked().await.unwrap());
+    let again = lock.try_lock().await.unwrap();
+    drop(guard);
+    assert!(again.is_none_or(|again| again.is_valid()));
+}
+
+/// A part is one of any kind.
+#[tokio::test]
+async fn parts_may_be_mixed() {
+    let client = Client::embedded();
+    let lock = client.rlock("a");
+    let lock = MultiLock::new([Part::from(&lock), Part::from(client.rlock("b"))]);
+    assert_eq!(lock.lock().await.unwrap().owners().len(), 2);
+}

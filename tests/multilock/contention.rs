@@ -1,0 +1,131 @@
+//! Waiting for several locks: in one order, within one budget.
+
+use std::time::Duration;
+
+use redlock_rt::{ErrorKind, LockOptions, MultiLock};
+use tests::{LeakCheck, RedisServer, eventually, within};
+use tokio::time::Instant;
+
+use crate::{DEADLINE, client, names};
+
+#[tokio::test]
+async fn a_release_wakes_who_waits_for_several() {
+    let (server, prefix, names) = names("wake");
+    let (client, other) = (client(&server), client(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&client).client(&other);
+    let all = other.multi_lock(&names).lock().await.unwrap();
+    let lock = client.multi_lock(&names);
+    let call = tokio::spawn(async move { lock.lock().await });
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
+    // None is held while the first is waited for.
+    assert_eq!(client.stats().held, 0);
+    all.unlock().await.unwrap();
+    let guard = within(DEADLINE, call).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_wait_is_one_budget_for_all() {
+    const WAIT: Duration = Duration::from_millis(400);
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let (here, there) = (client(&one), client(&two));
+    let other = client(&two);
+    let lock = MultiLock::new([here.rlock("a"), there.rlock("b"), there.rlock("c")]);
+    let first = client(&one).rlock("a").lock().await.unwrap();
+    let _last = other.rlock("c").lock().await.unwrap();
+    let begun = Instant::now();
+    let call = tokio::spawn(async move { lock.lock_with(LockOptions::new().wait(WAIT)).await });
+    eventually(DEADLINE, async || here.stats().waiting == 1).await;
+    tokio::time::sleep_until(begun + WAIT / 2).await;
+    first.unlock().await.unwrap();
+    let error = within(DEADLINE, call).await.unwrap().unwrap_err();
+    let took = begun.elapsed();
+    assert!(took >= WAIT && took < WAIT + WAIT / 2, "{took:?}");
+    assert_eq!(
+        (error.kind(), error.name()),
+        (ErrorKind::TimedOut, Some("c"))
+    );
+    for (client, names) in [(&here, ["a"].as_slice()), (&there, &["b"])] {
+        for name in names {
+            let lock = client.rlock(name);
+            eventually(DEADLINE, async || !lock.is_locked().await.unwrap()).await;
+        }
+        eventually(DEADLINE, async || client.stats().names == 0).await;
+    }
+}
+
+/// Overlapping sets in whatever order, of several clients: everybody finishes, and nobody is inside
+/// together with another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overlapping_sets_exclude_each_other_and_all_finish() {
+    const ROUNDS: usize = 25;
+    let (server, prefix, names) = names("overlap");
+    let clients: Vec<_> = (0..3).map(|_| client(&server)).collect();
+    let mut leaks = LeakCheck::on(&server, &prefix).await;
+    for client in &clients {
+        leaks = leaks.client(client);
+    }
+    let inside: [std::sync::Arc<std::sync::atomic::AtomicUsize>; 3] = Default::default();
+    let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]];
+    let tasks = (0..12).map(|task| {
+        let (client, set) = (clients[task % 3].clone(), sets[task % 6]);
+        let (names, inside) = (names.clone(), inside.clone());
+        tokio::spawn(async move {
+            let lock = client.multi_lock(set.map(|at| &names[at]));
+            for _ in 0..ROUNDS {
+                let guard = lock.lock().await.unwrap();
+                for at in set {
+                    assert_eq!(
+                        inside[at].fetch_add(1, std::sync::atomic::Ordering::SeqCst),
+                        0
+                    );
+                }
+                tokio::task::yield_now().await;
+                for at in set {
+                    inside[at].fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                }
+                guard.unlock().await.unwrap();
+            }
+        })
+    });
+    let all = futures::future::join_all(tasks);
+    for task in within(6 * DEADLINE, all).await {
+        task.unwrap();
+    }
+    leaks.assert_clean().await;
+}
+
+/// Who waits for a lock of this client's own queue is not passed by who wants it among others.
+#[tokio::test]
+async fn it_joins_the_local_queue_of_each() {
+    let (server, prefix, names) = names("queue");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let holder = client.rlock(&names[1]).lock().await.unwrap();
+    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let first = tokio::spawn({
+        let (lock, order) = (client.rlock(&names[1]), order.clone());
+        async move {
+            let guard = lock.lock().await.unwrap();
+            order.lock().unwrap().push("first");
+            guard.unlock().await.unwrap();
+        }
+    });
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
+    let second = tokio::spawn({
+        let (lock, order) = (client.multi_lock(&names), order.clone());
+        async move {
+            let guard = lock.lock().await.unwrap();
+            order.lock().unwrap().push("second");
+            guard.unlock().await.unwrap();
+        }
+    });
+    eventually(DEADLINE, async || client.stats().waiting == 2).await;
+    holder.unlock().await.unwrap();
+    within(DEADLINE, first).await.unwrap();
+    within(DEADLINE, second).await.unwrap();
+    assert_eq!(*order.lock().unwrap(), ["first", "second"]);
+    leaks.assert_clean().await;
+}

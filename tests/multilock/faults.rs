@@ -1,0 +1,183 @@
+//! Losses, outages, shut-downs.
+
+use std::time::Duration;
+
+use redlock_rt::{
+    Client, ErrorKind, GuardState, LockOptions, LostReason, MultiLock, Shutdown, Unlocked,
+};
+use tests::{LeakCheck, Proxy, RedisServer, eventually, within};
+use tokio::time::Instant;
+
+use crate::{DEADLINE, client, names, settings};
+
+const LEASE: Duration = Duration::from_millis(600);
+
+#[tokio::test]
+async fn one_part_lost_is_all_lost_for_good() {
+    let (server, prefix, names) = names("lost");
+    let client = settings(Client::builder().url(&server.url()).lease(LEASE));
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let lock = client.multi_lock(&names);
+    let guard = lock.lock().await.unwrap();
+    // Renewed as each by itself.
+    tokio::time::sleep(2 * LEASE).await;
+    assert!(
+        matches!(guard.state(), GuardState::Held { .. }),
+        "{guard:?}"
+    );
+    let mut redis = server.connect().await.unwrap();
+    let _: u8 = redis::cmd("DEL")
+        .arg(&names[1])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let body = guard.run(std::future::pending::<()>());
+    let error = within(DEADLINE, body).await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
+    // Also where it is put there again.
+    let _: u8 = redis::cmd("HSET")
+        .arg(&[&*names[1], guard.owners()[1].as_str(), "1"])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(guard.state(), GuardState::Lost(LostReason::Deleted));
+    let mut started = false;
+    let refused = guard.run(async { started = true }).await;
+    assert!(refused.unwrap_err().is_lost() && !started);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn it_is_lost_at_the_first_deadline_where_a_server_is_silent() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::to(&two);
+    let here = settings(Client::builder().url(&one.url()).lease(LEASE));
+    let there = settings(Client::builder().url(&proxy.url()).lease(LEASE));
+    let lock = MultiLock::new([here.rlock("a"), there.rlock("b")]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    proxy.go_silent();
+    let silent = Instant::now();
+    let reason = within(DEADLINE, guard.lost()).await;
+    assert_eq!(reason, LostReason::Expired);
+    assert!(
+        silent.elapsed() < LEASE + LEASE / 2,
+        "{:?}",
+        silent.elapsed()
+    );
+    drop(guard);
+    eventually(DEADLINE, async || {
+        !here.rlock("a").is_locked().await.unwrap()
+    })
+    .await;
+    proxy.resume();
+    eventually(DEADLINE, async || there.stats().names == 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_unavailable_within_the_wait_and_the_others_are_free() {
+    const WAIT: Duration = Duration::from_millis(500);
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let (here, there) = (client(&one), client(&two));
+    let lock = MultiLock::new([here.rlock("a"), there.rlock("b"), here.rlock("c")]);
+    two.kill();
+    let begun = Instant::now();
+    let error = lock
+        .lock_with(LockOptions::new().wait(WAIT))
+        .await
+        .unwrap_err();
+    let took = begun.elapsed();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(took < 2 * WAIT, "{took:?}");
+    for name in ["a", "c"] {
+        eventually(DEADLINE, async || {
+            !here.rlock(name).is_locked().await.unwrap()
+        })
+        .await;
+    }
+    let error = within(2 * DEADLINE, lock.try_lock()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        !here.rlock("a").is_locked().await.unwrap(),
+        "released before it answers"
+    );
+    eventually(DEADLINE, async || here.stats().names == 0).await;
+}
+
+/// The whole call is lost on its way or back, and none of its locks stays.
+#[tokio::test]
+async fn a_lost_reply_of_the_one_call_leaves_nothing() {
+    let (server, prefix, names) = names("reply");
+    let proxy = Proxy::to(&server);
+    let client = settings(Client::builder().url(&proxy.url()));
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let lock = client.multi_lock(&names);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    for after in [true, false] {
+        match after {
+            true => proxy.cut_after_request("EVALSHA"),
+            false => proxy.cut_before_request("EVALSHA"),
+        }
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        assert!(guard.is_valid());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        match after {
+            true => proxy.cut_after_request("EVALSHA"),
+            false => proxy.cut_before_request("EVALSHA"),
+        }
+        let error = lock.try_lock().await.unwrap_err();
+        let kinds = [ErrorKind::Unavailable, ErrorKind::OutcomeUnknown];
+        assert!(kinds.contains(&error.kind()), "{error}");
+        let other = crate::client(&server);
+        let all = within(DEADLINE, other.multi_lock(&names).lock())
+            .await
+            .unwrap();
+        all.unlock().await.unwrap();
+    }
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_refuses_all() {
+    let (server, prefix, names) = names("type");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let mut redis = server.connect().await.unwrap();
+    let _: () = redis::cmd("SET")
+        .arg(&names[1])
+        .arg("text")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let lock = client.multi_lock(&names);
+    let error = lock.lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    for at in [0, 2] {
+        assert!(!client.rlock(&names[at]).is_locked().await.unwrap());
+    }
+    let _: u8 = redis::cmd("DEL")
+        .arg(&names[1])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_shut_down_ends_it() {
+    let (client, other) = {
+        let engine = redlock_rt::embedded::Engine::new();
+        let client = || settings(Client::builder().embedded(&engine));
+        (client(), client())
+    };
+    let lock = client.multi_lock(["a", "b"]);
+    let guard = lock.lock().await.unwrap();
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::ShutDown);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let error = lock.lock().await.unwrap_err();
+    assert!(error.is_shut_down(), "{error}");
+    let all = other.multi_lock(["a", "b"]).try_lock().await.unwrap();
+    assert!(all.is_some());
+}

@@ -1,0 +1,34 @@
+//! Several locks as one: all or nothing, without deadlock, lost with any of them.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+mod basics;
+mod contention;
+mod faults;
+mod philosophers;
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ClientBuilder};
+use tests::{RedisServer, SharedServer, shared_server, unique};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Polling that does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
+
+fn settings(builder: ClientBuilder) -> Client {
+    let builder = builder.linger(Duration::from_millis(20));
+    builder.poll_interval(NEVER).build().unwrap()
+}
+
+fn client(server: &RedisServer) -> Client {
+    settings(Client::builder().url(&server.url()))
+}
+
+/// Three names on the shared server, of one prefix.
+fn names(what: &str) -> (SharedServer, String, [String; 3]) {
+    let prefix = unique(what);
+    let names = ["a", "b", "c"].map(|name| format!("{prefix}:{name}"));
+    (shared_server(), prefix, names)
+}

@@ -1,0 +1,106 @@
+//! One lock over several servers: kept while a majority says so, and lost for good after that.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+mod basics;
+mod cancel;
+mod contention;
+mod outages;
+mod safety;
+
+use std::time::Duration;
+
+use redlock_rt::{Client, Quorum, RedLock};
+use tests::{Proxy, RedisServer, eventually};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const NAME: &str = "red";
+const LEASE: Duration = Duration::from_secs(2);
+/// More than a busy machine needs, and far below the lease.
+const SERVER_TIMEOUT: Duration = Duration::from_millis(150);
+
+/// Servers of the test's own.
+struct Servers(Vec<RedisServer>);
+
+/// A quorum of them, and its clients.
+struct Party {
+    quorum: Quorum,
+    clients: Vec<Client>,
+}
+
+impl Servers {
+    fn start(count: usize) -> Self {
+        Self((0..count).map(|_| RedisServer::start()).collect())
+    }
+
+    fn party(&self) -> Party {
+        Party::of(self.0.iter().map(RedisServer::url))
+    }
+
+    /// A party that reaches the servers by proxies.
+    fn party_by_proxies(&self) -> (Party, Vec<Proxy>) {
+        let proxies: Vec<_> = self.0.iter().map(Proxy::to).collect();
+        let party = Party::of(proxies.iter().map(Proxy::url));
+        (party, proxies)
+    }
+
+    /// The owner of the lock on this server.
+    async fn owner(&self, at: usize) -> Option<String> {
+        let mut redis = self.0[at].connect().await.unwrap();
+        let owners: Vec<String> = redis::cmd("HKEYS")
+            .arg(NAME)
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        assert!(owners.len() <= 1, "{owners:?}");
+        owners.into_iter().next()
+    }
+
+    /// Waits until no key is left on any of these servers.
+    async fn assert_free(&self, places: impl IntoIterator<Item = usize>) {
+        for at in places {
+            let redis = self.0[at].connect().await.unwrap();
+            eventually(DEADLINE, async || {
+                let size = redis::cmd("DBSIZE").query_async(&mut redis.clone()).await;
+                match size {
+                    Ok(0) => Ok(()),
+                    Ok::<usize, _>(keys) => Err(format!("{keys} keys on server {at}")),
+                    Err(error) => Err(error.to_string()),
+                }
+            })
+            .await;
+        }
+    }
+}
+
+impl Party {
+    fn of(urls: impl IntoIterator<Item = String>) -> Self {
+        let client = |url: String| Client::builder().url(&url).lease(LEASE).build().unwrap();
+        let clients: Vec<_> = urls.into_iter().map(client).collect();
+        let quorum = Quorum::new(clients.clone()).unwrap();
+        Self {
+            quorum: quorum.server_timeout(SERVER_TIMEOUT),
+            clients,
+        }
+    }
+
+    fn lock(&self) -> RedLock {
+        self.quorum.redlock(NAME)
+    }
+
+    /// Waits until its clients have nothing left.
+    async fn assert_idle(&self, places: impl IntoIterator<Item = usize>) {
+        for at in places {
+            let client = &self.clients[at];
+            eventually(DEADLINE, async || {
+                let stats = client.stats();
+                match (stats.held, stats.releases, stats.names, stats.waiting) {
+                    (0, 0, 0, 0) => Ok(()),
+                    _ => Err(format!("client {at}: {stats:?}")),
+                }
+            })
+            .await;
+        }
+    }
+}

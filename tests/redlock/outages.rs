@@ -1,0 +1,268 @@
+//! Servers that die, hang and come back.
+
+use std::time::Duration;
+
+use redlock_rt::{ErrorKind, GuardState, LockOptions, LostReason, Unlocked};
+use tests::{eventually, within};
+use tokio::time::Instant;
+
+use crate::{DEADLINE, LEASE, NAME, SERVER_TIMEOUT, Servers};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_minority_does_not_matter() {
+    let servers = Servers::start(5);
+    let party = servers.party();
+    let lock = party.lock();
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    servers.0[1].kill();
+    servers.0[4].kill();
+    for _ in 0..3 {
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        assert_eq!(guard.servers(), 3);
+        assert!(matches!(guard.state(), GuardState::Held { .. }));
+        assert!(lock.is_locked().await.unwrap());
+        assert_eq!(lock.holders().await.unwrap(), guard.owners());
+        assert!(servers.party().lock().try_lock().await.unwrap().is_none());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        assert!(!lock.is_locked().await.unwrap());
+    }
+    servers.assert_free([0, 2, 3]).await;
+    party.assert_idle([0, 2, 3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
+    let servers = Servers::start(5);
+    let party = servers.party();
+    let lock = party.lock();
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    servers.0[0].pause();
+    servers.0[3].pause();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        assert_eq!(guard.servers(), 3);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        assert!(
+            begun.elapsed() < SERVER_TIMEOUT * 2,
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    // What they were asked meanwhile is carried out now, and taken back.
+    servers.0[0].resume();
+    servers.0[3].resume();
+    party.assert_idle(0..5).await;
+    servers.assert_free(0..5).await;
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.servers(), 5);
+}
+
+/// Silent servers are not asked again and again by everybody who locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
+    let servers = Servers::start(3);
+    let party = servers.party();
+    servers.0[2].pause();
+    for number in 0..200 {
+        let lock = party.quorum.redlock(format!("{NAME}:{number}"));
+        within(DEADLINE, lock.lock())
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+    }
+    let owed = party.clients[2].stats().releases;
+    assert!(owed <= 70, "{owed}");
+    servers.0[2].resume();
+    party.assert_idle(0..3).await;
+    servers.assert_free(0..3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() {
+    let servers = Servers::start(5);
+    let party = servers.party();
+    let lock = party.lock();
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.servers(), 5);
+    servers.0[0].kill();
+    servers.0[1].kill();
+    // It is kept by the others for longer than any lease.
+    tokio::time::sleep(LEASE + LEASE / 2).await;
+    assert!(
+        matches!(guard.state(), GuardState::Held { .. }),
+        "{guard:?}"
+    );
+    assert_eq!(guard.servers(), 3);
+    // They come back with nothing, and get it again.
+    servers.0[0].restart();
+    servers.0[1].restart();
+    eventually(DEADLINE, async || guard.servers() == 5).await;
+    assert!(
+        servers
+            .owner(0)
+            .await
+            .unwrap()
+            .starts_with(party.clients[0].uuid())
+    );
+    // And count: the others may go.
+    servers.0[2].kill();
+    servers.0[3].kill();
+    tokio::time::sleep(LEASE + LEASE / 2).await;
+    assert!(
+        matches!(guard.state(), GuardState::Held { .. }),
+        "{guard:?}"
+    );
+    assert_eq!(guard.servers(), 3);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    servers.assert_free([0, 1, 4]).await;
+    party.assert_idle([0, 1, 4]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_restarted_empty_is_acquired_again_at_once() {
+    let servers = Servers::start(3);
+    let party = servers.party();
+    let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
+    servers.0[1].restart();
+    assert_eq!(servers.owner(1).await, None);
+    let begun = Instant::now();
+    eventually(DEADLINE, async || servers.owner(1).await.is_some()).await;
+    // Long before a renewal is due there.
+    assert!(begun.elapsed() < LEASE / 4, "{:?}", begun.elapsed());
+    eventually(DEADLINE, async || guard.servers() == 3).await;
+    assert!(
+        matches!(guard.state(), GuardState::Held { .. }),
+        "{guard:?}"
+    );
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why() {
+    const WAIT: Duration = Duration::from_millis(700);
+    let servers = Servers::start(5);
+    let party = servers.party();
+    let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
+    let waiting = servers.party();
+    let lock = waiting.lock();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    for at in [0, 2, 4] {
+        servers.0[at].kill();
+    }
+    let killed = Instant::now();
+    let begun = Instant::now();
+    let error = lock
+        .lock_with(LockOptions::new().wait(WAIT))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    assert!(error.is_unavailable() && error.name() == Some(NAME));
+    assert!(begun.elapsed() < WAIT + WAIT / 2, "{:?}", begun.elapsed());
+    // Also one that waits behind another task.
+    let waits = (0..3).map(|_| lock.lock_with(LockOptions::new().wait(WAIT)));
+    for outcome in within(DEADLINE, futures::future::join_all(waits)).await {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Quorum);
+    }
+    let error = lock.try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    for asked in [lock.is_locked().await, lock.force_unlock().await] {
+        assert_eq!(asked.unwrap_err().kind(), ErrorKind::Quorum);
+    }
+    within(DEADLINE, guard.lost()).await;
+    assert!(
+        killed.elapsed() < LEASE + LEASE / 4,
+        "{:?}",
+        killed.elapsed()
+    );
+    // Lost is lost, also when they are back; and what was left is released.
+    for at in [0, 2, 4] {
+        servers.0[at].restart();
+    }
+    servers.assert_free(0..5).await;
+    let next = within(DEADLINE, servers.party().lock().lock())
+        .await
+        .unwrap();
+    assert!(next.is_valid() && !guard.is_valid());
+    assert_eq!(guard.servers(), 0);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    party.assert_idle(0..5).await;
+    waiting.assert_idle(0..5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_majority_ends_it_at_the_local_deadline() {
+    let servers = Servers::start(3);
+    let party = servers.party();
+    let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
+    // Renewed before, so that the connection for it is there.
+    tokio::time::sleep(LEASE / 2).await;
+    servers.0[0].pause();
+    servers.0[1].pause();
+    let silent = Instant::now();
+    let mut suspect = false;
+    while guard.is_valid() {
+        suspect |= matches!(guard.state(), GuardState::Suspect { .. });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(suspect, "it was never in doubt");
+    assert!(
+        silent.elapsed() < LEASE + LEASE / 4,
+        "{:?}",
+        silent.elapsed()
+    );
+    assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
+    servers.0[0].resume();
+    servers.0[1].resume();
+    drop(guard);
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
+/// Nothing is sent beside renewals while nothing is lost, and there is one task for all.
+#[tokio::test]
+async fn nothing_is_asked_while_nothing_is_lost() {
+    let servers = Servers::start(3);
+    let (party, proxies) = servers.party_by_proxies();
+    let lock = |number: usize| party.quorum.redlock(format!("{NAME}:{number}"));
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        guards.push(within(DEADLINE, lock(number).lock()).await.unwrap());
+    }
+    proxies.iter().for_each(tests::Proxy::mark);
+    tokio::time::sleep(LEASE).await;
+    // All connections are there.
+    let before = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    for proxy in &proxies {
+        let frames = proxy.counts();
+        // Three or four renewals of all twenty, a few of them in batches of their own.
+        let sent = frames.get("EVALSHA").copied().unwrap_or(0);
+        assert!((2..20).contains(&sent), "{frames:?}");
+    }
+    for number in 20..40 {
+        guards.push(within(DEADLINE, lock(number).lock()).await.unwrap());
+    }
+    let after = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    assert!(after <= before, "{before} tasks, then {after}");
+    assert!(guards.iter().all(|guard| guard.servers() == 3));
+    drop(guards);
+    servers.assert_free(0..3).await;
+}
