@@ -7,7 +7,7 @@ use ::loom::sync::Arc;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use super::{Effect, Registry};
+use super::{Effect, Registry, Topic};
 use crate::shim::{Mutex, lock};
 
 type Listener = Arc<AtomicBool>;
@@ -34,9 +34,9 @@ impl Server {
         }
         let effect = self.wire.remove(0);
         if effect.subscribe {
-            self.subscribed.insert(effect.channel.clone());
+            self.subscribed.insert(effect.topic().text().to_owned());
         } else {
-            self.subscribed.remove(&effect.channel);
+            self.subscribed.remove(effect.topic().text());
         }
         let told = lock(shared).confirmed(&effect);
         for listener in told {
@@ -85,7 +85,7 @@ fn who_attaches_while_the_last_detaches_hears_of_a_confirmation() {
         };
         let attach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || attach(Topic::Channel(&shared)))
+            thread::spawn(move || attach(&shared))
         };
         server.turn(&shared);
         detach.join().unwrap();
@@ -104,7 +104,7 @@ fn who_attaches_while_the_connection_breaks_hears_of_the_new_one() {
         let mut server = Server::default();
         let attach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || attach(Topic::Channel(&shared)))
+            thread::spawn(move || attach(&shared))
         };
         server.turn(&shared);
         server.reconnect(&shared);
