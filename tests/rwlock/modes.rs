@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_rt::{LockOptions, LostReason, Unlocked};
+use redlock_rt::{ErrorKind, LockOptions, LostReason, Unlocked};
 use tests::{eventually, within};
 use tokio::{
     sync::Barrier,
@@ -280,5 +280,49 @@ async fn forcing_wakes_who_waits() {
     assert!(served.saturating_duration_since(freed) < LATE);
     drop((writing, reading));
     next.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// One name for two kinds of lock is a mistake that must not end in two holders.
+#[tokio::test]
+async fn a_lock_of_another_kind_is_somebody_elses() {
+    let stage = Stage::set("kinds").await;
+    let client = stage.client();
+    let (lock, other) = (stage.lock_of(&client), client.rlock(&stage.name));
+    let guard = other.lock().await.unwrap();
+    assert!(lock.try_read().await.unwrap().is_none());
+    assert!(lock.try_write().await.unwrap().is_none());
+    for forced in [
+        lock.read_lock().force_unlock().await,
+        lock.write_lock().force_unlock().await,
+    ] {
+        assert!(!forced.unwrap());
+    }
+    assert!(!lock.read_lock().is_locked().await.unwrap());
+    assert!(!lock.write_lock().is_locked().await.unwrap());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+
+    let reading = lock.read().await.unwrap();
+    assert!(other.try_lock().await.unwrap().is_none());
+    let writing = reading.try_upgrade().await.unwrap();
+    assert!(other.try_lock().await.unwrap().is_none());
+    writing.unlock().await.unwrap();
+
+    let _: () = stage.redis(&["SET", &stage.name, "data"]).await;
+    for error in [
+        lock.try_read().await.map(drop).unwrap_err(),
+        lock.try_write().await.map(drop).unwrap_err(),
+        lock.read_lock().force_unlock().await.map(drop).unwrap_err(),
+        lock.write_lock()
+            .force_unlock()
+            .await
+            .map(drop)
+            .unwrap_err(),
+        lock.read_lock().is_locked().await.map(drop).unwrap_err(),
+        lock.write_lock().is_locked().await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    }
+    let _: bool = stage.redis(&["DEL", &stage.name]).await;
     stage.end().await;
 }

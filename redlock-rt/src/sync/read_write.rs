@@ -81,6 +81,11 @@ pub type WriteGuard = LockGuard<Write>;
 ///
 /// As [`Lock::lock`], for all methods.
 ///
+/// # Errors
+///
+/// As [`Lock::lock`]. [`WrongType`](crate::ErrorKind::WrongType) where the key is no lock; a lock of
+/// another kind of that name is like one that somebody else holds.
+///
 /// # Examples
 ///
 /// ```

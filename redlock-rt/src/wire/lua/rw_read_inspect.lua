@@ -6,9 +6,12 @@
 --   lease (0: it is over and other readers keep the lock; -1: no TTL)
 --
 -- Invariants: reads only; one consistent answer. The readers are those of a read lock, and those
--- that the writer itself has besides.
+-- that the writer itself has besides. The holder of a lock of another kind is none.
 -- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local readers = {}
+if not redis.call('HGET', KEYS[1], 'mode') then
+    return readers
+end
 local fields = redis.call('HGETALL', KEYS[1])
 for at = 1, #fields, 2 do
     local field, count = fields[at], tonumber(fields[at + 1])
