@@ -13,6 +13,8 @@
 -- * One key of another type fails the whole call before it changes that key; the watchdog then
 --   asks for each alone.
 -- * The keys of a read hold are in the slot of their lock.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: LockTask.renew, ReadLockTask.renew.
 local replies = {}
 for i, key in ipairs(KEYS) do
@@ -21,7 +23,7 @@ for i, key in ipairs(KEYS) do
     if count then
         local wanted, alive = lease, prefix == ''
         if prefix ~= '' then
-            for hold = 1, tonumber(count) do
+            for hold = 1, math.min(tonumber(count) or 0, 1000) do
                 local held = prefix .. ':' .. hold
                 local rest = redis.call('PTTL', held)
                 alive = alive or rest ~= -2

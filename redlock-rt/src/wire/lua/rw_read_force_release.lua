@@ -7,6 +7,8 @@
 -- Invariants:
 -- * A writer keeps the lock. A key that is no lock is refused (WRONGTYPE) rather than deleted.
 -- * The keys that carry the readers' leases go with it.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: ReadLock.forceUnlock, which leaves those to expire.
 local lock = KEYS[1]
 if redis.call('HGET', lock, 'mode') ~= 'read' then
@@ -14,7 +16,7 @@ if redis.call('HGET', lock, 'mode') ~= 'read' then
 end
 local fields = redis.call('HGETALL', lock)
 for at = 1, #fields, 2 do
-    for hold = 1, tonumber(fields[at + 1]) or 0 do
+    for hold = 1, math.min(tonumber(fields[at + 1]) or 0, 1000) do
         redis.call('DEL', ARGV[1] .. ':' .. fields[at] .. ':rwlock_timeout:' .. hold)
     end
 end

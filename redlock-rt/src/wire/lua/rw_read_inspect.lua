@@ -7,6 +7,8 @@
 --
 -- Invariants: reads only; one consistent answer. The readers are those of a read lock, and those
 -- that the writer itself has besides. The holder of a lock of another kind is none.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local readers = {}
 if not redis.call('HGET', KEYS[1], 'mode') then
@@ -17,7 +19,7 @@ for at = 1, #fields, 2 do
     local field, count = fields[at], tonumber(fields[at + 1])
     if field ~= 'mode' and count and string.sub(field, -6) ~= ':write' then
         local longest = -2
-        for hold = 1, count do
+        for hold = 1, math.min(count, 1000) do
             local rest = redis.call('PTTL', ARGV[1] .. ':' .. field .. ':rwlock_timeout:' .. hold)
             if rest == -1 then
                 longest = -1

@@ -12,6 +12,8 @@
 -- * Beside a writer (the same owner's, under which it was taken) the TTL is the writer's lease and
 --   stays.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: ReadLock.unlockInner, without the unlock latch.
 local lock = KEYS[1]
 local function leases(field)
@@ -25,7 +27,7 @@ local count = redis.call('HGET', lock, ARGV[1])
 if not count then
     return -redis.call('EXISTS', lock)
 end
-for rest = hold, tonumber(count) do
+for rest = hold, math.min(tonumber(count) or 0, 1000) do
     redis.call('DEL', own .. rest)
 end
 redis.call('HDEL', lock, ARGV[1])
@@ -37,7 +39,7 @@ for at = 1, #fields, 2 do
             return 1
         end
     else
-        for other = 1, tonumber(fields[at + 1]) or 0 do
+        for other = 1, math.min(tonumber(fields[at + 1]) or 0, 1000) do
             local rest = redis.call('PTTL', leases(fields[at]) .. other)
             endless = endless or rest == -1
             longest = math.max(longest, rest)

@@ -12,14 +12,16 @@
 -- * Never shortens: all keys of the hold then carry the longest lease of any, so that whichever
 --   guard ends first, and whoever deletes the last key for that, the longest remains.
 -- * The lock's TTL is not below it.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: the re-entry branch of ReadLock.tryLockInner, the partial branch of its unlockInner.
 local lock, prefix = KEYS[1], ARGV[4] .. ':'
 local before = redis.call('HGET', lock, ARGV[2])
 if not before then
     return -redis.call('EXISTS', lock)
 end
-local count, longest, rests = tonumber(ARGV[3]), -2, {}
-before = tonumber(before)
+local count, longest, rests = math.min(tonumber(ARGV[3]) or 0, 1000), -2, {}
+before = math.min(tonumber(before) or 0, 1000)
 for hold = 1, math.max(before, count) do
     rests[hold] = redis.call('PTTL', prefix .. hold)
     longest = math.max(longest, rests[hold])

@@ -15,12 +15,14 @@
 -- * Who waits and is preferred is kept in mind for so long only as it asks again in time; when it
 --   has the lock it waits no more.
 -- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: WriteLock.tryLockInner, where re-entry adds the leases up.
 local lock, owner, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
 local mode = redis.call('HGET', lock, 'mode')
 local ttl = redis.call('PTTL', lock)
 local function is_alive(reader, count)
-    for hold = 1, tonumber(count) or 0 do
+    for hold = 1, math.min(tonumber(count) or 0, 1000) do
         local key = ARGV[5] .. ':' .. reader .. ':rwlock_timeout:' .. hold
         if redis.call('EXISTS', key) == 1 then
             return true

@@ -13,6 +13,8 @@
 -- * Read holds of the same owner stay: the lock is then one for reading, lives as long as the
 --   longest of their leases, and readers that wait are woken, since they may have it too.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
 -- Redisson: WriteLock.unlockInner, without the unlock latch; with read holds left it wakes nobody.
 local lock = KEYS[1]
 local waited = redis.call('ZREM', KEYS[2], ARGV[1]) == 1
@@ -26,7 +28,7 @@ end
 local fields = redis.call('HGETALL', lock)
 local longest, endless = 0, false
 for at = 1, #fields, 2 do
-    for hold = 1, tonumber(fields[at + 1]) or 0 do
+    for hold = 1, math.min(tonumber(fields[at + 1]) or 0, 1000) do
         local key = ARGV[3] .. ':' .. fields[at] .. ':rwlock_timeout:' .. hold
         local rest = redis.call('PTTL', key)
         endless = endless or rest == -1
