@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod fair;
 mod late;
 mod multi;
 mod outages;
@@ -65,6 +66,17 @@ cases! {
         lock_that_connects_first_behind_another_client(50, 4)
         lock_behind_another_client_and_before_another_waiter(40, 3)
         lock_that_subscribes_again(90, 3);
+    fair:
+        fair_lock(5, 2)
+        fair_try_lock(5, 2)
+        fair_unlock(5, 2)
+        fair_lock_behind_another_client(40, 3)
+        fair_lock_that_connects_first_behind_another_client(50, 4)
+        fair_lock_behind_another_waiter(40, 3)
+        fair_lock_before_another_waiter(5, 2)
+        fair_lock_before_a_waiter_of_another_client(40, 3)
+        fair_lock_whose_reply_is_lost(20, 5)
+        fair_lock_whose_request_is_lost(20, 5);
     multi:
         lock_of_many(5, 2)
         lock_of_many_that_connects_first(15, 3)
