@@ -4,9 +4,12 @@
 //! there cannot hide here. One file a primitive; this one has what they share: the client, its
 //! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
 
+mod fenced;
 mod pubsub;
 mod rlock;
 mod script;
+mod spin;
+mod waiting;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,7 +19,11 @@ use std::{
 use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
 
 use self::pubsub::Subscriptions;
-pub use self::rlock::{RedissonRLock, RedissonUnlock};
+pub use self::{
+    fenced::RedissonFencedLock,
+    rlock::{RedissonRLock, RedissonUnlock},
+    spin::RedissonSpinLock,
+};
 use crate::random::{random_u64, random_uuid};
 
 /// `lockWatchdogTimeout`, the lease of a lock taken without one.

@@ -2,15 +2,15 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use futures::{FutureExt, TryFutureExt};
 use redis::RedisResult;
-use tokio::time::timeout;
 
 use super::{
     RedissonClient, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id, script::Script,
-    unlock_latch,
+    unlock_latch, waiting::wait_for,
 };
 
 /// KEYS name; ARGV lease, owner. Returns nil, or the TTL of the lock that another holds.
@@ -153,38 +153,12 @@ impl RedissonRLock {
         wait: Option<Duration>,
         lease: Option<Duration>,
     ) -> RedisResult<bool> {
-        let start = Instant::now();
-        let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
-        if self.try_lock(thread_id, lease).await? {
-            return Ok(true);
-        }
-        if rest() == Some(Duration::ZERO) {
-            return Ok(false);
-        }
-        let channel = self.channel();
-        let latch = self.client.subscriptions().join(&channel).await?;
-        let acquired = async {
-            while rest() != Some(Duration::ZERO) {
-                let Some(ttl) = self.attempt(thread_id, lease).await? else {
-                    return Ok(true);
-                };
-                // A lock without a TTL, which Redisson never makes, is waited for by message only.
-                let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
-                let sleep = rest().into_iter().chain(ttl).min();
-                let message = latch.acquire();
-                let message = match sleep {
-                    Some(sleep) => timeout(sleep, message).await.ok(),
-                    None => Some(message.await),
-                };
-                if let Some(permit) = message {
-                    permit.expect("the latch is never closed").forget();
-                }
-            }
-            Ok(false)
-        }
-        .await;
-        self.client.subscriptions().leave(&channel).await?;
-        acquired
+        let attempt = || {
+            let ttl = self.attempt(thread_id, lease);
+            ttl.map_ok(|ttl| ttl.map_or(Ok(()), Err)).boxed()
+        };
+        let acquired = wait_for(&self.client, &self.channel(), wait, attempt).await?;
+        Ok(acquired.is_some())
     }
 
     /// `unlock()`.

@@ -1,0 +1,55 @@
+//! How a thread of Redisson waits for a lock that announces its releases.
+
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use redis::RedisResult;
+use tokio::time::timeout;
+
+use super::RedissonClient;
+
+/// One run of an acquire script: acquired, or the TTL of what another holds.
+pub(super) type Attempt<T> = Result<T, i64>;
+
+/// Tries, subscribes, and tries again upon each message and when the TTL is over; `None` when the
+/// wait is.
+///
+/// Must not be cancelled: like Redisson it leaves its subscription then.
+pub(super) async fn wait_for<'a, T>(
+    client: &RedissonClient,
+    channel: &str,
+    wait: Option<Duration>,
+    attempt: impl Fn() -> BoxFuture<'a, RedisResult<Attempt<T>>>,
+) -> RedisResult<Option<T>> {
+    let start = Instant::now();
+    let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
+    if let Ok(acquired) = attempt().await? {
+        return Ok(Some(acquired));
+    }
+    if rest() == Some(Duration::ZERO) {
+        return Ok(None);
+    }
+    let latch = client.subscriptions().join(channel).await?;
+    let acquired = async {
+        while rest() != Some(Duration::ZERO) {
+            let ttl = match attempt().await? {
+                Ok(acquired) => return Ok(Some(acquired)),
+                // A lock without a TTL, which Redisson never makes, is waited for by message only.
+                Err(ttl) => u64::try_from(ttl).ok().map(Duration::from_millis),
+            };
+            let sleep = rest().into_iter().chain(ttl).min();
+            let message = latch.acquire();
+            let message = match sleep {
+                Some(sleep) => timeout(sleep, message).await.ok(),
+                None => Some(message.await),
+            };
+            if let Some(permit) = message {
+                permit.expect("the latch is never closed").forget();
+            }
+        }
+        Ok(None)
+    }
+    .await;
+    client.subscriptions().leave(channel).await?;
+    acquired
+}
