@@ -56,7 +56,11 @@ async fn hold(client: &Client) -> u64 {
 /// What the replica has of the counter when it becomes the master.
 async fn assert_grows_over_a_fail_over(heard: usize) {
     const COUNTER: &str = "redisson_lock_token:{failover}";
-    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    // It waits 5 s for more replicas otherwise.
+    let master = RedisServer::options()
+        .args(["--repl-diskless-sync-delay", "0"])
+        .start();
+    let replica = RedisServer::start();
     let relay = Relay::to(&master).await;
     let mut redis = replica.connect().await.unwrap();
     let (host, port) = (

@@ -5,10 +5,12 @@
 //! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
 
 mod fair;
+mod fenced;
 mod pubsub;
 mod rlock;
 mod rw;
 mod script;
+mod spin;
 mod waiting;
 
 use std::{
@@ -21,8 +23,10 @@ use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection
 use self::pubsub::Subscriptions;
 pub use self::{
     fair::RedissonFairLock,
+    fenced::RedissonFencedLock,
     rlock::{RedissonRLock, RedissonUnlock},
     rw::{RedissonModeLock, RedissonReadWriteLock},
+    spin::RedissonSpinLock,
 };
 use crate::random::{random_u64, random_uuid};
 

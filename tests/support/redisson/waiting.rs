@@ -1,39 +1,54 @@
-//! How `lock()` and `tryLock(wait)` wait, for locks of every kind.
+//! How a thread of Redisson waits for a lock that announces its releases.
 
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt, future::BoxFuture};
 use redis::RedisResult;
 use tokio::time::timeout;
 
 use super::RedissonClient;
 
-/// Attempts until one succeeds (`None`) or the wait is over: at first, when subscribed, and then
-/// upon each message or when the TTL is over that the last attempt was told.
-///
-/// Must not be cancelled: like Redisson's it leaves its subscription then.
+/// As [`wait_for`], for scripts that answer nil where they acquired: whether that was in time.
 pub(super) async fn acquire<'a>(
     client: &RedissonClient,
     channel: &str,
     wait: Option<Duration>,
-    mut attempt: impl FnMut() -> BoxFuture<'a, RedisResult<Option<i64>>>,
+    attempt: impl Fn() -> BoxFuture<'a, RedisResult<Option<i64>>>,
 ) -> RedisResult<bool> {
+    let attempt = || attempt().map_ok(|ttl| ttl.map_or(Ok(()), Err)).boxed();
+    let acquired = wait_for(client, channel, wait, attempt).await?;
+    Ok(acquired.is_some())
+}
+
+/// One run of an acquire script: acquired, or the TTL of what another holds.
+pub(super) type Attempt<T> = Result<T, i64>;
+
+/// Tries, subscribes, and tries again upon each message and when the TTL is over; `None` when the
+/// wait is.
+///
+/// Must not be cancelled: like Redisson it leaves its subscription then.
+pub(super) async fn wait_for<'a, T>(
+    client: &RedissonClient,
+    channel: &str,
+    wait: Option<Duration>,
+    attempt: impl Fn() -> BoxFuture<'a, RedisResult<Attempt<T>>>,
+) -> RedisResult<Option<T>> {
     let start = Instant::now();
     let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
-    if attempt().await?.is_none() {
-        return Ok(true);
+    if let Ok(acquired) = attempt().await? {
+        return Ok(Some(acquired));
     }
     if rest() == Some(Duration::ZERO) {
-        return Ok(false);
+        return Ok(None);
     }
     let latch = client.subscriptions().join(channel).await?;
     let acquired = async {
         while rest() != Some(Duration::ZERO) {
-            let Some(ttl) = attempt().await? else {
-                return Ok(true);
+            let ttl = match attempt().await? {
+                Ok(acquired) => return Ok(Some(acquired)),
+                // A lock without a TTL, which Redisson never makes, is waited for by message only.
+                Err(ttl) => u64::try_from(ttl).ok().map(Duration::from_millis),
             };
-            // A lock without a TTL, which Redisson never makes, is waited for by message only.
-            let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
             let sleep = rest().into_iter().chain(ttl).min();
             let message = latch.acquire();
             let message = match sleep {
@@ -44,7 +59,7 @@ pub(super) async fn acquire<'a>(
                 permit.expect("the latch is never closed").forget();
             }
         }
-        Ok(false)
+        Ok(None)
     }
     .await;
     client.subscriptions().leave(channel).await?;

@@ -1,0 +1,336 @@
+//! FencedLock beside Redisson's in one Redis: each waits for the other, and the tokens of both grow.
+//!
+//! The player knows the wire format and nothing of this crate. Neither side polls here.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, FencedLock, LockOptions, Unlocked};
+use tests::{
+    LeakCheck, RedissonClient, RedissonFencedLock, RedissonUnlock, eventually, shared_server,
+    unique, within,
+};
+use tokio::task::{JoinHandle, JoinSet};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_millis(300);
+
+/// One lock, seen from both sides.
+struct Both {
+    name: String,
+    redis: MultiplexedConnection,
+    client: Client,
+    ours: FencedLock,
+    java: RedissonClient,
+    theirs: RedissonFencedLock,
+    leaks: LeakCheck,
+}
+
+impl Both {
+    async fn open(what: &str) -> Self {
+        let name = unique(what);
+        Self::named(&name, &name).await
+    }
+
+    async fn named(prefix: &str, name: &str) -> Self {
+        let server = shared_server();
+        let builder = Client::builder()
+            .url(&server.url())
+            .poll_interval(NEVER)
+            .linger(Duration::from_millis(20));
+        let client = builder.connect().await.unwrap();
+        let java = RedissonClient::connect(&server.url()).await.unwrap();
+        Self {
+            name: name.to_owned(),
+            redis: server.connect().await.unwrap(),
+            ours: client.fenced_lock(name),
+            theirs: java.fenced_lock(name),
+            leaks: LeakCheck::on(&server, prefix).await.client(&client),
+            client,
+            java,
+        }
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// Waits until so many connections are subscribed to the lock's channel.
+    async fn subscribed(&self, count: usize) {
+        let channel = self.theirs.as_rlock().channel();
+        eventually(DEADLINE, async || {
+            let (_, subscribed): (String, usize) =
+                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+            subscribed == count
+        })
+        .await;
+    }
+
+    /// A waiter of ours, asleep.
+    async fn we_wait(&self) -> JoinHandle<redlock_rt::FencedLockGuard> {
+        let lock = self.ours.clone();
+        let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+        self.subscribed(1).await;
+        waiter
+    }
+
+    /// A waiter of theirs, asleep; the token that it gets.
+    async fn they_wait(&self, thread: u64) -> JoinHandle<u64> {
+        let lock = self.theirs.clone();
+        let waiter = tokio::spawn(async move {
+            let token = lock.lock_and_get_token(thread, None).await.unwrap();
+            u64::try_from(token.unwrap()).unwrap()
+        });
+        self.subscribed(1).await;
+        waiter
+    }
+
+    /// They take it, which must be free.
+    async fn they_take(&self, thread: u64) -> u64 {
+        let token = self.theirs.attempt(thread, None).await.unwrap();
+        u64::try_from(token.unwrap()).unwrap()
+    }
+
+    async fn they_free(&self, thread: u64) {
+        let freed = self.theirs.unlock(thread).await.unwrap();
+        assert_eq!(freed, RedissonUnlock::Freed);
+    }
+
+    async fn end(self) {
+        assert!(self.java.channels().is_empty());
+        let _: bool = self.redis(&["DEL", &self.theirs.counter()]).await;
+        self.leaks.assert_clean().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_holds_and_we_wait_and_wake() {
+    let both = Both::open("theirs").await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let its = both.they_take(1).await;
+        assert!(its > last);
+        assert!(both.ours.try_lock().await.unwrap().is_none());
+        assert_eq!(both.ours.token().await.unwrap(), Some(its));
+        let waiter = both.we_wait().await;
+        assert!(!waiter.is_finished());
+        both.they_free(1).await;
+        let guard = within(DEADLINE, waiter).await.unwrap();
+        assert!(guard.token() > its);
+        last = guard.token();
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        both.subscribed(0).await;
+    }
+    both.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_hold_and_it_waits_and_wakes() {
+    let both = Both::open("ours").await;
+    for _ in 0..3 {
+        let guard = both.ours.lock().await.unwrap();
+        let ours = guard.token();
+        assert_eq!(both.theirs.token().await.unwrap(), i64::try_from(ours).ok());
+        let refused = both.theirs.attempt(7, None).await.unwrap();
+        assert!(refused.is_err_and(|ttl| ttl > 28_000));
+        let waiter = both.they_wait(7).await;
+        assert!(!waiter.is_finished());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        let its = within(DEADLINE, waiter).await.unwrap();
+        assert_eq!(its, ours + 1, "its INCR goes on from ours");
+        both.they_free(7).await;
+    }
+    both.end().await;
+}
+
+#[tokio::test]
+async fn its_re_entries_count_on_and_ours_do_not() {
+    let both = Both::open("re-entry").await;
+    let first = both.they_take(1).await;
+    assert_eq!(both.they_take(1).await, first + 1, "a re-entry of its own");
+    let refused = both.theirs.unlock(1).await.unwrap();
+    assert_eq!(refused, RedissonUnlock::StillHeld);
+    both.they_free(1).await;
+
+    let outer = both.ours.lock().await.unwrap();
+    assert!(outer.token() > first + 1);
+    let inner = outer.reenter().await.unwrap();
+    assert_eq!(inner.token(), outer.token());
+    let stored = both.theirs.token().await.unwrap();
+    assert_eq!(stored, i64::try_from(outer.token()).ok());
+    let last = outer.token();
+    inner.unlock().await.unwrap();
+    assert!(both.theirs.attempt(1, None).await.unwrap().is_err());
+    outer.unlock().await.unwrap();
+    assert_eq!(both.they_take(1).await, last + 1);
+    both.they_free(1).await;
+    both.end().await;
+}
+
+/// Its counter begins at 1: ours goes on with the time, and its goes on from there.
+#[tokio::test]
+async fn a_counter_that_it_began_goes_on_with_ours() {
+    let both = Both::open("began").await;
+    assert_eq!(both.they_take(1).await, 1);
+    both.they_free(1).await;
+    let guard = both.ours.lock().await.unwrap();
+    assert!(guard.token() > 1 << 50);
+    let last = guard.token();
+    guard.unlock().await.unwrap();
+    assert_eq!(both.they_take(1).await, last + 1);
+    both.they_free(1).await;
+    // A TTL of ours stays, as INCR leaves it.
+    let brief = both.ours.clone().token_ttl(Duration::from_secs(60));
+    brief.lock().await.unwrap().unlock().await.unwrap();
+    let token = both.they_take(1).await;
+    assert!(token > last + 1);
+    let ttl: i64 = both.redis(&["PTTL", &both.theirs.counter()]).await;
+    assert!((50_000..=60_000).contains(&ttl), "{ttl}");
+    both.they_free(1).await;
+    both.end().await;
+}
+
+#[tokio::test]
+async fn what_stands_in_redis_is_what_redisson_puts_there() {
+    let both = Both::open("shape").await;
+    let pattern = format!("*{}*", both.name);
+    let shape = async || {
+        let mut keys: Vec<String> = both.redis(&["KEYS", &pattern]).await;
+        keys.sort();
+        let mut shape = Vec::new();
+        for key in keys {
+            let kind: String = both.redis(&["TYPE", &key]).await;
+            let encoding: String = both.redis(&["OBJECT", "ENCODING", &key]).await;
+            let ttl: i64 = both.redis(&["PTTL", &key]).await;
+            shape.push((key, kind, encoding, ttl.clamp(-2, 0)));
+        }
+        shape
+    };
+    both.they_take(45).await;
+    let theirs = shape().await;
+    assert_eq!(theirs.len(), 2, "{theirs:?}");
+    both.they_free(45).await;
+    let theirs_after = shape().await;
+    assert_eq!(theirs_after.len(), 1);
+    let _: bool = both.redis(&["DEL", &both.theirs.counter()]).await;
+
+    let guard = both.ours.lock().await.unwrap();
+    assert_eq!(shape().await, theirs);
+    let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
+    assert_eq!(fields, [(guard.owner().to_string(), "1".to_owned())]);
+    guard.unlock().await.unwrap();
+    assert_eq!(shape().await, theirs_after);
+    both.end().await;
+}
+
+#[tokio::test]
+async fn a_forced_release_wakes_the_other_side() {
+    let both = Both::open("force").await;
+    let guard = both.ours.lock().await.unwrap();
+    let waiter = both.we_wait().await;
+    assert!(both.theirs.as_rlock().force_unlock().await.unwrap());
+    let next = within(DEADLINE, waiter).await.unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    both.subscribed(0).await;
+    let waiter = both.they_wait(2).await;
+    let last = next.token();
+    assert!(both.ours.force_unlock().await.unwrap());
+    assert!(within(DEADLINE, waiter).await.unwrap() > last);
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    both.they_free(2).await;
+    both.end().await;
+}
+
+#[tokio::test]
+async fn whose_lease_runs_out_has_the_older_token() {
+    let both = Both::open("lease").await;
+    let its = both.theirs.attempt(1, Some(LEASE)).await.unwrap().unwrap();
+    let waiter = both.we_wait().await;
+    let guard = within(DEADLINE, waiter).await.unwrap();
+    assert!(guard.token() > u64::try_from(its).unwrap());
+    let late = both.theirs.unlock(1).await.unwrap();
+    assert_eq!(late, RedissonUnlock::NotOwner);
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    both.subscribed(0).await;
+
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let waiter = both.they_wait(1).await;
+    let its = within(DEADLINE, waiter).await.unwrap();
+    assert!(!guard.is_valid(), "never both");
+    assert!(its > guard.token());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    both.they_free(1).await;
+    both.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_four_of_each_are_in_the_order_of_their_holds() {
+    const TURNS: usize = 20;
+    let both = Both::open("mixed").await;
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for thread in 0..4 {
+        let (lock, held) = (both.ours.clone(), Arc::clone(&tokens));
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().await.unwrap();
+                held.lock().unwrap().push(guard.token());
+                assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            }
+        });
+        let (lock, held) = (both.theirs.clone(), Arc::clone(&tokens));
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let token = lock.lock_and_get_token(thread, None).await.unwrap();
+                held.lock()
+                    .unwrap()
+                    .push(u64::try_from(token.unwrap()).unwrap());
+                let freed = lock.unlock(thread).await.unwrap();
+                assert_eq!(freed, RedissonUnlock::Freed);
+            }
+        });
+    }
+    within(3 * DEADLINE, tasks.join_all()).await;
+    let tokens = tokens.lock().unwrap().clone();
+    assert_eq!(tokens.len(), 8 * TURNS);
+    assert!(
+        tokens.windows(2).all(|pair| pair[0] < pair[1]),
+        "{tokens:?}"
+    );
+    both.end().await;
+}
+
+#[tokio::test]
+async fn names_with_braces_have_one_counter() {
+    for (form, counter) in [
+        ("{N}:b", "redisson_lock_token:{N}:b"),
+        ("a{N}c", "redisson_lock_token:a{N}c"),
+        ("N}", "redisson_lock_token:{N}}"),
+    ] {
+        let prefix = unique("braces");
+        let both = Both::named(&prefix, &form.replace('N', &prefix)).await;
+        assert_eq!(both.theirs.counter(), counter.replace('N', &prefix));
+        let its = both.they_take(1).await;
+        assert_eq!(both.ours.token().await.unwrap(), Some(its));
+        both.they_free(1).await;
+        let guard = both.ours.lock().await.unwrap();
+        assert_eq!(
+            both.theirs.token().await.unwrap(),
+            i64::try_from(guard.token()).ok()
+        );
+        guard.unlock().await.unwrap();
+        both.end().await;
+    }
+}

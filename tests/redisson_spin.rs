@@ -1,0 +1,355 @@
+//! SpinLock beside Redisson's in one Redis: they exclude each other, both poll, and nobody is told
+//! anything.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use redis::{
+    FromRedisValue,
+    aio::{MultiplexedConnection, PubSub},
+};
+use redlock_rt::{Client, LockOptions, LostReason, SpinLock, SpinLockGuard, Unlocked};
+use tests::{
+    LeakCheck, RedissonClient, RedissonSpinLock, RedissonUnlock, eventually, shared_server, unique,
+    within,
+};
+use tokio::task::{JoinHandle, JoinSet};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_millis(300);
+/// The longest pause of either side's default back-off, with its random addition.
+const PAUSE: Duration = Duration::from_millis(256);
+/// How late what is due may come: threads that have to wait for a processor.
+const LATE: Duration = Duration::from_millis(250);
+
+/// One lock, seen from both sides.
+struct Both {
+    name: String,
+    redis: MultiplexedConnection,
+    client: Client,
+    ours: SpinLock,
+    java: RedissonClient,
+    theirs: RedissonSpinLock,
+    heard: PubSub,
+    leaks: LeakCheck,
+}
+
+impl Both {
+    async fn open(what: &str) -> Self {
+        let name = unique(what);
+        let server = shared_server();
+        let builder = Client::builder()
+            .url(&server.url())
+            .poll_interval(NEVER)
+            .linger(Duration::from_millis(20));
+        let client = builder.connect().await.unwrap();
+        let java = RedissonClient::connect(&server.url()).await.unwrap();
+        let listener = redis::Client::open(server.url()).unwrap();
+        let mut heard = listener.get_async_pubsub().await.unwrap();
+        heard.psubscribe(format!("*{name}*")).await.unwrap();
+        Self {
+            redis: server.connect().await.unwrap(),
+            ours: client.spin_lock(&name),
+            theirs: java.spin_lock(&name),
+            leaks: LeakCheck::on(&server, &name).await.client(&client),
+            client,
+            java,
+            heard,
+            name,
+        }
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// A waiter of ours that has been refused.
+    async fn we_wait(&self) -> JoinHandle<(SpinLockGuard, Instant)> {
+        let lock = self.ours.clone();
+        let waiter = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
+        eventually(DEADLINE, async || self.client.stats().waiting == 1).await;
+        waiter
+    }
+
+    fn they_wait(&self, thread: u64) -> JoinHandle<Instant> {
+        let lock = self.theirs.clone();
+        tokio::spawn(async move {
+            assert!(lock.lock(thread, None, None).await.unwrap());
+            Instant::now()
+        })
+    }
+
+    async fn they_take(&self, thread: u64) {
+        assert!(
+            self.theirs
+                .lock(thread, Some(Duration::ZERO), None)
+                .await
+                .unwrap()
+        );
+    }
+
+    async fn they_free(&self, thread: u64) {
+        let freed = self.theirs.unlock(thread).await.unwrap();
+        assert_eq!(freed, RedissonUnlock::Freed);
+    }
+
+    /// Nothing is left, and nothing was ever said.
+    async fn end(mut self) {
+        let end = format!("end:{}", self.name);
+        let receivers: usize = self.redis(&["PUBLISH", &end, ""]).await;
+        assert_eq!(receivers, 1);
+        {
+            let mut messages = self.heard.on_message();
+            let first = within(DEADLINE, messages.next()).await.unwrap();
+            assert_eq!(first.get_channel_name(), end);
+        }
+        assert_eq!(self.client.stats().subscriptions, 0);
+        assert!(self.java.channels().is_empty());
+        self.leaks.assert_clean().await;
+    }
+}
+
+#[track_caller]
+fn assert_within_a_pause(freed: Instant, taken: Instant) {
+    let late = taken.saturating_duration_since(freed);
+    assert!(late < PAUSE + LATE, "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_holds_and_we_wait_and_take_it() {
+    let both = Both::open("theirs").await;
+    for _ in 0..3 {
+        both.they_take(1).await;
+        assert!(both.ours.try_lock().await.unwrap().is_none());
+        let holder = both.ours.holder().await.unwrap().unwrap();
+        assert_eq!(holder.as_str(), both.theirs.as_rlock().owner(1));
+        let waiter = both.we_wait().await;
+        assert!(!waiter.is_finished());
+        let freed = Instant::now();
+        both.they_free(1).await;
+        let (guard, taken) = within(DEADLINE, waiter).await.unwrap();
+        assert_within_a_pause(freed, taken);
+        assert!(!both.theirs.as_rlock().try_lock(1, None).await.unwrap());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    both.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_hold_and_it_waits_and_takes_it() {
+    let both = Both::open("ours").await;
+    for round in 0..4 {
+        let guard = both.ours.lock().await.unwrap();
+        let refused = both.theirs.lock(7, Some(3 * LATE / 10), None).await;
+        assert!(!refused.unwrap());
+        let waiter = both.they_wait(7);
+        let freed = Instant::now();
+        if round % 2 == 0 {
+            drop(guard);
+        } else {
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        }
+        assert_within_a_pause(freed, within(DEADLINE, waiter).await.unwrap());
+        assert!(both.theirs.as_rlock().is_held_by(7).await.unwrap());
+        assert!(both.ours.try_lock().await.unwrap().is_none());
+        both.they_free(7).await;
+    }
+    both.end().await;
+}
+
+#[tokio::test]
+async fn re_entries_keep_the_other_side_out() {
+    let both = Both::open("re-entry").await;
+    both.they_take(1).await;
+    both.they_take(1).await;
+    assert_eq!(both.ours.hold_count().await.unwrap(), 2);
+    let first = both.theirs.unlock(1).await.unwrap();
+    assert_eq!(first, RedissonUnlock::StillHeld);
+    assert!(both.ours.try_lock().await.unwrap().is_none());
+    both.they_free(1).await;
+
+    let outer = both.ours.lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
+    assert_eq!(fields, [(outer.owner().to_string(), "2".to_owned())]);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert!(!both.theirs.as_rlock().try_lock(1, None).await.unwrap());
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    both.they_take(1).await;
+    both.they_free(1).await;
+    both.end().await;
+}
+
+#[tokio::test]
+async fn a_forced_release_frees_the_other_sides() {
+    let both = Both::open("force").await;
+    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let guard = both.ours.lock_with(options).await.unwrap();
+    assert!(both.theirs.force_unlock().await.unwrap());
+    let reason = within(DEADLINE, guard.lost()).await;
+    assert_eq!(reason, LostReason::Deleted);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+
+    both.they_take(1).await;
+    assert!(both.ours.force_unlock().await.unwrap());
+    assert!(!both.ours.force_unlock().await.unwrap());
+    let late = both.theirs.unlock(1).await.unwrap();
+    assert_eq!(late, RedissonUnlock::NotOwner);
+    both.end().await;
+}
+
+#[tokio::test]
+async fn whose_lease_runs_out_is_succeeded() {
+    let both = Both::open("lease").await;
+    let start = Instant::now();
+    assert!(both.theirs.lock(1, None, Some(LEASE)).await.unwrap());
+    let sent = Instant::now();
+    let waiter = both.we_wait().await;
+    let (guard, taken) = within(DEADLINE, waiter).await.unwrap();
+    assert!(taken >= start + LEASE);
+    assert_within_a_pause(sent + LEASE, taken);
+    let late = both.theirs.unlock(1).await.unwrap();
+    assert_eq!(late, RedissonUnlock::NotOwner);
+    guard.unlock().await.unwrap();
+
+    let start = Instant::now();
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let sent = Instant::now();
+    let taken = within(DEADLINE, both.they_wait(1)).await.unwrap();
+    assert!(taken >= start + LEASE);
+    assert_within_a_pause(sent + LEASE, taken);
+    assert!(!guard.is_valid(), "never both");
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    both.they_free(1).await;
+    both.end().await;
+}
+
+/// A renewed hold of either side keeps the other waiting past its lease.
+#[tokio::test]
+async fn renewals_keep_the_other_side_waiting() {
+    let both = Both::open("renewal").await;
+    let options = LockOptions::new().lease(LEASE);
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let waiter = both.they_wait(1);
+    tokio::time::sleep(2 * LEASE).await;
+    assert!(guard.is_valid() && !waiter.is_finished());
+    guard.unlock().await.unwrap();
+    within(DEADLINE, waiter).await.unwrap();
+    assert!(both.theirs.as_rlock().renew(&[1]).await.unwrap());
+    assert!(both.ours.remaining_ttl().await.unwrap().unwrap() > 50 * LEASE);
+    both.they_free(1).await;
+    both.end().await;
+}
+
+#[tokio::test]
+async fn what_stands_in_redis_is_what_redisson_puts_there() {
+    let both = Both::open("shape").await;
+    let pattern = format!("*{}*", both.name);
+    let shape = async || {
+        let keys: Vec<String> = both.redis(&["KEYS", &pattern]).await;
+        assert_eq!(keys, [&*both.name], "nothing beside the lock");
+        let kind: String = both.redis(&["TYPE", &both.name]).await;
+        let encoding: String = both.redis(&["OBJECT", "ENCODING", &both.name]).await;
+        let ttl: u64 = both.redis(&["PTTL", &both.name]).await;
+        assert!((28_000..=30_000).contains(&ttl), "{ttl}");
+        let counts: Vec<String> = both.redis(&["HVALS", &both.name]).await;
+        (kind, encoding, counts)
+    };
+    both.they_take(45).await;
+    let theirs = shape().await;
+    both.they_free(45).await;
+    let guard = both.ours.lock().await.unwrap();
+    assert_eq!(shape().await, theirs);
+    guard.unlock().await.unwrap();
+    both.end().await;
+}
+
+/// What the documentation warns of: nobody tells them.
+#[tokio::test]
+async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
+    const POLL: Duration = Duration::from_millis(200);
+    let both = Both::open("mixed-kinds").await;
+    let polls = Client::builder()
+        .url(&shared_server().url())
+        .poll_interval(POLL)
+        .linger(Duration::from_millis(20))
+        .build()
+        .unwrap();
+    let guard = both.ours.lock().await.unwrap();
+    let rlock = polls.rlock(&both.name);
+    let waiter = tokio::spawn(async move { (rlock.lock().await.unwrap(), Instant::now()) });
+    eventually(DEADLINE, async || polls.stats().subscriptions == 1).await;
+    let freed = Instant::now();
+    guard.unlock().await.unwrap();
+    let (guard, taken) = within(DEADLINE, waiter).await.unwrap();
+    let late = taken.saturating_duration_since(freed);
+    assert!(late < 2 * POLL + LATE, "{late:?}");
+    // The other way round spinning is enough, and the message is heard by nobody.
+    let waiter = both.we_wait().await;
+    eventually(DEADLINE, async || polls.stats().subscriptions == 0).await;
+    let freed = Instant::now();
+    guard.unlock().await.unwrap();
+    let (guard, taken) = within(DEADLINE, waiter).await.unwrap();
+    assert_within_a_pause(freed, taken);
+    guard.unlock().await.unwrap();
+    let Both {
+        leaks, mut heard, ..
+    } = both;
+    let release = within(DEADLINE, heard.on_message().next()).await.unwrap();
+    assert_eq!(release.get_payload::<String>().unwrap(), "0");
+    leaks.client(&polls).assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_of_each_are_never_two_at_once() {
+    const TURNS: usize = 15;
+    let both = Both::open("mixed").await;
+    let counter = format!("{}:inside", both.name);
+    let room = |step: &'static str, expected: i64| {
+        let (mut redis, counter) = (both.redis.clone(), counter.clone());
+        async move {
+            let step = redis::cmd(step).arg(counter).to_owned();
+            let inside: i64 = step.query_async(&mut redis).await.unwrap();
+            assert_eq!(inside, expected, "two holders");
+        }
+    };
+    let mut tasks = JoinSet::new();
+    for thread in 0..4 {
+        let lock = both.ours.clone();
+        let turns: Vec<_> = (0..TURNS)
+            .map(|_| (room("INCR", 1), room("DECR", 0)))
+            .collect();
+        tasks.spawn(async move {
+            for (enter, leave) in turns {
+                let guard = lock.lock().await.unwrap();
+                enter.await;
+                leave.await;
+                assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            }
+        });
+        let lock = both.theirs.clone();
+        let turns: Vec<_> = (0..TURNS)
+            .map(|_| (room("INCR", 1), room("DECR", 0)))
+            .collect();
+        tasks.spawn(async move {
+            for (enter, leave) in turns {
+                assert!(lock.lock(thread, None, None).await.unwrap());
+                enter.await;
+                leave.await;
+                let freed = lock.unlock(thread).await.unwrap();
+                assert_eq!(freed, RedissonUnlock::Freed);
+            }
+        });
+    }
+    within(3 * DEADLINE, tasks.join_all()).await;
+    let left: i64 = both.redis(&["GETDEL", &counter]).await;
+    assert_eq!(left, 0);
+    both.end().await;
+}

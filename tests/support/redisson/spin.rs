@@ -1,0 +1,116 @@
+//! RSpinLock (`getSpinLock`).
+
+use std::time::{Duration, Instant};
+
+use redis::RedisResult;
+
+use super::{
+    RedissonClient, RedissonRLock, RedissonUnlock, latch_time, millis, request_id, script::Script,
+    unlock_latch,
+};
+use crate::random::random_u64;
+
+/// KEYS name, latch; ARGV lease, owner, latch time. Returns 1 when freed, 0 when still held, nil when
+/// not held by this owner.
+const RELEASE: Script = Script(
+    "
+    local done = redis.call('get', KEYS[2])
+    if done then
+        return tonumber(done)
+    end
+    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+        return nil
+    end
+    local freed = 0
+    if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
+        redis.call('pexpire', KEYS[1], ARGV[1])
+    else
+        redis.call('del', KEYS[1])
+        freed = 1
+    end
+    redis.call('set', KEYS[2], freed, 'px', ARGV[3])
+    return freed",
+);
+
+/// The pauses of the default back-off: they double.
+const FIRST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(128);
+
+/// An `RSpinLock` object of Redisson.
+///
+/// It is acquired, asked about and renewed as the `RLock` of the same name.
+#[derive(Clone, Debug)]
+pub struct RedissonSpinLock {
+    client: RedissonClient,
+    name: String,
+    lock: RedissonRLock,
+}
+
+impl RedissonSpinLock {
+    fn new(client: RedissonClient, name: String) -> Self {
+        let lock = client.rlock(&name);
+        Self { client, name, lock }
+    }
+
+    /// What it has in common with `RLock`: owners, attempts, questions, renewal.
+    pub fn as_rlock(&self) -> &RedissonRLock {
+        &self.lock
+    }
+
+    /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
+    ///
+    /// # Errors
+    /// Those of Redis, as for all methods.
+    pub async fn lock(
+        &self,
+        thread_id: u64,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> RedisResult<bool> {
+        let start = Instant::now();
+        let mut pause = FIRST;
+        while !self.lock.try_lock(thread_id, lease).await? {
+            if wait.is_some_and(|wait| start.elapsed() >= wait) {
+                return Ok(false);
+            }
+            let random = random_u64() % u64::try_from(pause.as_millis()).unwrap_or(1);
+            tokio::time::sleep(pause + Duration::from_millis(random)).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+        Ok(true)
+    }
+
+    /// `unlock()`.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
+        let latch = unlock_latch(&self.name, &request_id());
+        let (lease, owner) = (millis(self.client.watchdog()), self.lock.owner(thread_id));
+        let args = [&*lease, &owner, &latch_time().to_string()];
+        let answer: Option<i64> = RELEASE
+            .run(&self.client, &[&self.name, &latch], &args)
+            .await?;
+        let _: i64 = self.client.command("DEL", latch).await?;
+        Ok(match answer {
+            None => RedissonUnlock::NotOwner,
+            Some(0) => RedissonUnlock::StillHeld,
+            Some(_) => RedissonUnlock::Freed,
+        })
+    }
+
+    /// `forceUnlock()`: whether there was a lock.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn force_unlock(&self) -> RedisResult<bool> {
+        self.client.command("DEL", &self.name).await
+    }
+}
+
+impl RedissonClient {
+    /// `getSpinLock(name)`.
+    pub fn spin_lock(&self, name: impl Into<String>) -> RedissonSpinLock {
+        RedissonSpinLock::new(self.clone(), name.into())
+    }
+}
