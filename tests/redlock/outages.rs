@@ -69,7 +69,30 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
     assert_eq!(guard.servers(), 5);
 }
 
-/// Nor does one that has the lock: its release goes on in the background.
+/// Who answers after the majority joins all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_server_joins_later() {
+    let servers = Servers::start(3);
+    let (party, to_it) = servers.party_by_proxies();
+    let quorum = party.quorum.clone().server_timeout(LEASE / 2);
+    let lock = quorum.redlock(NAME);
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    to_it[1].delay("EVALSHA", LEASE / 4);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert!(guard.servers() >= 2);
+    eventually(DEADLINE, async || guard.servers() == 3).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    to_it[1].clear();
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
+/// The release on a silent server goes on in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_a_silent_minority() {
     let servers = Servers::start(3);
@@ -97,7 +120,8 @@ async fn what_was_last_known_tells_why_a_wait_was_in_vain() {
     let lock = waiting.lock();
     assert!(lock.try_lock().await.unwrap().is_none());
     let call = tokio::spawn(async move { lock.lock_with(LockOptions::new().wait(WAIT)).await });
-    tokio::time::sleep(WAIT - SERVER_TIMEOUT / 2).await;
+    // Less than a time-out before the end, and more than the longest pause.
+    tokio::time::sleep(WAIT - SERVER_TIMEOUT * 9 / 10).await;
     to_it.iter().for_each(tests::Proxy::go_silent);
     let error = within(DEADLINE, call).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
@@ -108,6 +132,13 @@ async fn what_was_last_known_tells_why_a_wait_was_in_vain() {
 async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
     let servers = Servers::start(3);
     let party = servers.party();
+    let lock = party.lock();
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     servers.0[2].pause();
     for number in 0..200 {
         let lock = party.quorum.redlock(format!("{NAME}:{number}"));
@@ -119,7 +150,7 @@ async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
             .unwrap();
     }
     let owed = party.clients[2].stats().releases;
-    assert!(owed <= 70, "{owed}");
+    assert!((1..=70).contains(&owed), "{owed}");
     servers.0[2].resume();
     party.assert_idle(0..3).await;
     servers.assert_free(0..3).await;
