@@ -19,7 +19,8 @@ use std::{
 
 use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, GuardState, Lock, LockGuard, LockOptions, LostReason,
-    Owner, OwnerId, RLock, RLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, embedded,
+    MultiLock, MultiLockGuard, Owner, OwnerId, Part, Quorum, RLock, RLockGuard, RedLock,
+    RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, embedded,
 };
 use tests::{LeakCheck, connection_over, unique};
 use tokio::task::yield_now;
@@ -42,17 +43,18 @@ fn types_are_shared_shown_and_cloned() {
         shared: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
         LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
-        embedded::Listener,
+        embedded::Listener, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
     );
     all!(
         shown: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
         LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
-        embedded::Listener,
+        embedded::Listener, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
     );
     all!(
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, Owner, OwnerId, Renew,
-        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine,
+        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, MultiLock, Part, Quorum,
+        RedLock,
     );
     all!(
         compared: Stats, Shutdown, OwnerId, Renew, GuardState, LostReason, Unlocked, ErrorKind,
@@ -85,6 +87,42 @@ async fn futures_are_send() {
     sent(guard.lost());
     sent(guard.extend(Duration::from_secs(1)));
     sent(guard.reenter());
+    sent(guard.run(async { yield_now().await }));
+    sent(guard.unlock());
+}
+
+#[tokio::test]
+async fn futures_of_locks_made_of_several_are_send() {
+    let client = Client::embedded();
+    let lock = client.multi_lock(["a", "b"]);
+    sent(lock.lock());
+    sent(lock.try_lock());
+    sent(lock.lock_with(LockOptions::new().owner(&Owner::new())));
+    sent(lock.with(async |_| yield_now().await));
+    sent(lock.force_unlock());
+    sent(lock.is_locked());
+    sent(lock.holders());
+    sent(lock.remaining_ttl());
+    let guard = lock.lock().await.unwrap();
+    sent(guard.lost());
+    sent(guard.extend(Duration::from_secs(1)));
+    sent(guard.run(async { yield_now().await }));
+    sent(guard.unlock());
+
+    let lock = Quorum::new([client]).unwrap().redlock("c");
+    sent(lock.lock());
+    sent(lock.try_lock());
+    sent(lock.lock_with(LockOptions::new().owner(&Owner::new())));
+    sent(lock.with(async |_| yield_now().await));
+    sent(lock.force_unlock());
+    sent(lock.is_locked());
+    sent(lock.holder());
+    sent(lock.holders());
+    sent(lock.hold_count());
+    sent(lock.remaining_ttl());
+    let guard = lock.lock().await.unwrap();
+    sent(guard.lost());
+    sent(guard.extend(Duration::from_secs(1)));
     sent(guard.run(async { yield_now().await }));
     sent(guard.unlock());
 }
