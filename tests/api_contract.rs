@@ -19,9 +19,9 @@ use std::{
 
 use redlock_rt::{
     Client, ClientBuilder, DowngradeError, Error, ErrorKind, GuardState, Lock, LockGuard,
-    LockOptions, LostReason, Owner, OwnerId, RLock, RLockGuard, Read, ReadGuard, ReadLock,
-    ReadWriteLock, Reentrant, Renew, Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard,
-    WriteLock, embedded,
+    LockOptions, LostReason, MultiLock, MultiLockGuard, Owner, OwnerId, Part, Quorum, RLock,
+    RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew,
+    Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock, embedded,
 };
 use tests::{LeakCheck, connection_over, unique};
 use tokio::task::yield_now;
@@ -46,17 +46,19 @@ fn types_are_shared_shown_and_cloned() {
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
         embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
         UpgradeError, DowngradeError,
+        MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
     );
     all!(
         shown: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
         LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
         embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
-        UpgradeError, DowngradeError,
+        UpgradeError, DowngradeError, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
     );
     all!(
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, Owner, OwnerId, Renew,
-        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, ReadWriteLock,
+        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, ReadWriteLock, MultiLock,
+        Part, Quorum, RedLock,
     );
     all!(
         compared: Stats, Shutdown, OwnerId, Renew, GuardState, LostReason, Unlocked, ErrorKind,
@@ -113,6 +115,42 @@ async fn futures_of_a_read_write_lock_are_send() {
     // As any error, with the guard in it.
     let boxed: Box<dyn StdError + Send + Sync> = Box::new(refused);
     assert!(boxed.to_string().contains("upgrade read lock"), "{boxed}");
+}
+
+#[tokio::test]
+async fn futures_of_locks_made_of_several_are_send() {
+    let client = Client::embedded();
+    let lock = client.multi_lock(["a", "b"]);
+    sent(lock.lock());
+    sent(lock.try_lock());
+    sent(lock.lock_with(LockOptions::new().owner(&Owner::new())));
+    sent(lock.with(async |_| yield_now().await));
+    sent(lock.force_unlock());
+    sent(lock.is_locked());
+    sent(lock.holders());
+    sent(lock.remaining_ttl());
+    let guard = lock.lock().await.unwrap();
+    sent(guard.lost());
+    sent(guard.extend(Duration::from_secs(1)));
+    sent(guard.run(async { yield_now().await }));
+    sent(guard.unlock());
+
+    let lock = Quorum::new([client]).unwrap().redlock("c");
+    sent(lock.lock());
+    sent(lock.try_lock());
+    sent(lock.lock_with(LockOptions::new().owner(&Owner::new())));
+    sent(lock.with(async |_| yield_now().await));
+    sent(lock.force_unlock());
+    sent(lock.is_locked());
+    sent(lock.holder());
+    sent(lock.holders());
+    sent(lock.hold_count());
+    sent(lock.remaining_ttl());
+    let guard = lock.lock().await.unwrap();
+    sent(guard.lost());
+    sent(guard.extend(Duration::from_secs(1)));
+    sent(guard.run(async { yield_now().await }));
+    sent(guard.unlock());
 }
 
 /// A lock in a test: who it belongs to is checked at the end.

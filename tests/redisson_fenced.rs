@@ -26,7 +26,6 @@ const LEASE: Duration = Duration::from_millis(300);
 struct Both {
     name: String,
     redis: MultiplexedConnection,
-    client: Client,
     ours: FencedLock,
     java: RedissonClient,
     theirs: RedissonFencedLock,
@@ -53,7 +52,6 @@ impl Both {
             ours: client.fenced_lock(name),
             theirs: java.fenced_lock(name),
             leaks: LeakCheck::on(&server, prefix).await.client(&client),
-            client,
             java,
         }
     }

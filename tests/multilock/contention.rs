@@ -1,12 +1,18 @@
 //! Waiting for several locks: in one order, within one budget.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use redlock_rt::{ErrorKind, LockOptions, MultiLock};
-use tests::{LeakCheck, RedisServer, eventually, within};
+use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock};
+use tests::{LeakCheck, Matcher, Proxy, RedisServer, eventually, within};
 use tokio::time::Instant;
 
-use crate::{DEADLINE, client, names};
+use crate::{DEADLINE, client, names, settings};
 
 #[tokio::test]
 async fn a_release_wakes_who_waits_for_several() {
@@ -67,7 +73,7 @@ async fn overlapping_sets_exclude_each_other_and_all_finish() {
     for client in &clients {
         leaks = leaks.client(client);
     }
-    let inside: [std::sync::Arc<std::sync::atomic::AtomicUsize>; 3] = Default::default();
+    let inside: [Arc<AtomicUsize>; 3] = Default::default();
     let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]];
     let tasks = (0..12).map(|task| {
         let (client, set) = (clients[task % 3].clone(), sets[task % 6]);
@@ -77,14 +83,11 @@ async fn overlapping_sets_exclude_each_other_and_all_finish() {
             for _ in 0..ROUNDS {
                 let guard = lock.lock().await.unwrap();
                 for at in set {
-                    assert_eq!(
-                        inside[at].fetch_add(1, std::sync::atomic::Ordering::SeqCst),
-                        0
-                    );
+                    assert_eq!(inside[at].fetch_add(1, Ordering::SeqCst), 0);
                 }
                 tokio::task::yield_now().await;
                 for at in set {
-                    inside[at].fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    inside[at].fetch_sub(1, Ordering::SeqCst);
                 }
                 guard.unlock().await.unwrap();
             }
@@ -97,14 +100,18 @@ async fn overlapping_sets_exclude_each_other_and_all_finish() {
     leaks.assert_clean().await;
 }
 
-/// Who waits for a lock of this client's own queue is not passed by who wants it among others.
+/// Who waits for one of them in this client's own queue is not passed by who wants it among others,
+/// also while it is free and the waiter has not heard.
 #[tokio::test]
 async fn it_joins_the_local_queue_of_each() {
     let (server, prefix, names) = names("queue");
-    let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
-    let holder = client.rlock(&names[1]).lock().await.unwrap();
-    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let proxy = Proxy::to(&server);
+    let client = settings(Client::builder().url(&proxy.url()));
+    let other = crate::client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&client).client(&other);
+    let holder = other.rlock(&names[1]).lock().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
     let first = tokio::spawn({
         let (lock, order) = (client.rlock(&names[1]), order.clone());
         async move {
@@ -114,7 +121,14 @@ async fn it_joins_the_local_queue_of_each() {
         }
     });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    let second = tokio::spawn({
+    proxy.wait_for_answer("SUBSCRIBE").await;
+    let told = proxy.hold_message("message");
+    // It looks once more when it is subscribed.
+    proxy
+        .wait_for_count(Matcher::command("EVALSHA").mentioning(&names[1]), 2)
+        .await;
+    holder.unlock().await.unwrap();
+    let mut second = tokio::spawn({
         let (lock, order) = (client.multi_lock(&names), order.clone());
         async move {
             let guard = lock.lock().await.unwrap();
@@ -122,10 +136,14 @@ async fn it_joins_the_local_queue_of_each() {
             guard.unlock().await.unwrap();
         }
     });
-    eventually(DEADLINE, async || client.stats().waiting == 2).await;
-    holder.unlock().await.unwrap();
+    eventually(DEADLINE, async || {
+        client.stats().waiting == 2 || second.is_finished()
+    })
+    .await;
+    assert!(!second.is_finished(), "it went past");
+    told.open();
     within(DEADLINE, first).await.unwrap();
-    within(DEADLINE, second).await.unwrap();
+    within(DEADLINE, &mut second).await.unwrap();
     assert_eq!(*order.lock().unwrap(), ["first", "second"]);
     leaks.assert_clean().await;
 }

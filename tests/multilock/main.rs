@@ -7,6 +7,7 @@ mod basics;
 mod contention;
 mod faults;
 mod philosophers;
+mod script;
 
 use std::time::Duration;
 

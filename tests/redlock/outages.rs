@@ -48,17 +48,18 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
         .unwrap();
     servers.0[0].pause();
     servers.0[3].pause();
+    let begun = Instant::now();
     for _ in 0..5 {
-        let begun = Instant::now();
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         assert_eq!(guard.servers(), 3);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-        assert!(
-            begun.elapsed() < SERVER_TIMEOUT * 2,
-            "{:?}",
-            begun.elapsed()
-        );
     }
+    // Not one server's time-out each.
+    assert!(
+        begun.elapsed() < SERVER_TIMEOUT * 3,
+        "{:?}",
+        begun.elapsed()
+    );
     // What they were asked meanwhile is carried out now, and taken back.
     servers.0[0].resume();
     servers.0[3].resume();
@@ -68,11 +69,76 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
     assert_eq!(guard.servers(), 5);
 }
 
+/// Who answers after the majority joins all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_server_joins_later() {
+    let servers = Servers::start(3);
+    let (party, to_it) = servers.party_by_proxies();
+    let quorum = party.quorum.clone().server_timeout(LEASE / 2);
+    let lock = quorum.redlock(NAME);
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    to_it[1].delay("EVALSHA", LEASE / 4);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert!(guard.servers() >= 2);
+    eventually(DEADLINE, async || guard.servers() == 3).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    to_it[1].clear();
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
+/// The release on a silent server goes on in the background.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_does_not_wait_for_a_silent_minority() {
+    let servers = Servers::start(3);
+    let party = servers.party();
+    let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
+    assert_eq!(guard.servers(), 3);
+    servers.0[1].pause();
+    let begun = Instant::now();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(begun.elapsed() < LEASE / 2, "{:?}", begun.elapsed());
+    servers.0[1].resume();
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
+/// A round that the end of the wait cuts short does not make a contended lock unavailable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_last_known_tells_why_a_wait_was_in_vain() {
+    const WAIT: Duration = Duration::from_secs(1);
+    let servers = Servers::start(3);
+    let _guard = within(DEADLINE, servers.party().lock().lock())
+        .await
+        .unwrap();
+    let (waiting, to_it) = servers.party_by_proxies();
+    let lock = waiting.lock();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    let call = tokio::spawn(async move { lock.lock_with(LockOptions::new().wait(WAIT)).await });
+    // Less than a time-out before the end, and more than the longest pause.
+    tokio::time::sleep(WAIT - SERVER_TIMEOUT * 9 / 10).await;
+    to_it.iter().for_each(tests::Proxy::go_silent);
+    let error = within(DEADLINE, call).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+}
+
 /// Silent servers are not asked again and again by everybody who locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
     let servers = Servers::start(3);
     let party = servers.party();
+    let lock = party.lock();
+    within(DEADLINE, lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     servers.0[2].pause();
     for number in 0..200 {
         let lock = party.quorum.redlock(format!("{NAME}:{number}"));
@@ -84,7 +150,7 @@ async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
             .unwrap();
     }
     let owed = party.clients[2].stats().releases;
-    assert!(owed <= 70, "{owed}");
+    assert!((1..=70).contains(&owed), "{owed}");
     servers.0[2].resume();
     party.assert_idle(0..3).await;
     servers.assert_free(0..3).await;

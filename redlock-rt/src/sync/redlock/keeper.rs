@@ -16,6 +16,7 @@ use futures::stream::FuturesUnordered;
 
 use super::super::group::{Group, Part};
 use super::rest_of;
+use super::round::is_silent;
 use crate::clock;
 use crate::engine::{Engine, Manner, Owner, Signal, Terms};
 use crate::shim::{Mutex, lock};
@@ -59,6 +60,10 @@ impl Charge {
         let longest = self.terms.iter().map(|terms| terms.lease / 3).min();
         let longest = longest.unwrap_or(SHORTEST_PAUSE).max(SHORTEST_PAUSE);
         let mut pause = SHORTEST_PAUSE;
+        if !self.missing.is_empty() {
+            // They were asked just now; most locks are released before it is worth asking again.
+            tokio::time::sleep(pause).await;
+        }
         loop {
             if !self.group.state().is_valid() {
                 return pending().await;
@@ -111,7 +116,7 @@ impl Charge {
     async fn acquire(&self, place: usize, until: Instant) -> Option<Part> {
         let terms = self.terms[place];
         let max_hold = rest_of(terms.max_hold, self.started);
-        if max_hold.is_some_and(|rest| rest.is_zero()) {
+        if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
             return None;
         }
         let manner = Manner {

@@ -92,9 +92,13 @@ impl Round {
     }
 }
 
-/// More releases than this that a server owes an answer for: it is silent, and each round would add
-/// to them.
+/// More releases than this that a server owes an answer for: it is silent.
 const MOST_OWED: usize = 64;
+
+/// Whether asking the server would only add to the releases that it owes an answer for.
+pub(super) fn is_silent(engine: &Engine) -> bool {
+    engine.releasing() >= MOST_OWED
+}
 
 impl Asking<'_> {
     /// Whether the caller, or its owner, has it already on any of the servers.
@@ -108,7 +112,7 @@ impl Asking<'_> {
         let all = 0..self.engines.len();
         let talking = all
             .clone()
-            .filter(|&place| self.engines[place].releasing() < MOST_OWED);
+            .filter(|&place| !is_silent(&self.engines[place]));
         let talking: Vec<_> = talking.collect();
         if talking.len() >= self.need {
             talking

@@ -1,7 +1,7 @@
 -- Takes several free locks for new holds, all or none.
 --
 -- KEYS: 1..n the locks (each a HASH: owner -> hold count)
--- ARGV: 1 lease in ms, i+1 the owner of hold i
+-- ARGV: 1 lease in ms, 2..n+1 the owners of the holds
 -- Returns: nil = all are taken; else the number of the first lock that somebody else has
 --
 -- Invariants:

@@ -1,0 +1,104 @@
+//! The script that takes several locks, where it does not go as usual.
+
+use redis::{RedisResult, aio::MultiplexedConnection};
+use tests::{RedisServer, SharedServer};
+
+use crate::names;
+
+const TEXT: &str = include_str!("../../redlock-rt/src/wire/lua/multi_acquire.lua");
+
+/// Takes these locks for `u:1`, `u:2` and so on; the first that is held, from 1.
+async fn acquire(
+    redis: &mut MultiplexedConnection,
+    names: &[String],
+    lease: u64,
+) -> RedisResult<Option<usize>> {
+    let mut call = redis::cmd("EVAL");
+    call.arg(TEXT).arg(names.len()).arg(names);
+    call.arg(lease);
+    for number in 1..=names.len() {
+        call.arg(format!("u:{number}"));
+    }
+    call.query_async(redis).await
+}
+
+async fn ask<T: redis::FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> T {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]).query_async(redis).await.unwrap()
+}
+
+async fn there(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<bool> {
+    let mut there = Vec::new();
+    for name in names {
+        there.push(ask(redis, &["EXISTS", name]).await);
+    }
+    there
+}
+
+async fn clean(server: &SharedServer, names: &[String]) {
+    let mut redis = server.connect().await.unwrap();
+    for name in names {
+        let _: u8 = ask(&mut redis, &["DEL", name]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_takes_nothing_more_and_shortens_nothing() {
+    let (server, _, names) = names("repeat");
+    let mut redis = server.connect().await.unwrap();
+    for lease in [60_000, 1_000] {
+        assert_eq!(acquire(&mut redis, &names, lease).await.unwrap(), None);
+        for (number, name) in names.iter().enumerate() {
+            let owner = format!("u:{}", number + 1);
+            let count: u8 = ask(&mut redis, &["HGET", name, &owner]).await;
+            let ttl: u64 = ask(&mut redis, &["PTTL", name]).await;
+            assert!(count == 1 && ttl > 50_000, "{count}, {ttl}");
+        }
+    }
+    clean(&server, &names).await;
+}
+
+/// One of them was lost since, and is another's.
+#[tokio::test]
+async fn a_repeat_that_finds_one_taken_gives_the_others_back() {
+    let (server, _, names) = names("taken");
+    let mut redis = server.connect().await.unwrap();
+    assert_eq!(acquire(&mut redis, &names, 60_000).await.unwrap(), None);
+    let _: u8 = ask(&mut redis, &["DEL", &names[1]]).await;
+    let _: u8 = ask(&mut redis, &["HSET", &names[1], "other:1", "1"]).await;
+    assert_eq!(acquire(&mut redis, &names, 60_000).await.unwrap(), Some(2));
+    assert_eq!(there(&mut redis, &names).await, [false, true, false]);
+    let owners: Vec<String> = ask(&mut redis, &["HKEYS", &names[1]]).await;
+    assert_eq!(owners, ["other:1"]);
+    clean(&server, &names).await;
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_seen_before_anything_is_written() {
+    let (server, _, names) = names("text");
+    let mut redis = server.connect().await.unwrap();
+    let _: () = ask(&mut redis, &["SET", &names[2], "text"]).await;
+    let error = acquire(&mut redis, &names, 60_000).await.unwrap_err();
+    assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
+    assert_eq!(there(&mut redis, &names).await, [false, false, true]);
+    clean(&server, &names).await;
+}
+
+/// Without a lease they would stay for ever.
+#[tokio::test]
+async fn where_no_lease_may_be_set_nothing_stays() {
+    let server = RedisServer::start();
+    let mut redis = server.connect().await.unwrap();
+    let _: () = ask(
+        &mut redis,
+        &[
+            "ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-pexpire",
+        ],
+    )
+    .await;
+    let names = ["a", "b"].map(str::to_owned);
+    let mut poor = server.connect().await.unwrap();
+    let _: () = ask(&mut poor, &["AUTH", "poor", "any"]).await;
+    assert!(acquire(&mut poor, &names, 60_000).await.is_err());
+    assert_eq!(there(&mut redis, &names).await, [false, false]);
+}
