@@ -18,9 +18,10 @@ use std::{
 };
 
 use redlock_rt::{
-    Client, ClientBuilder, Error, ErrorKind, GuardState, Lock, LockGuard, LockOptions, LostReason,
-    MultiLock, MultiLockGuard, Owner, OwnerId, Part, Quorum, RLock, RLockGuard, RedLock,
-    RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, embedded,
+    Client, ClientBuilder, DowngradeError, Error, ErrorKind, GuardState, Lock, LockGuard,
+    LockOptions, LostReason, MultiLock, MultiLockGuard, Owner, OwnerId, Part, Quorum, RLock,
+    RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew,
+    Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock, embedded,
 };
 use tests::{LeakCheck, connection_over, unique};
 use tokio::task::yield_now;
@@ -43,18 +44,21 @@ fn types_are_shared_shown_and_cloned() {
         shared: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
         LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
-        embedded::Listener, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
+        embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
+        UpgradeError, DowngradeError,
+        MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
     );
     all!(
         shown: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
         LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
-        embedded::Listener, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
+        embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
+        UpgradeError, DowngradeError, MultiLock, MultiLockGuard, Part, Quorum, RedLock,
+        RedLockGuard,
     );
     all!(
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, Owner, OwnerId, Renew,
-        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, MultiLock, Part, Quorum,
-        RedLock,
+        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, ReadWriteLock, MultiLock, Part, Quorum, RedLock,
     );
     all!(
         compared: Stats, Shutdown, OwnerId, Renew, GuardState, LostReason, Unlocked, ErrorKind,
@@ -125,6 +129,28 @@ async fn futures_of_locks_made_of_several_are_send() {
     sent(guard.extend(Duration::from_secs(1)));
     sent(guard.run(async { yield_now().await }));
     sent(guard.unlock());
+}
+
+#[tokio::test]
+async fn futures_of_a_read_write_lock_are_send() {
+    let lock = Client::embedded().read_write_lock("a");
+    sent(lock.read());
+    sent(lock.try_read());
+    sent(lock.read_with(LockOptions::new()));
+    sent(lock.with_read(async |_| yield_now().await));
+    sent(lock.write());
+    sent(lock.try_write());
+    sent(lock.write_with(LockOptions::new()));
+    sent(lock.with_write(async |_| yield_now().await));
+    sent(lock.read().await.unwrap().try_upgrade());
+    sent(lock.write().await.unwrap().downgrade());
+    let refused = {
+        let (one, _other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+        one.try_upgrade().await.unwrap_err()
+    };
+    // As any error, with the guard in it.
+    let boxed: Box<dyn StdError + Send + Sync> = Box::new(refused);
+    assert!(boxed.to_string().contains("upgrade read lock"), "{boxed}");
 }
 
 /// A lock in a test: who it belongs to is checked at the end.

@@ -82,7 +82,7 @@ macro_rules! behaviours {
             $(#[$runtime]
             async fn $behaviour() {
                 let behaviour = async |world: &_| crate::$module::$behaviour::<$kind>(world).await;
-                crate::world::run::<$backend>(stringify!($behaviour), behaviour).await;
+                crate::world::run::<$backend, $kind>(stringify!($behaviour), behaviour).await;
             })+
         })+
     };
@@ -109,4 +109,10 @@ macro_rules! kinds {
 
 kinds! {
     rlock = redlock_rt::RLock;
+    fair = redlock_rt::FairLock;
+    read = redlock_rt::ReadLock;
+    write = redlock_rt::WriteLock;
+    write_among_readers = crate::subject::WriteAmongReaders;
+    fenced = redlock_rt::FencedLock;
+    spin = redlock_rt::SpinLock;
 }

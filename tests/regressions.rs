@@ -11,7 +11,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use redlock_rt::embedded::Engine;
 use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, LostReason, Owner, Unlocked};
-use tests::{LeakCheck, Matcher, Proxy, connection_over, shared_server, unique, within};
+use tests::{
+    LeakCheck, Matcher, Proxy, RedisServer, connection_over, shared_server, unique, within,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 
@@ -433,4 +435,47 @@ async fn a_silent_redis_was_called_contention_to_who_gave_up_early_in_a_second_t
     for error in [first, second, third].map(Result::unwrap_err) {
         assert!(error.is_unavailable(), "{error}");
     }
+}
+
+/// Scripts of read-write locks looked for as many leases as the hash said: the server stood still.
+#[tokio::test]
+async fn a_hold_count_that_somebody_made_up_stopped_the_server() {
+    let server = RedisServer::start();
+    let mut redis = server.connect().await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.read_write_lock("made-up");
+    let made_up = "u:1";
+    for mode in ["read", "write"] {
+        let mut hset = redis::cmd("HSET");
+        hset.arg("made-up").arg("mode").arg(mode).arg(made_up);
+        let _: i64 = hset
+            .arg(9_007_199_254_740_991_u64)
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        within(DEADLINE, async {
+            drop(lock.try_read().await);
+            drop(lock.try_write().await);
+            let _ = lock.read_lock().holders().await;
+            let _ = lock.write_lock().holders().await;
+            let _ = lock.read_lock().force_unlock().await;
+            let _ = lock.write_lock().force_unlock().await;
+        })
+        .await;
+    }
+    within(DEADLINE, async { drop(lock.write().await.unwrap()) }).await;
+}
+
+/// The first field of its hash is no owner: "unexpected reply".
+#[tokio::test]
+async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
+    let client = Client::embedded();
+    let guard = client.read_write_lock("both").write().await.unwrap();
+    let rlock = client.rlock("both");
+    let holder = rlock.holder().await.unwrap().unwrap();
+    assert_eq!(holder.as_str(), format!("{}:write", guard.owner()));
+    assert_eq!(rlock.hold_count().await.unwrap(), 1);
+    assert!(rlock.is_locked().await.unwrap());
+    assert!(rlock.try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
 }

@@ -4,11 +4,15 @@
 //! cargo run --release -p benches --bin compare
 //! ```
 //!
+//! With `--features peers` it measures other lock crates too: `compare/peers.rs`.
+//!
 //! Both sides do the same work in interleaved rounds, so that what else the machine does meets both
 //! alike; see `rounds`. The raw side is `raw.rs`.
 
 mod contention;
 mod machine;
+#[cfg(feature = "peers")]
+mod peers;
 mod report;
 mod rounds;
 mod scenes;
@@ -58,6 +62,9 @@ enum Part {
     Contended,
     Handover,
     Embedded,
+    /// Other lock crates.
+    #[cfg(feature = "peers")]
+    Peers,
 }
 
 fn main() -> ExitCode {
@@ -108,6 +115,13 @@ async fn measure(options: &Options) -> Report {
             .scenes
             .push(scenes::embedded_uncontended(effort).await);
         report.scenes.push(scenes::embedded_distinct(effort).await);
+    }
+    #[cfg(feature = "peers")]
+    if wanted(Part::Peers) {
+        report
+            .scenes
+            .push(peers::uncontended(&server, effort).await);
+        report.scenes.push(peers::contended(&server).await);
     }
     report.load_after = machine::load();
     report

@@ -10,12 +10,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
-use crate::sync::{MultiLock, Quorum, RLock, check_lease};
+use crate::sync::{
+    FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock, SpinLock,
+    check_lease,
+};
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
 ///
-/// It keeps three connections at most (commands, renewals, subscriptions) and three tasks,
-/// whatever the number of locks, and ends them with its last clone and last guard. A client in a
+/// It keeps three connections at most (commands, renewals, subscriptions) and three tasks, or four
+/// where a fair lock was waited for, whatever the number of locks, and ends them with its last clone and last guard. A client in a
 /// `static` works from one runtime after another.
 #[derive(Clone)]
 pub struct Client {
@@ -51,7 +54,7 @@ pub struct Stats {
     pub releases: usize,
     /// Names that are held, waited for or being released.
     pub names: usize,
-    /// Background tasks that run: three at most.
+    /// Background tasks that run: three at most, and one more once a fair lock was waited for.
     pub tasks: usize,
 }
 
@@ -99,6 +102,33 @@ impl Client {
     /// Returns the re-entrant lock of this name. Does no I/O.
     pub fn rlock(&self, name: impl AsRef<str>) -> RLock {
         RLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the fair lock of this name. Does no I/O.
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
+        FairLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the read-write lock of this name. Does no I/O.
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        ReadWriteLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the lock of this name that gives out fencing tokens. Does no I/O.
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
+        FencedLock::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
+    ///
+    /// The client's namespace is not put before the key: the data is not the client's own.
+    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
+        FencedValue::open(&self.engine, key.as_ref())
+    }
+
+    /// Returns the lock of this name whose waiters poll. Does no I/O.
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
+        SpinLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the lock of all re-entrant locks of these names. Does no I/O.
@@ -209,6 +239,7 @@ pub struct ClientBuilder {
     poll_interval: Duration,
     linger: Duration,
     timeouts: Timeouts,
+    waiter_timeout: Duration,
     dedicated_thread: bool,
 }
 
@@ -248,6 +279,7 @@ impl ClientBuilder {
                 connect: Duration::from_secs(3),
                 response: Duration::from_secs(3),
             },
+            waiter_timeout: Duration::from_secs(5),
             dedicated_thread: false,
         }
     }
@@ -346,6 +378,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets how long the waiters of this client in the queues of fair locks count as alive when it
+    /// is not heard any more: for so long a killed process may delay others. It is heard three times
+    /// as often. Defaults to 5 s.
+    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
+        self.waiter_timeout = timeout;
+        self
+    }
+
     /// Runs the client's tasks and connections on a thread of its own, so that a blocked runtime
     /// loses no locks, and a guard dropped while its runtime shuts down is still released.
     ///
@@ -385,6 +425,9 @@ impl ClientBuilder {
         if connect > LONGEST || response > LONGEST || self.poll_interval > LONGEST {
             return refuse("a time-out or the poll interval is longer than a day");
         }
+        if self.waiter_timeout < SHORTEST_WAITER_TIMEOUT || self.waiter_timeout > LONGEST {
+            return refuse("the waiter time-out is shorter than 100 ms or longer than a day");
+        }
         let namespace = match self.namespace {
             Some(namespace) if namespace.trim().is_empty() => {
                 return refuse("the namespace is empty or blank");
@@ -403,6 +446,7 @@ impl ClientBuilder {
             poll_interval: self.poll_interval,
             lease: self.lease,
             namespace,
+            waiter_timeout: self.waiter_timeout,
         };
         Ok(Client {
             engine: Engine::new(config),
@@ -425,3 +469,5 @@ impl ClientBuilder {
 
 /// No time-out is meant to be longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Beats must be able to come in time.
+const SHORTEST_WAITER_TIMEOUT: Duration = Duration::from_millis(100);

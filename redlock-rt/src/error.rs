@@ -23,6 +23,9 @@ pub enum ErrorKind {
     Lost,
     /// The caller holds it for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
+    /// A newer fencing token was seen: the caller's lock was lost before, and somebody else has
+    /// had it since.
+    StaleToken,
     /// The caller does not hold it.
     NotOwner,
     /// An argument that cannot work; nothing was sent.
@@ -47,6 +50,7 @@ impl ErrorKind {
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
             Self::Lost => "the lock was lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
+            Self::StaleToken => "a newer fencing token was seen",
             Self::NotOwner => "not held by this owner",
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",
@@ -147,6 +151,16 @@ impl Error {
     /// Returns whether the lock was lost.
     pub fn is_lost(&self) -> bool {
         self.kind() == ErrorKind::Lost
+    }
+
+    /// Returns whether the caller holds it for reading, and would wait for itself for ever.
+    pub fn is_upgrade_would_deadlock(&self) -> bool {
+        self.kind() == ErrorKind::UpgradeWouldDeadlock
+    }
+
+    /// Returns whether a newer fencing token was seen.
+    pub fn is_stale_token(&self) -> bool {
+        self.kind() == ErrorKind::StaleToken
     }
 
     /// Returns whether the caller was not the holder.

@@ -49,6 +49,10 @@ assert_eq!(place_order(7).await?, "paid");
 //! |---|---|
 //! | one at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
+//! | the same, and overlaps would do harm: a token that the resource compares | [`FencedLock`] |
+//! | first come, first served, across processes | [`FairLock`] |
+//! | many readers or one writer | [`ReadWriteLock`] |
+//! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
 //! | a lock that outlives the loss of a server | [`RedLock`] |
 //!
@@ -74,8 +78,11 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping
 //! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
-//! (`+pttl +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`), the keys, and the
-//! channels `redisson_*`. Without SUBSCRIBE waiters poll.
+//! (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`; for read-write
+//! locks also `+set +zrange +zrem`, and where writers are preferred `+time +zadd +zremrangebyscore`;
+//! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hincrby +lindex +llen +lpop
+//! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe
+//! +punsubscribe`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Features
 //!
@@ -107,6 +114,10 @@ pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard, Part, Quorum, RLock, RLockGuard,
-    RedLock, RedLockGuard, Reentrant, Renew,
+    ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, FenceGate, Fenced, FencedLock,
+    FencedLockGuard, FencedValue, Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
+    Part, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
+    RedLockGuard, Reentrant, Renew, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write,
+    WriteGuard, WriteLock,
 };
+pub use wire::Reply;

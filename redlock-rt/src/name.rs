@@ -89,6 +89,12 @@ impl ClientId {
     pub(crate) fn owner(&self, number: u64) -> OwnerId {
         OwnerId([&*self.0, ":", &number.to_string()].concat().into())
     }
+
+    /// The number of an owner of this client.
+    pub(crate) fn number_of(&self, owner: &OwnerId) -> Option<u64> {
+        let (client, number) = owner.0.rsplit_once(':')?;
+        (client == &*self.0).then_some(number)?.parse().ok()
+    }
 }
 
 impl fmt::Debug for ClientId {
@@ -164,6 +170,8 @@ mod tests {
         let owner = client.owner(7);
         assert_eq!(owner.as_str(), format!("{}:7", client.as_str()));
         assert_eq!(owner.client(), client.as_str());
+        assert_eq!(client.number_of(&owner), Some(7));
+        assert_eq!(ClientId::random().number_of(&owner), None);
         assert_ne!(ClientId::random(), client);
     }
 }

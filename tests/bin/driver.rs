@@ -7,6 +7,8 @@ mod answer;
 mod clients;
 #[path = "driver/command.rs"]
 mod command;
+#[path = "driver/fenced.rs"]
+mod fenced;
 #[path = "driver/kinds.rs"]
 mod kinds;
 #[path = "driver/locks.rs"]

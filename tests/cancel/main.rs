@@ -7,9 +7,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod fair;
 mod late;
 mod multi;
 mod outages;
+mod rw;
 mod stage;
 mod waiting;
 
@@ -64,6 +66,17 @@ cases! {
         lock_that_connects_first_behind_another_client(50, 4)
         lock_behind_another_client_and_before_another_waiter(40, 3)
         lock_that_subscribes_again(90, 3);
+    fair:
+        fair_lock(5, 2)
+        fair_try_lock(5, 2)
+        fair_unlock(5, 2)
+        fair_lock_behind_another_client(40, 3)
+        fair_lock_that_connects_first_behind_another_client(50, 4)
+        fair_lock_behind_another_waiter(40, 3)
+        fair_lock_before_another_waiter(5, 2)
+        fair_lock_before_a_waiter_of_another_client(40, 3)
+        fair_lock_whose_reply_is_lost(20, 5)
+        fair_lock_whose_request_is_lost(20, 5);
     multi:
         lock_of_many(5, 2)
         lock_of_many_that_connects_first(15, 3)
@@ -87,4 +100,19 @@ cases! {
         reenter_whose_reply_is_lost(20, 5)
         extend_without_a_connection(40, 5)
         extend_whose_reply_is_lost(20, 5);
+    rw:
+        read(5, 2)
+        write(5, 2)
+        read_among_readers(5, 2)
+        read_behind_a_writer(40, 3)
+        write_behind_a_reader(40, 3)
+        preferred_write_behind_a_reader(40, 3)
+        preferred_write_whose_reply_is_lost(20, 5)
+        read_whose_reply_is_lost(20, 5)
+        read_in_a_write_body(10, 3)
+        downgrade(10, 3)
+        downgrade_whose_reply_is_lost(20, 5)
+        try_upgrade(10, 3)
+        try_upgrade_whose_reply_is_lost(20, 5)
+        try_upgrade_among_readers(5, 2);
 }

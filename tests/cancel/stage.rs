@@ -12,7 +12,8 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{
-    Client, ClientBuilder, Error, LockOptions, RLock, RLockGuard, Unlocked, embedded::Engine,
+    Client, ClientBuilder, Error, FairLock, Kind, Lock, LockOptions, RLock, RLockGuard,
+    ReadWriteLock, Unlocked, embedded::Engine,
 };
 use tests::{Proxy, RedisServer, Which, Wires, connection_over, eventually, within};
 use tokio::{
@@ -55,6 +56,14 @@ enum Event {
     When(Box<dyn Fn() -> bool>, Box<dyn FnOnce()>),
 }
 
+/// The lock that a case is about, and the next locker wants.
+#[derive(Clone, Copy, Debug)]
+enum About {
+    RLock,
+    ReadWrite,
+    Fair,
+}
+
 enum Backend {
     /// In a runtime of one thread that runs one task between two polls, with a paused clock.
     Engine(Engine),
@@ -75,6 +84,8 @@ pub(crate) struct Stage {
     pub(crate) other: Client,
     control: MultiplexedConnection,
     events: VecDeque<Event>,
+    /// Whether it is about the read-write lock of the name.
+    about: About,
 }
 
 impl Stage {
@@ -99,6 +110,7 @@ impl Stage {
             other: settings(other),
             control,
             events: VecDeque::new(),
+            about: About::RLock,
         }
     }
 
@@ -109,6 +121,26 @@ impl Stage {
 
     pub(crate) fn lock(&self) -> RLock {
         self.client.rlock(NAME)
+    }
+
+    /// The read-write lock, which the case is about from now on.
+    pub(crate) fn rw(&mut self) -> ReadWriteLock {
+        self.about = About::ReadWrite;
+        self.client.read_write_lock(NAME)
+    }
+
+    pub(crate) fn rw_of_the_other(&self) -> ReadWriteLock {
+        self.other.read_write_lock(NAME)
+    }
+
+    /// The fair lock, which the case is about from now on.
+    pub(crate) fn fair(&mut self) -> FairLock {
+        self.about = About::Fair;
+        self.client.fair_lock(NAME)
+    }
+
+    pub(crate) fn fair_of_the_other(&self) -> FairLock {
+        self.other.fair_lock(NAME)
     }
 
     pub(crate) async fn held(&self) -> RLockGuard {
@@ -311,8 +343,13 @@ impl Stage {
             Backend::Redis { .. } => NEXT * 5,
         };
         let next = LockOptions::new().wait(wait);
-        match self.other.rlock(NAME).lock_with(next).await {
-            Ok(guard) => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
+        let unlocked = match self.about {
+            About::RLock => pass(&self.other.rlock(NAME), next).await,
+            About::ReadWrite => pass(&self.rw_of_the_other().write_lock(), next).await,
+            About::Fair => pass(&self.fair_of_the_other(), next).await,
+        };
+        match unlocked {
+            Ok(unlocked) => assert_eq!(unlocked, Unlocked::Released),
             Err(error) => panic!("{at:?}: {error}, {:?}", self.client.stats()),
         }
         eventually(DEADLINE, async || {
@@ -336,10 +373,15 @@ impl Stage {
                 .query_async(&mut control)
                 .await
                 .unwrap();
-            if keys == 0 && channels.is_empty() {
+            let mut patterns = redis::cmd("PUBSUB");
+            patterns.arg("NUMPAT");
+            let patterns: usize = patterns.query_async(&mut control).await.unwrap();
+            if keys + patterns == 0 && channels.is_empty() {
                 Ok(())
             } else {
-                Err(format!("{at:?}: {keys} keys, channels {channels:?}"))
+                Err(format!(
+                    "{at:?}: {keys} keys, channels {channels:?}, {patterns} patterns"
+                ))
             }
         })
         .await;
@@ -353,6 +395,10 @@ impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.notify_one();
     }
+}
+
+async fn pass<K: Kind>(lock: &Lock<K>, options: LockOptions) -> Result<Unlocked, Error> {
+    lock.lock_with(options).await?.unlock().await
 }
 
 fn settings(builder: ClientBuilder) -> Client {

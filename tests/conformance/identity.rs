@@ -20,8 +20,7 @@ pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: 
     assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
     assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()));
     assert_eq!(number, number.parse::<u64>().unwrap().to_string());
-    let fields: Vec<String> = world.redis(&["HKEYS", &world.name]).await;
-    assert_eq!(fields, [S::field(owner)]);
+    assert_eq!(world.fields().await, fields_of::<S>(owner));
     guard.unlock().await.unwrap();
 }
 
@@ -29,6 +28,7 @@ pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: 
 pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
+    let rival = S::Rival::open(&client, &world.name);
     let mut owners = BTreeSet::new();
     for round in 0..30 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
@@ -45,7 +45,7 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
             3 => {
                 // A call that is given up in its first steps.
                 let options = LockOptions::new().wait(Duration::from_millis(1));
-                assert!(lock.lock_with(options).await.is_err());
+                assert!(rival.lock_with(options).await.is_err());
                 let mut call = task::spawn(lock.lock());
                 assert_pending!(call.poll());
                 drop(guard);
@@ -74,7 +74,6 @@ pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
     tokio::time::sleep(LEASE).await;
     let innermost = inner.reenter().await.unwrap();
     inner.extend(2 * LEASE).await.unwrap();
-    let fields: Vec<String> = world.redis(&["HKEYS", &world.name]).await;
-    assert_eq!(fields, [S::field(&owner)]);
+    assert_eq!(world.fields().await, fields_of::<S>(&owner));
     assert_eq!(*innermost.owner(), owner);
 }

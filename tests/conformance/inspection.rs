@@ -44,11 +44,14 @@ pub(crate) async fn a_held_lock_tells_its_holder<S: Subject>(world: &World) {
 
 pub(crate) async fn what_another_client_put_there_is_told<S: Subject>(world: &World) {
     let lock = S::open(&world.client(), &world.name);
-    world.occupy("somebody", NEVER).await;
-    let _: u8 = world
-        .redis(&["HINCRBY", &world.name, "somebody", "2"])
-        .await;
-    let _: u8 = world.redis(&["PERSIST", &world.name]).await;
+    world.occupy::<S>("somebody", NEVER).await;
+    for (field, value) in S::fields("somebody", 3) {
+        let _: u8 = world.redis(&["HSET", &world.name, &field, &value]).await;
+    }
+    let lease = S::lease_key(&world.name, "somebody");
+    for key in [&world.name].into_iter().chain(&lease) {
+        let _: u8 = world.redis(&["PERSIST", key]).await;
+    }
     assert!(lock.is_locked().await.unwrap());
     let holder = lock.holder().await.unwrap().unwrap();
     assert_eq!((holder.as_str(), holder.client()), ("somebody", "somebody"));

@@ -55,7 +55,7 @@ pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
     assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
 
     // The next one has it when Redis says so, which is not before we said that it is over.
-    let next = within(DEADLINE, S::open(&other, &world.name).lock()).await;
+    let next = within(DEADLINE, S::Rival::open(&other, &world.name).lock()).await;
     let next = next.unwrap();
     let free = before.elapsed();
     assert!(free >= LEASE && free < held + LEASE + LATE, "{free:?}");
@@ -66,7 +66,7 @@ pub(crate) async fn a_lease_is_renewed<S: Subject>(world: &World) {
     let client = world.client_with(|builder| builder.lease(LEASE));
     let other = world.client();
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let elsewhere = S::open(&other, &world.name);
+    let elsewhere = S::Rival::open(&other, &world.name);
     assert_eq!(client.stats().renewals, 1);
     let start = Instant::now();
     let mut last = None;
@@ -134,7 +134,7 @@ pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
         assert!(!guard.is_valid());
         assert!(!world.is_there().await, "re-created");
     }
-    world.occupy("somebody:1", NEVER).await;
+    world.occupy::<S::Rival>("somebody:1", NEVER).await;
     assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
     assert_fresh(world.ttl().await, NEVER);
     world.delete().await;
@@ -151,7 +151,7 @@ pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
         .unwrap();
     let held = before.elapsed();
     // Renewed until then, although it is longer than the lease.
-    let stuck = S::open(&other, &world.name);
+    let stuck = S::Rival::open(&other, &world.name);
     let next = tokio::spawn(async move { (stuck.lock().await.unwrap(), Instant::now()) });
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::MaxHold);
     let lost = before.elapsed();

@@ -34,14 +34,14 @@ pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
 
 pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
     let client = renewing(world);
-    let lock = S::open(&client, &world.name);
-    let guard = lock.lock().await.unwrap();
-    world.occupy("somebody:1", NEVER).await;
+    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    world.occupy::<S::Rival>("somebody:1", NEVER).await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
     // Nothing of it was touched.
     assert!(world.ttl().await.unwrap() > NEVER - DEADLINE);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    assert_eq!(lock.holder().await.unwrap().unwrap().as_str(), "somebody:1");
+    let holder = S::Rival::open(&client, &world.name).holder().await.unwrap();
+    assert_eq!(holder.unwrap().as_str(), "somebody:1");
     world.delete().await;
 }
 
@@ -55,11 +55,11 @@ pub(crate) async fn a_force_unlocked_lock_is_lost<S: Subject>(world: &World) {
 pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
     let client = renewing(world);
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let owner = S::field(guard.owner());
+    let owner = guard.owner().to_string();
     world.delete().await;
     let reason = within(DEADLINE, guard.lost()).await;
     // As if it had never gone, for instance after a failover back.
-    world.occupy(&owner, NEVER).await;
+    world.occupy::<S>(&owner, NEVER).await;
     tokio::time::sleep(LEASE).await;
     assert_eq!(guard.state(), GuardState::Lost(reason));
     assert!(guard.reenter().await.unwrap_err().is_lost());

@@ -19,10 +19,11 @@ pub(crate) async fn unlock_tells_what_became_of_it<S: Subject>(world: &World) {
     world.delete().await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     let guard = lock.lock().await.unwrap();
-    world.occupy("somebody:1", NEVER).await;
+    world.occupy::<S::Rival>("somebody:1", NEVER).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let holder = S::Rival::open(&client, &world.name).holder().await.unwrap();
     assert_eq!(
-        lock.holder().await.unwrap().unwrap().as_str(),
+        holder.unwrap().as_str(),
         "somebody:1",
         "another's lock stays"
     );
@@ -61,7 +62,7 @@ pub(crate) async fn a_drop_of_an_inner_guard_keeps_the_lock<S: Subject>(world: &
     assert_eq!(world.count::<S>(&outer).await, Some(2));
     drop(inner);
     eventually(DEADLINE, async || world.count::<S>(&outer).await == Some(1)).await;
-    let elsewhere = S::open(&other, &world.name);
+    let elsewhere = S::Rival::open(&other, &world.name);
     assert!(elsewhere.try_lock().await.unwrap().is_none());
     assert!(outer.is_valid());
     drop(outer);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder};
+use redlock_rt::{Client, ClientBuilder, OwnerId};
 use tests::{LeakCheck, eventually, trace_init, unique, within};
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub(crate) const MARGIN: Duration = Duration::from_millis(8);
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 /// Runs one behaviour and looks what it has left.
-pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     trace_init();
     let backend = B::open();
     let name = unique(name);
@@ -39,8 +39,10 @@ pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&Wor
         name,
         redis,
         leaks: RefCell::new(Some(leaks)),
+        beside: RefCell::default(),
     };
     within(2 * DEADLINE, behaviour(&world)).await;
+    world.remove_what_stays::<S>().await;
     let leaks = world.leaks.take().unwrap();
     leaks.assert_clean().await;
 }
@@ -51,9 +53,25 @@ pub(crate) struct World {
     pub(crate) name: String,
     redis: MultiplexedConnection,
     leaks: RefCell<Option<LeakCheck>>,
+    /// What stands in Redis besides the lock for somebody who is played.
+    beside: RefCell<Vec<String>>,
 }
 
 impl World {
+    /// So that the leak check finds all else.
+    async fn remove_what_stays<S: Subject>(&self) {
+        let Some(prefix) = S::STAYS else {
+            return;
+        };
+        let pattern = format!("{prefix}:{{{}*}}", self.name);
+        let stays: Vec<String> = self.redis(&["KEYS", &pattern]).await;
+        for key in stays {
+            let ttl: i64 = self.redis(&["PTTL", &key]).await;
+            assert_eq!(ttl, -1, "{key}");
+            let _: bool = self.redis(&["DEL", &key]).await;
+        }
+    }
+
     /// A client that is woken by announcements only.
     pub(crate) fn client(&self) -> Client {
         self.client_with(|builder| builder.poll_interval(NEVER))
@@ -99,17 +117,41 @@ impl World {
     pub(crate) async fn delete(&self) {
         let deleted: bool = self.redis(&["DEL", &self.name]).await;
         assert!(deleted, "there was no lock");
+        for key in self.beside.take() {
+            let _: bool = self.redis(&["DEL", &key]).await;
+        }
+    }
+
+    /// The names of the fields of the lock, in order.
+    pub(crate) async fn fields(&self) -> Vec<String> {
+        let mut fields: Vec<String> = self.redis(&["HKEYS", &self.name]).await;
+        fields.sort();
+        fields
     }
 
     /// Puts a lock of somebody else there.
-    pub(crate) async fn occupy(&self, owner: &str, lease: Duration) {
+    pub(crate) async fn occupy<S: Subject>(&self, owner: &str, lease: Duration) {
         let millis = lease.as_millis().to_string();
-        let script = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) \
-                      redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
-        let _: u8 = self
-            .redis(&["EVAL", script, "1", &self.name, owner, &millis])
-            .await;
+        let script = "redis.call('DEL', KEYS[1]) \
+                      redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
+                      redis.call('PEXPIRE', KEYS[1], ARGV[1]) return 1";
+        let fields = S::fields(owner, 1);
+        let mut words = vec!["EVAL", script, "1", &self.name, &millis];
+        words.extend(fields.iter().flat_map(|(field, value)| [&**field, value]));
+        let _: u8 = self.redis(&words).await;
+        if let Some(key) = S::lease_key(&self.name, owner) {
+            let _: () = self.redis(&["SET", &key, "1", "PX", &millis]).await;
+            self.beside.borrow_mut().push(key);
+        }
     }
+}
+
+/// The names of the fields of a lock that this owner alone holds, in order.
+pub(crate) fn fields_of<S: Subject>(owner: &OwnerId) -> Vec<String> {
+    let fields = S::fields(owner.as_str(), 1).into_iter();
+    let mut fields: Vec<String> = fields.map(|(field, _)| field).collect();
+    fields.sort();
+    fields
 }
 
 /// Waits until so many tasks of the client wait.
@@ -126,12 +168,23 @@ pub(crate) async fn waits(client: &Client, count: usize) {
 }
 
 /// Waits until a waiter of the client is subscribed and has looked since: from here on nothing but
-/// an announcement or time wakes it.
-pub(crate) async fn settles(world: &World, client: &Client) {
+/// an announcement or time wakes it. Of a kind that announces nothing, nobody ever subscribes.
+pub(crate) async fn settles<S: Subject>(world: &World, client: &Client) {
+    if S::LOOKS_EVERY.is_some() {
+        assert_eq!(client.stats().subscriptions, 0);
+        return;
+    }
     let pattern = format!("*{}*", world.name);
+    // Of a kind whose waiters have a channel each: a pattern, which is not listed.
+    let waiter = format!(
+        "redisson_lock__channel:{{{}}}:{}:0",
+        world.name,
+        client.uuid()
+    );
     eventually(DEADLINE, async || {
         let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
-        channels.len() == 1 && client.stats().subscriptions == 1
+        let heard: usize = world.redis(&["PUBLISH", &waiter, "0"]).await;
+        channels.len() + heard == 1 && client.stats().subscriptions == 1
     })
     .await;
 }

@@ -42,6 +42,13 @@ impl LuaFile {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let keys = header(&text, "KEYS:").unwrap_or_else(|| panic!("{name}: no KEYS header"));
         let args = header(&text, "ARGV:").unwrap_or_else(|| panic!("{name}: no ARGV header"));
+        let prelude = text
+            .lines()
+            .find_map(|line| line.strip_prefix("-- Prelude: "));
+        let text = match prelude {
+            Some(name) => fs::read_to_string(path.with_file_name(format!("{name}.lua"))).unwrap(),
+            None => String::new(),
+        } + &text;
         Self {
             name,
             body: text.into_bytes(),
@@ -71,7 +78,7 @@ impl LuaFile {
         let per_key = self
             .args
             .iter()
-            .any(|arg| arg.contains("2i") || arg.contains("..n"));
+            .any(|arg| arg.contains("2i") || arg.contains("3i") || arg.contains("..n"));
         let mut args = Vec::new();
         for _ in 0..if per_key { repeats } else { 1 } {
             args.extend(
@@ -121,7 +128,29 @@ fn header(text: &str, label: &str) -> Option<Vec<String>> {
 }
 
 const OWNERS: &[&str] = &["u-1:1", "u-1:2", "u-2:1", "u-2:77"];
+const FIELDS: &[&str] = &["u-1:1", "u-1:2", "u-1:1:write", "u-1:2:write", ""];
+/// Before the number of a key that carries the lease of a reader; none for other locks.
+const LEASES: &[&str] = &[
+    "{k}0:u-1:1:rwlock_timeout",
+    "{k}0:u-1:2:rwlock_timeout",
+    "{k}0:u-2:1:rwlock_timeout",
+    "",
+];
 const MILLIS: &[&str] = &["30000", "60000", "100000", "90000"];
+/// What a caller may have run under a fencing token.
+const SCRIPTS: &[&str] = &[
+    "return {KEYS, ARGV, #KEYS, #ARGV}",
+    "return redis.call('SET', KEYS[1], ARGV[1])",
+    "return redis.call('INCR', KEYS[1])",
+    "redis.call('DEL', KEYS[1])",
+    "return {1, nil, 2}",
+    "return redis.error_reply('ERR its own')",
+    "return redis.pcall('HGET', KEYS[1])",
+    "error('it fails')",
+    "return KEYS[1] ..",
+    "return undefined",
+    "return 1.9",
+];
 const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
 
 /// A value for an argument, by what its description mentions.
@@ -129,10 +158,18 @@ fn argument(random: &mut Random, description: &str) -> Vec<u8> {
     let text = description.to_lowercase();
     let pool = if random.percent(4) {
         &["", "x", "-1", "1.5", "99999999999999999999"]
+    } else if text.contains("the script") {
+        SCRIPTS
     } else if text.contains("publish") {
         &["PUBLISH", "PUBLISH", "SPUBLISH"][..]
     } else if text.contains("channel") {
         &["redisson_lock__channel:{k}", "ch"]
+    } else if text.contains("names of all keys") {
+        &["{k}0"]
+    } else if text.contains("names of the keys") || text.contains("prefix of the keys") {
+        LEASES
+    } else if text.contains("field") {
+        FIELDS
     } else if ["lease", " ms", "ttl", "milli", "wait", "expiry"]
         .iter()
         .any(|w| text.contains(w))
@@ -154,9 +191,30 @@ fn state(random: &mut Random, key: &[u8]) -> Vec<Command> {
     let key = String::from_utf8_lossy(key);
     let owner = random.pick(OWNERS);
     let other = random.pick(OWNERS);
-    let count = random.pick(&["1", "2", "3"]);
-    let mut commands = vec![match random.below(14) {
-        0..3 => return Vec::new(),
+    // And what no client of ours or Redisson's writes: a script must come to its end all the same.
+    let count = random.pick(&["1", "2", "3", "1", "2", "3", "9007199254740991"]);
+    let mut commands = Vec::new();
+    if random.percent(30) {
+        // A reader, with the keys of some of its leases, and perhaps another or a writer.
+        let other = random.pick(FIELDS);
+        let mode = random.pick(&["read", "write"]);
+        commands.push(words(&format!("hset {key} mode {mode} {owner} {count}")));
+        if !other.is_empty() {
+            commands.push(words(&format!("hset {key} {other} 1")));
+        }
+        for hold in 1..=3 {
+            let ttl = random.pick(&["15000", "45000", "120000"]);
+            for owner in [owner, other] {
+                if random.percent(60) {
+                    let lease = format!("{key}:{owner}:rwlock_timeout:{hold}");
+                    commands.push(words(&format!("set {lease} 1 px {ttl}")));
+                }
+            }
+        }
+    }
+    commands.push(match random.below(14) {
+        0..3 => return commands,
+        _ if !commands.is_empty() => words(&format!("persist {key}")),
         3..7 => words(&format!("hset {key} {owner} {count}")),
         7 => words(&format!(
             "hset {key} mode read {owner} {count} {other}:write 1"
@@ -167,7 +225,7 @@ fn state(random: &mut Random, key: &[u8]) -> Vec<Command> {
         11 => words(&format!("zadd {key} 1 {owner} 922337203685477 {other}")),
         12 => words(&format!("sadd {key} {owner}")),
         _ => words(&format!("hset {key} {owner} x")),
-    }];
+    });
     if random.percent(80) {
         let ttl = random.pick(&["15000", "30000", "45000", "120000"]);
         commands.push(words(&format!("pexpire {key} {ttl}")));
@@ -226,7 +284,11 @@ pub(crate) fn compare_on_random_state(
         let Some(real) = real else {
             return Err("the server said nothing".into());
         };
-        if !compare::equal_but_for_times(real, embedded, tolerance) {
+        // The members of a set come in any order.
+        let rule = compare::rule(&commands[at]);
+        if !compare::equal(rule, real, embedded, tolerance)
+            && !compare::equal_but_for_times(real, embedded, tolerance)
+        {
             let what = if at < prepared {
                 "state"
             } else {

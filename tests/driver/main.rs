@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod composites;
+mod fair;
 mod locks;
 mod others;
 mod process;
+mod rw;
 
 use std::time::Duration;
 

@@ -15,8 +15,15 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
-/// EVALSHA of the script with this text.
+/// EVALSHA of the script with this text, and that of its prelude before it.
 pub(crate) fn calls_of(text: &str) -> Matcher {
-    let sha = sha1_smol::Sha1::from(text).digest().to_string();
+    let prelude = text
+        .lines()
+        .find_map(|line| line.strip_prefix("-- Prelude: "));
+    let prelude = prelude.map_or_else(String::new, |name| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../redlock-rt/src/wire/lua");
+        std::fs::read_to_string(format!("{folder}/{name}.lua")).unwrap()
+    });
+    let sha = sha1_smol::Sha1::from(prelude + text).digest().to_string();
     Matcher::command("EVALSHA").mentioning(sha)
 }

@@ -51,7 +51,10 @@ pub use self::{
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     recorder::{Recorded, Recorder},
-    redisson::{RedissonClient, RedissonRLock, RedissonUnlock},
+    redisson::{
+        RedissonClient, RedissonFairLock, RedissonModeLock, RedissonRLock, RedissonReadWriteLock,
+        RedissonUnlock,
+    },
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,
     wires::Wires,

@@ -1,6 +1,7 @@
 //! Streams that a test watches and disturbs, under a paused clock as well as over sockets.
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
     net::SocketAddr,
     pin::Pin,
@@ -52,6 +53,8 @@ struct Seen {
     /// The open ones, with their numbers.
     wires: Vec<(u64, Arc<Mutex<Line>>)>,
     last: u64,
+    /// Read from or written to since that was last asked.
+    polled: BTreeSet<u64>,
 }
 
 /// The two ends' common state of one connection.
@@ -171,6 +174,16 @@ impl Wires {
         lock(&self.shared.seen).wires.len()
     }
 
+    /// How many connections were opened so far; the last one has this number.
+    pub fn opened(&self) -> u64 {
+        lock(&self.shared.seen).last
+    }
+
+    /// The connections whose driver read or wrote, or tried to, since this was last asked.
+    pub fn take_polled(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut lock(&self.shared.seen).polled)
+    }
+
     /// Cuts the connections meant at once, and says how many there were.
     pub fn cut(&self, which: Which) -> usize {
         let wires = lock(&self.shared.seen).wires.clone();
@@ -259,6 +272,10 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 
 impl Wire {
+    fn note_poll(&self) {
+        lock(&self.shared.seen).polled.insert(self.number);
+    }
+
     fn is_held_up(&mut self, way: usize, cx: &Context<'_>) -> bool {
         if !self.shared.slow.load(Ordering::Relaxed) {
             return false;
@@ -305,6 +322,7 @@ impl AsyncRead for Wire {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.note_poll();
         if self.is_held_up(READ, cx) {
             return Poll::Pending;
         }
@@ -335,6 +353,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.note_poll();
         if self.is_held_up(WRITE, cx) {
             return Poll::Pending;
         }

@@ -25,4 +25,4 @@ pub(crate) use self::fault::Fault;
 pub(crate) use self::link::Exchange;
 pub(crate) use self::reconnect::{Connection, Timeouts};
 pub(crate) use self::spawner::{Home, Spawner};
-pub(crate) use self::subscriber::{Announcements, Subscriber};
+pub(crate) use self::subscriber::{Announcements, Message, Subscriber};

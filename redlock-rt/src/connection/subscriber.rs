@@ -60,6 +60,21 @@ impl Subscriber {
             .map_err(Fault::from_client)
     }
 
+    /// Subscribes to all channels that match; else as [`subscribe`](Self::subscribe).
+    pub(crate) async fn psubscribe(&mut self, pattern: &str) -> Result<(), Fault> {
+        self.sink
+            .psubscribe(pattern)
+            .await
+            .map_err(Fault::from_client)
+    }
+
+    pub(crate) async fn punsubscribe(&mut self, pattern: &str) -> Result<(), Fault> {
+        self.sink
+            .punsubscribe(pattern)
+            .await
+            .map_err(Fault::from_client)
+    }
+
     /// Makes sure that the other side still listens.
     pub(crate) async fn ping(&mut self) -> Result<(), Fault> {
         self.sink
@@ -71,13 +86,22 @@ impl Subscriber {
 }
 
 impl Announcements {
-    /// The next message: its channel and its payload.
-    pub(crate) fn messages(self) -> impl Stream<Item = (String, Vec<u8>)> + Send + Unpin {
-        self.stream.map(|message| {
-            (
-                message.get_channel_name().to_owned(),
-                message.get_payload_bytes().to_vec(),
-            )
+    /// Where something was published; payloads say nothing that is acted upon.
+    pub(crate) fn messages(self) -> impl Stream<Item = Message> + Send + Unpin {
+        self.stream.map(|message| Message {
+            channel: message.get_channel_name().to_owned(),
+            pattern: match message.from_pattern() {
+                true => message.get_pattern().ok(),
+                false => None,
+            },
         })
     }
+}
+
+/// Something was published.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) channel: String,
+    /// Through which subscription it came, if it is to a pattern.
+    pub(crate) pattern: Option<String>,
 }

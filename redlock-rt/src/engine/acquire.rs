@@ -18,7 +18,8 @@ use super::backoff::Pace;
 use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
 use super::line::{Health, Turn};
-use super::lines::{Called, Line};
+use super::lines::{Called, Line, Place};
+use super::queue::Seat;
 use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use super::{Engine, Manner};
@@ -52,11 +53,9 @@ pub(crate) async fn acquire(
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
     let mut pace = Pace::new(manner.backoff, started);
-    let mut place = line.enter(engine.next_poll(started));
-    if let Some(channel) = recipe.channel() {
-        line.listen_if_confirmed(&engine.hub, channel);
-    }
     let mut claim = Claim::new(engine, recipe, &line, terms, None);
+    let mut stand = Stand::take(&claim, started);
+    let mut _asking = manner.owner.map(|owner| owner.ask(&claim.bid));
     let mut fault: Option<Fault> = None;
     let mut pause = SHORTEST_PAUSE;
     let mut stillborn = 0;
@@ -64,35 +63,27 @@ pub(crate) async fn acquire(
         // The runtime of the client's tasks may have ended while this one waited.
         engine.ensure_tasks();
         let until = deadline.into_iter().chain(pace.gives_up_at()).min();
-        match place.called(until).await {
+        match stand.place.called(until).await {
             Called::TimedOut if pace.gives_up_at().is_some_and(|at| at <= clock::now()) => {
                 return Err(out_of_retries(recipe));
             }
             Called::TimedOut => {
-                return Err(out_of_time(
-                    engine,
-                    recipe,
-                    &place.line,
-                    started,
-                    wait,
-                    fault,
-                ));
+                let health = stand.health();
+                return Err(out_of_time(engine, recipe, health, started, wait, fault));
             }
-            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, &**recipe)),
+            Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
             Called::Turn(Turn::Head) => {
-                pace.heads(clock::now());
-                if let Some(channel) = recipe.channel() {
-                    line.listen(&engine.hub, channel);
-                }
+                stand.listen(engine, recipe);
             }
             Called::Turn(Turn::Try) => {
-                pace.heads(clock::now());
-                line.set_health(Health::Asking(clock::stamp()));
+                pace.tries(clock::now());
+                stand.place.line.set_health(Health::Asking(clock::stamp()));
                 let Some(outcome) = claim.attempt(true, deadline).await else {
-                    let error = out_of_time(engine, recipe, &place.line, started, wait, fault);
+                    let health = stand.health();
+                    let error = out_of_time(engine, recipe, health, started, wait, fault);
                     if error.is_unavailable() {
                         // For those behind, whose waits may end with this one.
-                        line.set_health(Health::Failing);
+                        stand.place.line.set_health(Health::Failing);
                     }
                     return Err(error);
                 };
@@ -101,7 +92,9 @@ pub(crate) async fn acquire(
                         let now = clock::now();
                         let guard = claim.succeed(token, now)?;
                         if guard.state_at(now).is_valid() {
-                            place.served(engine.next_poll(now));
+                            stand
+                                .place
+                                .served(!recipe.is_exclusive(), engine.next_poll(now));
                             return Ok(guard);
                         }
                         // Too late by our own clock: as if it had never been ours.
@@ -111,7 +104,8 @@ pub(crate) async fn acquire(
                             return Err(stillborn_error(recipe));
                         }
                         claim = Claim::new(engine, recipe, &line, terms, None);
-                        place.tried(clock::now(), Health::Answering);
+                        _asking = manner.owner.map(|owner| owner.ask(&claim.bid));
+                        stand.stand_again(&claim);
                     }
                     Ok(AcquireReply::Held(ttl)) => {
                         fault = None;
@@ -124,15 +118,18 @@ pub(crate) async fn acquire(
                         let Some(retry_at) = pace.refused(now, latest) else {
                             return Err(out_of_retries(recipe));
                         };
-                        place.tried(retry_at, Health::Answering);
-                        if let Some(channel) = recipe.channel() {
-                            line.listen(&engine.hub, channel);
-                        }
+                        stand.refused(engine, recipe, Some(retry_at));
+                    }
+                    Ok(AcquireReply::Behind) => {
+                        fault = None;
+                        pause = SHORTEST_PAUSE;
+                        stand.refused(engine, recipe, None);
                     }
                     Err(passing) if passing.is_passing() => {
                         tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
                         fault = Some(passing);
-                        place.tried(clock::after(clock::now(), pause), Health::Failing);
+                        let again = clock::after(clock::now(), pause);
+                        stand.place.tried(Some(again), Health::Failing);
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
                     Err(fault) => {
@@ -156,7 +153,8 @@ fn stillborn_error(recipe: &Arc<dyn Recipe>) -> Error {
         .detail("the lease is over before the reply comes")
 }
 
-/// Tries once, past the local queue, at most until `until`; `None`: held by somebody else.
+/// Tries once, past the local queue, at most until `until`; `None`: held by somebody else. Under a
+/// hold in another mode it tries until it is answered.
 ///
 /// # Cancel safety
 ///
@@ -173,7 +171,22 @@ pub(crate) async fn try_acquire(
     }
     let line = engine.lines.line(&**recipe);
     let mut claim = Claim::new(engine, recipe, &line, terms, under);
-    let outcome = claim.attempt(false, Some(until)).await;
+    let mut pause = SHORTEST_PAUSE;
+    let outcome = loop {
+        match claim.attempt(false, Some(until)).await {
+            // Nobody else decides about who holds it in another mode: it asks again, as for a
+            // re-entry.
+            Some(Err(passing))
+                if passing.is_passing()
+                    && under.is_some_and(|hold| hold.is_valid())
+                    && clock::after(clock::now(), pause) < until =>
+            {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            outcome => break outcome,
+        }
+    };
     let late = || Err(Fault::timed_out("no answer in time"));
     match outcome.unwrap_or_else(late) {
         Ok(AcquireReply::Acquired(token)) => {
@@ -185,7 +198,7 @@ pub(crate) async fn try_acquire(
                 Err(stillborn_error(recipe))
             }
         }
-        Ok(AcquireReply::Held(_)) => Ok(None),
+        Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(None),
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
     }
 }
@@ -194,7 +207,7 @@ pub(crate) async fn try_acquire(
 pub(super) fn out_of_time(
     engine: &Engine,
     recipe: &Arc<dyn Recipe>,
-    line: &Line,
+    health: Health,
     started: Instant,
     wait: Option<Duration>,
     fault: Option<Fault>,
@@ -204,7 +217,7 @@ pub(super) fn out_of_time(
         return named(fault.into_error(ACTION));
     }
     let now = clock::now();
-    let unanswered = match line.health() {
+    let unanswered = match health {
         Health::Answering => false,
         Health::Failing => true,
         // The head (or this one) has asked, and for half of the time that either of us had there
@@ -223,6 +236,72 @@ pub(super) fn out_of_time(
     }
     let wait = wait.unwrap_or_default();
     named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
+}
+
+/// Where a waiter stands: in the local queue of the name, or, where every waiter has a place in
+/// Redis, in a line of its own.
+struct Stand {
+    place: Place,
+    seat: Option<Seat>,
+}
+
+impl Stand {
+    fn take(claim: &Claim, now: Instant) -> Self {
+        let Bid {
+            engine,
+            recipe,
+            line,
+            number,
+            ..
+        } = &claim.bid;
+        let poll = engine.next_poll(now);
+        let own = || engine.lines.seat(&**recipe, *number);
+        let Some((seat, own)) = engine.rooms.sit(recipe, *number, own) else {
+            let place = line.enter(poll);
+            if let Some(channel) = recipe.channel() {
+                line.listen_if_confirmed(&engine.hub, channel);
+            }
+            return Self { place, seat: None };
+        };
+        Self {
+            place: own.enter(poll),
+            seat: Some(seat),
+        }
+    }
+
+    /// Tries again at once, as another owner.
+    fn stand_again(&mut self, claim: &Claim) {
+        let now = clock::now();
+        match self.seat {
+            None => self.place.tried(Some(now), Health::Answering),
+            Some(_) => *self = Self::take(claim, now),
+        }
+    }
+
+    /// It was refused: looks again at `retry_at`, or when something is announced.
+    fn refused(&mut self, engine: &Engine, recipe: &Arc<dyn Recipe>, retry_at: Option<Instant>) {
+        self.place.tried(retry_at, Health::Answering);
+        if let Some(seat) = &self.seat {
+            seat.queued();
+        }
+        self.listen(engine, recipe);
+    }
+
+    /// Whether Redis answers whoever asks for this waiter.
+    fn health(&self) -> Health {
+        match (self.place.line.health(), &self.seat) {
+            (Health::Answering, Some(seat)) => seat.health(),
+            (health, _) => health,
+        }
+    }
+
+    fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {
+        match (&self.seat, recipe.channel()) {
+            (Some(seat), _) => seat.listen(&engine.hub),
+            (None, Some(channel)) => self.place.line.listen(&engine.hub, channel),
+            (None, None) => {}
+        }
+    }
 }
 
 /// An owner number on its way to a hold. Dropped before it is one, it makes sure that it will not
@@ -280,7 +359,7 @@ impl Claim {
             None => Some(attempt.await),
         };
         let reply = answer.map(|reply| Ok(bid.recipe.acquired(reply?)?));
-        if let Some(Ok(AcquireReply::Held(_))) = reply {
+        if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind)) = reply {
             // Whatever was sent before under this number did not get the lock either.
             self.journey.close();
             self.traces |= waits && bid.recipe.leaves_traces();
@@ -304,7 +383,7 @@ impl Claim {
         // or we find it closing.
         let Bid { engine, recipe, .. } = &self.bid;
         if engine.is_closing() {
-            return Err(engine.shut_down_error(ACTION, &**recipe));
+            return Err(engine.shut_down_error(ACTION, recipe.name()));
         }
         Ok(guard)
     }

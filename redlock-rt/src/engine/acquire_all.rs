@@ -56,7 +56,7 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<Attempt, Error> {
         if let Some(first) = recipes.first() {
-            self.open(ACTION, &**first)?;
+            self.open(ACTION, first.name())?;
         }
         let mut claim = Claims::new(self, recipes, terms);
         match claim.attempt(until).await {
@@ -136,7 +136,7 @@ impl Claims {
         // Looked at once the holds are among those that a shut-down ends, as for a single claim.
         match self.bids.first() {
             Some(Bid { engine, recipe, .. }) if engine.is_closing() => {
-                Err(engine.shut_down_error(ACTION, &**recipe))
+                Err(engine.shut_down_error(ACTION, recipe.name()))
             }
             _ => Ok(guards),
         }

@@ -120,7 +120,7 @@ pub(super) struct Spin {
     backoff: Backoff,
     retries: u32,
     due: Instant,
-    /// When a waiter that never became head has used up its retries.
+    /// When a waiter that never came to try has used up its retries.
     gives_up_at: Option<Instant>,
 }
 
@@ -145,7 +145,8 @@ impl Pace {
         })
     }
 
-    /// The end of the wait for who is not head.
+    /// The end of the wait for who has not tried: behind others of its process, or as the head
+    /// behind a hold of its own client.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
         match self {
             Self::Woken => None,
@@ -153,8 +154,8 @@ impl Pace {
         }
     }
 
-    /// It became head: what fell due before is counted, but for one try that it has now.
-    pub(super) fn heads(&mut self, now: Instant) {
+    /// It tries as the head: what fell due before is counted, but for the try that it has now.
+    pub(super) fn tries(&mut self, now: Instant) {
         if let Self::Spins(spin) = self {
             spin.gives_up_at = None;
             while let Some(pause) = spin.backoff.pause(spin.retries) {
@@ -208,7 +209,7 @@ mod tests {
         let now = Instant::now();
         let mut pace = Pace::new(Some(Backoff::constant(10 * MS).max_retries(2)), now);
         assert_eq!(pace.gives_up_at(), Some(now + 20 * MS));
-        pace.heads(now);
+        pace.tries(now);
         assert_eq!(pace.refused(now, now), Some(now + 10 * MS));
         let now = now + 10 * MS;
         assert_eq!(pace.refused(now, now), Some(now + 10 * MS));
@@ -220,7 +221,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(Some(Backoff::constant(10 * MS).max_retries(3)), start);
         let now = start + 25 * MS;
-        pace.heads(now);
+        pace.tries(now);
         assert_eq!(pace.gives_up_at(), None);
         // Two of the three are gone.
         assert!(pace.refused(now, now).is_some());

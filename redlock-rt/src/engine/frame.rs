@@ -9,10 +9,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::hold::{Hold, HoldGuard};
-use crate::name::{ClientId, LockName};
+use super::hold::{Bid, Hold, HoldGuard};
+use crate::name::{ClientId, LockName, OwnerId};
 use crate::wire::{Recipe, Relation};
 
 tokio::task_local! {
@@ -151,6 +151,8 @@ pub struct Owner {
 #[derive(Default)]
 struct Slots {
     map: HashMap<Key, Slot>,
+    /// What it waits for, and as whom.
+    asking: Vec<(Key, &'static str, OwnerId)>,
     /// With so many what is over is forgotten.
     sweep_at: usize,
 }
@@ -179,7 +181,8 @@ impl Holdings {
     }
 
     /// Keeps in mind what was acquired.
-    pub(super) fn keep(&mut self, guard: HoldGuard) -> HoldGuard {
+    pub(super) fn keep(&mut self, slot: &Slot, guard: HoldGuard) -> HoldGuard {
+        guard.hold.set_slot(slot);
         self.0.retain(|hold| {
             let hold = hold.upgrade();
             hold.is_some_and(|hold| !Arc::ptr_eq(&hold, &guard.hold) && hold.is_valid())
@@ -204,7 +207,7 @@ impl Owner {
             client: client.clone(),
             name: recipe.name().clone(),
         };
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots();
         // An owner that lives long takes many names. Swept whenever they have doubled, each costs
         // the same however many there are.
         if slots.map.len() >= slots.sweep_at {
@@ -214,6 +217,46 @@ impl Owner {
             slots.sweep_at = 2 * slots.map.len().max(FEW_SLOTS);
         }
         Arc::clone(slots.map.entry(key).or_default())
+    }
+
+    /// Keeps in mind as whom it waits, until the result is dropped.
+    pub(super) fn ask(&self, bid: &Bid) -> Asking {
+        let key = Key {
+            client: bid.engine.id.clone(),
+            name: bid.recipe.name().clone(),
+        };
+        let entry = (key, bid.recipe.kind(), bid.owner.clone());
+        self.slots().asking.push(entry);
+        Asking {
+            slots: Arc::clone(&self.slots),
+            owner: bid.owner.clone(),
+        }
+    }
+
+    /// As whom it waits for this lock at present.
+    pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<OwnerId> {
+        let slots = self.slots();
+        let asked = slots.asking.iter().find(|(key, kind, _)| {
+            key.client == *client && key.name == *recipe.name() && *kind == recipe.kind()
+        });
+        asked.map(|(_, _, owner)| owner.clone())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An owner waits for something.
+pub(super) struct Asking {
+    slots: Arc<Mutex<Slots>>,
+    owner: OwnerId,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.asking.retain(|(_, _, owner)| *owner != self.owner);
     }
 }
 
@@ -251,7 +294,7 @@ mod tests {
         Ok(())
     }
 
-    fn lock(owner: &Owner) -> std::sync::MutexGuard<'_, Slots> {
+    fn lock(owner: &Owner) -> MutexGuard<'_, Slots> {
         owner.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

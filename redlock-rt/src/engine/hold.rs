@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use super::Engine;
+use super::frame::Slot;
 use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::Line;
 use super::settle::{Goal, Settlement, Unsettled};
@@ -54,6 +55,8 @@ pub(crate) struct Hold {
     pub(crate) token: Option<u64>,
     /// Whether a hold in another mode had or has this owner; see [`mate_owner`](Self::mate_owner).
     mated: AtomicBool,
+    /// Of the explicit owner that it was acquired as.
+    slot: OnceLock<Slot>,
     lease: Mutex<Lease>,
     /// Woken when the lease was lengthened or lost.
     changed: Notify,
@@ -82,6 +85,7 @@ impl Hold {
             number: bid.number,
             token,
             mated: AtomicBool::new(bid.under.is_some()),
+            slot: OnceLock::new(),
             lease: Mutex::new(lease),
             changed: Notify::new(),
             serial: Arc::default(),
@@ -114,6 +118,10 @@ impl Hold {
     pub(super) fn mate_owner(&self) -> Option<OwnerId> {
         let taken = self.mated.swap(true, Ordering::AcqRel);
         (!taken).then(|| self.owner.clone())
+    }
+
+    pub(super) fn set_slot(&self, slot: &Slot) {
+        let _ = self.slot.set(Arc::clone(slot));
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -320,6 +328,41 @@ impl HoldGuard {
 
     pub(crate) fn state_at(&self, now: Instant) -> GuardState {
         lock(&self.hold.lease).state(self.id, now)
+    }
+
+    /// Takes the lock in another mode besides, on this guard's terms; `None`: it is not to be had.
+    pub(crate) async fn also(
+        &self,
+        action: &'static str,
+        recipe: &Arc<dyn Recipe>,
+    ) -> Result<Option<Self>, Error> {
+        let hold = &self.hold;
+        let engine = &hold.engine;
+        engine.open(action, recipe.name())?;
+        let now = clock::now();
+        if let GuardState::Lost(reason) = self.state_at(now) {
+            return Err(hold.lost_error(action, reason));
+        }
+        let terms = lock(&hold.lease).terms(self.id, now);
+        let terms = terms.ok_or_else(|| hold.lost_error(action, LostReason::ShutDown))?;
+        let until = engine.patience(now);
+        let Some(slot) = hold.slot.get() else {
+            return engine.join(recipe, terms, hold, Some(until)).await;
+        };
+        // Its owner has the new hold too, and finds it when it next asks. It waits for nothing
+        // while it holds the lock, so the slot is soon free.
+        let turn = tokio::time::timeout_at(clock::to_tokio(until), slot.lock()).await;
+        let mut turn = turn.map_err(|_| {
+            Error::new(ErrorKind::Unavailable, action).named(recipe.name().as_arc())
+        })?;
+        let joined = engine.join(recipe, terms, hold, Some(until)).await?;
+        Ok(joined.map(|guard| turn.keep(slot, guard)))
+    }
+
+    /// Has Redis asked at once whether it is still ours.
+    pub(crate) fn doubt(&self) {
+        self.hold.doubt(clock::now());
+        self.hold.engine.watchdog.rewatch(&self.hold);
     }
 
     /// Gives the guard other terms from now on; the lease itself stays as it is.

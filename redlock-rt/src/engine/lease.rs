@@ -228,6 +228,20 @@ impl Lease {
         Some(Leave::Last)
     }
 
+    /// The terms on which a guard goes on in another mode of its lock: its own, and no less than is
+    /// left. `None` where it has ended.
+    pub(crate) fn terms(&self, id: GuardId, now: Instant) -> Option<Terms> {
+        let tenant = self.tenants.iter().find(|tenant| tenant.id == id)?;
+        let rest = self.deadline.saturating_duration_since(now);
+        Some(Terms {
+            lease: tenant.lease.max(rest),
+            renew: tenant.renew,
+            max_hold: tenant
+                .until
+                .map(|until| until.saturating_duration_since(now)),
+        })
+    }
+
     /// The hold count as Redis is to know it.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.tenants.len()).unwrap_or(u32::MAX)
@@ -309,17 +323,22 @@ impl Lease {
             .map(|lease| left.map_or(lease, |left| left.min(lease)))
     }
 
-    /// By how much a renewal may be early to share a call with others.
+    /// By how much a renewal, or a look, may be early to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
-        let interval = self.renewing(now).filter_map(|tenant| tenant.renew).min();
+        let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
+        let interval = renewals.chain(self.look_every).min();
         interval.unwrap_or_default() / 10
     }
 
-    /// What to lengthen the lease to in a call that is sent anyway, before it is due.
+    /// What to lengthen the lease to in a call that is sent anyway, before it is due; zero = only
+    /// look.
     pub(crate) fn plan_early(&mut self, now: Instant) -> Option<Duration> {
         self.tick(now);
         match self.phase {
-            Phase::Held => self.wanted(now),
+            Phase::Held => {
+                let look = self.look_every.map(|_| Duration::ZERO);
+                self.wanted(now).or(look)
+            }
             // After a failure there is a pause; who is not held is not renewed.
             _ => None,
         }
@@ -518,6 +537,30 @@ mod tests {
         );
         assert_eq!(stuck.plan_early(sent + 9 * S), Some(30 * S));
         assert_eq!(stuck.plan_early(sent + 19 * S), Some(21 * S));
+    }
+
+    #[test]
+    fn what_others_may_shorten_is_looked_at_again_and_again() {
+        let sent = Instant::now();
+        let fixed = Terms {
+            renew: None,
+            ..terms(60 * S)
+        };
+        let (mut lease, id) = Lease::new(fixed, Some(2 * S), sent);
+        assert_eq!(lease.slack(sent), S / 5);
+        assert_eq!(lease.plan(sent), Plan::Wait(sent + 2 * S));
+        assert_eq!(lease.plan_early(sent + S), Some(Duration::ZERO));
+        for look in 1..5 {
+            let now = sent + look * 2 * S;
+            assert_eq!(lease.plan(now), Plan::Renew(Duration::ZERO));
+            lease.renewed(now, Duration::ZERO, now);
+            assert_eq!(lease.plan(now), Plan::Wait(now + 2 * S));
+        }
+        // Nor does it end with a failure.
+        lease.renewal_failed(sent + 10 * S);
+        assert!(matches!(lease.plan(sent + 10 * S), Plan::Wait(at) if at <= sent + 11 * S));
+        lease.leave(id);
+        assert_eq!(lease.plan(sent + 12 * S), Plan::Done);
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!
 //! 1. Only the head takes a permit.
 //! 2. A permit that a head took and did not use up (it left before the outcome was known) passes
-//!    to the next head; so does one that it never took.
+//!    to the next head; so does one that it never took. Where many may hold the lock at a time, a
+//!    head that was served leaves a permit for the next.
 //! 3. Whoever becomes head is woken, since it has the timers and the subscription to look after.
 
 #[cfg(all(test, redlock_loom))]
@@ -36,8 +37,9 @@ pub(crate) enum Turn {
 /// How a waiter leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It holds the lock: the next has nothing to try before a release is announced.
-    Served,
+    /// It holds the lock. Unless it is `shared`, the next has nothing to try before a release is
+    /// announced.
+    Served { shared: bool },
     /// It gave up. `trying`: with a try under way, whose outcome nobody else will look at.
     GaveUp { trying: bool },
 }
@@ -154,7 +156,7 @@ impl LineState {
             return None;
         }
         match exit {
-            Exit::Served => self.permit = false,
+            Exit::Served { shared } => self.permit = shared,
             Exit::GaveUp { trying } => self.permit |= trying,
         }
         self.health = match self.health {
@@ -231,11 +233,30 @@ mod tests {
         let second = line.enter(true);
         assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Try));
         assert_eq!(line.poll(second, &waker), Poll::Pending);
-        assert!(line.leave(first, Exit::Served).is_some());
+        assert!(line.leave(first, Exit::Served { shared: false }).is_some());
         assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Head));
         assert_eq!(line.poll(second, &waker), Poll::Pending);
         assert!(line.notify().is_some());
         assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Try));
+    }
+
+    #[test]
+    fn where_many_may_hold_it_each_has_the_next_try() {
+        let (_, waker) = waker();
+        let mut line = LineState::default();
+        let tickets = [line.enter(true), line.enter(true), line.enter(true)];
+        for ticket in &tickets[1..] {
+            assert_eq!(line.poll(*ticket, &waker), Poll::Pending);
+        }
+        for (at, ticket) in tickets.into_iter().enumerate() {
+            assert_eq!(line.poll(ticket, &waker), Poll::Ready(Turn::Try));
+            let next = line.leave(ticket, Exit::Served { shared: true });
+            assert_eq!(next.is_some(), at < 2);
+        }
+        // Who comes later knows nothing of it.
+        let late = line.enter(false);
+        assert_eq!(line.poll(late, &waker), Poll::Ready(Turn::Head));
+        assert_eq!(line.poll(late, &waker), Poll::Pending);
     }
 
     #[test]
@@ -290,9 +311,9 @@ mod tests {
 
     proptest! {
         /// However waiters come and go: a notification given while somebody waits is seen by a
-        /// head, unless a head was served after it.
+        /// head, unless a head was served after it that shares the lock with nobody.
         #[test]
-        fn no_notification_is_lost(steps in proptest::collection::vec((0..4u8, 0..6usize), 1..80)) {
+        fn no_notification_is_lost(steps in proptest::collection::vec((0..6u8, 0..6usize), 1..80)) {
             let mut line = LineState::default();
             let mut tickets: Vec<(Ticket, bool)> = vec![];
             let mut owed = false;
@@ -317,6 +338,12 @@ mod tests {
                         prop_assert_eq!(turn == Poll::Ready(Turn::Try), owed);
                         tickets[0].1 |= owed;
                         owed = false;
+                    }
+                    4 | 5 if tickets.first().is_some_and(|(_, trying)| *trying) => {
+                        let (ticket, _) = tickets.remove(0);
+                        let shared = step == 5;
+                        let _ = line.leave(ticket, Exit::Served { shared });
+                        owed = shared;
                     }
                     _ => {}
                 }

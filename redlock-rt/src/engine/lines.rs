@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::hold::Hold;
-use super::hub::{Attachment, Hub, Listener};
+use super::hub::{Attachment, Hub, Listener, Topic};
 use super::line::{Exit, Health, LineState, Ticket, Turn};
 use crate::clock;
 use crate::name::LockName;
@@ -20,6 +20,18 @@ use crate::wire::Recipe;
 struct Key {
     kind: &'static str,
     name: LockName,
+    /// Of a waiter that has a place of its own in Redis; it is alone in its line.
+    seat: Option<u64>,
+}
+
+impl Key {
+    fn of(recipe: &dyn Recipe, seat: Option<u64>) -> Self {
+        Self {
+            kind: recipe.kind(),
+            name: recipe.name().clone(),
+            seat,
+        }
+    }
 }
 
 /// The registry. A line exists while somebody waits for its name or holds it.
@@ -49,10 +61,15 @@ pub(crate) struct Line {
 impl Lines {
     /// The line of a name, made where there is none.
     pub(crate) fn line(self: &Arc<Self>, recipe: &dyn Recipe) -> Arc<Line> {
-        let key = Key {
-            kind: recipe.kind(),
-            name: recipe.name().clone(),
-        };
+        self.line_of(Key::of(recipe, None))
+    }
+
+    /// The line of one waiter that has a place of its own in Redis.
+    pub(crate) fn seat(self: &Arc<Self>, recipe: &dyn Recipe, number: u64) -> Arc<Line> {
+        self.line_of(Key::of(recipe, Some(number)))
+    }
+
+    fn line_of(self: &Arc<Self>, key: Key) -> Arc<Line> {
         let mut map = lock(&self.map);
         let known = map.entry(key.clone()).or_default();
         let line = known.upgrade().unwrap_or_else(|| {
@@ -76,20 +93,14 @@ impl Lines {
 
     /// Whether this client itself holds the lock validly.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
-        let key = Key {
-            kind: recipe.kind(),
-            name: recipe.name().clone(),
-        };
+        let key = Key::of(recipe, None);
         let line = lock(&self.map).get(&key).and_then(Weak::upgrade);
         line.is_some_and(|line| line.is_held())
     }
 
     /// Whether this client neither holds the lock nor waits for it.
     pub(crate) fn is_idle(&self, recipe: &dyn Recipe) -> bool {
-        let key = Key {
-            kind: recipe.kind(),
-            name: recipe.name().clone(),
-        };
+        let key = Key::of(recipe, None);
         let line = lock(&self.map).get(&key).and_then(Weak::upgrade);
         line.is_none_or(|line| !line.is_held() && lock(&line.state).len() == 0)
     }
@@ -115,9 +126,10 @@ impl Lines {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// The number of names that are waited for or held here.
+    /// The number of names that are waited for or held here. Who has a seat has a line besides.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.map).len()
+        let map = lock(&self.map);
+        map.keys().filter(|key| key.seat.is_none()).count()
     }
 }
 
@@ -137,7 +149,7 @@ impl Line {
             line: Arc::clone(self),
             ticket,
             trying: false,
-            served: false,
+            served: None,
         }
     }
 
@@ -147,7 +159,7 @@ impl Line {
         if attachment.is_some() {
             return;
         }
-        let (attached, confirmed) = hub.attach(channel, Arc::clone(self) as _);
+        let (attached, confirmed) = hub.attach(Topic::Channel(channel), Arc::clone(self) as _);
         *attachment = Some(attached);
         drop(attachment);
         if confirmed {
@@ -161,7 +173,8 @@ impl Line {
     pub(crate) fn listen_if_confirmed(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
         let mut attachment = lock(&self.attachment);
         if attachment.is_none() {
-            *attachment = hub.attach_confirmed(channel, || Arc::clone(self) as _);
+            let topic = Topic::Channel(channel);
+            *attachment = hub.attach_confirmed(topic, || Arc::clone(self) as _);
         }
     }
 
@@ -198,7 +211,7 @@ impl Line {
         }
         drop(holder);
         let heard = match (&*lock(&self.attachment), hold.recipe.channel()) {
-            (Some(_), Some(channel)) => hold.engine.hub.is_confirmed(channel),
+            (Some(_), Some(channel)) => hold.engine.hub.is_confirmed(Topic::Channel(channel)),
             _ => false,
         };
         // Where the announcement is heard, it wakes us as it does all other processes: who
@@ -248,7 +261,8 @@ pub(crate) struct Place {
     pub(crate) line: Arc<Line>,
     ticket: Ticket,
     trying: bool,
-    served: bool,
+    /// Whether the lock that it leaves with is shared.
+    served: Option<bool>,
 }
 
 /// Why a waiting caller was called.
@@ -301,17 +315,19 @@ impl Place {
         }
     }
 
-    /// The try is over without success; look again at `retry_at` if nothing is announced before.
-    pub(crate) fn tried(&mut self, retry_at: Instant, health: Health) {
+    /// The try is over without success; look again at `retry_at` if nothing is announced before
+    /// (`None`: only then).
+    pub(crate) fn tried(&mut self, retry_at: Option<Instant>, health: Health) {
         self.trying = false;
         let mut state = lock(&self.line.state);
-        state.set_retry(Some(retry_at));
+        state.set_retry(retry_at);
         state.set_health(health);
     }
 
-    /// Leaves the queue with the lock; those behind look again at `retry_at` at the latest.
-    pub(crate) fn served(mut self, retry_at: Instant) {
-        self.served = true;
+    /// Leaves the queue with the lock, which others may have as well if it is `shared`; those behind
+    /// look again at `retry_at` at the latest.
+    pub(crate) fn served(mut self, shared: bool, retry_at: Instant) {
+        self.served = Some(shared);
         let mut state = lock(&self.line.state);
         state.set_retry(Some(retry_at));
         state.set_health(Health::Answering);
@@ -320,12 +336,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let exit = if self.served {
-            Exit::Served
-        } else {
-            Exit::GaveUp {
+        let exit = match self.served {
+            Some(shared) => Exit::Served { shared },
+            None => Exit::GaveUp {
                 trying: self.trying,
-            }
+            },
         };
         let mut state = lock(&self.line.state);
         let next = state.leave(self.ticket, exit);

@@ -28,6 +28,7 @@ mod hub;
 mod lease;
 mod line;
 mod lines;
+mod queue;
 mod releases;
 mod schedule;
 mod settle;
@@ -53,12 +54,13 @@ pub(crate) use self::signal::Signal;
 use self::frame::Around;
 use self::hub::Hub;
 use self::lines::Lines;
+use self::queue::Rooms;
 use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::ClientId;
+use crate::name::{ClientId, LockName};
 use crate::wire::{Call, Recipe, Relation, Reply};
 
 /// What a client is made with.
@@ -74,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) lease: Duration,
     /// Joined before every name.
     pub(crate) namespace: Option<Box<str>>,
+    /// How long the waiters of a client that was not heard count as alive.
+    pub(crate) waiter_timeout: Duration,
 }
 
 /// How a caller asks for a lock.
@@ -84,6 +88,15 @@ pub(crate) struct Manner<'a> {
     pub(crate) owner: Option<&'a Owner>,
     /// Of a kind whose waiters are not woken.
     pub(crate) backoff: Option<Backoff>,
+}
+
+/// What to do with a call whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It says what it means, and is sent again.
+    Always,
+    /// Sent again only where it cannot have run.
+    UnlessRun,
 }
 
 /// One client's shared state. Dropped with the last handle and the last guard, which ends its
@@ -99,6 +112,7 @@ pub(crate) struct Engine {
     watchdog: Arc<Watchdog>,
     releases: Arc<Releases>,
     lines: Arc<Lines>,
+    rooms: Arc<Rooms>,
     closing: AtomicBool,
 }
 
@@ -123,8 +137,10 @@ impl Engine {
                 },
             ))
         };
+        let id = ClientId::random();
         Arc::new(Self {
-            id: ClientId::random(),
+            rooms: Arc::new(Rooms::new(id.clone())),
+            id,
             numbers: AtomicU64::new(1),
             main: connection(),
             renewals: connection(),
@@ -176,6 +192,26 @@ impl Engine {
             after(),
             || hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts),
         );
+        self.ensure_beats();
+    }
+
+    /// Starts the task that beats for queued waiters, once there are some.
+    fn ensure_beats(self: &Arc<Self>) {
+        if self.rooms.is_empty() {
+            return;
+        }
+        let engine = Arc::downgrade(self);
+        signal::ensure(
+            &self.config.spawner,
+            &self.rooms,
+            || {},
+            move || {
+                if let Some(engine) = engine.upgrade() {
+                    engine.task_ended();
+                }
+            },
+            || queue::run(Arc::clone(&self.rooms), Arc::clone(&self.renewals)),
+        );
     }
 
     /// The runtime of a task is gone. Who still uses the client in another one starts it there:
@@ -206,7 +242,7 @@ impl Engine {
         terms: Terms,
         manner: Manner<'_>,
     ) -> Result<HoldGuard, Error> {
-        self.open(acquire::ACTION, &**recipe)?;
+        self.open(acquire::ACTION, recipe.name())?;
         let wait = manner.wait;
         if wait.is_some_and(|wait| wait.is_zero()) {
             return self.lock_now(recipe, terms, manner.owner).await;
@@ -228,7 +264,7 @@ impl Engine {
                 turn.map_err(|_| {
                     // Its owner is acquiring it elsewhere, and fares as the head of the line does.
                     let line = self.lines.line(&**recipe);
-                    acquire::out_of_time(self, recipe, &line, started, wait, None)
+                    acquire::out_of_time(self, recipe, line.health(), started, wait, None)
                 })?
             }
         };
@@ -236,11 +272,11 @@ impl Engine {
             match self.lock_inside(around, recipe, terms, deadline).await {
                 // Its last guard ended meanwhile, or it was lost: a hold anew.
                 Err(error) if error.is_lost() => {}
-                outcome => return Ok(turn.keep(outcome?)),
+                outcome => return Ok(turn.keep(&slot, outcome?)),
             }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        Ok(turn.keep(acquire(self, recipe, terms, manner, rest).await?))
+        Ok(turn.keep(&slot, acquire(self, recipe, terms, manner, rest).await?))
     }
 
     /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
@@ -308,7 +344,7 @@ impl Engine {
         else {
             return self.lock(recipe, terms, manner).await;
         };
-        self.open(acquire::ACTION, &**recipe)?;
+        self.open(acquire::ACTION, recipe.name())?;
         let started = clock::now();
         let turn = match manner.wait {
             None => turn.lock_owned().await,
@@ -352,11 +388,11 @@ impl Engine {
         if let Some(around) = turn.around(&**recipe) {
             match self.lock_inside(around, recipe, terms, Some(until)).await {
                 Err(error) if error.is_lost() => {}
-                outcome => return Ok(turn.keep(outcome?)),
+                outcome => return Ok(turn.keep(&slot, outcome?)),
             }
         }
         let guard = try_acquire(self, recipe, terms, None, until).await?;
-        Ok(turn.keep(guard.ok_or_else(contended)?))
+        Ok(turn.keep(&slot, guard.ok_or_else(contended)?))
     }
 
     /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by
@@ -367,7 +403,7 @@ impl Engine {
         terms: Terms,
         until: Instant,
     ) -> Result<Option<HoldGuard>, Error> {
-        self.open(acquire::ACTION, &**recipe)?;
+        self.open(acquire::ACTION, recipe.name())?;
         match frame::enclosing(&self.id, &**recipe) {
             Some(around) => {
                 let guard = self.lock_inside(around, recipe, terms, Some(until));
@@ -384,12 +420,34 @@ impl Engine {
         recipe: &dyn Recipe,
         call: Call,
     ) -> Result<Reply, Error> {
-        self.open(action, recipe)?;
+        let reply = self.send(action, recipe.name(), call, Repeat::Always).await;
+        reply.map_err(|error| match error.is_outcome_unknown() {
+            true => error.known_as(ErrorKind::Unavailable),
+            false => error,
+        })
+    }
+
+    /// Sends a call that is of no lock, and waits for its answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not run.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: Call,
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        self.open(action, name)?;
         let mut journey = settle::Journey::default();
         let mut fault: Option<Fault> = None;
         let asked = async {
             loop {
                 match journey.attempt(&self.main, || call.clone()).await {
+                    Err(lost) if lost.may_have_run() && repeat == Repeat::UnlessRun => {
+                        return Err(lost);
+                    }
                     Err(passing) if passing.is_passing() => {
                         if !matches!(passing, Fault::Unreachable(_)) {
                             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -401,20 +459,28 @@ impl Engine {
             }
         };
         let until = clock::to_tokio(self.patience(clock::now()));
-        let error = match tokio::time::timeout_at(until, asked).await {
+        let outcome = tokio::time::timeout_at(until, asked).await;
+        let (error, refused) = match outcome {
             Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(fault)) => fault.into_error(action),
+            Ok(Err(fault)) => {
+                let refused = !fault.may_have_run();
+                (fault.into_error(action), refused)
+            }
             Err(_) => match fault {
-                Some(fault) => fault.into_error(action),
-                None => Error::new(ErrorKind::Unavailable, action),
+                Some(fault) => (fault.into_error(action), false),
+                None => (Error::new(ErrorKind::Unavailable, action), false),
             },
         };
-        Err(error.named(recipe.name().as_arc()))
+        let error = match journey.is_open() && !refused {
+            true => error.known_as(ErrorKind::OutcomeUnknown),
+            false => error,
+        };
+        Err(error.named(name.as_arc()))
     }
 
-    fn open(self: &Arc<Self>, action: &'static str, recipe: &dyn Recipe) -> Result<(), Error> {
+    fn open(self: &Arc<Self>, action: &'static str, name: &LockName) -> Result<(), Error> {
         if self.is_closing() {
-            return Err(self.shut_down_error(action, recipe));
+            return Err(self.shut_down_error(action, name));
         }
         self.ensure_tasks();
         Ok(())
@@ -424,8 +490,8 @@ impl Engine {
         self.closing.load(Ordering::Acquire)
     }
 
-    fn shut_down_error(&self, action: &'static str, recipe: &dyn Recipe) -> Error {
-        Error::new(ErrorKind::ShutDown, action).named(recipe.name().as_arc())
+    fn shut_down_error(&self, action: &'static str, name: &LockName) -> Error {
+        Error::new(ErrorKind::ShutDown, action).named(name.as_arc())
     }
 
     /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
@@ -479,6 +545,7 @@ impl Engine {
         self.lines.close();
         self.hub.signal.close();
         self.watchdog.signal.close();
+        self.rooms.signal.close();
         self.releases.close();
         self.main.close();
         self.renewals.close();
@@ -496,8 +563,17 @@ impl Engine {
         )
     }
 
+    /// The longest time for which a waiter goes without looking.
+    pub(crate) fn longest_poll(&self) -> Duration {
+        self.config.poll_interval * 2
+    }
+
     pub(crate) fn lease(&self) -> Duration {
         self.config.lease
+    }
+
+    pub(crate) fn waiter_timeout(&self) -> Duration {
+        self.config.waiter_timeout
     }
 
     /// Which server this is a client of.
@@ -558,6 +634,7 @@ impl Engine {
             &self.hub.signal,
             &self.watchdog.signal,
             &self.releases.signal,
+            &self.rooms.signal,
         ];
         signals.iter().filter(|signal| signal.is_running()).count()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lock::Kind;
 use super::options::{LockOptions, check_lease};
-use crate::engine::{self, GuardState, HoldGuard, LostReason, Unlocked};
+use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 
@@ -25,7 +25,7 @@ use crate::name::OwnerId;
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct LockGuard<K: Kind> {
-    inner: HoldGuard,
+    pub(super) inner: HoldGuard,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -35,6 +35,10 @@ impl<K: Kind> LockGuard<K> {
             inner,
             kind: PhantomData,
         }
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.inner.hold
     }
 
     /// Releases the lock, and waits until Redis has said what became of it.

@@ -56,6 +56,23 @@ impl<K: Kind> Lock<K> {
         }
     }
 
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The same lock with other options of its kind.
+    pub(super) fn rewired<W: Recipe>(mut self, wire: impl FnOnce(LockName) -> W) -> Self {
+        self.wire = self
+            .wire
+            .map(|old| Arc::new(wire(old.name().clone())) as Arc<dyn Recipe>);
+        self
+    }
+
+    pub(super) fn spinning(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
     /// A handle to what another handle leads to.
     pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn Recipe>) -> Self {
         Self {
@@ -66,7 +83,7 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
+    pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
 
@@ -134,8 +151,8 @@ impl<K: Kind> Lock<K> {
     /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
     /// answer in time. Contention is no error but `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
-        let recipe = self.wire()?;
-        let terms = LockOptions::new().terms(&self.engine)?;
+        let options = LockOptions::new();
+        let (recipe, terms, _) = self.prepare(&options)?;
         let until = self.engine.patience(clock::now());
         let guard = self.engine.try_lock(recipe, terms, until).await?;
         Ok(guard.map(LockGuard::new))
@@ -172,7 +189,8 @@ impl<K: Kind> Lock<K> {
         let recipe = self.wire()?;
         let named = |error: Error| error.named(recipe.name().as_arc());
         let terms = options.terms(&self.engine).map_err(named)?;
-        if let Some(flaw) = self.backoff.and_then(|backoff| backoff.flaw()) {
+        let backoff_flaw = || self.backoff.and_then(|backoff| backoff.flaw());
+        if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
             return Err(named(Error::bad_input("check lock options", flaw)));
         }
         let manner = Manner {
@@ -304,7 +322,7 @@ impl<K: Kind> Lock<K> {
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         action: &'static str,
         call: impl FnOnce(&dyn Recipe) -> Call,
@@ -313,7 +331,7 @@ impl<K: Kind> Lock<K> {
         self.engine.ask(action, &**wire, call(&**wire)).await
     }
 
-    fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {
+    pub(super) fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {
         let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(malformed));
         match &self.wire {
             Ok(wire) => error.named(wire.name().as_arc()),

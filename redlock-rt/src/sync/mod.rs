@@ -4,18 +4,34 @@
 //! process when the future is dropped at any of its awaits.
 
 mod ballot;
+mod convert;
+mod fair;
+mod fence;
+mod fenced;
+mod fenced_value;
 mod group;
 mod guard;
 mod lock;
 mod multi_lock;
 mod options;
+mod read_write;
 mod redlock;
 mod rlock;
+mod spin;
 
+pub use self::convert::{ConvertError, DowngradeError, UpgradeError};
+pub use self::fair::{Fair, FairLock, FairLockGuard};
+pub use self::fence::{FenceGate, StaleToken};
+pub use self::fenced::{Fenced, FencedLock, FencedLockGuard};
+pub use self::fenced_value::FencedValue;
 pub use self::guard::LockGuard;
 pub use self::lock::{Kind, Lock};
 pub use self::multi_lock::{MultiLock, MultiLockGuard, Part};
 pub(crate) use self::options::check_lease;
 pub use self::options::{LockOptions, Renew};
+pub use self::read_write::{
+    Read, ReadGuard, ReadLock, ReadWriteLock, Write, WriteGuard, WriteLock,
+};
 pub use self::redlock::{Quorum, RedLock, RedLockGuard};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};
+pub use self::spin::{Spin, SpinLock, SpinLockGuard};

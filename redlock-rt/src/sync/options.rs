@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Owner, Terms};
 use crate::error::Error;
+use crate::wire::LONGEST_SPAN;
 
 /// How the lease is renewed while a guard lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,8 +57,6 @@ pub struct LockOptions {
     owner: Option<Owner>,
 }
 
-/// The longest lease that PEXPIRE takes, with room for the time of day that it adds.
-const LONGEST_LEASE: Duration = Duration::from_millis(i64::MAX as u64 / 4);
 const SHORTEST_LEASE: Duration = Duration::from_millis(1);
 
 impl LockOptions {
@@ -146,7 +145,7 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     let refuse = |why: &'static str| Err(Error::bad_input("check lock options", why));
     match lease {
         _ if lease < SHORTEST_LEASE => refuse("the lease is shorter than a millisecond"),
-        _ if lease > LONGEST_LEASE => refuse("the lease is longer than redis can keep"),
+        _ if lease > LONGEST_SPAN => refuse("the lease is longer than redis can keep"),
         _ => Ok(()),
     }
 }

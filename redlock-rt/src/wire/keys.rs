@@ -1,6 +1,6 @@
 //! The only place where names of keys and channels are built.
 
-use crate::name::LockName;
+use crate::name::{LockName, OwnerId};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson.
 fn prefixed(prefix: &str, name: &LockName) -> String {
@@ -17,6 +17,57 @@ pub(crate) fn lock_channel(name: &LockName) -> String {
     prefixed("redisson_lock__channel", name)
 }
 
+/// The owners that wait for a fair lock.
+pub(crate) fn fair_queue(name: &LockName) -> String {
+    prefixed("redisson_lock_queue", name)
+}
+
+/// Until when each of them counts as waiting.
+pub(crate) fn fair_deadlines(name: &LockName) -> String {
+    prefixed("redisson_lock_timeout", name)
+}
+
+/// Which clients of ours wait for a fair lock, and are alive.
+pub(crate) fn fair_clients(name: &LockName) -> String {
+    prefixed("redlock_fair", name)
+}
+
+/// The channel on which the release of a read-write lock is announced.
+pub(crate) fn rw_channel(name: &LockName) -> String {
+    prefixed("redisson_rwlock", name)
+}
+
+/// The set of writers that wait for a read-write lock and are preferred. Not Redisson's.
+pub(crate) fn rw_waiting_writers(name: &LockName) -> String {
+    prefixed("redlock_rw_writers", name)
+}
+
+/// The start of the names of all keys that carry the leases of a read-write lock's readers.
+pub(crate) fn rw_leases(name: &LockName) -> String {
+    let name = name.as_str();
+    if name.contains('{') {
+        name.to_owned()
+    } else {
+        format!("{{{name}}}")
+    }
+}
+
+/// The start of the names of the keys that carry the leases of one reader; the scripts build it
+/// likewise for the others.
+pub(crate) fn rw_leases_of(leases: &str, owner: &OwnerId) -> String {
+    format!("{leases}:{owner}:rwlock_timeout")
+}
+
+/// The last fencing token given for a lock.
+pub(crate) fn lock_token(name: &LockName) -> String {
+    prefixed("redisson_lock_token", name)
+}
+
+/// The last fencing token seen for a value of this key.
+pub(crate) fn fence(key: &LockName) -> String {
+    prefixed("redlock_fence", key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,5 +79,13 @@ mod tests {
         assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
         assert_eq!(channel("x{y"), "redisson_lock__channel:x{y");
         assert_eq!(channel("x}y"), "redisson_lock__channel:{x}y}");
+    }
+
+    #[test]
+    fn the_leases_of_readers_are_beside_the_lock() {
+        let owner = OwnerId::from_wire("u:7");
+        let of = |name| rw_leases_of(&rw_leases(&LockName::new(None, name).unwrap()), &owner);
+        assert_eq!(of("order"), "{order}:u:7:rwlock_timeout");
+        assert_eq!(of("{a}b"), "{a}b:u:7:rwlock_timeout");
     }
 }

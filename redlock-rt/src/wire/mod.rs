@@ -2,17 +2,28 @@
 //!
 //! The format is Redisson's; `docs/protocol.md` has it key by key.
 
+mod fair;
+mod fenced;
+mod fenced_value;
 pub(crate) mod keys;
 mod multi;
 mod recipe;
 mod renew;
 mod reply;
 mod rlock;
+mod rw;
 mod script;
+mod spin;
 
+pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position};
+pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
+pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
-pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed, Reply};
+pub use self::reply::Reply;
+pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed};
 pub(crate) use self::rlock::RLockWire;
-pub(crate) use self::script::{Call, Script};
+pub(crate) use self::rw::{ReadWire, WriteWire};
+pub(crate) use self::script::{Call, LONGEST_SPAN, Script};
+pub(crate) use self::spin::SpinWire;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fair::FairQueue;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
 use crate::name::{LockName, OwnerId};
@@ -19,6 +20,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// Where releases are announced; `None` where waiters can only poll.
     fn channel(&self) -> Option<&str>;
+
+    /// Why a lock with this lease cannot be asked for.
+    fn flaw(&self, _lease: Duration) -> Option<&'static str> {
+        None
+    }
 
     /// Takes the lock for a new hold. Answered by what [`acquired`](Self::acquired) reads.
     fn acquire(&self, ask: &Ask<'_>) -> Call;
@@ -68,6 +74,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// [`release`](Self::release) must take away.
     fn leaves_traces(&self) -> bool {
         false
+    }
+
+    /// The queue in Redis, of a kind where every waiter has a place there.
+    fn queue(&self) -> Option<&FairQueue> {
+        None
     }
 
     /// What a lock of this kind is to a caller who is under `held`.

@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use crate::name::OwnerId;
 
-/// A reply as it came, whatever client library read it.
+/// What a Lua script returned.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Reply {
+#[non_exhaustive]
+pub enum Reply {
+    /// `nil` or `false`.
     Nil,
+    /// A number, or `true` as 1. Lua's fractions are cut off.
     Int(i64),
+    /// A string, or a status.
     Text(String),
+    /// A table, up to its first `nil`.
     List(Vec<Self>),
 }
 
@@ -25,6 +30,8 @@ pub(crate) enum AcquireReply {
     Acquired(Option<u64>),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),
+    /// Somebody else is next; who queues is told when it is its turn.
+    Behind,
 }
 
 impl TryFrom<Reply> for AcquireReply {

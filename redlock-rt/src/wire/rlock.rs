@@ -43,10 +43,7 @@ impl Recipe for RLockWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        Call::new(&ACQUIRE)
-            .key(self.name.as_str())
-            .number(millis(ask.lease))
-            .arg(ask.owner.as_str())
+        acquire(&self.name, ask)
     }
 
     fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
@@ -71,6 +68,14 @@ impl Recipe for RLockWire {
     fn inspect(&self) -> Call {
         inspect(&self.name)
     }
+}
+
+/// For every kind whose lock is a hash with one field `owner -> hold count`.
+pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
+    Call::new(&ACQUIRE)
+        .key(name.as_str())
+        .number(millis(ask.lease))
+        .arg(ask.owner.as_str())
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.

@@ -45,6 +45,16 @@ macro_rules! script {
             || sha1_smol::Sha1::from(include_str!(concat!("lua/", $name, ".lua"))).digest().to_string(),
         );
     };
+    // With the text of another file before its own.
+    ($ident:ident = $prelude:literal + $name:literal) => {
+        pub(super) static $ident: $crate::wire::Script = {
+            const TEXT: &str = concat!(
+                include_str!(concat!("lua/", $prelude, ".lua")),
+                include_str!(concat!("lua/", $name, ".lua")),
+            );
+            $crate::wire::Script::new($name, TEXT, || sha1_smol::Sha1::from(TEXT).digest().to_string())
+        };
+    };
 }
 pub(super) use script;
 
@@ -120,6 +130,9 @@ impl Call {
     }
 }
 
+/// The longest time that PEXPIRE takes, with room for the time of day that it adds.
+pub(crate) const LONGEST_SPAN: Duration = Duration::from_millis(i64::MAX as u64 / 4);
+
 /// Outside a cluster releases are announced by PUBLISH.
 pub(super) const PUBLISH: &str = "PUBLISH";
 
@@ -144,8 +157,11 @@ pub(super) mod headers {
     /// The numbered items of a header line and of the indented lines that go on with it.
     fn count(call: &Call, what: &str) -> usize {
         let prefix = format!("-- {what}: ");
-        let mut lines = call.script().text().lines();
-        let first = lines.find_map(|line| line.strip_prefix(&*prefix)).unwrap();
+        let text = call.script().text();
+        // The last: before it there may be that of a prelude.
+        let (_, own) = text.rsplit_once(&prefix).unwrap();
+        let mut lines = own.lines();
+        let first = lines.next().unwrap();
         let more = lines.map_while(|line| line.strip_prefix("--   "));
         let text = std::iter::once(first).chain(more).collect::<Vec<_>>();
         text.join(" ")

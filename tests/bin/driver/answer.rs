@@ -52,15 +52,21 @@ impl Failure {
     }
 }
 
-impl From<redlock_rt::Error> for Failure {
-    fn from(error: redlock_rt::Error) -> Self {
+impl From<&redlock_rt::Error> for Failure {
+    fn from(error: &redlock_rt::Error) -> Self {
         let mut message = error.to_string();
-        let mut source = std::error::Error::source(&error);
+        let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
         Self::new(kind(error.kind()), message)
+    }
+}
+
+impl From<redlock_rt::Error> for Failure {
+    fn from(error: redlock_rt::Error) -> Self {
+        Self::from(&error)
     }
 }
 
@@ -70,9 +76,11 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
         ErrorKind::Lost => "lost",
+        ErrorKind::StaleToken => "stale_token",
         ErrorKind::NotOwner => "not_owner",
-        // Wrong credentials are an input that cannot work; the protocol has no word of their own.
-        ErrorKind::BadInput | ErrorKind::Denied => "bad_input",
+        // Wrong credentials are an input that cannot work, and so is an upgrade that would
+        // wait for itself; the protocol has no word of their own.
+        ErrorKind::BadInput | ErrorKind::Denied | ErrorKind::UpgradeWouldDeadlock => "bad_input",
         ErrorKind::WrongType => "wrong_type",
         ErrorKind::ShutDown => "shut_down",
         ErrorKind::Quorum => "quorum",

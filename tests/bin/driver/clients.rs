@@ -345,12 +345,13 @@ fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, 
         "namespace" => builder.namespace(value),
         "poll" => builder.poll_interval(ms()?),
         "linger" => builder.linger(ms()?),
+        "waiter_timeout" => builder.waiter_timeout(ms()?),
         "response_timeout" => builder.response_timeout(ms()?),
         "connect_timeout" => builder.connect_timeout(ms()?),
         "dedicated_thread" => builder.dedicated_thread(value.parse().map_err(|_| malformed())?),
         _ => {
             return Err(Failure::usage(format!(
-                "unknown option {key}: expected one of namespace, poll, linger, response_timeout, \
+                "unknown option {key}: expected one of namespace, poll, linger, waiter_timeout, response_timeout, \
                  connect_timeout, dedicated_thread"
             )));
         }

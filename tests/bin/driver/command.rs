@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     answer::Failure,
     clients::Target,
+    fenced::FencedCommand,
     kinds::{LockId, LockKind},
 };
 
@@ -39,6 +40,7 @@ pub(crate) enum Command {
         lock: LockId,
         of: LockCommand,
     },
+    Fenced(FencedCommand),
     Owned {
         lock: LockId,
         owner: String,
@@ -53,6 +55,7 @@ pub(crate) enum LockCommand {
     IsLocked,
     Ttl,
     Holder,
+    Len,
 }
 
 /// What an owner does with a lock or asks about its hold.
@@ -66,6 +69,8 @@ pub(crate) enum OwnedCommand {
         lease: Option<Duration>,
     },
     Unlock,
+    /// Into the other mode of a read-write lock.
+    Convert,
     HeldBy,
     Held,
     Lost {
@@ -73,6 +78,7 @@ pub(crate) enum OwnedCommand {
     },
     HoldCount,
     Owner,
+    Position,
 }
 
 impl OwnedCommand {
@@ -80,7 +86,7 @@ impl OwnedCommand {
     pub(crate) fn is_immediate(self) -> bool {
         matches!(
             self,
-            Self::Held | Self::Lost { .. } | Self::HoldCount | Self::Owner
+            Self::Held | Self::Lost { .. } | Self::HoldCount | Self::Owner | Self::Position
         )
     }
 }
@@ -132,13 +138,31 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "cancel" => Err(usage("ID")),
         "sleep" if args.len() == 1 => Ok(Command::Sleep(span(args[0])?)),
         "sleep" => Err(usage("MS")),
-        _ => of_lock(command, args),
+        _ => match FencedCommand::parse(command, args) {
+            Some(parsed) => parsed.map(Command::Fenced),
+            None => of_lock(command, args),
+        },
     }
 }
 
 /// `[KIND.]COMMAND NAME ...`.
 fn of_lock(command: &str, args: &[&str]) -> Result<Command, Failure> {
     let unknown = || Failure::usage(format!("unknown command: {command}"));
+    let converts = match command {
+        "rw.downgrade" => Some(LockKind::Write),
+        "rw.tryupgrade" => Some(LockKind::Read),
+        _ => None,
+    };
+    if let Some(from) = converts {
+        return match args {
+            [name, owner] => Ok(Command::Owned {
+                lock: LockId::new(from, name),
+                owner: (*owner).to_owned(),
+                of: OwnedCommand::Convert,
+            }),
+            _ => Err(Failure::usage(format!("{command} NAME OWNER"))),
+        };
+    }
     let (kind, verb) = match command.rsplit_once('.') {
         Some((kind, verb)) => (LockKind::named(kind).ok_or_else(unknown)?, verb),
         None => (LockKind::Reentrant, command),
@@ -148,6 +172,8 @@ fn of_lock(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "islocked" => LockCommand::IsLocked,
         "ttl" => LockCommand::Ttl,
         "holder" => LockCommand::Holder,
+        "len" if kind == LockKind::Fair => LockCommand::Len,
+        "position" if kind == LockKind::Fair => return owned(command, kind, verb, args),
         "lock" | "trylock" | "unlock" | "heldby" | "held" | "lost" | "holdcount" | "owner" => {
             return owned(command, kind, verb, args);
         }
@@ -216,6 +242,7 @@ fn owned(command: &str, kind: LockKind, verb: &str, args: &[&str]) -> Result<Com
         ("lost", [wait]) => OwnedCommand::Lost { wait: span(wait)? },
         ("holdcount", []) => OwnedCommand::HoldCount,
         ("owner", []) => OwnedCommand::Owner,
+        ("position", []) => OwnedCommand::Position,
         _ => return Err(usage()),
     };
     Ok(Command::Owned {
@@ -366,7 +393,10 @@ mod tests {
             "1 dance",
             "1 cluster.lock n o",
             "1 .lock n o",
-            "1 fair.dance n o",
+            "1 fenced.dance n o",
+            "1 fenced.token",
+            "1 fenced.set k v t",
+            "1 token n",
             "1 uuid x",
             "1 lock n",
             "1 lock n o x",

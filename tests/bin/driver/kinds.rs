@@ -7,8 +7,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard,
-    OwnerId, RedLock, RedLockGuard, Reentrant, Unlocked,
+    ConvertError, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
+    LostReason, MultiLock, MultiLockGuard, OwnerId, Read, RedLock, RedLockGuard, Reentrant, Spin,
+    Unlocked, Write,
 };
 
 use super::{answer::Failure, clients::Connected};
@@ -16,14 +17,27 @@ use super::{answer::Failure, clients::Connected};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKind {
     Reentrant,
+    Fair,
+    Fenced,
+    Spin,
     /// Of several names, with commas between them.
     Multi,
+    Read,
+    Write,
     /// Over the servers of a client that was connected to several.
     Red,
 }
 
 /// The words of the kinds, before the dot; the commands of RLock have none.
-const WORDS: &[(&str, LockKind)] = &[("multi", LockKind::Multi), ("red", LockKind::Red)];
+const WORDS: &[(&str, LockKind)] = &[
+    ("fair", LockKind::Fair),
+    ("fenced", LockKind::Fenced),
+    ("spin", LockKind::Spin),
+    ("multi", LockKind::Multi),
+    ("red", LockKind::Red),
+    ("rw.read", LockKind::Read),
+    ("rw.write", LockKind::Write),
+];
 
 impl LockKind {
     pub(crate) fn named(word: &str) -> Option<Self> {
@@ -50,11 +64,25 @@ impl LockId {
         Self { kind, name }
     }
 
+    /// The locks of this name that are meant: those of all kinds, unless one is named.
+    pub(crate) fn of_any_kind(&self) -> Vec<Self> {
+        let named = WORDS.iter().map(|(_, kind)| Self::new(*kind, &self.name));
+        match self.kind {
+            LockKind::Reentrant => std::iter::once(self.clone()).chain(named).collect(),
+            _ => vec![self.clone()],
+        }
+    }
+
     pub(crate) fn open(&self, connected: &Connected) -> Result<Box<dyn Handle>, Failure> {
         let (name, client) = (&self.name, &connected.client);
         Ok(match self.kind {
             LockKind::Reentrant => Box::new(client.rlock(name)),
+            LockKind::Fair => Box::new(client.fair_lock(name)),
+            LockKind::Fenced => Box::new(client.fenced_lock(name)),
+            LockKind::Spin => Box::new(client.spin_lock(name)),
             LockKind::Multi => Box::new(client.multi_lock(name.split(','))),
+            LockKind::Read => Box::new(client.read_write_lock(name).read_lock()),
+            LockKind::Write => Box::new(client.read_write_lock(name).write_lock()),
             LockKind::Red => match &connected.quorum {
                 Some(quorum) => Box::new(quorum.redlock(name)),
                 None => {
@@ -64,6 +92,16 @@ impl LockId {
                 }
             },
         })
+    }
+
+    /// The other mode of a lock that has two, into which its guards are converted.
+    pub(crate) fn other_mode(&self) -> Self {
+        let kind = match self.kind {
+            LockKind::Read => LockKind::Write,
+            LockKind::Write => LockKind::Read,
+            kind => kind,
+        };
+        Self::new(kind, &self.name)
     }
 }
 
@@ -83,6 +121,10 @@ pub(crate) trait Handle: Send + Sync {
         false
     }
 
+    /// Of a kind whose waiters have a place in Redis.
+    fn queue(&self) -> Option<&FairLock> {
+        None
+    }
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>>;
     fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>>;
@@ -98,7 +140,11 @@ pub(crate) trait Held: Debug + Send + Sync {
     fn owner(&self) -> OwnerId;
     fn hold_count(&self) -> u32;
     fn token(&self) -> Option<u64>;
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted>;
 }
+
+/// A guard in the other mode; or the one that there was, and why.
+pub(crate) type Converted = Result<Box<dyn Held>, (Box<dyn Held>, Failure)>;
 
 /// What the driver must know of a kind besides what all have.
 pub(crate) trait Known: Kind + Sized {
@@ -107,13 +153,65 @@ pub(crate) trait Known: Kind + Sized {
     fn token(_guard: &LockGuard<Self>) -> Option<u64> {
         None
     }
+
+    /// Where waiters have a place in Redis.
+    fn queue(_lock: &Lock<Self>) -> Option<&FairLock> {
+        None
+    }
+
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((Box::new(guard) as Box<dyn Held>, why)) })
+    }
 }
 
 impl Known for Reentrant {}
 
+impl Known for Fair {
+    fn queue(lock: &Lock<Self>) -> Option<&FairLock> {
+        Some(lock)
+    }
+}
+
+impl Known for Fenced {
+    const HAS_TOKENS: bool = true;
+
+    fn token(guard: &LockGuard<Self>) -> Option<u64> {
+        Some(guard.token())
+    }
+}
+
+impl Known for Spin {}
+
+impl Known for Read {
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        Box::pin(async { converted(guard.try_upgrade().await) })
+    }
+}
+
+impl Known for Write {
+    fn convert(guard: LockGuard<Self>) -> BoxFuture<'static, Converted> {
+        Box::pin(async { converted(guard.downgrade().await) })
+    }
+}
+
+fn converted<K: Known, L: Known>(outcome: Result<LockGuard<K>, ConvertError<L>>) -> Converted {
+    match outcome {
+        Ok(guard) => Ok(Box::new(guard)),
+        Err(refused) => {
+            let why = refused.error().into();
+            Err((Box::new(refused.into_guard()), why))
+        }
+    }
+}
+
 impl<K: Known> Handle for Lock<K> {
     fn has_tokens(&self) -> bool {
         K::HAS_TOKENS
+    }
+
+    fn queue(&self) -> Option<&FairLock> {
+        K::queue(self)
     }
 
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
@@ -163,6 +261,10 @@ impl<K: Known> Held for LockGuard<K> {
 
     fn token(&self) -> Option<u64> {
         K::token(self)
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        K::convert(*self)
     }
 }
 
@@ -217,6 +319,11 @@ impl Held for MultiLockGuard {
     fn token(&self) -> Option<u64> {
         None
     }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((self as Box<dyn Held>, why)) })
+    }
 }
 
 impl Handle for RedLock {
@@ -269,5 +376,10 @@ impl Held for RedLockGuard {
 
     fn token(&self) -> Option<u64> {
         None
+    }
+
+    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+        let why = Failure::usage("it has one mode only");
+        Box::pin(async { Err((self as Box<dyn Held>, why)) })
     }
 }

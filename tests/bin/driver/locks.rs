@@ -20,6 +20,10 @@ pub(crate) async fn lock_command(client: &Connected, id: &LockId, of: LockComman
         LockCommand::IsLocked => lock.is_locked().await?.to_string(),
         LockCommand::Ttl => or_nil(lock.ttl().await?.map(|ttl| ttl.as_millis())),
         LockCommand::Holder => or_nil(lock.holders().await?.first()),
+        LockCommand::Len => match lock.queue() {
+            Some(lock) => lock.queue_len().await?.to_string(),
+            None => or_nil(None::<u64>),
+        },
     })
 }
 
@@ -41,6 +45,7 @@ pub(crate) async fn owned_command(
             try_answer(taken, lock.has_tokens())
         }
         OwnedCommand::Unlock => owner.unlock(id).await,
+        OwnedCommand::Convert => owner.convert(id).await,
         OwnedCommand::HeldBy => {
             let Some(ours) = owner.id(id) else {
                 return Ok("false".to_owned());
@@ -50,8 +55,29 @@ pub(crate) async fn owned_command(
         OwnedCommand::Held => Ok(owner.held(id).to_string()),
         OwnedCommand::Lost { wait } => owner.lost(id, wait).await,
         OwnedCommand::HoldCount => Ok(owner.hold_count(id).to_string()),
-        OwnedCommand::Owner => Ok(or_nil(owner.id(id))),
+        OwnedCommand::Owner => identity(client, id, owner),
+        OwnedCommand::Position => match lock.queue() {
+            Some(lock) => Ok(or_nil(lock.position(&owner.identity).await?)),
+            None => Ok(or_nil(None::<u64>)),
+        },
     }
+}
+
+/// The owner's present hold, or its place in the queue; asked without a kind, of whatever kind.
+fn identity(client: &Connected, id: &LockId, owner: &OwnerState) -> Outcome {
+    for id in id.of_any_kind() {
+        if let Some(held) = owner.id(&id) {
+            return Ok(held.to_string());
+        }
+        // A kind that this client cannot have is not waited for.
+        if let Ok(lock) = id.open(client)
+            && let Some(lock) = lock.queue()
+            && let Some(waiting) = lock.waiting_as(&owner.identity)?
+        {
+            return Ok(waiting.to_string());
+        }
+    }
+    Ok(or_nil(None::<&str>))
 }
 
 fn try_answer(taken: Result<Option<u64>, Failure>, has_tokens: bool) -> Outcome {
@@ -89,6 +115,6 @@ fn options(owner: &OwnerState, lease: Option<Duration>) -> LockOptions {
     }
 }
 
-fn or_nil(value: Option<impl ToString>) -> String {
+pub(crate) fn or_nil(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "nil".to_owned(), |value| value.to_string())
 }

@@ -87,6 +87,28 @@ impl OwnerState {
         }
     }
 
+    /// Converts the guard of the last re-entry into one of the other mode.
+    pub(crate) async fn convert(&self, from: &LockId) -> Outcome {
+        let slot = self.take(from).ok_or_else(|| not_held(from))?;
+        slot.leaving.send_replace(true);
+        let guard = slot
+            .guard
+            .write()
+            .await
+            .take()
+            .ok_or_else(|| not_held(from))?;
+        match guard.convert().await {
+            Ok(guard) => {
+                self.add(&from.other_mode(), guard);
+                Ok("ok".to_owned())
+            }
+            Err((guard, why)) => {
+                self.add(from, guard);
+                Err(why)
+            }
+        }
+    }
+
     /// Whether the guard reports that it is held.
     pub(crate) fn held(&self, of: &LockId) -> bool {
         let held = |guard: &dyn Held| matches!(guard.state(), GuardState::Held { .. });

@@ -123,6 +123,10 @@ impl Session {
                     lock_command(slot.connected().await?, &lock, of).await
                 });
             }
+            Command::Fenced(of) => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move { of.run(slot.connected().await?).await });
+            }
             Command::Owned { lock, owner, of } => {
                 let slot = self.clients.get(client)?;
                 let owner = slot.owners.get(&owner);

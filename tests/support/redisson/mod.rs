@@ -4,9 +4,12 @@
 //! there cannot hide here. One file a primitive; this one has what they share: the client, its
 //! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
 
+mod fair;
 mod pubsub;
 mod rlock;
+mod rw;
 mod script;
+mod waiting;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,7 +19,11 @@ use std::{
 use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
 
 use self::pubsub::Subscriptions;
-pub use self::rlock::{RedissonRLock, RedissonUnlock};
+pub use self::{
+    fair::RedissonFairLock,
+    rlock::{RedissonRLock, RedissonUnlock},
+    rw::{RedissonModeLock, RedissonReadWriteLock},
+};
 use crate::random::{random_u64, random_uuid};
 
 /// `lockWatchdogTimeout`, the lease of a lock taken without one.
@@ -86,6 +93,16 @@ impl RedissonClient {
     /// `getLock(name)`.
     pub fn rlock(&self, name: impl Into<String>) -> RedissonRLock {
         RedissonRLock::new(self.clone(), name.into())
+    }
+
+    /// `getFairLock(name)`.
+    pub fn fair_lock(&self, name: impl Into<String>) -> RedissonFairLock {
+        RedissonFairLock::new(self.clone(), name.into())
+    }
+
+    /// `getReadWriteLock(name)`.
+    pub fn read_write_lock(&self, name: &str) -> RedissonReadWriteLock {
+        RedissonReadWriteLock::new(self, name)
     }
 
     /// What this client is subscribed to at this moment.

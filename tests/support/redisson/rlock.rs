@@ -2,15 +2,15 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use futures::FutureExt;
 use redis::RedisResult;
-use tokio::time::timeout;
 
 use super::{
     RedissonClient, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id, script::Script,
-    unlock_latch,
+    unlock_latch, waiting,
 };
 
 /// KEYS name; ARGV lease, owner. Returns nil, or the TTL of the lock that another holds.
@@ -153,38 +153,8 @@ impl RedissonRLock {
         wait: Option<Duration>,
         lease: Option<Duration>,
     ) -> RedisResult<bool> {
-        let start = Instant::now();
-        let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
-        if self.try_lock(thread_id, lease).await? {
-            return Ok(true);
-        }
-        if rest() == Some(Duration::ZERO) {
-            return Ok(false);
-        }
-        let channel = self.channel();
-        let latch = self.client.subscriptions().join(&channel).await?;
-        let acquired = async {
-            while rest() != Some(Duration::ZERO) {
-                let Some(ttl) = self.attempt(thread_id, lease).await? else {
-                    return Ok(true);
-                };
-                // A lock without a TTL, which Redisson never makes, is waited for by message only.
-                let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
-                let sleep = rest().into_iter().chain(ttl).min();
-                let message = latch.acquire();
-                let message = match sleep {
-                    Some(sleep) => timeout(sleep, message).await.ok(),
-                    None => Some(message.await),
-                };
-                if let Some(permit) = message {
-                    permit.expect("the latch is never closed").forget();
-                }
-            }
-            Ok(false)
-        }
-        .await;
-        self.client.subscriptions().leave(&channel).await?;
-        acquired
+        let attempt = || self.attempt(thread_id, lease).boxed();
+        waiting::acquire(&self.client, &self.channel(), wait, attempt).await
     }
 
     /// `unlock()`.
@@ -299,15 +269,20 @@ impl RedissonClient {
     /// # Errors
     /// Those of Redis.
     pub async fn renew(&self, holds: &[(&str, u64)]) -> RedisResult<Vec<bool>> {
-        let keys: Vec<_> = holds.iter().map(|(name, _)| *name).collect();
-        let owners: Vec<_> = holds
+        let fields: Vec<_> = holds
             .iter()
-            .map(|(_, thread_id)| self.owner(*thread_id))
+            .map(|(name, thread_id)| (*name, self.owner(*thread_id)))
             .collect();
+        self.renew_fields(&fields).await
+    }
+
+    /// As [`renew`](Self::renew), by the fields in the hashes.
+    pub(super) async fn renew_fields(&self, holds: &[(&str, String)]) -> RedisResult<Vec<bool>> {
+        let keys: Vec<_> = holds.iter().map(|(name, _)| *name).collect();
         let lease = millis(self.watchdog());
         let args: Vec<_> = [&*lease]
             .into_iter()
-            .chain(owners.iter().map(|o| &**o))
+            .chain(holds.iter().map(|(_, field)| &**field))
             .collect();
         RENEW.run(self, &keys, &args).await
     }

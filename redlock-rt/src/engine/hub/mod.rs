@@ -6,6 +6,8 @@
 //!   └────notify──────┴──confirmed, message, connection lost┘
 //! ```
 //!
+//! A topic is a channel, or a pattern of the channels of one lock's waiters.
+//!
 //! A subscription that nobody needs any more lingers for a moment: the next waiter usually comes.
 
 mod registry;
@@ -16,15 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::registry::Registry;
+pub(crate) use self::registry::Topic;
 pub(crate) use self::task::run;
 use super::signal::Signal;
 use crate::clock;
 use crate::shim::{Mutex, lock};
 use std::time::Duration;
 
-/// What is told of a channel: it is confirmed, or something was published.
+/// What is told of a topic.
 pub(crate) trait Listener: Send + Sync {
+    /// The subscription is confirmed: what was published before is not known.
     fn notify(&self);
+
+    /// Something was published on this channel.
+    fn heard(&self, _channel: &str) {
+        self.notify();
+    }
 }
 
 /// The registry of channels and the signal of the task that keeps it true.
@@ -44,53 +53,50 @@ impl Hub {
         }
     }
 
-    /// Listens to a channel. Unless it is confirmed already, the listener is told when it is.
+    /// Listens to a topic. Unless it is confirmed already, the listener is told when it is.
     ///
     /// Answers whether it is confirmed: whatever is published from now on will be heard.
     pub(crate) fn attach(
         self: &Arc<Self>,
-        channel: &str,
+        topic: Topic<'_>,
         listener: Arc<dyn Listener>,
     ) -> (Attachment, bool) {
         let mut registry = lock(&self.registry);
-        let (id, confirmed) = registry.attach(channel, listener);
-        let channel = channel.to_owned();
+        let (id, confirmed) = registry.attach(topic, listener);
         self.changed(registry);
-        (
-            Attachment {
-                hub: Arc::clone(self),
-                channel,
-                id,
-            },
-            confirmed,
-        )
+        (self.attachment(topic, id), confirmed)
     }
 
-    /// Listens to a channel only if it is confirmed already.
+    fn attachment(self: &Arc<Self>, topic: Topic<'_>, id: u64) -> Attachment {
+        Attachment {
+            hub: Arc::clone(self),
+            text: topic.text().to_owned(),
+            pattern: topic.is_pattern(),
+            id,
+        }
+    }
+
+    /// Listens to a topic only if it is confirmed already.
     pub(crate) fn attach_confirmed(
         self: &Arc<Self>,
-        channel: &str,
+        topic: Topic<'_>,
         listener: impl FnOnce() -> Arc<dyn Listener>,
     ) -> Option<Attachment> {
         if self.channels.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut registry = lock(&self.registry);
-        if !registry.is_confirmed(channel) {
+        if !registry.is_confirmed(topic) {
             return None;
         }
-        let (id, _) = registry.attach(channel, listener());
+        let (id, _) = registry.attach(topic, listener());
         self.changed(registry);
-        Some(Attachment {
-            hub: Arc::clone(self),
-            channel: channel.to_owned(),
-            id,
-        })
+        Some(self.attachment(topic, id))
     }
 
-    /// Whether what is published on the channel is heard at present.
-    pub(crate) fn is_confirmed(&self, channel: &str) -> bool {
-        self.channels.load(Ordering::Acquire) > 0 && lock(&self.registry).is_confirmed(channel)
+    /// Whether what is published there is heard at present.
+    pub(crate) fn is_confirmed(&self, topic: Topic<'_>) -> bool {
+        self.channels.load(Ordering::Acquire) > 0 && lock(&self.registry).is_confirmed(topic)
     }
 
     /// The number of channels subscribed to, those that linger included.
@@ -111,15 +117,17 @@ impl Hub {
 /// Keeps a listener attached to a channel.
 pub(crate) struct Attachment {
     hub: Arc<Hub>,
-    channel: String,
+    text: String,
+    pattern: bool,
     id: u64,
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
         let now = clock::now_in_drop();
+        let topic = Topic::of(&self.text, self.pattern);
         let mut registry = lock(&self.hub.registry);
-        let listener = registry.detach(&self.channel, self.id, now);
+        let listener = registry.detach(topic, self.id, now);
         self.hub.changed(registry);
         // Dropped only now: it may be the last reference to what takes other locks when it goes.
         drop(listener);
@@ -137,7 +145,7 @@ impl fmt::Debug for Hub {
 impl fmt::Debug for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attachment")
-            .field("channel", &self.channel)
+            .field("topic", &self.text)
             .finish_non_exhaustive()
     }
 }

@@ -23,13 +23,46 @@ mod loom;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+/// What is listened to: one channel, or all that match a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Topic<'a> {
+    Channel(&'a str),
+    Pattern(&'a str),
+}
+
+impl<'a> Topic<'a> {
+    pub(crate) fn text(self) -> &'a str {
+        match self {
+            Self::Channel(text) | Self::Pattern(text) => text,
+        }
+    }
+
+    pub(crate) fn is_pattern(self) -> bool {
+        matches!(self, Self::Pattern(_))
+    }
+
+    pub(super) fn of(text: &'a str, pattern: bool) -> Self {
+        match pattern {
+            true => Self::Pattern(text),
+            false => Self::Channel(text),
+        }
+    }
+}
+
 /// A command for the task to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Effect {
-    pub(super) channel: String,
+    text: String,
+    pattern: bool,
     pub(super) subscribe: bool,
     /// Names this command among those of its channel.
     pub(super) round: u64,
+}
+
+impl Effect {
+    pub(super) fn topic(&self) -> Topic<'_> {
+        Topic::of(&self.text, self.pattern)
+    }
 }
 
 /// More lingering subscriptions than this are ended early, the oldest first.
@@ -51,13 +84,48 @@ struct Channel<L> {
     listeners: Vec<(u64, L)>,
 }
 
+/// Channels and patterns apart, so that both are found by their text.
+#[derive(Debug)]
+struct Topics<L> {
+    channels: HashMap<String, Channel<L>>,
+    patterns: HashMap<String, Channel<L>>,
+}
+
+impl<L> Topics<L> {
+    fn map(&self, topic: Topic<'_>) -> &HashMap<String, Channel<L>> {
+        match topic {
+            Topic::Channel(_) => &self.channels,
+            Topic::Pattern(_) => &self.patterns,
+        }
+    }
+
+    fn map_mut(&mut self, topic: Topic<'_>) -> &mut HashMap<String, Channel<L>> {
+        match topic {
+            Topic::Channel(_) => &mut self.channels,
+            Topic::Pattern(_) => &mut self.patterns,
+        }
+    }
+
+    fn get(&self, topic: Topic<'_>) -> Option<&Channel<L>> {
+        self.map(topic).get(topic.text())
+    }
+
+    fn get_mut(&mut self, topic: Topic<'_>) -> Option<&mut Channel<L>> {
+        self.map_mut(topic).get_mut(topic.text())
+    }
+
+    fn remove(&mut self, topic: Topic<'_>) {
+        self.map_mut(topic).remove(topic.text());
+    }
+}
+
 /// The channels of one subscribing connection.
 #[derive(Debug)]
 pub(super) struct Registry<L> {
-    channels: HashMap<String, Channel<L>>,
+    topics: Topics<L>,
     effects: VecDeque<Effect>,
     /// Channels in the order in which they began to linger; entries may be outdated.
-    lingering: VecDeque<(Instant, String)>,
+    lingering: VecDeque<(Instant, String, bool)>,
     linger: Duration,
     connected: bool,
     next_id: u64,
@@ -66,7 +134,10 @@ pub(super) struct Registry<L> {
 impl<L: Clone> Registry<L> {
     pub(super) fn new(linger: Duration) -> Self {
         Self {
-            channels: HashMap::new(),
+            topics: Topics {
+                channels: HashMap::new(),
+                patterns: HashMap::new(),
+            },
             effects: VecDeque::new(),
             lingering: VecDeque::new(),
             linger,
@@ -76,10 +147,10 @@ impl<L: Clone> Registry<L> {
     }
 
     /// Adds a listener; answers its id and whether the channel is confirmed.
-    pub(super) fn attach(&mut self, channel: &str, listener: L) -> (u64, bool) {
+    pub(super) fn attach(&mut self, topic: Topic<'_>, listener: L) -> (u64, bool) {
         let id = self.next_id;
         self.next_id += 1;
-        if !self.channels.contains_key(channel) {
+        if self.topics.get(topic).is_none() {
             let phase = Phase::Ending;
             let fresh = Channel {
                 phase,
@@ -87,33 +158,35 @@ impl<L: Clone> Registry<L> {
                 round: 0,
                 listeners: vec![],
             };
-            self.channels.insert(channel.to_owned(), fresh);
+            let map = self.topics.map_mut(topic);
+            map.insert(topic.text().to_owned(), fresh);
         }
-        let Some(entry) = self.channels.get_mut(channel) else {
+        let Some(entry) = self.topics.get_mut(topic) else {
             return (id, false);
         };
         entry.listeners.push((id, listener));
         let ending = entry.phase == Phase::Ending;
         entry.phase = Phase::Wanted;
         if ending {
-            Self::send(&mut self.effects, self.connected, channel, entry);
+            Self::send(&mut self.effects, self.connected, topic, entry);
         }
         (id, entry.confirmed)
     }
 
     /// Removes a listener and gives it back.
-    pub(super) fn detach(&mut self, channel: &str, id: u64, now: Instant) -> Option<L> {
-        let entry = self.channels.get_mut(channel)?;
+    pub(super) fn detach(&mut self, topic: Topic<'_>, id: u64, now: Instant) -> Option<L> {
+        let entry = self.topics.get_mut(topic)?;
         let at = entry.listeners.iter().position(|(other, _)| *other == id)?;
         let (_, listener) = entry.listeners.swap_remove(at);
         if entry.listeners.is_empty() {
             if self.linger.is_zero() || !self.connected {
-                self.end(channel);
+                self.end(topic);
             } else {
                 // A subscription still to be confirmed lingers as well: it is on its way.
                 let until = crate::clock::after(now, self.linger);
                 entry.phase = Phase::Lingering { until };
-                self.lingering.push_back((until, channel.to_owned()));
+                let text = topic.text().to_owned();
+                self.lingering.push_back((until, text, topic.is_pattern()));
                 self.bound_lingering();
             }
         }
@@ -122,37 +195,43 @@ impl<L: Clone> Registry<L> {
 
     fn bound_lingering(&mut self) {
         while self.lingering.len() > MOST_LINGERING {
-            let Some((until, channel)) = self.lingering.pop_front() else {
+            let Some((until, text, pattern)) = self.lingering.pop_front() else {
                 return;
             };
-            self.end_if_lingering(&channel, until);
+            self.end_if_lingering(Topic::of(&text, pattern), until);
         }
     }
 
-    fn end_if_lingering(&mut self, channel: &str, until: Instant) {
-        let phase = self.channels.get(channel).map(|entry| entry.phase);
+    fn end_if_lingering(&mut self, topic: Topic<'_>, until: Instant) {
+        let phase = self.topics.get(topic).map(|entry| entry.phase);
         if phase == Some(Phase::Lingering { until }) {
-            self.end(channel);
+            self.end(topic);
         }
     }
 
-    fn end(&mut self, channel: &str) {
+    fn end(&mut self, topic: Topic<'_>) {
         if !self.connected {
-            self.channels.remove(channel);
-        } else if let Some(entry) = self.channels.get_mut(channel) {
+            self.topics.remove(topic);
+        } else if let Some(entry) = self.topics.get_mut(topic) {
             entry.phase = Phase::Ending;
-            Self::send(&mut self.effects, true, channel, entry);
+            Self::send(&mut self.effects, true, topic, entry);
         }
     }
 
-    fn send(effects: &mut VecDeque<Effect>, connected: bool, name: &str, entry: &mut Channel<L>) {
+    fn send(
+        effects: &mut VecDeque<Effect>,
+        connected: bool,
+        topic: Topic<'_>,
+        entry: &mut Channel<L>,
+    ) {
         entry.round += 1;
         entry.confirmed = false;
         // Without a connection nothing is sent now; `connected` sends it.
         if connected {
             let subscribe = entry.phase != Phase::Ending;
             effects.push_back(Effect {
-                channel: name.to_owned(),
+                text: topic.text().to_owned(),
+                pattern: topic.is_pattern(),
                 subscribe,
                 round: entry.round,
             });
@@ -161,7 +240,7 @@ impl<L: Clone> Registry<L> {
 
     /// A command was confirmed; answers whom to tell.
     pub(super) fn confirmed(&mut self, effect: &Effect) -> Vec<L> {
-        let Some(entry) = self.channels.get_mut(&effect.channel) else {
+        let Some(entry) = self.topics.get_mut(effect.topic()) else {
             return vec![];
         };
         if entry.round != effect.round {
@@ -177,7 +256,7 @@ impl<L: Clone> Registry<L> {
                     .collect()
             }
             Phase::Ending => {
-                self.channels.remove(&effect.channel);
+                self.topics.remove(effect.topic());
                 vec![]
             }
         }
@@ -185,11 +264,11 @@ impl<L: Clone> Registry<L> {
 
     /// The server refused to subscribe (an ACL): its listeners are left to look by themselves.
     pub(super) fn refused(&mut self, effect: &Effect) {
-        if let Some(entry) = self.channels.get_mut(&effect.channel)
+        if let Some(entry) = self.topics.get_mut(effect.topic())
             && entry.round == effect.round
             && entry.listeners.is_empty()
         {
-            self.channels.remove(&effect.channel);
+            self.topics.remove(effect.topic());
         }
     }
 
@@ -198,24 +277,30 @@ impl<L: Clone> Registry<L> {
         self.connected = false;
         self.effects.clear();
         self.lingering.clear();
-        self.channels.retain(|_, entry| {
-            entry.confirmed = false;
-            entry.phase = Phase::Wanted;
-            !entry.listeners.is_empty()
-        });
+        for map in [&mut self.topics.channels, &mut self.topics.patterns] {
+            map.retain(|_, entry| {
+                entry.confirmed = false;
+                entry.phase = Phase::Wanted;
+                !entry.listeners.is_empty()
+            });
+        }
     }
 
     /// There is a new connection: subscribes to all that is wanted.
     pub(super) fn connected(&mut self) {
         self.connected = true;
-        for (name, entry) in &mut self.channels {
-            Self::send(&mut self.effects, true, name, entry);
+        let Topics { channels, patterns } = &mut self.topics;
+        for (name, entry) in channels {
+            Self::send(&mut self.effects, true, Topic::Channel(name), entry);
+        }
+        for (name, entry) in patterns {
+            Self::send(&mut self.effects, true, Topic::Pattern(name), entry);
         }
     }
 
     /// Whom to tell of a message.
-    pub(super) fn listeners(&self, channel: &str) -> Vec<L> {
-        let entry = self.channels.get(channel);
+    pub(super) fn listeners(&self, topic: Topic<'_>) -> Vec<L> {
+        let entry = self.topics.get(topic);
         entry.map_or_else(Vec::new, |entry| {
             entry
                 .listeners
@@ -225,20 +310,18 @@ impl<L: Clone> Registry<L> {
         })
     }
 
-    pub(super) fn is_confirmed(&self, channel: &str) -> bool {
-        self.channels
-            .get(channel)
-            .is_some_and(|entry| entry.confirmed)
+    pub(super) fn is_confirmed(&self, topic: Topic<'_>) -> bool {
+        self.topics.get(topic).is_some_and(|entry| entry.confirmed)
     }
 
     /// Ends what has lingered long enough; answers when to come again.
     pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
-        while let Some((until, _)) = self.lingering.front() {
+        while let Some((until, ..)) = self.lingering.front() {
             if *until > now {
                 return Some(*until);
             }
-            if let Some((until, channel)) = self.lingering.pop_front() {
-                self.end_if_lingering(&channel, until);
+            if let Some((until, text, pattern)) = self.lingering.pop_front() {
+                self.end_if_lingering(Topic::of(&text, pattern), until);
             }
         }
         None
@@ -252,15 +335,15 @@ impl<L: Clone> Registry<L> {
         // Without a connection the wish for one is the effect; lingering needs a timer.
         !self.effects.is_empty()
             || !self.lingering.is_empty()
-            || (!self.connected && !self.channels.is_empty())
+            || (!self.connected && !self.is_empty())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.channels.is_empty()
+        self.len() == 0
     }
 
     pub(super) fn len(&self) -> usize {
-        self.channels.len()
+        self.topics.channels.len() + self.topics.patterns.len()
     }
 }
 
@@ -280,32 +363,32 @@ mod tests {
     #[test]
     fn listeners_are_told_when_the_channel_is_confirmed() {
         let mut registry = live();
-        assert!(!registry.attach("c", 1).1);
+        assert!(!registry.attach(Topic::Channel("c"), 1).1);
         let effect = registry.next_effect().unwrap();
         assert!(effect.subscribe);
-        assert_eq!(registry.attach("c", 2), (1, false));
+        assert_eq!(registry.attach(Topic::Channel("c"), 2), (1, false));
         assert_eq!(registry.confirmed(&effect), [1, 2]);
-        assert_eq!(registry.attach("c", 3), (2, true));
+        assert_eq!(registry.attach(Topic::Channel("c"), 3), (2, true));
         assert_eq!(registry.next_effect(), None);
-        assert_eq!(registry.listeners("c"), [1, 2, 3]);
+        assert_eq!(registry.listeners(Topic::Channel("c")), [1, 2, 3]);
     }
 
     #[test]
     fn who_arrives_in_ending_waits_for_the_new_confirmation() {
         let now = Instant::now();
         let mut registry = live();
-        let (id, _) = registry.attach("c", 1);
+        let (id, _) = registry.attach(Topic::Channel("c"), 1);
         let first = registry.next_effect().unwrap();
         registry.confirmed(&first);
-        registry.detach("c", id, now);
+        registry.detach(Topic::Channel("c"), id, now);
         assert_eq!(registry.tick(now), Some(now + S));
         assert_eq!(registry.tick(now + S), None);
         let end = registry.next_effect().unwrap();
         assert!(!end.subscribe);
-        assert!(!registry.attach("c", 2).1);
+        assert!(!registry.attach(Topic::Channel("c"), 2).1);
         let again = registry.next_effect().unwrap();
         assert!(registry.confirmed(&end).is_empty());
-        assert!(!registry.is_confirmed("c"));
+        assert!(!registry.is_confirmed(Topic::Channel("c")));
         assert_eq!(registry.confirmed(&again), [2]);
     }
 
@@ -313,21 +396,21 @@ mod tests {
     fn a_lingering_channel_is_taken_up_again_without_a_command() {
         let now = Instant::now();
         let mut registry = live();
-        let (id, _) = registry.attach("c", 1);
+        let (id, _) = registry.attach(Topic::Channel("c"), 1);
         let effect = registry.next_effect().unwrap();
         registry.confirmed(&effect);
-        registry.detach("c", id, now);
-        assert!(registry.attach("c", 2).1);
+        registry.detach(Topic::Channel("c"), id, now);
+        assert!(registry.attach(Topic::Channel("c"), 2).1);
         registry.tick(now + 2 * S);
         assert_eq!(registry.next_effect(), None);
-        assert!(registry.is_confirmed("c"));
+        assert!(registry.is_confirmed(Topic::Channel("c")));
     }
 
     #[test]
     fn a_new_connection_subscribes_to_what_is_still_wanted() {
         let mut registry = live();
-        let (gone, _) = registry.attach("gone", 1);
-        registry.attach("wanted", 2);
+        let (gone, _) = registry.attach(Topic::Channel("gone"), 1);
+        registry.attach(Topic::Channel("wanted"), 2);
         let effects = [
             registry.next_effect().unwrap(),
             registry.next_effect().unwrap(),
@@ -335,15 +418,12 @@ mod tests {
         effects
             .iter()
             .for_each(|effect| drop(registry.confirmed(effect)));
-        registry.detach("gone", gone, Instant::now());
+        registry.detach(Topic::Channel("gone"), gone, Instant::now());
         registry.disconnected();
-        assert!(!registry.is_confirmed("wanted"));
+        assert!(!registry.is_confirmed(Topic::Channel("wanted")));
         registry.connected();
         let effect = registry.next_effect().unwrap();
-        assert_eq!(
-            (effect.channel.as_str(), effect.subscribe),
-            ("wanted", true)
-        );
+        assert_eq!((effect.topic().text(), effect.subscribe), ("wanted", true));
         assert_eq!(registry.next_effect(), None);
         assert_eq!(registry.confirmed(&effect), [2]);
     }
@@ -354,23 +434,23 @@ mod tests {
         let mut registry = live();
         for channel in 0..=MOST_LINGERING {
             let channel = channel.to_string();
-            let (id, _) = registry.attach(&channel, 1);
+            let (id, _) = registry.attach(Topic::Channel(&channel), 1);
             let effect = registry.next_effect().unwrap();
             registry.confirmed(&effect);
-            registry.detach(&channel, id, now);
+            registry.detach(Topic::Channel(&channel), id, now);
         }
         let ended = registry.next_effect().unwrap();
-        assert_eq!((ended.channel.as_str(), ended.subscribe), ("0", false));
+        assert_eq!((ended.topic().text(), ended.subscribe), ("0", false));
         assert_eq!(registry.next_effect(), None);
     }
 
     #[test]
     fn an_unconfirmed_channel_that_lingers_is_not_taken_for_confirmed() {
         let mut registry = live();
-        let (id, _) = registry.attach("c", 1);
+        let (id, _) = registry.attach(Topic::Channel("c"), 1);
         let effect = registry.next_effect().unwrap();
-        registry.detach("c", id, Instant::now());
-        assert!(!registry.attach("c", 2).1);
+        registry.detach(Topic::Channel("c"), id, Instant::now());
+        assert!(!registry.attach(Topic::Channel("c"), 2).1);
         assert_eq!(registry.confirmed(&effect), [2]);
     }
 
@@ -392,17 +472,17 @@ mod tests {
             for (step, at) in steps {
                 let channel = format!("c{at}");
                 match step {
-                    0 | 1 => attached.push((channel.clone(), registry.attach(&channel, at).0)),
+                    0 | 1 => attached.push((channel.clone(), registry.attach(Topic::Channel(&channel), at).0)),
                     2 if !attached.is_empty() => {
                         let (channel, id) = attached.remove(usize::from(at) % attached.len());
-                        prop_assert!(registry.detach(&channel, id, now).is_some());
+                        prop_assert!(registry.detach(Topic::Channel(&channel), id, now).is_some());
                     }
                     3 if up => {
                         if let Some(effect) = wire.pop_front() {
                             if effect.subscribe {
-                                subscribed.insert(effect.channel.clone());
+                                subscribed.insert(effect.topic().text().to_owned());
                             } else {
-                                subscribed.remove(&effect.channel);
+                                subscribed.remove(effect.topic().text());
                             }
                             registry.confirmed(&effect);
                         }
@@ -427,7 +507,7 @@ mod tests {
                     send(&mut registry, &mut wire);
                 }
                 for channel in ["c0", "c1", "c2"] {
-                    prop_assert!(!registry.is_confirmed(channel) || subscribed.contains(channel));
+                    prop_assert!(!registry.is_confirmed(Topic::Channel(channel)) || subscribed.contains(channel));
                 }
             }
             if !up {
@@ -437,9 +517,9 @@ mod tests {
             send(&mut registry, &mut wire);
             for effect in wire {
                 if effect.subscribe {
-                    subscribed.insert(effect.channel.clone());
+                    subscribed.insert(effect.topic().text().to_owned());
                 } else {
-                    subscribed.remove(&effect.channel);
+                    subscribed.remove(effect.topic().text());
                 }
                 registry.confirmed(&effect);
             }
@@ -447,7 +527,7 @@ mod tests {
                 attached.iter().map(|(channel, _)| channel.clone()).collect();
             prop_assert_eq!(&subscribed, &wanted);
             prop_assert_eq!(registry.len(), wanted.len());
-            prop_assert!(wanted.iter().all(|channel| registry.is_confirmed(channel)));
+            prop_assert!(wanted.iter().all(|channel| registry.is_confirmed(Topic::Channel(channel))));
         }
     }
 }

@@ -9,9 +9,9 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
 use super::Hub;
-use super::registry::Effect;
+use super::registry::{Effect, Topic};
 use crate::clock;
-use crate::connection::{Announcements, Dialer, Fault, Subscriber, Timeouts};
+use crate::connection::{Announcements, Dialer, Fault, Message, Subscriber, Timeouts};
 use crate::shim::lock;
 
 /// An idle connection is asked for a sign of life this often.
@@ -83,9 +83,16 @@ impl Hub {
             .store(len, std::sync::atomic::Ordering::Release);
     }
 
-    fn heard(&self, channel: &str) {
-        let listeners = lock(&self.registry).listeners(channel);
-        listeners.iter().for_each(|listener| listener.notify());
+    fn heard(&self, message: &Message) {
+        let topic = match &message.pattern {
+            Some(pattern) => Topic::Pattern(pattern),
+            None => Topic::Channel(&message.channel),
+        };
+        let listeners = lock(&self.registry).listeners(topic);
+        let channel = &message.channel;
+        listeners
+            .iter()
+            .for_each(|listener| listener.heard(channel));
     }
 }
 
@@ -128,7 +135,7 @@ async fn listen(
         let wake_at = linger_until.into_iter().chain(next_ping).min();
         tokio::select! {
             message = messages.next() => match message {
-                Some((channel, _)) => hub.heard(&channel),
+                Some(message) => hub.heard(&message),
                 None => return None,
             },
             Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
@@ -136,7 +143,7 @@ async fn listen(
                 Err(fault) if fault.is_passing() => return Some(fault),
                 Err(fault) => {
                     tracing::warn!(
-                        ?fault, channel = effect.channel,
+                        ?fault, channel = effect.topic().text(),
                         "redis refuses to subscribe; waiters poll instead"
                     );
                     hub.refused(&effect);
@@ -162,10 +169,11 @@ fn exchange(
 ) -> BoxFuture<'static, Confirmation> {
     Box::pin(async move {
         let sent = async {
-            if effect.subscribe {
-                subscriber.subscribe(&effect.channel).await
-            } else {
-                subscriber.unsubscribe(&effect.channel).await
+            match (effect.topic(), effect.subscribe) {
+                (Topic::Channel(channel), true) => subscriber.subscribe(channel).await,
+                (Topic::Channel(channel), false) => subscriber.unsubscribe(channel).await,
+                (Topic::Pattern(pattern), true) => subscriber.psubscribe(pattern).await,
+                (Topic::Pattern(pattern), false) => subscriber.punsubscribe(pattern).await,
             }
         };
         let outcome = timeout(response, sent).await;

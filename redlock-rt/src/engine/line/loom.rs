@@ -76,7 +76,7 @@ fn each_release_serves_one_waiter() {
             let line = Arc::clone(&line);
             thread::spawn(move || {
                 assert_eq!(block_on(called(&line, first)), Turn::Try);
-                leave(&line, first, Exit::Served);
+                leave(&line, first, Exit::Served { shared: false });
                 // It held the lock, and this is its release.
                 notify(&line);
             })

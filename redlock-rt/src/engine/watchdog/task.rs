@@ -329,6 +329,7 @@ mod tests {
             poll_interval: S,
             lease: 30 * S,
             namespace: None,
+            waiter_timeout: 5 * S,
         };
         let engine = Engine::new(config);
         let name = LockName::new(None, "spent").unwrap();

@@ -4,10 +4,13 @@
 -- ARGV: none
 -- Returns: {} = free; else {owner, hold count, remaining ms (-1: no TTL)}
 --
--- Invariants: reads only; one consistent answer.
+-- Invariants: reads only; one consistent answer. Of a lock of another kind under the same name (a
+-- read-write lock has a field `mode`) one of its holders.
 -- Redisson: isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local fields = redis.call('HGETALL', KEYS[1])
-if #fields == 0 then
-    return {}
+for at = 1, #fields, 2 do
+    if fields[at] ~= 'mode' then
+        return {fields[at], tonumber(fields[at + 1]) or 0, redis.call('PTTL', KEYS[1])}
+    end
 end
-return {fields[1], tonumber(fields[2]), redis.call('PTTL', KEYS[1])}
+return {}

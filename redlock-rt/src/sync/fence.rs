@@ -1,0 +1,165 @@
+//! The side of a resource: what has seen a newer fencing token refuses older ones.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Refuses what comes with an older fencing token than one that was seen before.
+///
+/// It stands beside the resource that a [`FencedLock`](crate::FencedLock) guards, one gate for each
+/// lock name: in the process that writes, or in the server that all writers talk to. It forgets with
+/// its process; a resource that outlives that keeps the token itself, and begins
+/// [`after`](Self::after) it.
+///
+/// The token that was seen last passes again, so a holder may write as often as it likes.
+///
+/// # Examples
+///
+/// ```
+/// use redlock_rt::FenceGate;
+///
+/// let gate = FenceGate::new();
+/// let mut written = Vec::new();
+/// gate.run(7, || written.push("first"))?;
+/// gate.run(9, || written.push("second"))?;
+/// gate.run(9, || written.push("second, again"))?;
+/// let refused = gate.run(7, || written.push("late")).unwrap_err();
+/// assert_eq!((refused.token, refused.last), (7, 9));
+/// assert_eq!(written, ["first", "second", "second, again"]);
+/// # Ok::<(), redlock_rt::StaleToken>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct FenceGate {
+    last: Mutex<u64>,
+}
+
+/// A token is older than one that was seen before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StaleToken {
+    /// The token that was refused.
+    pub token: u64,
+    /// The newest that was seen.
+    pub last: u64,
+}
+
+impl FenceGate {
+    /// Makes a gate that has seen no token.
+    pub const fn new() -> Self {
+        Self::after(0)
+    }
+
+    /// Makes a gate that has seen `last`.
+    pub const fn after(last: u64) -> Self {
+        Self {
+            last: Mutex::new(last),
+        }
+    }
+
+    /// Lets a token pass and remembers it, unless a newer one was seen.
+    ///
+    /// Another may pass between this and what the caller does next. Where that is not excluded by
+    /// other means (`&mut` access, a transaction), use [`run`](Self::run).
+    ///
+    /// # Errors
+    ///
+    /// [`StaleToken`] where a newer one was seen.
+    pub fn check(&self, token: u64) -> Result<(), StaleToken> {
+        self.run(token, || ())
+    }
+
+    /// Runs `write` unless a newer token was seen; no other token passes meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleToken`] where a newer one was seen; then `write` was not run.
+    ///
+    /// # Panics
+    ///
+    /// If `write` does; the token was seen then, and the gate goes on. It deadlocks or panics if
+    /// `write` uses this gate.
+    pub fn run<T>(&self, token: u64, write: impl FnOnce() -> T) -> Result<T, StaleToken> {
+        let mut last = self.lock();
+        if token < *last {
+            return Err(StaleToken { token, last: *last });
+        }
+        *last = token;
+        let output = write();
+        drop(last);
+        Ok(output)
+    }
+
+    /// Returns the newest token that was seen; 0 where none was.
+    pub fn last(&self) -> u64 {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        // The number is whole whatever panicked under it.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for StaleToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { token, last } = self;
+        write!(
+            f,
+            "fencing token {token} is older than {last}, which was seen before"
+        )
+    }
+}
+
+impl std::error::Error for StaleToken {}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn older_tokens_are_refused_and_the_last_passes_again() {
+        let gate = FenceGate::after(5);
+        assert_eq!(gate.check(4), Err(StaleToken { token: 4, last: 5 }));
+        for token in [5, 5, 8, 8] {
+            assert_eq!(gate.check(token), Ok(()));
+        }
+        assert_eq!(gate.check(7), Err(StaleToken { token: 7, last: 8 }));
+        assert_eq!(gate.last(), 8);
+        assert!(FenceGate::new().check(0).is_ok());
+    }
+
+    #[test]
+    fn a_panic_under_the_gate_does_not_close_it() {
+        let gate = FenceGate::new();
+        let panics = || gate.run(3, || panic!("part of the test"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(gate.check(2), Err(StaleToken { token: 2, last: 3 }));
+        assert_eq!(gate.check(3), Ok(()));
+    }
+
+    /// Whatever the order in which threads come, what was written carries tokens that only grow.
+    #[test]
+    fn writes_under_the_gate_never_go_back() {
+        const TOKENS: u64 = 400;
+        let (gate, written) = (FenceGate::new(), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            for part in 0..4 {
+                let (gate, written) = (&gate, &written);
+                scope.spawn(move || {
+                    for token in (0..TOKENS).filter(|token| token % 4 == part) {
+                        let write = || {
+                            std::thread::yield_now();
+                            written.lock().unwrap().push(token);
+                        };
+                        let passed = gate.run(token, write).is_ok();
+                        assert!(passed || gate.last() > token);
+                    }
+                });
+            }
+        });
+        let written = written.into_inner().unwrap();
+        assert!(written.is_sorted());
+        assert_eq!(written.last(), Some(&(TOKENS - 1)));
+    }
+}

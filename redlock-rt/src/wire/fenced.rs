@@ -1,0 +1,169 @@
+//! FencedLock on the wire: an RLock, and beside it the last fencing token that was given.
+
+use std::time::Duration;
+
+use super::keys;
+use super::recipe::{Ask, Recipe};
+use super::reply::{AcquireReply, Malformed, Reply};
+use super::rlock::RLockWire;
+use super::script::{Call, LONGEST_SPAN, millis, script};
+use crate::name::{LockName, OwnerId};
+
+script!(ACQUIRE = "fenced_acquire");
+script!(TOKEN = "fenced_token");
+
+/// The calls of a FencedLock.
+#[derive(Debug)]
+pub(crate) struct FencedWire {
+    lock: RLockWire,
+    token_key: String,
+    token_ttl: Option<Duration>,
+}
+
+impl FencedWire {
+    /// `token_ttl`: how long the last token is remembered; `None`: for good.
+    pub(crate) fn new(name: LockName, token_ttl: Option<Duration>) -> Self {
+        Self {
+            token_key: keys::lock_token(&name),
+            lock: RLockWire::new(name),
+            token_ttl,
+        }
+    }
+}
+
+impl Recipe for FencedWire {
+    fn kind(&self) -> &'static str {
+        "fenced"
+    }
+
+    fn name(&self) -> &LockName {
+        self.lock.name()
+    }
+
+    fn channel(&self) -> Option<&str> {
+        self.lock.channel()
+    }
+
+    fn flaw(&self, lease: Duration) -> Option<&'static str> {
+        match self.token_ttl {
+            Some(ttl) if ttl < lease => Some("the token_ttl is shorter than the lease"),
+            Some(ttl) if ttl > LONGEST_SPAN => Some("the token_ttl is longer than redis can keep"),
+            _ => None,
+        }
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Call::new(&ACQUIRE)
+            .key(self.name().as_str())
+            .key(&self.token_key)
+            .number(millis(ask.lease))
+            .arg(ask.owner.as_str())
+            .number(self.token_ttl.map_or(0, millis))
+    }
+
+    fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
+        match token(reply)? {
+            Ok(token) => Ok(AcquireReply::Acquired(Some(token))),
+            Err(Reply::Nil) => Err(Malformed(Reply::Nil)),
+            Err(held) => AcquireReply::try_from(held),
+        }
+    }
+
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+        self.lock.update(owner, lease, count)
+    }
+
+    fn release(&self, owner: &OwnerId) -> Call {
+        self.lock.release(owner)
+    }
+
+    fn force_release(&self) -> Call {
+        self.lock.force_release()
+    }
+
+    fn inspect(&self) -> Call {
+        self.lock.inspect()
+    }
+}
+
+/// Asks for the last token that was given for the lock of this name. Answered by what
+/// [`present_token`] reads.
+pub(crate) fn ask_token(name: &LockName) -> Call {
+    Call::new(&TOKEN).key(&keys::lock_token(name))
+}
+
+/// Reads the answer to [`ask_token`].
+pub(crate) fn present_token(reply: Reply) -> Result<Option<u64>, Malformed> {
+    match token(reply)? {
+        Ok(token) => Ok(Some(token)),
+        Err(Reply::Nil) => Ok(None),
+        Err(other) => Err(Malformed(other)),
+    }
+}
+
+/// The token, if it is one; otherwise the reply.
+fn token(reply: Reply) -> Result<Result<u64, Reply>, Malformed> {
+    match reply {
+        Reply::Text(text) => match text.parse() {
+            Ok(token) => Ok(Ok(token)),
+            Err(_) => Err(Malformed(Reply::Text(text))),
+        },
+        other => Ok(Err(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+
+    fn wire(token_ttl: Option<Duration>) -> FencedWire {
+        FencedWire::new(LockName::new(None, "n").unwrap(), token_ttl)
+    }
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let owner = OwnerId::from_wire("u:1");
+        let ask = Ask {
+            owner: &owner,
+            lease: Duration::from_secs(1),
+            waits: true,
+            under: None,
+        };
+        for (ttl, word) in [(None, "0"), (Some(Duration::from_secs(60)), "60000")] {
+            let call = wire(ttl).acquire(&ask);
+            assert_agrees(&call);
+            assert_eq!(
+                call.words().collect::<Vec<_>>(),
+                ["n", "redisson_lock_token:{n}", "1000", "u:1", word]
+            );
+        }
+        assert_agrees(&ask_token(wire(None).name()));
+    }
+
+    #[test]
+    fn tokens_and_remaining_times_are_told_apart() {
+        let read = |reply| wire(None).acquired(reply);
+        let token = u64::from(u32::MAX) << 20;
+        assert_eq!(
+            read(Reply::Text(token.to_string())),
+            Ok(AcquireReply::Acquired(Some(token)))
+        );
+        let held = AcquireReply::Held(Some(Duration::from_millis(5)));
+        assert_eq!(read(Reply::Int(5)), Ok(held));
+        assert_eq!(read(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
+        // A hold without a token would be refused nowhere.
+        for odd in [Reply::Nil, Reply::Text("1e+15".into()), Reply::List(vec![])] {
+            assert_eq!(read(odd.clone()), Err(Malformed(odd)));
+        }
+    }
+
+    #[test]
+    fn the_token_is_not_forgotten_before_the_lease_is_over() {
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
+        assert_eq!(wire(None).flaw(second), None);
+        assert_eq!(wire(Some(second)).flaw(second), None);
+        assert!(wire(Some(second - ms)).flaw(second).is_some());
+        assert!(wire(Some(LONGEST_SPAN + ms)).flaw(second).is_some());
+    }
+}

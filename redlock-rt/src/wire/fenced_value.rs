@@ -1,0 +1,135 @@
+//! A value in Redis beside the last fencing token that was seen for it.
+
+use std::time::Duration;
+
+use super::keys;
+use super::reply::{Malformed, Reply};
+use super::script::{Call, millis, script};
+use crate::name::LockName;
+
+script!(SET = "fenced_set");
+script!(EXEC = "fenced_exec");
+
+/// The calls of a fenced value.
+#[derive(Debug, Clone)]
+pub(crate) struct FencedValueWire {
+    key: LockName,
+    fence_key: String,
+}
+
+/// What became of a write.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fenced {
+    Done(Reply),
+    /// This newer token was seen.
+    Stale(String),
+}
+
+impl FencedValueWire {
+    pub(crate) fn new(key: LockName) -> Self {
+        let fence_key = keys::fence(&key);
+        Self { key, fence_key }
+    }
+
+    pub(crate) fn key(&self) -> &LockName {
+        &self.key
+    }
+
+    /// Answered by what [`was_set`] reads. `fence_ttl`: how long the token is remembered; `None`:
+    /// for good.
+    pub(crate) fn set(&self, value: &str, token: u64, fence_ttl: Option<Duration>) -> Call {
+        self.call(Call::new(&SET), token, fence_ttl).arg(value)
+    }
+
+    /// Answered by what [`was_run`] reads. Not to be repeated once it may have run.
+    pub(crate) fn exec(
+        &self,
+        script: &str,
+        args: &[&str],
+        token: u64,
+        fence_ttl: Option<Duration>,
+    ) -> Call {
+        let call = self.call(Call::new(&EXEC), token, fence_ttl).arg(script);
+        args.iter().fold(call, |call, arg| call.arg(arg))
+    }
+
+    fn call(&self, call: Call, token: u64, fence_ttl: Option<Duration>) -> Call {
+        call.key(self.key.as_str())
+            .key(&self.fence_key)
+            .number(token)
+            .number(fence_ttl.map_or(0, millis))
+    }
+}
+
+/// Reads the answer to [`FencedValueWire::set`].
+pub(crate) fn was_set(reply: Reply) -> Result<Fenced, Malformed> {
+    match reply {
+        Reply::Nil => Ok(Fenced::Done(Reply::Nil)),
+        Reply::Text(last) => Ok(Fenced::Stale(last)),
+        other => Err(Malformed(other)),
+    }
+}
+
+/// Reads the answer to [`FencedValueWire::exec`].
+pub(crate) fn was_run(reply: Reply) -> Result<Fenced, Malformed> {
+    let Reply::List(items) = reply else {
+        return Err(Malformed(reply));
+    };
+    match <[Reply; 2]>::try_from(items) {
+        Ok([Reply::Int(1), reply]) => Ok(Fenced::Done(reply)),
+        Ok([Reply::Int(0), Reply::Text(last)]) => Ok(Fenced::Stale(last)),
+        Ok(other) => Err(Malformed(Reply::List(other.into()))),
+        // A list of Lua ends before the first nil.
+        Err(items) if items == [Reply::Int(1)] => Ok(Fenced::Done(Reply::Nil)),
+        Err(items) => Err(Malformed(Reply::List(items))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let wire = FencedValueWire::new(LockName::new(None, "n").unwrap());
+        let minute = Some(Duration::from_secs(60));
+        let set = wire.set("v", 7, minute);
+        assert_eq!(
+            set.words().collect::<Vec<_>>(),
+            ["n", "redlock_fence:{n}", "7", "60000", "v"]
+        );
+        assert_agrees(&set);
+        let exec = wire.exec("return 1", &["a"], 7, None);
+        assert_eq!(
+            exec.words().collect::<Vec<_>>(),
+            ["n", "redlock_fence:{n}", "7", "0", "return 1", "a"]
+        );
+        assert_agrees(&exec);
+    }
+
+    #[test]
+    fn what_a_script_returns_is_not_taken_for_a_refusal() {
+        let done = |reply| Ok(Fenced::Done(reply));
+        let list = Reply::List;
+        let (one, zero) = (Reply::Int(1), Reply::Int(0));
+        assert_eq!(was_run(list(vec![one.clone()])), done(Reply::Nil));
+        assert_eq!(
+            was_run(list(vec![one.clone(), zero.clone()])),
+            done(zero.clone())
+        );
+        let last = Reply::Text("9".into());
+        let pair = vec![zero.clone(), last.clone()];
+        assert_eq!(was_run(list(pair.clone())), Ok(Fenced::Stale("9".into())));
+        assert_eq!(
+            was_run(list(vec![one, list(pair.clone())])),
+            done(list(pair))
+        );
+        for odd in [vec![], vec![zero.clone()], vec![zero.clone(), zero]] {
+            assert!(was_run(list(odd)).is_err());
+        }
+        assert_eq!(was_set(Reply::Nil), done(Reply::Nil));
+        assert_eq!(was_set(last), Ok(Fenced::Stale("9".into())));
+        assert!(was_set(Reply::Int(1)).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+-- The queue of a fair lock; the start of every script that changes it.
+--
+-- KEYS: 1 the lock (HASH: owner -> hold count), 2 queue (LIST of owners, the head is next),
+--   3 deadlines (ZSET: owner -> epoch ms), 4 our clients (HASH: client uuid -> epoch ms until which
+--   its waiters count as alive, `queued` -> how many of the waiters are ours)
+-- ARGV: 1 prefix of the waiters' channels, 2 publish command
+-- Returns: nothing
+--
+-- Invariants:
+-- * A waiter of ours is dead when its client has not been heard for a while, whatever its deadline;
+--   any other waiter is dead at its deadline, and one without a deadline is not (Redisson).
+-- * Only heads are looked at: a dead waiter further back is found when it gets there, so each call
+--   does O(log n) work for each waiter that it removes.
+-- * The fourth key goes with the last waiter. A client that is not in it is not ours: what it says
+--   of a dead one must be known as long as that one's waiters are queued.
+-- Redisson: the head of every RFairLock script.
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+
+local function client_of(owner)
+    return string.match(owner, '^(.*):') or owner
+end
+
+-- The waiter that is next, or false; drops the dead before it.
+local function head_of_queue()
+    while true do
+        local head = redis.call('LINDEX', KEYS[2], 0)
+        if not head then
+            redis.call('DEL', KEYS[4])
+            return false
+        end
+        local heard = redis.call('HGET', KEYS[4], client_of(head))
+        local deadline = heard or redis.call('ZSCORE', KEYS[3], head)
+        if not deadline or tonumber(deadline) > now then
+            return head
+        end
+        redis.call('LPOP', KEYS[2])
+        redis.call('ZREM', KEYS[3], head)
+        if heard then
+            redis.call('HINCRBY', KEYS[4], 'queued', -1)
+        end
+    end
+end
+
+-- Wakes the waiter that is next. A refusal to publish (an ACL) is no failure: waiters look by
+-- themselves.
+local function wake(head)
+    if head then
+        redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')
+    end
+end
+
+-- This client's waiters are alive for so many milliseconds more.
+local function hear(client, alive)
+    redis.call('HSET', KEYS[4], client, string.format('%.0f', now + alive))
+    redis.call('PEXPIRE', KEYS[4], 600000)
+end

@@ -1,0 +1,42 @@
+-- Ends a hold of a fair lock, or leaves its queue, and wakes the waiter that is next.
+--
+-- Prelude: fair_queue
+-- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 our clients
+-- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 owner, 4 ms by which a place in the
+--   queue puts the deadline off
+-- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it
+--
+-- Invariants:
+-- * Afterwards the owner neither holds the lock nor waits for it; without its field no newer hold
+--   is freed, so it may be late or repeated.
+-- * Waiters of other clients behind one who leaves get nearer by a place, and so do their deadlines:
+--   O(n), and only where there are some. Ours are not judged by theirs.
+-- Redisson: RedissonFairLock.unlockInner, acquireFailed.
+local owner = ARGV[3]
+if redis.call('HDEL', KEYS[1], owner) == 1 then
+    redis.call('DEL', KEYS[1])
+    wake(head_of_queue())
+    return 1
+end
+local held = redis.call('EXISTS', KEYS[1])
+if redis.call('ZSCORE', KEYS[3], owner) then
+    local first = redis.call('LINDEX', KEYS[2], 0) == owner
+    local ours = tonumber(redis.call('HGET', KEYS[4], 'queued') or 0)
+    if redis.call('LLEN', KEYS[2]) > ours then
+        local behind = false
+        for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+            if behind and redis.call('HEXISTS', KEYS[4], client_of(waiter)) == 0 then
+                redis.call('ZINCRBY', KEYS[3], '-' .. ARGV[4], waiter)
+            end
+            behind = behind or waiter == owner
+        end
+    end
+    redis.call('LREM', KEYS[2], 1, owner)
+    redis.call('ZREM', KEYS[3], owner)
+    redis.call('HINCRBY', KEYS[4], 'queued', -1)
+    local head = head_of_queue()
+    if first and held == 0 then
+        wake(head)
+    end
+end
+return -held

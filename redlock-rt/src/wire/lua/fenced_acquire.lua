@@ -1,0 +1,53 @@
+-- Takes a free lock for a new hold, and mints its fencing token.
+--
+-- KEYS: 1 the lock (HASH: owner -> hold count), 2 the last token given (STRING)
+-- ARGV: 1 lease in ms, 2 owner, 3 ttl of the last token in ms (0: it stays)
+-- Returns: the token, as text = taken; else the milliseconds for which the present holder has it
+--   (-1: no TTL), as a number
+--
+-- Invariants:
+-- * A token is greater than every one given before, also where that was forgotten (flushed,
+--   evicted, not replicated), as long as the clock of Redis is not behind the last one: it is at
+--   least the microseconds since 1970. INCR keeps it growing where the clock stands or goes back,
+--   and refuses what is no counter before the lock is touched.
+-- * A number of 16 digits is exact in Lua, but its tostring is not. The counter of another client
+--   may be larger than Lua can count (2^53): only its text is passed on.
+-- * An owner number is minted for one hold, so finding the owner here means that this very call ran
+--   before and its reply was lost: the hold's token is answered, and never another's, since nobody
+--   was given one while the owner is here. Where it was forgotten, one is minted anew.
+-- * A repeat never shortens the lease.
+-- * Where an ACL forbids PEXPIRE nothing is left but a token that nobody was given.
+-- Redisson: RFencedLock.tryLockInner, which counts re-entries too.
+local ttl = redis.call('PTTL', KEYS[1])
+local repeated = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1
+if ttl ~= -2 and not repeated then
+    return ttl
+end
+local token = repeated and redis.call('GET', KEYS[2])
+if not token then
+    redis.call('INCR', KEYS[2])
+    token = redis.call('GET', KEYS[2])
+    local time = redis.call('TIME')
+    local now = time[1] * 1000000 + time[2]
+    if tonumber(token) < now then
+        token = string.format('%.0f', now)
+    end
+    if tonumber(ARGV[3]) > 0 then
+        redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
+    else
+        redis.call('SET', KEYS[2], token)
+    end
+end
+redis.call('HSET', KEYS[1], ARGV[2], 1)
+if repeated then
+    if ttl >= 0 and ttl < tonumber(ARGV[1]) then
+        redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    end
+    return token
+end
+local leased = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+if type(leased) == 'table' then
+    redis.call('HDEL', KEYS[1], ARGV[2])
+    return leased
+end
+return token

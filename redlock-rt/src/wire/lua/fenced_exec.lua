@@ -1,0 +1,33 @@
+-- Runs a script of the caller unless a newer fencing token was seen.
+--
+-- KEYS: 1 the value that is guarded (whatever the script takes it for), 2 the last token seen (STRING)
+-- ARGV: 1 token, 2 ttl of the last token in ms (0: it stays), 3 the script, 4..n its arguments
+-- Returns: {1, what the script returns}; {0, the last token seen} = it is newer, nothing was run
+--
+-- Invariants:
+-- * As in fenced_set. The script sees its own key and arguments only, as KEYS and ARGV.
+-- * A script that fails has seen the token all the same: those of older ones fail from then on.
+-- * A script may say anything, so a call of this is never repeated once it may have run.
+-- Redisson: nothing of the kind.
+local token, last = ARGV[1], redis.call('GET', KEYS[2])
+if last and (#token < #last or (#token == #last and token < last)) then
+    return {0, last}
+end
+local script, flaw = loadstring(ARGV[3], '=script')
+if not script then
+    return redis.error_reply('ERR the script cannot be read: ' .. flaw)
+end
+if tonumber(ARGV[2]) > 0 then
+    redis.call('SET', KEYS[2], token, 'PX', ARGV[2])
+else
+    redis.call('SET', KEYS[2], token)
+end
+table.remove(KEYS, 2)
+for _ = 1, 3 do
+    table.remove(ARGV, 1)
+end
+local reply = script()
+if type(reply) == 'table' and reply.err then
+    return reply
+end
+return {1, reply}

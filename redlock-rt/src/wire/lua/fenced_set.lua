@@ -1,0 +1,22 @@
+-- Sets a value unless a newer fencing token was seen.
+--
+-- KEYS: 1 the value (STRING), 2 the last token seen (STRING)
+-- ARGV: 1 token, 2 ttl of the last token in ms (0: it stays), 3 the new value
+-- Returns: nil = set; else the last token seen, as text, which is newer
+--
+-- Invariants:
+-- * Tokens are decimal without leading zeros: compared as text they are exact at any length.
+-- * The token that was seen last passes: a holder writes as often as it likes.
+-- * Repeated after a lost reply it sets the same value, or is refused.
+-- Redisson: nothing of the kind.
+local token, last = ARGV[1], redis.call('GET', KEYS[2])
+if last and (#token < #last or (#token == #last and token < last)) then
+    return last
+end
+if tonumber(ARGV[2]) > 0 then
+    redis.call('SET', KEYS[2], token, 'PX', ARGV[2])
+else
+    redis.call('SET', KEYS[2], token)
+end
+redis.call('SET', KEYS[1], ARGV[3])
+return nil

@@ -1,0 +1,56 @@
+-- Takes a lock for reading, for a new hold.
+--
+-- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
+--   owner -> until when in epoch ms)
+-- ARGV: 1 lease in ms, 2 owner, 3 start of the names of the keys that carry its leases, 4 field of
+--   the write hold under which it is taken (empty: none)
+-- Returns: nil = taken; else the milliseconds after which to ask again at the latest (-1: no TTL)
+--
+-- Invariants:
+-- * Refused while another owner writes, or while a preferred writer waits whose time is not over;
+--   the latter is whoever's wish it was, and does not bind who is under a write hold of its own.
+-- * Under a write hold that is gone nothing is taken.
+-- * An owner number is used for one read hold only: finding it here means that this very call ran
+--   before and its reply was lost. A repeat sets the same count and never shortens a lease.
+-- * The lock's TTL is never below that of a read hold. Where an ACL forbids PEXPIRE nothing stays.
+-- * The keys of a read hold are in the slot of their lock.
+-- Redisson: ReadLock.tryLockInner.
+local lock, lease = KEYS[1], tonumber(ARGV[1])
+local mode = redis.call('HGET', lock, 'mode')
+local ttl = redis.call('PTTL', lock)
+if redis.call('HEXISTS', lock, ARGV[2]) == 0 then
+    if ARGV[4] ~= '' then
+        if mode ~= 'write' or redis.call('HEXISTS', lock, ARGV[4]) == 0 then
+            return math.max(ttl, -1)
+        end
+    elseif ttl ~= -2 and mode ~= 'read' then
+        return ttl
+    else
+        local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+        if last[2] then
+            local time = redis.call('TIME')
+            local rest = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
+            if rest > 0 then
+                return rest
+            end
+        end
+    end
+end
+local hold = ARGV[3] .. ':1'
+if redis.call('PTTL', hold) < lease then
+    redis.call('SET', hold, 1, 'PX', ARGV[1])
+end
+if ttl == -2 then
+    redis.call('HSET', lock, 'mode', 'read', ARGV[2], 1)
+    local leased = redis.pcall('PEXPIRE', lock, ARGV[1])
+    if type(leased) == 'table' then
+        redis.call('HDEL', lock, 'mode', ARGV[2])
+        return leased
+    end
+    return nil
+end
+if ttl >= 0 and ttl < lease then
+    redis.call('PEXPIRE', lock, ARGV[1])
+end
+redis.call('HSET', lock, ARGV[2], 1)
+return nil

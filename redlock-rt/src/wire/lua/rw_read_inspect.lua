@@ -1,0 +1,35 @@
+-- Tells who holds a lock for reading.
+--
+-- KEYS: 1 the lock (HASH: mode, field -> hold count)
+-- ARGV: 1 start of the names of all keys that carry leases
+-- Returns: {} = nobody; else for each reader its owner, its hold count and the remaining ms of its
+--   lease (0: it is over and other readers keep the lock; -1: no TTL)
+--
+-- Invariants: reads only; one consistent answer. The readers are those of a read lock, and those
+-- that the writer itself has besides. The holder of a lock of another kind is none.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
+-- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
+local readers = {}
+if not redis.call('HGET', KEYS[1], 'mode') then
+    return readers
+end
+local fields = redis.call('HGETALL', KEYS[1])
+for at = 1, #fields, 2 do
+    local field, count = fields[at], tonumber(fields[at + 1])
+    if field ~= 'mode' and count and string.sub(field, -6) ~= ':write' then
+        local longest = -2
+        for hold = 1, math.min(count, 1000) do
+            local rest = redis.call('PTTL', ARGV[1] .. ':' .. field .. ':rwlock_timeout:' .. hold)
+            if rest == -1 then
+                longest = -1
+                break
+            end
+            longest = math.max(longest, rest)
+        end
+        readers[#readers + 1] = field
+        readers[#readers + 1] = count
+        readers[#readers + 1] = longest == -2 and 0 or longest
+    end
+end
+return readers

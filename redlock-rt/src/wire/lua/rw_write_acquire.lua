@@ -1,0 +1,82 @@
+-- Takes a lock for writing, for a new hold.
+--
+-- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
+--   owner -> until when in epoch ms)
+-- ARGV: 1 lease in ms, 2 owner, 3 its field, 4 field of the read hold under which it is taken
+--   (empty: none), 5 start of the names of all keys that carry leases, 6 for how many ms fresh
+--   readers are to be kept out if it is refused (0: they are not)
+-- Returns: nil = taken; else the milliseconds for which the present holders have it (-1: no TTL)
+--
+-- Invariants:
+-- * Taken if the lock is free, or if the read hold under which it is taken is the only one alive:
+--   readers whose leases are over are dropped then.
+-- * An owner number is used for one write hold only: finding it here means that this very call ran
+--   before and its reply was lost. A repeat sets the same count and never shortens the lease.
+-- * Who waits and is preferred is kept in mind for so long only as it asks again in time; when it
+--   has the lock it waits no more.
+-- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
+-- Redisson: WriteLock.tryLockInner, where re-entry adds the leases up.
+local lock, owner, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
+local mode = redis.call('HGET', lock, 'mode')
+local ttl = redis.call('PTTL', lock)
+local function is_alive(reader, count)
+    for hold = 1, math.min(tonumber(count) or 0, 1000) do
+        local key = ARGV[5] .. ':' .. reader .. ':rwlock_timeout:' .. hold
+        if redis.call('EXISTS', key) == 1 then
+            return true
+        end
+    end
+    return false
+end
+local function is_only_reader()
+    local fields = redis.call('HGETALL', lock)
+    local over = {}
+    for at = 1, #fields, 2 do
+        local other = fields[at]
+        if other ~= 'mode' and other ~= under then
+            if is_alive(other, fields[at + 1]) then
+                return false
+            end
+            over[#over + 1] = other
+        end
+    end
+    for _, other in ipairs(over) do
+        redis.call('HDEL', lock, other)
+    end
+    return true
+end
+local taken = ttl == -2
+    or mode == 'write' and redis.call('HEXISTS', lock, field) == 1
+    or under ~= '' and mode == 'read' and redis.call('HEXISTS', lock, under) == 1
+        and is_only_reader()
+if taken and ttl == -2 then
+    if under ~= '' then
+        return 0
+    end
+    redis.call('HSET', lock, 'mode', 'write', field, 1)
+    local leased = redis.pcall('PEXPIRE', lock, ARGV[1])
+    if type(leased) == 'table' then
+        redis.call('HDEL', lock, 'mode', field)
+        return leased
+    end
+elseif taken then
+    if ttl >= 0 and ttl < tonumber(ARGV[1]) then
+        redis.call('PEXPIRE', lock, ARGV[1])
+    end
+    redis.call('HSET', lock, 'mode', 'write', field, 1)
+elseif ARGV[6] ~= '0' then
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
+    redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[6]), owner)
+    if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[6]) then
+        redis.call('PEXPIRE', KEYS[2], ARGV[6])
+    end
+end
+if taken then
+    redis.call('ZREM', KEYS[2], owner)
+    return nil
+end
+return ttl

@@ -1,0 +1,47 @@
+-- Ends a write hold and wakes all waiters; also what an attempt left that was given up.
+--
+-- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
+--   owner -> until when in epoch ms)
+-- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
+--   5 publish command
+-- Returns: 1 = ended, 0 = the lock does not exist, -1 = somebody else has it
+--
+-- Invariants:
+-- * Without the writer's field nothing of others is changed: a late or repeated release never
+--   frees a newer hold.
+-- * Where the last preferred writer gives up, the readers that it kept out are woken.
+-- * Read holds of the same owner stay: the lock is then one for reading, lives as long as the
+--   longest of their leases, and readers that wait are woken, since they may have it too.
+-- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
+--   at: a script that does not end stops the server.
+-- Redisson: WriteLock.unlockInner, without the unlock latch; with read holds left it wakes nobody.
+local lock = KEYS[1]
+local waited = redis.call('ZREM', KEYS[2], ARGV[1]) == 1
+if redis.call('HDEL', lock, ARGV[2]) == 0 then
+    local mode = redis.call('HGET', lock, 'mode')
+    if waited and mode ~= 'write' and redis.call('EXISTS', KEYS[2]) == 0 then
+        redis.pcall(ARGV[5], ARGV[4], '1')
+    end
+    return -redis.call('EXISTS', lock)
+end
+local fields = redis.call('HGETALL', lock)
+local longest, endless = 0, false
+for at = 1, #fields, 2 do
+    for hold = 1, math.min(tonumber(fields[at + 1]) or 0, 1000) do
+        local key = ARGV[3] .. ':' .. fields[at] .. ':rwlock_timeout:' .. hold
+        local rest = redis.call('PTTL', key)
+        endless = endless or rest == -1
+        longest = math.max(longest, rest)
+    end
+end
+if longest == 0 and not endless then
+    redis.call('DEL', lock)
+else
+    redis.call('HSET', lock, 'mode', 'read')
+    if not endless then
+        redis.call('PEXPIRE', lock, string.format('%.0f', longest))
+    end
+end
+redis.pcall(ARGV[5], ARGV[4], '1')
+return 1

@@ -1,0 +1,313 @@
+//! The read-write lock on the wire: a hash `NAME` with the field `mode`, one field a reader
+//! (`owner -> hold count`) or the writer's (`owner:write -> hold count`), and a key for each count
+//! of each reader that carries its lease. The writer's lease is the TTL of `NAME`.
+
+use std::time::Duration;
+
+use super::keys;
+use super::recipe::{Ask, Recipe, Relation};
+use super::rlock;
+use super::script::{Call, PUBLISH, millis, script};
+use crate::name::{LockName, OwnerId};
+
+script!(READ_ACQUIRE = "rw_read_acquire");
+script!(READ_UPDATE = "rw_read_update");
+script!(READ_RELEASE = "rw_read_release");
+script!(READ_FORCE_RELEASE = "rw_read_force_release");
+script!(READ_INSPECT = "rw_read_inspect");
+script!(WRITE_ACQUIRE = "rw_write_acquire");
+script!(WRITE_RELEASE = "rw_write_release");
+script!(WRITE_FORCE_RELEASE = "rw_write_force_release");
+script!(WRITE_INSPECT = "rw_write_inspect");
+
+const READ: &str = "rw.read";
+const WRITE: &str = "rw.write";
+/// The same lock. Apart, so that in the local queue nobody who has said nothing stands before one
+/// whose wish is to be known.
+const PREFERRED: &str = "rw.write.preferred";
+
+/// Another client's renewal may cut the TTL of the lock down to its own lease (Redisson's does).
+/// Looked at so often, a read lease outlives what others cut to 2 s or more, also when they die.
+const LOOK_EVERY: Duration = Duration::from_millis(1500);
+
+/// What both modes need.
+#[derive(Debug)]
+struct Shared {
+    name: LockName,
+    channel: String,
+    waiting_writers: String,
+    leases: String,
+}
+
+impl Shared {
+    fn new(name: LockName) -> Self {
+        Self {
+            channel: keys::rw_channel(&name),
+            waiting_writers: keys::rw_waiting_writers(&name),
+            leases: keys::rw_leases(&name),
+            name,
+        }
+    }
+}
+
+fn write_field(owner: &OwnerId) -> String {
+    format!("{owner}:write")
+}
+
+/// The calls of the lock for reading.
+#[derive(Debug)]
+pub(crate) struct ReadWire(Shared);
+
+impl ReadWire {
+    pub(crate) fn new(name: LockName) -> Self {
+        Self(Shared::new(name))
+    }
+
+    fn leases_of(&self, owner: &OwnerId) -> String {
+        keys::rw_leases_of(&self.0.leases, owner)
+    }
+}
+
+impl Recipe for ReadWire {
+    fn kind(&self) -> &'static str {
+        READ
+    }
+
+    fn name(&self) -> &LockName {
+        &self.0.name
+    }
+
+    fn channel(&self) -> Option<&str> {
+        Some(&self.0.channel)
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Call::new(&READ_ACQUIRE)
+            .key(self.0.name.as_str())
+            .key(&self.0.waiting_writers)
+            .number(millis(ask.lease))
+            .arg(ask.owner.as_str())
+            .arg(&self.leases_of(ask.owner))
+            .arg(&ask.under.map(write_field).unwrap_or_default())
+    }
+
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+        Call::new(&READ_UPDATE)
+            .key(self.0.name.as_str())
+            .number(millis(lease))
+            .arg(owner.as_str())
+            .number(count.into())
+            .arg(&self.leases_of(owner))
+    }
+
+    fn release(&self, owner: &OwnerId) -> Call {
+        Call::new(&READ_RELEASE)
+            .key(self.0.name.as_str())
+            .arg(owner.as_str())
+            .arg(&self.0.leases)
+            .arg(&self.0.channel)
+            .arg(PUBLISH)
+    }
+
+    fn force_release(&self) -> Call {
+        Call::new(&READ_FORCE_RELEASE)
+            .key(self.0.name.as_str())
+            .arg(&self.0.leases)
+            .arg(&self.0.channel)
+            .arg(PUBLISH)
+    }
+
+    fn inspect(&self) -> Call {
+        Call::new(&READ_INSPECT)
+            .key(self.0.name.as_str())
+            .arg(&self.0.leases)
+    }
+
+    fn lease_keys(&self, owner: &OwnerId) -> Option<String> {
+        Some(self.leases_of(owner))
+    }
+
+    fn look_every(&self) -> Option<Duration> {
+        Some(LOOK_EVERY)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    fn relation(&self, held: &dyn Recipe) -> Relation {
+        match held.kind() {
+            _ if self.name() != held.name() => Relation::None,
+            READ => Relation::Same,
+            WRITE | PREFERRED => Relation::Joins,
+            _ => Relation::None,
+        }
+    }
+}
+
+/// The calls of the lock for writing.
+#[derive(Debug)]
+pub(crate) struct WriteWire {
+    shared: Shared,
+    /// For how long an attempt that waits keeps fresh readers out; zero where it does not.
+    preference: Duration,
+}
+
+impl WriteWire {
+    pub(crate) fn new(name: LockName, preference: Duration) -> Self {
+        Self {
+            shared: Shared::new(name),
+            preference,
+        }
+    }
+}
+
+impl Recipe for WriteWire {
+    fn kind(&self) -> &'static str {
+        match self.preference.is_zero() {
+            true => WRITE,
+            false => PREFERRED,
+        }
+    }
+
+    fn name(&self) -> &LockName {
+        &self.shared.name
+    }
+
+    fn channel(&self) -> Option<&str> {
+        Some(&self.shared.channel)
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let preference = match ask.waits {
+            true => self.preference,
+            false => Duration::ZERO,
+        };
+        Call::new(&WRITE_ACQUIRE)
+            .key(self.shared.name.as_str())
+            .key(&self.shared.waiting_writers)
+            .number(millis(ask.lease))
+            .arg(ask.owner.as_str())
+            .arg(&write_field(ask.owner))
+            .arg(ask.under.map(OwnerId::as_str).unwrap_or_default())
+            .arg(&self.shared.leases)
+            .number(millis(preference))
+    }
+
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+        let field = OwnerId::from_wire(&write_field(owner));
+        rlock::update(&self.shared.name, &field, lease, count)
+    }
+
+    fn release(&self, owner: &OwnerId) -> Call {
+        Call::new(&WRITE_RELEASE)
+            .key(self.shared.name.as_str())
+            .key(&self.shared.waiting_writers)
+            .arg(owner.as_str())
+            .arg(&write_field(owner))
+            .arg(&self.shared.leases)
+            .arg(&self.shared.channel)
+            .arg(PUBLISH)
+    }
+
+    fn force_release(&self) -> Call {
+        Call::new(&WRITE_FORCE_RELEASE)
+            .key(self.shared.name.as_str())
+            .arg(&self.shared.leases)
+            .arg(&self.shared.channel)
+            .arg(PUBLISH)
+    }
+
+    fn inspect(&self) -> Call {
+        Call::new(&WRITE_INSPECT).key(self.shared.name.as_str())
+    }
+
+    fn field(&self, owner: &OwnerId) -> String {
+        write_field(owner)
+    }
+
+    fn leaves_traces(&self) -> bool {
+        !self.preference.is_zero()
+    }
+
+    fn relation(&self, held: &dyn Recipe) -> Relation {
+        match held.kind() {
+            _ if self.name() != held.name() => Relation::None,
+            WRITE | PREFERRED => Relation::Same,
+            READ => Relation::Deadlocks,
+            _ => Relation::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RLockWire;
+    use crate::wire::script::headers::assert_agrees;
+
+    fn name(name: &str) -> LockName {
+        LockName::new(None, name).unwrap()
+    }
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let read = ReadWire::new(name("n"));
+        let write = WriteWire::new(name("n"), Duration::from_secs(5));
+        let owner = OwnerId::from_wire("u:1");
+        let wires: [&dyn Recipe; 2] = [&read, &write];
+        for wire in wires {
+            let calls = [
+                wire.acquire(&Ask {
+                    owner: &owner,
+                    lease: Duration::from_secs(1),
+                    waits: true,
+                    under: Some(&owner),
+                }),
+                wire.update(&owner, Duration::from_secs(1), 2),
+                wire.release(&owner),
+                wire.force_release(),
+                wire.inspect(),
+            ];
+            calls.iter().for_each(assert_agrees);
+        }
+    }
+
+    #[test]
+    fn only_who_waits_is_preferred() {
+        let write = WriteWire::new(name("n"), Duration::from_secs(5));
+        let owner = OwnerId::from_wire("u:1");
+        let last = |waits| {
+            let ask = Ask {
+                owner: &owner,
+                lease: Duration::from_secs(1),
+                waits,
+                under: None,
+            };
+            write.acquire(&ask).words().last().map(str::to_owned)
+        };
+        assert_eq!(last(true).as_deref(), Some("5000"));
+        assert_eq!(last(false).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn what_each_mode_is_to_the_other() {
+        let (read, write) = (
+            ReadWire::new(name("n")),
+            WriteWire::new(name("n"), Duration::ZERO),
+        );
+        assert_eq!(read.relation(&read), Relation::Same);
+        assert_eq!(read.relation(&write), Relation::Joins);
+        assert_eq!(write.relation(&write), Relation::Same);
+        assert_eq!(write.relation(&read), Relation::Deadlocks);
+        let preferred = WriteWire::new(name("n"), Duration::from_secs(5));
+        assert_ne!(preferred.kind(), write.kind());
+        assert_eq!(read.relation(&preferred), Relation::Joins);
+        assert_eq!(write.relation(&preferred), Relation::Same);
+        assert_eq!(preferred.relation(&write), Relation::Same);
+        assert_eq!(preferred.relation(&read), Relation::Deadlocks);
+        let other = ReadWire::new(name("other"));
+        assert_eq!(write.relation(&other), Relation::None);
+        assert_eq!(read.relation(&RLockWire::new(name("n"))), Relation::None);
+    }
+}

@@ -1,0 +1,74 @@
+//! SpinLock on the wire: an RLock whose releases are not announced.
+
+use std::time::Duration;
+
+use super::recipe::{Ask, Recipe};
+use super::rlock;
+use super::script::{Call, script};
+use crate::name::{LockName, OwnerId};
+
+script!(RELEASE = "spin_release");
+script!(FORCE_RELEASE = "spin_force_release");
+
+/// The calls of a SpinLock.
+#[derive(Debug)]
+pub(crate) struct SpinWire {
+    name: LockName,
+}
+
+impl SpinWire {
+    pub(crate) fn new(name: LockName) -> Self {
+        Self { name }
+    }
+}
+
+impl Recipe for SpinWire {
+    fn kind(&self) -> &'static str {
+        "spin"
+    }
+
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn channel(&self) -> Option<&str> {
+        None
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        rlock::acquire(&self.name, ask)
+    }
+
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+        rlock::update(&self.name, owner, lease, count)
+    }
+
+    fn release(&self, owner: &OwnerId) -> Call {
+        Call::new(&RELEASE)
+            .key(self.name.as_str())
+            .arg(owner.as_str())
+    }
+
+    fn force_release(&self) -> Call {
+        Call::new(&FORCE_RELEASE).key(self.name.as_str())
+    }
+
+    fn inspect(&self) -> Call {
+        rlock::inspect(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let wire = SpinWire::new(LockName::new(None, "n").unwrap());
+        let owner = OwnerId::from_wire("u:1");
+        [wire.release(&owner), wire.force_release()]
+            .iter()
+            .for_each(assert_agrees);
+    }
+}

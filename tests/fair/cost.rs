@@ -1,0 +1,126 @@
+//! What a queue costs.
+
+use std::{sync::Arc, time::Duration};
+
+use redlock_rt::{LockOptions, Owner};
+use tests::{Proxy, RedisServer, within};
+use tokio::sync::Semaphore;
+
+use crate::{
+    scripts::calls,
+    stage::{DEADLINE, Stage, pass, wait},
+};
+
+#[tokio::test]
+async fn nobody_waits_costs_two_calls() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-two").await;
+    stage.url = proxy.url();
+    let lock = stage.client().fair_lock(&stage.name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    proxy.mark();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let counts = proxy.counts();
+    assert_eq!(counts.get("EVALSHA"), Some(&2), "{counts:?}");
+    assert_eq!(counts.len(), 1, "{counts:?}");
+    stage.assert_clean().await;
+}
+
+/// Each queues by one call; then one tries for each hand-over, whatever the number of waiters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_thousand_waiters_cost_a_call_each_and_never_slow_the_server_down() {
+    const WAITERS: usize = 5000;
+    const TURNS: usize = 200;
+    let options = RedisServer::options().args(["--slowlog-log-slower-than", "10000"]);
+    let server = options.start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-many").await;
+    stage.url = proxy.url();
+    let client = stage.client();
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let (calls_before, spent_before) = (stage.evalsha_calls().await, stage.processor_time().await);
+    proxy.mark();
+    let served = Arc::new(Semaphore::new(0));
+    let waiting: Vec<_> = (0..WAITERS)
+        .map(|_| {
+            let (lock, served) = (lock.clone(), Arc::clone(&served));
+            tokio::spawn(async move {
+                let guard = lock.lock().await.unwrap();
+                served.add_permits(1);
+                guard.unlock().await.unwrap();
+            })
+        })
+        .collect();
+    stage.queued(WAITERS).await;
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    assert_eq!(client.stats().subscriptions, 1);
+    let queued = proxy.counts();
+    let beats = |counts: &std::collections::BTreeMap<String, usize>| {
+        counts.get("EVALSHA").copied().unwrap_or_default()
+    };
+    assert_eq!(queued.get("PSUBSCRIBE"), Some(&1), "{queued:?}");
+    // A call for each, one more for the script, and what beats came meanwhile.
+    assert!(beats(&queued) <= WAITERS + 60, "{queued:?}");
+
+    proxy.mark();
+    guard.unlock().await.unwrap();
+    let turns = served.acquire_many(TURNS as u32);
+    within(DEADLINE, turns).await.unwrap().forget();
+    let counts = proxy.counts();
+    let turns = TURNS + served.available_permits();
+    assert!(
+        beats(&counts) <= 2 * (turns + 2) + 60,
+        "{turns} turns: {counts:?}"
+    );
+    // The others go, most of them from the middle of the queue.
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    stage.queued(0).await;
+    // By the server's processor time: what a call took by the clock includes waiting for one of
+    // the machine's processors.
+    let calls = stage.evalsha_calls().await - calls_before;
+    let spent = stage.processor_time().await - spent_before;
+    let each = spent / u32::try_from(calls).unwrap();
+    assert!(each < Duration::from_millis(1), "{each:?} a call");
+    // And none is slow as a rule, as one that goes through the queue would be.
+    let slow: usize = stage.redis(&["SLOWLOG", "LEN"]).await;
+    assert!(
+        slow <= calls / 200,
+        "{slow} of {calls} took more than 10 ms"
+    );
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_waiting_client_beats_three_times_in_the_waiter_timeout() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-beats").await;
+    let holder = stage.client().fair_lock(&stage.name);
+    let guard = holder.lock().await.unwrap();
+    stage.url = proxy.url();
+    let alive = Duration::from_millis(600);
+    let client = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let lock = client.fair_lock(&stage.name);
+    let waiting: Vec<_> = (0..20)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(20).await;
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.mark();
+    let started = tokio::time::Instant::now();
+    proxy.wait_for_count(calls!("fair_beat"), 6).await;
+    let took = started.elapsed();
+    assert!(took >= alive, "six beats within {took:?}");
+    let counts = proxy.counts();
+    assert!(
+        counts.get("EVALSHA") <= Some(&8),
+        "for twenty waiters: {counts:?}"
+    );
+    guard.unlock().await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    stage.assert_clean().await;
+}

@@ -1,0 +1,153 @@
+//! The dead delay nobody by more than seconds.
+
+use std::time::{Duration, Instant};
+
+use redlock_rt::{LockOptions, Owner};
+use tests::{Driver, Proxy, RedisServer, within};
+
+use crate::{
+    scripts::calls,
+    stage::{DEADLINE, NEVER, Stage, pass, wait},
+};
+
+/// Scheduling, and a beat that had just been sent.
+const LATE: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_waiter_delays_those_behind_it_by_the_waiter_timeout() {
+    let alive = Duration::from_secs(2);
+    let mut stage = Stage::open("fair-killed").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let mut driver = Driver::start(env!("CARGO_BIN_EXE_driver"));
+    driver
+        .ok(&format!("connect {} 30000 waiter_timeout=2000", stage.url))
+        .await;
+    let _dead = driver.send(&format!("fair.lock {} dead", stage.name));
+    stage.queued(1).await;
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    driver.kill();
+    let killed = Instant::now();
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
+    let delay = killed.elapsed();
+    // Its client counts as alive so long, and one of our beats, a third of it apart, finds out.
+    assert!(delay < alive + alive / 3 + LATE, "{delay:?}");
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_release_finds_that_the_first_waiters_are_dead() {
+    let alive = Duration::from_millis(600);
+    let mut stage = Stage::open("fair-dead-heads").await;
+    let holder = stage.client().fair_lock(&stage.name);
+    let guard = holder.lock().await.unwrap();
+    let mut driver = Driver::start(env!("CARGO_BIN_EXE_driver"));
+    driver
+        .ok(&format!("connect {} 30000 waiter_timeout=600", stage.url))
+        .await;
+    let dead: Vec<_> = (0..3)
+        .map(|owner| driver.send(&format!("fair.lock {} dead{owner}", stage.name)))
+        .collect();
+    stage.queued(3).await;
+    // Beats only now and then: it is the release that has to find out.
+    let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let waiting = wait(
+        &client.fair_lock(&stage.name),
+        &Owner::new(),
+        LockOptions::new(),
+    );
+    stage.queued(4).await;
+    driver.kill();
+    drop(dead);
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let uuids: Vec<String> = stage.redis(&["HKEYS", &key]).await;
+    assert_eq!(uuids.len(), 3, "two clients and a count: {uuids:?}");
+    tokio::time::sleep(alive * 2).await;
+    let released = Instant::now();
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
+    assert!(released.elapsed() < LATE, "{:?}", released.elapsed());
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// The lock is free, the one whose turn it is does not come, and nobody asks again and again.
+#[tokio::test]
+async fn nobody_spins_behind_a_head_that_does_not_come() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-spin").await;
+    let holder = stage.client().fair_lock(&stage.name);
+    let guard = holder.lock().await.unwrap();
+    let java = "00000000-0000-0000-0000-000000000000:1";
+    let later = format!("{:.0}", stage.now().await + 4_000.0);
+    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), java]).await;
+    let deadlines = stage.deadlines_key();
+    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, java]).await;
+    stage.url = proxy.url();
+    let alive = Duration::from_millis(1500);
+    let client = stage.client_with(|builder| {
+        builder
+            .waiter_timeout(alive)
+            .poll_interval(Duration::from_secs(1))
+    });
+    let lock = client.fair_lock(&stage.name);
+    let waiting: Vec<_> = (0..50)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(51).await;
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.mark();
+    guard.unlock().await.unwrap();
+    // Redisson's deadline of the head: after it the others go on.
+    let mut waiting = waiting.into_iter();
+    let guard = within(DEADLINE, waiting.next().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let counts = proxy.counts();
+    let calls = counts.get("EVALSHA").copied().unwrap_or_default();
+    // A beat each half second for four seconds, and the tries of the one that is next after that.
+    assert!(calls <= 14, "{counts:?}");
+    guard.unlock().await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    stage.assert_clean().await;
+}
+
+/// A process that was paused for longer than the others bear loses its place, and queues again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_process_queues_again() {
+    let mut stage = Stage::open("fair-paused").await;
+    let alive = Duration::from_millis(900);
+    let client = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let mut driver = Driver::start(env!("CARGO_BIN_EXE_driver"));
+    driver
+        .ok(&format!("connect {} 30000 waiter_timeout=900", stage.url))
+        .await;
+    let paused = driver.send(&format!("fair.lock {} paused", stage.name));
+    stage.queued(1).await;
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    driver.pause();
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
+    assert!(stage.queue().await.is_empty(), "it has lost its place");
+    driver.resume();
+    stage.queued(1).await;
+    guard.unlock().await.unwrap();
+    paused.answer_within(DEADLINE).await.ok();
+    driver
+        .ok(&format!("fair.unlock {} paused", stage.name))
+        .await;
+    driver.close_stdin();
+    driver.wait_exit();
+    stage.assert_clean().await;
+}

@@ -1,0 +1,217 @@
+//! Beside Redisson in one queue.
+
+use std::time::{Duration, Instant};
+
+use redlock_rt::{LockOptions, Owner};
+use tests::{RedissonClient, RedissonFairLock, RedissonUnlock, eventually, within};
+
+use crate::stage::{DEADLINE, Stage, pass, wait};
+
+const WAKES: Duration = Duration::from_millis(250);
+/// `fairLockWaitTimeout`.
+const PLACE: f64 = 300_000.0;
+
+async fn java(stage: &Stage) -> (RedissonClient, RedissonFairLock) {
+    let client = RedissonClient::connect(&stage.url).await.unwrap();
+    let lock = client.fair_lock(&stage.name);
+    (client, lock)
+}
+
+async fn java_waits(
+    lock: &RedissonFairLock,
+    thread: u64,
+) -> tokio::task::JoinHandle<redis::RedisResult<bool>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock(thread, None).await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_wakes_the_other_in_turn() {
+    let mut stage = Stage::open("fair-both").await;
+    let ours = stage.client().fair_lock(&stage.name);
+    let (client, theirs) = java(&stage).await;
+    assert!(theirs.lock(1, None).await.unwrap());
+    let first = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let second = java_waits(&theirs, 2).await;
+    stage.queued(2).await;
+    let third = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(3).await;
+    // Both sides are subscribed before anything is announced.
+    eventually(DEADLINE, async || client.channels().len() == 1).await;
+    let released = Instant::now();
+    assert_eq!(theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    let guard = within(DEADLINE, first).await.unwrap().unwrap();
+    assert!(released.elapsed() < WAKES, "{:?}", released.elapsed());
+    assert!(!second.is_finished() && !third.is_finished());
+    let released = Instant::now();
+    guard.unlock().await.unwrap();
+    assert!(within(DEADLINE, second).await.unwrap().unwrap());
+    assert!(released.elapsed() < WAKES, "{:?}", released.elapsed());
+    assert!(!third.is_finished());
+    assert_eq!(theirs.unlock(2).await.unwrap(), RedissonUnlock::Freed);
+    pass(third).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_passes_over_the_other() {
+    let mut stage = Stage::open("fair-pass").await;
+    let ours = stage.client().fair_lock(&stage.name);
+    let (_client, theirs) = java(&stage).await;
+    let guard = ours.lock().await.unwrap();
+    assert!(theirs.attempt(1, None).await.unwrap().is_some());
+    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    guard.unlock().await.unwrap();
+    // It is Redisson's turn: neither a new one of ours nor the one behind takes it.
+    assert!(ours.try_lock().await.unwrap().is_none());
+    assert!(theirs.attempt(2, None).await.unwrap().is_some());
+    assert!(!waiting.is_finished());
+    assert!(theirs.attempt(1, None).await.unwrap().is_none());
+    theirs.unlock(1).await.unwrap();
+    let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
+    theirs.give_up(2, None).await.unwrap();
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// Taking the lock, Redisson brings everybody's deadline nearer by its own wait.
+#[tokio::test]
+async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
+    let mut stage = Stage::open("fair-java-head").await;
+    let ours = stage.client().fair_lock(&stage.name);
+    let (_client, theirs) = java(&stage).await;
+    // It may wait for three times as long as others.
+    let long = Some(Duration::from_secs(900));
+    assert!(theirs.lock(1, None).await.unwrap());
+    assert!(theirs.attempt(2, long).await.unwrap().is_some());
+    let waiting: Vec<_> = (0..3)
+        .map(|_| wait(&ours, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(4).await;
+    let queue = stage.queue().await;
+    theirs.unlock(1).await.unwrap();
+    assert!(theirs.attempt(2, long).await.unwrap().is_none());
+    // Any script of Redisson drops those whose deadline has passed.
+    assert!(theirs.attempt(3, None).await.unwrap().is_some());
+    assert_eq!(stage.queue().await[..3], queue[1..]);
+    theirs.give_up(3, None).await.unwrap();
+    theirs.unlock(2).await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
+    let mut stage = Stage::open("fair-past").await;
+    let alive = Duration::from_millis(300);
+    let client = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let ours = client.fair_lock(&stage.name);
+    let guard = ours.lock().await.unwrap();
+    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let owner = stage.queue().await.remove(0);
+    let (deadlines, past) = (stage.deadlines_key(), stage.now().await - 1_000.0);
+    let past = format!("{past:.0}");
+    let _: i64 = stage
+        .redis(&["ZADD", &deadlines, "XX", &past, &owner])
+        .await;
+    // Ours look at it, and leave it there.
+    assert!(ours.try_lock().await.unwrap().is_none());
+    eventually(DEADLINE, async || {
+        let deadline = stage.deadline(&owner).await;
+        let left = deadline.unwrap() - stage.now().await;
+        if left > 60_000.0 {
+            Ok(())
+        } else {
+            Err(format!("{left} ms are left"))
+        }
+    })
+    .await;
+    assert_eq!(stage.queue().await, [owner]);
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
+
+/// Deadlines that are never brought nearer would end up days away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
+    const ROUNDS: usize = 1000;
+    let mut stage = Stage::open("fair-sane").await;
+    let ours = stage.client().fair_lock(&stage.name);
+    let (_client, theirs) = java(&stage).await;
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = ours.clone();
+            tokio::spawn(async move {
+                for _ in 0..ROUNDS / 4 {
+                    lock.lock().await.unwrap().unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        within(3 * DEADLINE, task).await.unwrap();
+    }
+    let guard = ours.lock().await.unwrap();
+    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    assert!(theirs.attempt(1, None).await.unwrap().is_some());
+    let deadline = stage.deadline(&theirs.owner(1)).await.unwrap();
+    let left = deadline - stage.now().await;
+    // The lease of the holder, and a place for each of the two.
+    assert!(
+        (2.0 * PLACE - 5_000.0..=30_000.0 + 2.0 * PLACE).contains(&left),
+        "{left}"
+    );
+    theirs.give_up(1, None).await.unwrap();
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn who_leaves_brings_the_deadlines_of_java_waiters_nearer() {
+    let mut stage = Stage::open("fair-leaves").await;
+    let ours = stage.client().fair_lock(&stage.name);
+    let (_client, theirs) = java(&stage).await;
+    let guard = ours.lock().await.unwrap();
+    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    assert!(theirs.attempt(1, None).await.unwrap().is_some());
+    let before = stage.deadline(&theirs.owner(1)).await.unwrap();
+    waiting.abort();
+    stage.queued(1).await;
+    let after = stage.deadline(&theirs.owner(1)).await.unwrap();
+    assert!((before - after - PLACE).abs() < 1.0, "{before} {after}");
+    theirs.give_up(1, None).await.unwrap();
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn java_finds_what_it_expects() {
+    let mut stage = Stage::open("fair-shape").await;
+    let client = stage.client();
+    let ours = client.fair_lock(&stage.name);
+    let guard = ours.lock().await.unwrap();
+    let hash: Vec<(String, String)> = stage.redis(&["HGETALL", &stage.name]).await;
+    assert_eq!(hash, [(guard.owner().to_string(), "1".to_owned())]);
+    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let owner = stage.queue().await.remove(0);
+    assert!(owner.starts_with(client.uuid()), "{owner}");
+    let left = stage.deadline(&owner).await.unwrap() - stage.now().await;
+    assert!((PLACE..=PLACE + 30_000.0).contains(&left), "{left}");
+    for key in [stage.queue_key(), stage.deadlines_key()] {
+        let ttl: i64 = stage.redis(&["PTTL", &key]).await;
+        assert_eq!(ttl, -1, "{key}");
+    }
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}

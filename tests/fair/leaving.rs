@@ -1,0 +1,265 @@
+//! Whoever stops waiting leaves the queue at once, and the next is told.
+
+use std::time::Duration;
+
+use redlock_rt::{LockOptions, Owner, Shutdown};
+use tests::{Proxy, RedisServer, eventually, shared_server, within};
+
+use crate::{
+    scripts::calls,
+    stage::{DEADLINE, NEVER, Stage, pass, wait},
+};
+
+#[tokio::test]
+async fn a_waiter_whose_time_runs_out_leaves_the_queue() {
+    let mut stage = Stage::open("fair-timeout").await;
+    let lock = stage.client().fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let options = LockOptions::new().wait(Duration::from_millis(100));
+    let error = lock.lock_with(options).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    stage.queued(0).await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_the_queue_and_those_behind_keep_their_order() {
+    let mut stage = Stage::open("fair-drop").await;
+    let lock = stage.client().fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let owners = [Owner::new(), Owner::new(), Owner::new()];
+    let mut waiting = Vec::new();
+    for (at, owner) in owners.iter().enumerate() {
+        waiting.push(wait(&lock, owner, LockOptions::new()));
+        stage.queued(at + 1).await;
+    }
+    let queue = stage.queue().await;
+    waiting[1].abort();
+    stage.queued(2).await;
+    assert_eq!(stage.queue().await, [queue[0].clone(), queue[2].clone()]);
+    guard.unlock().await.unwrap();
+    let last = waiting.pop().unwrap();
+    let first = waiting.swap_remove(0);
+    pass(first).await;
+    pass(last).await;
+    stage.assert_clean().await;
+}
+
+/// It was told that it is next, and nobody would have told the one behind it.
+#[tokio::test]
+async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-turn").await;
+    let holder = stage.client().fair_lock(&stage.name);
+    let behind = stage.client().fair_lock(&stage.name);
+    stage.url = proxy.url();
+    let ahead = stage.client().fair_lock(&stage.name);
+    let guard = holder.lock().await.unwrap();
+    let first = wait(&ahead, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    // Subscribed, and its beat after that answered: from here on only a message wakes it.
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    let second = wait(&behind, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    let held = proxy.hold_request(calls!("fair_acquire"));
+    guard.unlock().await.unwrap();
+    held.reached().await;
+    first.abort();
+    held.open();
+    pass(second).await;
+    stage.assert_clean().await;
+}
+
+/// It leaves without a try, since it has not heard of the release: nobody else would be told.
+#[tokio::test]
+async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-unheard").await;
+    // Beats do not come within the test.
+    let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let behind = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    stage.url = proxy.url();
+    let ahead = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
+    let first = wait(
+        &ahead.fair_lock(&stage.name),
+        &Owner::new(),
+        LockOptions::new(),
+    );
+    stage.queued(1).await;
+    // Subscribed, and its beat after that answered.
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    let behind_it = behind.fair_lock(&stage.name);
+    let second = wait(&behind_it, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    eventually(DEADLINE, async || {
+        let channel = format!(
+            "redisson_lock__channel:{{{}}}:{}:0",
+            stage.name,
+            behind.uuid()
+        );
+        stage.redis::<usize>(&["PUBLISH", &channel, "0"]).await == 1
+    })
+    .await;
+    let unheard = proxy.hold_message(tests::Matcher::any());
+    guard.unlock().await.unwrap();
+    unheard.reached().await;
+    first.abort();
+    pass(second).await;
+    unheard.open();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
+    let mut stage = Stage::open("fair-shutdown").await;
+    let (ours, others) = (stage.client(), stage.client());
+    let guard = others.fair_lock(&stage.name).lock().await.unwrap();
+    let lock = ours.fair_lock(&stage.name);
+    let waiting: Vec<_> = (0..5)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(5).await;
+    ours.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    assert!(stage.queue().await.is_empty());
+    for task in waiting {
+        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
+        assert!(error.is_shut_down(), "{error}");
+    }
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// Queued, though its caller never heard of it.
+#[tokio::test]
+async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-lost").await;
+    let guard = stage.client().fair_lock(&stage.name).lock().await.unwrap();
+    stage.url = proxy.url();
+    let client = stage.client_with(|builder| builder.response_timeout(Duration::from_millis(300)));
+    let lock = client.fair_lock(&stage.name);
+    lock.is_locked().await.unwrap();
+    proxy.swallow_reply(calls!("fair_acquire"), 1);
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    waiting.abort();
+    stage.queued(0).await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// A place in the queue has no lease that would end it.
+#[tokio::test]
+async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
+    let server = RedisServer::start();
+    let mut stage = Stage::on(&server, "fair-outage").await;
+    let client = stage.client_with(|builder| {
+        builder
+            .lease(Duration::from_secs(1))
+            .waiter_timeout(NEVER)
+            .response_timeout(Duration::from_millis(200))
+            .connect_timeout(Duration::from_millis(200))
+    });
+    let holder = stage.client();
+    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
+    let waiting = wait(
+        &client.fair_lock(&stage.name),
+        &Owner::new(),
+        LockOptions::new(),
+    );
+    stage.queued(1).await;
+    server.pause();
+    waiting.abort();
+    let aborted = std::time::Instant::now();
+    // Longer than a lease, and what is granted beyond it.
+    eventually(DEADLINE, async || {
+        aborted.elapsed() > Duration::from_millis(2500)
+    })
+    .await;
+    server.resume();
+    stage.queued(0).await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// Somebody deleted the queue, or the server was flushed.
+#[tokio::test]
+async fn waiters_that_are_not_queued_any_more_queue_again() {
+    let mut stage = Stage::open("fair-flushed").await;
+    let short = Duration::from_millis(300);
+    let client = stage.client_with(|builder| builder.waiter_timeout(short));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting: Vec<_> = (0..120)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(120).await;
+    let keys = [stage.queue_key(), stage.deadlines_key()];
+    let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1]]).await;
+    stage.queued(120).await;
+    guard.unlock().await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_wait_in_vain_for_a_dead_redis_is_unavailable() {
+    let server = RedisServer::start();
+    let mut stage = Stage::on(&server, "fair-unavailable").await;
+    let client = stage.client_with(|builder| {
+        builder
+            .waiter_timeout(Duration::from_millis(300))
+            .response_timeout(Duration::from_millis(200))
+    });
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    // Behind another, so that it has no timer of its own.
+    let first = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let options = LockOptions::new().wait(Duration::from_secs(2));
+    let second = wait(&lock, &Owner::new(), options);
+    stage.queued(2).await;
+    server.pause();
+    let error = within(DEADLINE, second).await.unwrap().unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    server.resume();
+    drop(guard);
+    pass(first).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
+    let server = shared_server();
+    let mut stage = Stage::on(&server, "fair-acl").await;
+    let user = stage.name.replace(':', "-");
+    let rules = ["ACL", "SETUSER", &user, "on", ">secret", "~*", "+@all"];
+    let _: () = stage
+        .redis(&[&rules[..], &["-psubscribe", "-subscribe"]].concat())
+        .await;
+    let own = stage.url.clone();
+    stage.url = own.replace("redis://", &format!("redis://{user}:secret@"));
+    let short = Duration::from_millis(300);
+    let client = stage.client_with(|builder| builder.waiter_timeout(short));
+    stage.url = own;
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let first = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let second = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    guard.unlock().await.unwrap();
+    for task in [first, second] {
+        pass(task).await;
+    }
+    let _: i64 = stage.redis(&["ACL", "DELUSER", &user]).await;
+    eventually(DEADLINE, async || client.stats().subscriptions == 0).await;
+    stage.assert_clean().await;
+}

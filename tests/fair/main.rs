@@ -1,0 +1,14 @@
+//! FairLock: its order, its queue in Redis, and what becomes of the dead.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../faults/scripts.rs"]
+mod scripts;
+mod stage;
+
+mod cost;
+mod dead;
+mod java;
+mod leaving;
+mod order;

@@ -1,0 +1,115 @@
+//! A replica that did not hear of the last tokens becomes the master.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use redis::aio::MultiplexedConnection;
+use redlock_rt::Client;
+use tests::{RedisServer, eventually, within};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::DEADLINE;
+
+/// Passes bytes on until it is dropped. (The proxy understands requests and replies, and a
+/// replication link is neither.)
+struct Relay {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Relay {
+    async fn to(server: &RedisServer) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (address, upstream) = (listener.local_addr().unwrap(), server.address());
+        let task = tokio::spawn(async move {
+            // One link at a time: both ends go with the task.
+            while let Ok((mut down, _)) = listener.accept().await {
+                if let Ok(mut up) = TcpStream::connect(upstream).await {
+                    let _ = tokio::io::copy_bidirectional(&mut down, &mut up).await;
+                }
+            }
+        });
+        Self { address, task }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> Option<String> {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(redis).await.unwrap()
+}
+
+async fn hold(client: &Client) -> u64 {
+    let lock = client.fenced_lock("failover");
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    let token = guard.token();
+    guard.unlock().await.unwrap();
+    token
+}
+
+/// What the replica has of the counter when it becomes the master.
+async fn assert_grows_over_a_fail_over(heard: usize) {
+    const COUNTER: &str = "redisson_lock_token:{failover}";
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    let relay = Relay::to(&master).await;
+    let mut redis = replica.connect().await.unwrap();
+    let (host, port) = (
+        relay.address.ip().to_string(),
+        relay.address.port().to_string(),
+    );
+    send(&mut redis, &["REPLICAOF", &host, &port]).await;
+    eventually(DEADLINE, async || {
+        let info = send(&mut redis.clone(), &["INFO", "replication"]).await;
+        info.unwrap().contains("master_link_status:up")
+    })
+    .await;
+
+    let client = Client::connect(&master.url()).await.unwrap();
+    let mut last = 0;
+    for _ in 0..heard {
+        last = hold(&client).await;
+    }
+    let known = (heard > 0).then(|| last.to_string());
+    eventually(DEADLINE, async || {
+        send(&mut redis.clone(), &["GET", COUNTER]).await == known
+    })
+    .await;
+    drop(relay);
+    eventually(DEADLINE, async || {
+        let info = send(&mut redis.clone(), &["INFO", "replication"]).await;
+        info.unwrap().contains("master_link_status:down")
+    })
+    .await;
+    for _ in 0..100 {
+        let token = hold(&client).await;
+        assert!(token > last);
+        last = token;
+    }
+    master.kill();
+    assert_eq!(
+        send(&mut redis, &["GET", COUNTER]).await,
+        known,
+        "it is stale"
+    );
+    send(&mut redis, &["REPLICAOF", "NO", "ONE"]).await;
+
+    let client = Client::connect(&replica.url()).await.unwrap();
+    let token = hold(&client).await;
+    assert!(token > last, "{token} after {last}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_when_the_new_master_has_an_old_counter() {
+    assert_grows_over_a_fail_over(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_when_the_new_master_has_no_counter() {
+    assert_grows_over_a_fail_over(0).await;
+}

@@ -1,0 +1,266 @@
+//! Values in Redis that compare tokens by themselves.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, Error, ErrorKind, FencedValue, Reply};
+use tests::{Proxy, shared_server, within};
+
+use crate::{DEADLINE, Scene};
+
+const INCREMENT: &str = "return redis.call('INCR', KEYS[1])";
+
+/// A value beside a scene, gone with it.
+struct Stage {
+    scene: Scene,
+    key: String,
+    fence: String,
+    value: FencedValue,
+}
+
+impl Stage {
+    async fn open(what: &str, url: &str) -> Self {
+        let scene = Scene::at(what, url).await;
+        let key = format!("{}:value", scene.name);
+        Self {
+            value: scene.client.fenced_value(&key),
+            fence: format!("redlock_fence:{{{key}}}"),
+            key,
+            scene,
+        }
+    }
+
+    async fn is(&self) -> Option<String> {
+        self.scene.redis(&["GET", &self.key]).await
+    }
+
+    async fn seen(&self) -> Option<String> {
+        self.scene.redis(&["GET", &self.fence]).await
+    }
+
+    async fn end(self) {
+        let _: usize = self.scene.redis(&["DEL", &self.key, &self.fence]).await;
+        self.scene.end().await;
+    }
+}
+
+#[track_caller]
+fn assert_kind<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[tokio::test]
+async fn older_tokens_are_refused_and_the_last_passes_again() {
+    let stage = Stage::open("values", &shared_server().url()).await;
+    let Stage { value, key, .. } = &stage;
+    value.set("a", 7).await.unwrap();
+    value.set("b", 7).await.unwrap();
+    // Longer, so greater, though smaller as text.
+    value.set("c", 10).await.unwrap();
+    let says = format!("set fenced value {key:?}: a newer fencing token was seen: token 9");
+    assert_kind(value.set("d", 9).await, ErrorKind::StaleToken, &says);
+    let ran = value.exec(INCREMENT, &[], 9).await;
+    assert!(ran.as_ref().is_err_and(Error::is_stale_token));
+    assert_kind(ran, ErrorKind::StaleToken, "token 9 is older than 10");
+    assert_eq!(stage.is().await.unwrap(), "c");
+    // At any length.
+    for token in [(1 << 53) + 1, u64::MAX - 1, u64::MAX] {
+        value.set("e", token).await.unwrap();
+        assert_kind(value.set("f", token - 1).await, ErrorKind::StaleToken, "");
+        assert_eq!(stage.seen().await, Some(token.to_string()));
+    }
+    assert_eq!(stage.is().await.unwrap(), "e");
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_script_sees_its_own_and_answers_anything() {
+    let stage = Stage::open("exec", &shared_server().url()).await;
+    let value = &stage.value;
+    let (int, text) = (Reply::Int, |text: &str| Reply::Text(text.to_owned()));
+    assert_eq!(value.exec(INCREMENT, &[], 1).await.unwrap(), int(1));
+    for (script, args, reply) in [
+        (
+            "return {KEYS, ARGV, #KEYS, #ARGV}",
+            &["x", "y"][..],
+            Reply::List(vec![
+                Reply::List(vec![text(&stage.key)]),
+                Reply::List(vec![text("x"), text("y")]),
+                int(1),
+                int(2),
+            ]),
+        ),
+        (
+            "return {0, '99'}",
+            &[],
+            Reply::List(vec![int(0), text("99")]),
+        ),
+        ("local _ = 1", &[], Reply::Nil),
+        ("return false", &[], Reply::Nil),
+        ("return true", &[], int(1)),
+        ("return redis.status_reply('FINE')", &[], text("FINE")),
+        ("return redis.call('GET', KEYS[1])", &[], text("1")),
+    ] {
+        assert_eq!(
+            value.exec(script, args, 2).await.unwrap(),
+            reply,
+            "{script}"
+        );
+    }
+    stage.end().await;
+}
+
+/// What fails has seen its token all the same, and what cannot be read has not.
+#[tokio::test]
+async fn a_script_that_fails_is_told() {
+    let stage = Stage::open("fails", &shared_server().url()).await;
+    let value = &stage.value;
+    for (token, script, kind, says) in [
+        (
+            5,
+            "return redis.call(",
+            ErrorKind::Protocol,
+            "cannot be read",
+        ),
+        (6, "error('on purpose')", ErrorKind::Protocol, "on purpose"),
+        (
+            7,
+            "return redis.error_reply('ERR its own')",
+            ErrorKind::Protocol,
+            "its own",
+        ),
+        (
+            8,
+            "return redis.call('HGET', KEYS[1], 'f')",
+            ErrorKind::WrongType,
+            "",
+        ),
+    ] {
+        stage.value.set("text", 4).await.ok();
+        assert_kind(value.exec(script, &[], token).await, kind, says);
+        let seen = if token == 5 { 4 } else { token };
+        assert_eq!(stage.seen().await, Some(seen.to_string()), "{script}");
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn the_token_may_be_forgotten_after_a_time() {
+    let stage = Stage::open("fence-ttl", &shared_server().url()).await;
+    let ttl = async || {
+        let ttl: i64 = stage.scene.redis(&["PTTL", &stage.fence]).await;
+        ttl
+    };
+    stage.value.set("a", 5).await.unwrap();
+    assert_eq!(ttl().await, -1);
+    let minute = stage.value.clone().fence_ttl(Duration::from_secs(60));
+    minute.set("b", 5).await.unwrap();
+    assert!((50_000..=60_000).contains(&ttl().await));
+    let _: bool = stage.scene.redis(&["PEXPIRE", &stage.fence, "10000"]).await;
+    minute.exec(INCREMENT, &[], 6).await.unwrap_err();
+    assert!((50_000..=60_000).contains(&ttl().await), "set anew");
+    let brief = stage.value.clone().fence_ttl(Duration::from_millis(50));
+    brief.set("c", 7).await.unwrap();
+    tests::eventually(DEADLINE, async || stage.seen().await.is_none()).await;
+    assert_eq!(stage.is().await.unwrap(), "c", "the value stays");
+    stage.value.set("d", 1).await.unwrap();
+    for (ttl, says) in [
+        (Duration::ZERO, "shorter than a millisecond"),
+        (Duration::MAX, "longer than redis can keep"),
+    ] {
+        let value = stage.value.clone().fence_ttl(ttl);
+        assert_kind(value.set("e", 8).await, ErrorKind::BadInput, says);
+        assert_kind(value.exec("", &[], 8).await, ErrorKind::BadInput, says);
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_write_whose_reply_is_lost_is_repeated_and_a_script_is_not() {
+    let proxy = Proxy::to(&shared_server());
+    let stage = Stage::open("lost-write", &proxy.url()).await;
+    stage.value.set("0", 1).await.unwrap();
+    stage.value.exec(INCREMENT, &[], 1).await.unwrap();
+    proxy.cut_after_request("EVALSHA");
+    let set = stage.value.set("10", 2);
+    within(DEADLINE, set).await.unwrap();
+    proxy.cut_after_request("EVALSHA");
+    let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
+    assert_kind(ran, ErrorKind::OutcomeUnknown, "");
+    assert_eq!(stage.is().await.unwrap(), "11", "once");
+    // Where it cannot have run it is: a refusal, and a server that does not know it.
+    let loading = "-LOADING Redis is loading the dataset in memory\r\n";
+    proxy.answer("EVALSHA", loading, 1);
+    let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
+    assert_eq!(ran.unwrap(), Reply::Int(12));
+    let _: () = stage.scene.redis(&["SCRIPT", "FLUSH"]).await;
+    let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
+    assert_eq!(ran.unwrap(), Reply::Int(13));
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn the_key_is_the_callers() {
+    let client = Client::builder()
+        .url(&shared_server().url())
+        .namespace("svc")
+        .build()
+        .unwrap();
+    let stage = Stage::open("namespace", &shared_server().url()).await;
+    client.fenced_value(&stage.key).set("v", 3).await.unwrap();
+    assert_eq!(stage.is().await.unwrap(), "v");
+    assert_eq!(stage.seen().await.unwrap(), "3");
+    // SET replaces what it finds.
+    let _: usize = stage.scene.redis(&["DEL", &stage.key]).await;
+    let _: i64 = stage.scene.redis(&["RPUSH", &stage.key, "a"]).await;
+    stage.value.set("w", 3).await.unwrap();
+    assert_eq!(stage.is().await.unwrap(), "w");
+
+    for (key, says) in [("", "empty or blank"), ("a\0b", "NUL")] {
+        let value = client.fenced_value(key);
+        assert_kind(value.set("v", 1).await, ErrorKind::BadInput, says);
+        assert_kind(value.exec("", &[], 1).await, ErrorKind::BadInput, says);
+    }
+    let _: usize = stage.scene.redis(&["DEL", &stage.fence]).await;
+    let _: i64 = stage.scene.redis(&["RPUSH", &stage.fence, "a"]).await;
+    assert_kind(
+        stage.value.set("x", 9).await,
+        ErrorKind::WrongType,
+        &stage.key,
+    );
+    assert_eq!(stage.is().await.unwrap(), "w");
+    client
+        .shutdown(redlock_rt::Shutdown::ReleaseAll)
+        .await
+        .unwrap();
+    let after = client.fenced_value(&stage.key).set("y", 9).await;
+    assert_kind(after, ErrorKind::ShutDown, &stage.key);
+    stage.end().await;
+}
+
+/// A token that is given out by the lock, against those who do without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_goes_back_whatever_the_order_of_arrival() {
+    const WRITERS: u64 = 16;
+    let stage = Stage::open("arrival", &shared_server().url()).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for token in 1..=WRITERS {
+        let value = stage.value.clone();
+        let append = "return redis.call('APPEND', KEYS[1], ARGV[1])";
+        tasks.spawn(async move {
+            let word = format!("{token} ");
+            let wrote = value.exec(append, &[&word], token).await;
+            assert!(wrote.is_ok() || wrote.is_err_and(|error| error.is_stale_token()));
+        });
+    }
+    within(DEADLINE, tasks.join_all()).await;
+    let written = stage.is().await.unwrap();
+    let written: Vec<u64> = written
+        .split_whitespace()
+        .map(|token| token.parse().unwrap())
+        .collect();
+    assert!(written.is_sorted(), "{written:?}");
+    assert_eq!(written.last(), Some(&WRITERS));
+    stage.end().await;
+}

@@ -1,0 +1,179 @@
+//! Watches what is sent, and knows whose guards have ended.
+
+use std::{collections::BTreeSet, ops::AddAssign};
+
+use tests::{Frame, Wires};
+
+/// What happened, to see that the test is about something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Owners named by renewals.
+    pub(crate) renewals: u64,
+    /// Last guards that ended.
+    pub(crate) ends: u64,
+    /// Those of them that ended when nothing was on its way to the connection.
+    pub(crate) exact: u64,
+    /// Those of them whose renewal was written, and not yet answered.
+    pub(crate) answering: u64,
+    /// Renewals that were on their way already when the guard ended.
+    pub(crate) overtaken: u64,
+    /// Times that the server was told the script of renewals.
+    pub(crate) unknown: u64,
+    pub(crate) cut: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.renewals += other.renewals;
+        self.ends += other.ends;
+        self.exact += other.exact;
+        self.answering += other.answering;
+        self.overtaken += other.overtaken;
+        self.unknown += other.unknown;
+        self.cut += other.cut;
+    }
+}
+
+/// The rule, and what is needed to judge by it.
+///
+/// A renewal counts as sent when it was handed to its connection, whose driver writes it when it
+/// is polled next. So what is written in the driver's first poll after a guard ended may have been
+/// handed over before that end, and is let pass: unless nothing was on its way, because since the
+/// driver's last poll, or since no task had anything to do, only drivers were polled. Whatever is
+/// written later was handed over later.
+pub(crate) struct Sentinel {
+    wires: Wires,
+    script: Script,
+    /// The frames that were looked at.
+    seen: usize,
+    opened: u64,
+    /// Looks since a connection was last read from or written to.
+    quiet: usize,
+    /// The connection of renewals, while no other was opened since its last one.
+    renewals: Option<u64>,
+    /// Nothing is on its way to the driver.
+    clean: bool,
+    /// The owners that have ended.
+    ended: BTreeSet<String>,
+    /// Those of them whose renewal may have been on its way to the driver, and still be.
+    under_way: BTreeSet<String>,
+    /// The owners named by the last renewal, until its driver had something else to do.
+    unanswered: BTreeSet<String>,
+    pub(crate) tally: Tally,
+}
+
+struct Script {
+    text: &'static str,
+    sha: String,
+}
+
+impl Sentinel {
+    pub(crate) fn new(wires: &Wires) -> Self {
+        let text = include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../redlock-rt/src/wire/lua/renew.lua"
+        ));
+        let sha = sha1_smol::Sha1::from(text).digest().to_string();
+        Self {
+            wires: wires.clone(),
+            script: Script { text, sha },
+            seen: 0,
+            opened: 0,
+            quiet: 0,
+            renewals: None,
+            clean: false,
+            ended: BTreeSet::new(),
+            under_way: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// How many looks ago a connection was last read from or written to.
+    pub(crate) fn quiet(&self) -> usize {
+        self.quiet
+    }
+
+    /// The end of the owner's last guard begins now.
+    pub(crate) fn ends(&mut self, owner: &str) {
+        self.tally.ends += 1;
+        self.tally.exact += u64::from(self.clean);
+        self.tally.answering += u64::from(self.unanswered.contains(owner));
+        assert!(self.ended.insert(owner.to_owned()), "{owner} ended twice");
+        if !self.clean {
+            self.under_way.insert(owner.to_owned());
+        }
+    }
+
+    /// Looks at what was sent since the last look. Since then one task ran; or, where it is
+    /// `idle`, all until none had anything to do.
+    pub(crate) fn look(&mut self, idle: bool) {
+        let polled = self.wires.take_polled();
+        self.quiet = if polled.is_empty() { self.quiet + 1 } else { 0 };
+        if self.opened != self.wires.opened() {
+            self.opened = self.wires.opened();
+            self.renewals = None;
+        }
+        let sent = self.tally.renewals;
+        if self.wires.count() > self.seen {
+            for frame in self.wires.frames(self.seen) {
+                self.seen += 1;
+                self.judge(&frame);
+            }
+        }
+        let driver = self.renewals.is_some_and(|number| polled.contains(&number));
+        if idle || driver {
+            self.clean = true;
+            self.under_way.clear();
+        } else {
+            // Not a driver: it may have been the watchdog.
+            self.clean &= !polled.is_empty();
+        }
+        if driver && self.tally.renewals == sent {
+            self.unanswered.clear();
+        }
+    }
+
+    fn judge(&mut self, frame: &Frame) {
+        if frame.command() == "SCRIPT" {
+            self.tally.unknown += u64::from(frame.text(2) == self.script.text);
+        }
+        if !self.script.is_called(frame) {
+            return;
+        }
+        self.renewals = Some(frame.connection);
+        self.unanswered = Script::owners(frame);
+        for owner in &self.unanswered {
+            self.tally.renewals += 1;
+            if !self.ended.contains(owner) {
+                continue;
+            }
+            let overtaken = self.under_way.contains(owner);
+            assert!(
+                overtaken,
+                "{owner} had ended before this was sent: {frame:?}"
+            );
+            self.tally.overtaken += 1;
+        }
+    }
+}
+
+impl Script {
+    fn is_called(&self, frame: &Frame) -> bool {
+        match &*frame.command() {
+            "EVALSHA" => frame.text(1) == self.sha,
+            "EVAL" => frame.text(1) == self.text,
+            _ => false,
+        }
+    }
+
+    /// The owners among the arguments: a lease, an owner and a prefix for each key.
+    fn owners(frame: &Frame) -> BTreeSet<String> {
+        let keys: usize = frame.text(2).parse().unwrap();
+        let owners = (0..keys).map(|key| frame.text(3 + keys + 3 * key + 1));
+        let owners: BTreeSet<String> = owners.collect();
+        assert_eq!(frame.args.len(), 3 + 4 * keys, "{frame:?}");
+        assert!(owners.iter().all(|owner| owner.contains(':')), "{frame:?}");
+        owners
+    }
+}

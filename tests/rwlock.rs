@@ -1,0 +1,167 @@
+//! The read-write lock: what is particular to it. What it has in common with all locks is in
+//! `conformance.rs`, what it shares with Redisson in `redisson_rw.rs`.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+#[path = "rwlock/convert.rs"]
+mod convert;
+#[path = "rwlock/cost.rs"]
+mod cost;
+#[path = "rwlock/leases.rs"]
+mod leases;
+#[path = "rwlock/lost_reply.rs"]
+mod lost_reply;
+#[path = "rwlock/modes.rs"]
+mod modes;
+#[path = "rwlock/nesting.rs"]
+mod nesting;
+#[path = "rwlock/preference.rs"]
+mod preference;
+#[path = "rwlock/random.rs"]
+mod random;
+#[path = "faults/scripts.rs"]
+mod scripts;
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, ClientBuilder, OwnerId, ReadWriteLock};
+use tests::{LeakCheck, eventually, shared_server, trace_init, unique};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Polling that does not come within a test, so that it is an announcement that wakes.
+const NEVER: Duration = Duration::from_secs(600);
+/// How late what is due may come: threads that have to wait for a processor.
+const LATE: Duration = Duration::from_millis(250);
+
+/// One lock on the shared server, and a look at it.
+struct Stage {
+    name: String,
+    redis: MultiplexedConnection,
+    leaks: RefCell<Option<LeakCheck>>,
+}
+
+impl Stage {
+    async fn set(what: &str) -> Self {
+        trace_init();
+        let (server, name) = (shared_server(), unique(what));
+        Self {
+            redis: server.connect().await.unwrap(),
+            leaks: RefCell::new(Some(LeakCheck::on(&server, &name).await)),
+            name,
+        }
+    }
+
+    /// A client that is woken by announcements only.
+    fn client(&self) -> Client {
+        self.client_with(|builder| builder.poll_interval(NEVER))
+    }
+
+    fn client_with(&self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
+        let builder = Client::builder()
+            .url(&shared_server().url())
+            .linger(Duration::from_millis(20));
+        let client = options(builder).build().unwrap();
+        let mut leaks = self.leaks.borrow_mut();
+        *leaks = leaks.take().map(|check| check.client(&client));
+        client
+    }
+
+    /// The lock, by a client of its own.
+    fn lock(&self) -> ReadWriteLock {
+        self.lock_of(&self.client())
+    }
+
+    fn lock_of(&self, client: &Client) -> ReadWriteLock {
+        client.read_write_lock(&self.name)
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    async fn hash(&self) -> BTreeMap<String, String> {
+        self.redis(&["HGETALL", &self.name]).await
+    }
+
+    async fn is_there(&self) -> bool {
+        self.redis(&["EXISTS", &self.name]).await
+    }
+
+    /// `None` where there is no such key.
+    async fn ttl_of(&self, key: &str) -> Option<Duration> {
+        let millis: i64 = self.redis(&["PTTL", key]).await;
+        assert_ne!(millis, -1, "{key} has no TTL");
+        u64::try_from(millis).ok().map(Duration::from_millis)
+    }
+
+    async fn ttl(&self) -> Option<Duration> {
+        self.ttl_of(&self.name).await
+    }
+
+    fn lease_key(&self, owner: &OwnerId, hold: u32) -> String {
+        format!("{{{}}}:{owner}:rwlock_timeout:{hold}", self.name)
+    }
+
+    /// The side key of writers that are preferred.
+    fn writers_key(&self) -> String {
+        format!("redlock_rw_writers:{{{}}}", self.name)
+    }
+
+    /// All keys of the lock.
+    async fn keys(&self) -> BTreeSet<String> {
+        self.redis(&["KEYS", &format!("*{}*", self.name)]).await
+    }
+
+    /// Waits until so many clients are subscribed.
+    async fn subscribed(&self, count: usize) {
+        let channel = format!("redisson_rwlock:{{{}}}", self.name);
+        eventually(DEADLINE, async || {
+            let (_, subscribed): (String, usize) =
+                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+            subscribed == count
+        })
+        .await;
+    }
+
+    /// A reader of another client that has died: nobody renews it, and nobody releases it.
+    async fn dead_reader(&self, lease: Duration) -> OwnerId {
+        let client = Client::builder().url(&shared_server().url()).build();
+        let client = client.unwrap();
+        let lock = client.read_write_lock(&self.name);
+        let options = redlock_rt::LockOptions::new().lease(lease);
+        let guard = lock.read_with(options).await.unwrap();
+        let owner = guard.owner().clone();
+        client
+            .shutdown(redlock_rt::Shutdown::Abandon)
+            .await
+            .unwrap();
+        drop(guard);
+        owner
+    }
+
+    async fn end(self) {
+        let leaks = self.leaks.take().unwrap();
+        leaks.assert_clean().await;
+    }
+}
+
+/// Waits until so many tasks of the client wait.
+async fn waits(client: &Client, count: usize) {
+    eventually(DEADLINE, async || {
+        let waiting = client.stats().waiting;
+        if waiting == count {
+            Ok(())
+        } else {
+            Err(format!("{waiting} wait"))
+        }
+    })
+    .await;
+}

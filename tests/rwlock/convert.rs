@@ -1,0 +1,263 @@
+//! Downgrade and upgrade.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redlock_rt::{ErrorKind, GuardState, LockOptions, Owner, Unlocked};
+use tests::within;
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::{DEADLINE, LATE, NEVER, Stage};
+
+#[tokio::test]
+async fn a_downgrade_lets_readers_in_and_no_writer() {
+    let stage = Stage::set("downgrade").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let writing = lock.write().await.unwrap();
+    let owner = writing.owner().clone();
+    let waiter = elsewhere.clone();
+    let waiter = tokio::spawn(async move { (waiter.read().await.unwrap(), Instant::now()) });
+    stage.subscribed(1).await;
+    let freed = Instant::now();
+    let reading = within(DEADLINE, writing.downgrade()).await.unwrap();
+    assert_eq!(*reading.owner(), owner);
+    let (other, served) = within(DEADLINE, waiter).await.unwrap();
+    assert!(served.saturating_duration_since(freed) < LATE);
+    assert!(elsewhere.try_write().await.unwrap().is_none());
+    assert!(reading.is_valid() && !lock.write_lock().is_locked().await.unwrap());
+    reading.unlock().await.unwrap();
+    other.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// What was written is still there when it is read under the downgraded guard, however many other
+/// writers press.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_writer_comes_between_writing_and_reading() {
+    const ROUNDS: u64 = 300;
+    let stage = Stage::set("gap").await;
+    let clients = [stage.client(), stage.client()];
+    let (value, over) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let mut writers = JoinSet::new();
+    for client in [&clients[0], &clients[1], &clients[1]] {
+        let (lock, value, over) = (stage.lock_of(client), value.clone(), over.clone());
+        writers.spawn(async move {
+            let mut turns = 0;
+            while !over.load(Ordering::SeqCst) {
+                let guard = lock.write().await.unwrap();
+                value.fetch_add(1, Ordering::SeqCst);
+                guard.unlock().await.unwrap();
+                turns += 1;
+            }
+            turns
+        });
+    }
+    let lock = stage.lock_of(&clients[0]);
+    for _ in 0..ROUNDS {
+        let writing = within(DEADLINE, lock.write()).await.unwrap();
+        let written = value.fetch_add(1, Ordering::SeqCst) + 1;
+        let reading = writing.downgrade().await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(
+                value.load(Ordering::SeqCst),
+                written,
+                "a writer came between"
+            );
+            tokio::task::yield_now().await;
+        }
+        assert!(reading.is_valid());
+        assert_eq!(value.load(Ordering::SeqCst), written);
+        reading.unlock().await.unwrap();
+    }
+    over.store(true, Ordering::SeqCst);
+    let turns: u64 = within(DEADLINE, writers.join_all()).await.iter().sum();
+    assert!(turns > ROUNDS / 10, "they hardly pressed: {turns}");
+    assert_eq!(value.load(Ordering::SeqCst), ROUNDS + turns);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_downgrade_among_other_guards_stays_a_write_hold() {
+    let stage = Stage::set("among").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let outer = lock.write().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let reading = inner.downgrade().await.unwrap();
+    assert!(elsewhere.try_read().await.unwrap().is_none());
+    assert_eq!(outer.hold_count(), 1);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    let other = elsewhere.try_read().await.unwrap().expect("nobody writes");
+    drop((reading, other));
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_downgrade_of_a_lost_guard_gives_it_back() {
+    let stage = Stage::set("downgrade-lost").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let writing = lock.write().await.unwrap();
+    assert!(elsewhere.write_lock().force_unlock().await.unwrap());
+    let next = elsewhere.write().await.unwrap();
+    let refused = writing.downgrade().await.unwrap_err();
+    assert_eq!(refused.error().kind(), ErrorKind::Lost, "{refused}");
+    assert_eq!(refused.error().name(), Some(&*stage.name));
+    assert_eq!(refused.to_string(), refused.error().to_string());
+    let writing = refused.into_guard();
+    assert_eq!(writing.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn who_reads_alone_may_write() {
+    let stage = Stage::set("upgrade").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let reading = lock.read().await.unwrap();
+    let owner = reading.owner().clone();
+    let writing = reading.try_upgrade().await.unwrap();
+    assert_eq!(*writing.owner(), owner);
+    let expected = [
+        ("mode".to_owned(), "write".to_owned()),
+        (format!("{owner}:write"), "1".to_owned()),
+    ];
+    assert_eq!(stage.hash().await, expected.into());
+    assert_eq!(stage.keys().await, [stage.name.clone()].into());
+    assert!(elsewhere.try_read().await.unwrap().is_none());
+    // There and back, as often as one likes.
+    let reading = writing.downgrade().await.unwrap();
+    let writing = reading.try_upgrade().await.unwrap();
+    assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn among_others_an_upgrade_is_refused_at_once() {
+    let stage = Stage::set("refused").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let mut reading = lock.read().await.unwrap();
+    // Of this client, and of another; two that want to upgrade at once among them.
+    for other in [&lock, &elsewhere] {
+        let other = other.read().await.unwrap();
+        let start = Instant::now();
+        for _ in 0..3 {
+            let refused = reading.try_upgrade().await.unwrap_err();
+            assert_eq!(refused.error().kind(), ErrorKind::Contended, "{refused}");
+            reading = refused.into_guard();
+            assert!(reading.is_valid());
+        }
+        let refused = other.try_upgrade().await.unwrap_err();
+        assert!(start.elapsed() < LATE);
+        assert_eq!(lock.read_lock().holders().await.unwrap().len(), 2);
+        // Its guard goes, and the reason stays.
+        assert!(refused.into_error().is_contended());
+        within(DEADLINE, async {
+            while lock.read_lock().holders().await.unwrap().len() == 2 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+    let writing = reading.try_upgrade().await.unwrap();
+    writing.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// A reader that died does not read any more, although its field stays while others read.
+#[tokio::test]
+async fn a_dead_reader_is_in_nobodys_way() {
+    let stage = Stage::set("upgrade-dead").await;
+    let lock = stage.lock();
+    let lease = Duration::from_millis(400);
+    let reading = lock.read().await.unwrap();
+    let dead = stage.dead_reader(lease).await;
+    let refused = reading.try_upgrade().await.unwrap_err();
+    tokio::time::sleep(lease).await;
+    assert!(stage.hash().await.contains_key(dead.as_str()));
+    let writing = refused.into_guard().try_upgrade().await.unwrap();
+    assert!(!stage.hash().await.contains_key(dead.as_str()));
+    writing.unlock().await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn an_upgrade_of_a_lost_guard_gives_it_back() {
+    let stage = Stage::set("upgrade-lost").await;
+    let lock = stage.lock();
+    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let reading = lock.read_with(options).await.unwrap();
+    assert!(lock.read_lock().force_unlock().await.unwrap());
+    // Nobody knows yet, and nothing is taken afresh.
+    let refused = reading.try_upgrade().await.unwrap_err();
+    assert!(!stage.is_there().await);
+    let reading = refused.into_guard();
+    within(DEADLINE, reading.lost()).await;
+    let refused = reading.try_upgrade().await.unwrap_err();
+    assert!(refused.error().is_lost(), "{refused}");
+    assert_eq!(
+        refused.into_guard().unlock().await.unwrap(),
+        Unlocked::AlreadyExpired
+    );
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_converted_guard_keeps_its_terms() {
+    let stage = Stage::set("terms").await;
+    let client = stage.client();
+    let lock = stage.lock_of(&client);
+    let fixed = LockOptions::new().lease(NEVER).renew(false);
+    let reading = lock.read_with(fixed).await.unwrap();
+    let writing = reading.try_upgrade().await.unwrap();
+    assert_eq!(client.stats().renewals, 0);
+    assert!(stage.ttl().await.unwrap() + LATE > NEVER);
+    let reading = writing.downgrade().await.unwrap();
+    assert_eq!(client.stats().renewals, 0);
+    assert!(stage.ttl().await.unwrap() + LATE > NEVER);
+    reading.unlock().await.unwrap();
+
+    let most = Duration::from_secs(2);
+    let stuck = LockOptions::new().lease(most / 2).max_hold(most);
+    let start = Instant::now().into_std();
+    let mut writing = lock.write_with(stuck).await.unwrap();
+    for _ in 0..3 {
+        let reading = writing.downgrade().await.unwrap();
+        writing = reading.try_upgrade().await.unwrap();
+    }
+    let held = writing.state();
+    assert!(matches!(held, GuardState::Held { until } if until <= start + most + LATE));
+    within(DEADLINE, writing.lost()).await;
+    let lost = start.elapsed();
+    assert!(lost + LATE > most && lost < most + LATE, "{lost:?}");
+    drop(writing);
+    stage.end().await;
+}
+
+/// Who named an owner re-enters with it also what it has by a conversion.
+#[tokio::test]
+async fn an_owner_keeps_what_it_converts() {
+    let stage = Stage::set("owner").await;
+    let lock = stage.lock();
+    let owner = Owner::new();
+    let of = || LockOptions::new().owner(&owner).wait(Duration::ZERO);
+    let writing = lock.write_with(of()).await.unwrap();
+    let reading = writing.downgrade().await.unwrap();
+    let again = lock.read_with(of()).await.unwrap();
+    assert_eq!(again.owner(), reading.owner());
+    assert_eq!(again.hold_count(), 2);
+    let error = lock.write_with(of()).await.unwrap_err();
+    assert!(error.is_upgrade_would_deadlock(), "{error}");
+    again.unlock().await.unwrap();
+    let writing = reading.try_upgrade().await.unwrap();
+    let again = lock.write_with(of()).await.unwrap();
+    assert_eq!((again.owner(), again.hold_count()), (writing.owner(), 2));
+    drop((writing, again));
+    stage.end().await;
+}

@@ -1,0 +1,113 @@
+//! What it costs, in frames at a proxy.
+
+use std::time::Duration;
+
+use redlock_rt::{LockOptions, ReadWriteLock};
+use tests::{Proxy, shared_server, within};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{DEADLINE, Stage, scripts::calls, waits};
+
+/// A client whose scripts are known, and the proxy that counts.
+async fn counted(stage: &Stage) -> (Proxy, redlock_rt::Client, ReadWriteLock) {
+    let proxy = Proxy::to(&shared_server());
+    let client = stage.client_with(|builder| builder.url(&proxy.url()).poll_interval(crate::NEVER));
+    let lock = stage.lock_of(&client);
+    let reading = lock.read().await.unwrap();
+    reading.reenter().await.unwrap().unlock().await.unwrap();
+    let writing = reading.try_upgrade().await.unwrap();
+    writing.reenter().await.unwrap().unlock().await.unwrap();
+    writing.downgrade().await.unwrap().unlock().await.unwrap();
+    proxy.mark();
+    (proxy, client, lock)
+}
+
+fn frames(proxy: &Proxy) -> usize {
+    let count = proxy.frames().len();
+    proxy.mark();
+    count
+}
+
+#[tokio::test]
+async fn each_step_is_one_round_trip() {
+    let stage = Stage::set("steps").await;
+    let (proxy, _client, lock) = counted(&stage).await;
+    let one = lock.read().await.unwrap();
+    assert_eq!(frames(&proxy), 1, "read");
+    let other = lock.read().await.unwrap();
+    assert_eq!(frames(&proxy), 1, "another read");
+    let one = one.try_upgrade().await.unwrap_err().into_guard();
+    assert_eq!(frames(&proxy), 1, "an upgrade that is refused");
+    other.unlock().await.unwrap();
+    assert_eq!(frames(&proxy), 1, "unlock");
+    let writing = one.try_upgrade().await.unwrap();
+    assert_eq!(frames(&proxy), 2, "upgrade");
+    let joined = writing.run(lock.read()).await.unwrap().unwrap();
+    assert_eq!(frames(&proxy), 1, "join");
+    assert!(
+        writing
+            .run(lock.try_write())
+            .await
+            .unwrap()
+            .unwrap()
+            .is_some()
+    );
+    proxy.wait_for_count("EVALSHA", 2).await;
+    assert_eq!(frames(&proxy), 2, "re-entry, and the end of it");
+    joined.unlock().await.unwrap();
+    assert_eq!(frames(&proxy), 1, "unlock of a joined read");
+    let reading = writing.downgrade().await.unwrap();
+    assert_eq!(frames(&proxy), 2, "downgrade");
+    let refused = reading.run(lock.write()).await.unwrap();
+    assert!(refused.unwrap_err().is_upgrade_would_deadlock());
+    assert_eq!(frames(&proxy), 0, "known without asking");
+    reading.unlock().await.unwrap();
+    assert_eq!(frames(&proxy), 1, "unlock");
+    stage.end().await;
+}
+
+/// However many wait, one asks; let in, each asks once.
+#[tokio::test]
+async fn readers_that_wait_ask_once_each() {
+    const READERS: usize = 30;
+    let stage = Stage::set("crowd").await;
+    let (proxy, client, lock) = counted(&stage).await;
+    let writing = stage.lock().write().await.unwrap();
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let lock = lock.clone();
+        readers.spawn(async move { lock.read().await.unwrap() });
+    }
+    waits(&client, READERS).await;
+    stage.subscribed(1).await;
+    writing.unlock().await.unwrap();
+    let guards = within(DEADLINE, readers.join_all()).await;
+    let tries = proxy.counts()["EVALSHA"];
+    // Those of the head while it waits, and one more for the message.
+    assert!(tries <= READERS + 3, "{tries} tries");
+    drop(guards);
+    stage.end().await;
+}
+
+/// Read holds are looked after more often than others, all together.
+#[tokio::test]
+async fn many_read_holds_share_their_calls() {
+    const HOLDS: usize = 60;
+    let stage = Stage::set("looks").await;
+    let (proxy, client, _) = counted(&stage).await;
+    let fixed = LockOptions::new()
+        .lease(Duration::from_secs(60))
+        .renew(false);
+    let mut guards = Vec::new();
+    for number in 0..HOLDS {
+        let lock = client.read_write_lock(format!("{}:{number}", stage.name));
+        guards.push(lock.read_with(fixed.clone()).await.unwrap());
+    }
+    proxy.wait_for_count(calls!("renew"), 1).await;
+    proxy.mark();
+    sleep(Duration::from_millis(4600)).await;
+    let looks = proxy.counts().get("EVALSHA").copied().unwrap_or_default();
+    assert!((2..=8).contains(&looks), "{looks} calls in 3 intervals");
+    drop(guards);
+    stage.end().await;
+}

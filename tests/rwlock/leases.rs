@@ -1,0 +1,169 @@
+//! Each read hold has a lease of its own, and the lock lives as long as the longest.
+
+use std::time::Duration;
+
+use redlock_rt::{LockOptions, LostReason, Unlocked};
+use tests::{eventually, within};
+use tokio::time::Instant;
+
+use crate::{DEADLINE, LATE, NEVER, Stage};
+
+fn fixed(lease: Duration) -> LockOptions {
+    LockOptions::new().lease(lease).renew(false)
+}
+
+#[track_caller]
+fn assert_about(ttl: Option<Duration>, lease: Duration) {
+    let ttl = ttl.expect("it is there");
+    assert!(ttl <= lease && ttl + LATE > lease, "{ttl:?}, not {lease:?}");
+}
+
+#[tokio::test]
+async fn a_dead_reader_is_not_kept_alive_by_others() {
+    let stage = Stage::set("dead").await;
+    let (client, other) = (stage.client(), stage.client());
+    let (lock, elsewhere) = (stage.lock_of(&client), stage.lock_of(&other));
+    let lease = Duration::from_millis(1200);
+    let start = Instant::now();
+    let dead = stage.dead_reader(lease).await;
+    // Renewed often, and with a longer lease.
+    let options = LockOptions::new().renew(Duration::from_millis(100));
+    let living = lock.read_with(options).await.unwrap();
+    let waiter = elsewhere.clone();
+    let writer = tokio::spawn(async move { (waiter.write().await.unwrap(), Instant::now()) });
+    stage.subscribed(1).await;
+    let key = stage.lease_key(&dead, 1);
+    assert!(stage.ttl_of(&key).await.is_some());
+    eventually(DEADLINE, async || stage.ttl_of(&key).await.is_none()).await;
+    let died = start.elapsed();
+    assert!(died + LATE > lease && died < lease + LATE, "{died:?}");
+    // Its field stays while somebody reads, and counts for nothing.
+    assert!(stage.hash().await.contains_key(dead.as_str()));
+    assert!(!writer.is_finished() && living.is_valid());
+    let freed = Instant::now();
+    living.unlock().await.unwrap();
+    let (guard, served) = within(DEADLINE, writer).await.unwrap();
+    assert!(served.saturating_duration_since(freed) < LATE);
+    guard.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// The living one ends first: the lock then lives as long as the dead one's lease.
+#[tokio::test]
+async fn a_dead_reader_holds_the_lock_for_its_lease_and_no_longer() {
+    let stage = Stage::set("dead-first").await;
+    let lock = stage.lock();
+    let lease = Duration::from_millis(900);
+    let living = lock.read_with(fixed(NEVER)).await.unwrap();
+    let start = Instant::now();
+    stage.dead_reader(lease).await;
+    assert_about(stage.ttl().await, NEVER);
+    living.unlock().await.unwrap();
+    let ttl = stage.ttl().await.unwrap();
+    assert!(ttl <= lease, "{ttl:?}");
+    let guard = within(DEADLINE, lock.write()).await.unwrap();
+    let free = start.elapsed();
+    assert!(free + LATE > lease && free < lease + LATE, "{free:?}");
+    guard.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// Redisson deletes the key of the last hold, whichever guard ended, and with it its lease.
+#[tokio::test]
+async fn whichever_guard_ends_first_the_longest_lease_stays() {
+    let stage = Stage::set("order").await;
+    let lock = stage.lock();
+    let (short, long) = (Duration::from_secs(3), Duration::from_secs(60));
+    for first in [short, long] {
+        for outer_ends in [true, false] {
+            let second = if first == short { long } else { short };
+            let outer = lock.read_with(fixed(first)).await.unwrap();
+            let inner = outer.run(lock.read_with(fixed(second))).await;
+            let inner = inner.unwrap().unwrap();
+            let owner = outer.owner().clone();
+            for hold in [1, 2] {
+                assert_about(stage.ttl_of(&stage.lease_key(&owner, hold)).await, long);
+            }
+            let (ends, stays) = if outer_ends {
+                (outer, inner)
+            } else {
+                (inner, outer)
+            };
+            assert_eq!(ends.unlock().await.unwrap(), Unlocked::StillHeld);
+            assert_about(stage.ttl_of(&stage.lease_key(&owner, 1)).await, long);
+            assert_eq!(stage.ttl_of(&stage.lease_key(&owner, 2)).await, None);
+            assert_about(stage.ttl().await, long);
+            // Nor does the end of another reader shorten it.
+            lock.read().await.unwrap().unlock().await.unwrap();
+            assert_about(stage.ttl().await, long);
+            assert_eq!(stays.unlock().await.unwrap(), Unlocked::Released);
+        }
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn the_lock_lives_as_long_as_the_longest_lease_of_its_readers() {
+    let stage = Stage::set("longest").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let leases = [5, 60, 20].map(Duration::from_secs);
+    let mut guards = Vec::new();
+    for (lease, longest) in leases.into_iter().zip([5, 60, 60]) {
+        guards.push(elsewhere.read_with(fixed(lease)).await.unwrap());
+        assert_about(stage.ttl().await, Duration::from_secs(longest));
+    }
+    // What a shorter one does shortens nothing.
+    let again = guards[0].run(elsewhere.read_with(fixed(leases[0]))).await;
+    guards[0].extend(leases[0]).await.unwrap();
+    again.unwrap().unwrap().unlock().await.unwrap();
+    assert_about(stage.ttl().await, leases[1]);
+    // The longest goes, and another extends its own.
+    guards.remove(1).unlock().await.unwrap();
+    assert_about(stage.ttl().await, leases[2]);
+    guards[0].extend(3 * leases[2]).await.unwrap();
+    assert_about(stage.ttl().await, 3 * leases[2]);
+    guards.remove(0).unlock().await.unwrap();
+    assert_about(stage.ttl().await, leases[2]);
+    assert_about(lock.read_lock().remaining_ttl().await.unwrap(), leases[2]);
+    guards.remove(0).unlock().await.unwrap();
+    assert!(!stage.is_there().await);
+    stage.end().await;
+}
+
+/// Its field may stay while others read; nothing makes it a hold again.
+#[tokio::test]
+async fn a_reader_whose_leases_are_gone_has_lost_the_lock() {
+    let stage = Stage::set("evicted").await;
+    let lock = stage.lock();
+    let other = lock.read().await.unwrap();
+    let often = LockOptions::new().renew(Duration::from_millis(50));
+    let renewed = lock.read_with(often).await.unwrap();
+    let reentered = lock.read().await.unwrap();
+    for guard in [&renewed, &reentered] {
+        let key = stage.lease_key(guard.owner(), 1);
+        let deleted: bool = stage.redis(&["DEL", &key]).await;
+        assert!(deleted);
+    }
+    assert_eq!(within(DEADLINE, renewed.lost()).await, LostReason::Deleted);
+    assert!(reentered.reenter().await.unwrap_err().is_lost());
+    assert!(!reentered.is_valid() && other.is_valid());
+    for guard in [renewed, reentered] {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    }
+    eventually(DEADLINE, async || stage.hash().await.len() == 2).await;
+    other.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// The keys of a reader are gone with its guard, also where the lock was deleted before.
+#[tokio::test]
+async fn nothing_stays_beside_a_deleted_lock() {
+    let stage = Stage::set("beside").await;
+    let lock = stage.lock();
+    let guard = lock.read().await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    let _: bool = stage.redis(&["DEL", &stage.name]).await;
+    assert_eq!(stage.keys().await.len(), 2);
+    drop((guard, inner));
+    stage.end().await;
+}

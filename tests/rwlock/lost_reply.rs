@@ -1,0 +1,176 @@
+//! A command or its reply is lost: what stands in Redis is what the guards say.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions, ReadWriteLock, Unlocked};
+use tests::{Matcher, Proxy, shared_server, within};
+
+use crate::{DEADLINE, Stage, scripts::calls};
+
+/// Short, since each lost reply costs as much; and far longer than a reply takes.
+const RESPONSE: Duration = Duration::from_millis(150);
+
+/// How a command or its reply is lost.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Reply,
+    Request,
+    CutAfter,
+    CutBefore,
+}
+
+const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
+
+struct Faulty {
+    stage: Stage,
+    proxy: Proxy,
+    client: Client,
+    lock: ReadWriteLock,
+}
+
+impl Faulty {
+    async fn set(what: &str) -> Self {
+        let stage = Stage::set(what).await;
+        let proxy = Proxy::to(&shared_server());
+        let client = stage.client_with(|builder| {
+            builder
+                .url(&proxy.url())
+                .response_timeout(RESPONSE)
+                .connect_timeout(2 * RESPONSE)
+        });
+        let lock = stage.lock_of(&client);
+        // From here on the server knows the scripts, and a call is one frame.
+        let reading = lock.read().await.unwrap();
+        drop(reading.reenter().await.unwrap());
+        let writing = reading.try_upgrade().await.unwrap();
+        writing.downgrade().await.unwrap().unlock().await.unwrap();
+        Self {
+            stage,
+            proxy,
+            client,
+            lock,
+        }
+    }
+
+    fn lose(&self, loss: Loss, calls: Matcher) {
+        let calls = calls.mentioning(&self.stage.name);
+        match loss {
+            Loss::Reply => self.proxy.swallow_reply(calls, 1),
+            Loss::Request => self.proxy.swallow_request(calls, 1),
+            Loss::CutAfter => self.proxy.cut_after_request(calls),
+            Loss::CutBefore => self.proxy.cut_before_request(calls),
+        }
+    }
+
+    /// The mode, the hold counts, and how many keys carry leases.
+    async fn shape(&self) -> (Option<String>, Vec<String>, usize) {
+        let mut hash = self.stage.hash().await;
+        let lock = usize::from(!hash.is_empty());
+        let keys = self.stage.keys().await.len() - lock;
+        (hash.remove("mode"), hash.into_values().collect(), keys)
+    }
+
+    async fn end(self) {
+        assert!(self.stage.keys().await.is_empty());
+        drop((self.lock, self.client, self.proxy));
+        self.stage.end().await;
+    }
+}
+
+fn mode(mode: &str, counts: &[u32], keys: usize) -> (Option<String>, Vec<String>, usize) {
+    let counts = counts.iter().map(ToString::to_string);
+    (Some(mode.to_owned()), counts.collect(), keys)
+}
+
+#[tokio::test]
+async fn of_a_reader() {
+    for loss in LOSSES {
+        let faulty = Faulty::set("reader").await;
+        faulty.lose(loss, calls!("rw_read_acquire"));
+        let guard = within(DEADLINE, faulty.lock.read()).await.unwrap();
+        assert_eq!(faulty.shape().await, mode("read", &[1], 1), "{loss:?}");
+        faulty.lose(loss, calls!("rw_read_update"));
+        let inner = within(DEADLINE, guard.reenter()).await.unwrap();
+        assert_eq!(faulty.shape().await, mode("read", &[2], 2), "{loss:?}");
+        faulty.lose(loss, calls!("rw_read_update"));
+        let unlocked = within(DEADLINE, inner.unlock()).await.unwrap();
+        assert_eq!(unlocked, Unlocked::StillHeld, "{loss:?}");
+        assert_eq!(faulty.shape().await, mode("read", &[1], 1), "{loss:?}");
+        let other = faulty.stage.lock();
+        let writer = tokio::spawn(async move { other.write().await.unwrap().unlock().await });
+        faulty.stage.subscribed(1).await;
+        faulty.lose(loss, calls!("rw_read_release"));
+        let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
+        assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
+        within(DEADLINE, writer).await.unwrap().unwrap();
+        faulty.end().await;
+    }
+}
+
+#[tokio::test]
+async fn of_a_writer() {
+    for loss in LOSSES {
+        let faulty = Faulty::set("writer").await;
+        faulty.lose(loss, calls!("rw_write_acquire"));
+        let guard = within(DEADLINE, faulty.lock.write()).await.unwrap();
+        assert_eq!(faulty.shape().await, mode("write", &[1], 0), "{loss:?}");
+        faulty.lose(loss, calls!("rw_read_acquire"));
+        let joined = guard.run(faulty.lock.read());
+        let joined = within(DEADLINE, joined).await.unwrap().unwrap();
+        assert_eq!(faulty.shape().await, mode("write", &[1, 1], 1), "{loss:?}");
+        faulty.lose(loss, calls!("rw_read_release"));
+        let unlocked = within(DEADLINE, joined.unlock()).await.unwrap();
+        assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
+        assert_eq!(faulty.shape().await, mode("write", &[1], 0), "{loss:?}");
+        let other = faulty.stage.lock();
+        let reader = tokio::spawn(async move { other.read().await.unwrap().unlock().await });
+        faulty.stage.subscribed(1).await;
+        faulty.lose(loss, calls!("rw_write_release"));
+        let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
+        assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
+        within(DEADLINE, reader).await.unwrap().unwrap();
+        faulty.end().await;
+    }
+}
+
+#[tokio::test]
+async fn of_a_conversion() {
+    for loss in LOSSES {
+        let faulty = Faulty::set("conversion").await;
+        let writing = faulty.lock.write().await.unwrap();
+        faulty.lose(loss, calls!("rw_read_acquire"));
+        faulty.lose(loss, calls!("rw_write_release"));
+        let reading = within(DEADLINE, writing.downgrade()).await.unwrap();
+        assert!(reading.is_valid());
+        assert_eq!(faulty.shape().await, mode("read", &[1], 1), "{loss:?}");
+        faulty.lose(loss, calls!("rw_write_acquire"));
+        faulty.lose(loss, calls!("rw_read_release"));
+        let writing = within(DEADLINE, reading.try_upgrade()).await.unwrap();
+        assert!(writing.is_valid());
+        assert_eq!(faulty.shape().await, mode("write", &[1], 0), "{loss:?}");
+        let unlocked = within(DEADLINE, writing.unlock()).await.unwrap();
+        assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
+        faulty.end().await;
+    }
+}
+
+/// A preferred writer whose wait ends with the outcome unknown keeps nobody out.
+#[tokio::test]
+async fn of_a_preferred_writer_that_gives_up() {
+    for loss in LOSSES {
+        let faulty = Faulty::set("preferred").await;
+        let reading = faulty.stage.lock().read().await.unwrap();
+        let preferred = faulty.lock.clone().prefer_writers(true);
+        faulty.lose(loss, calls!("rw_write_acquire"));
+        let wait = LockOptions::new().wait(RESPONSE / 2);
+        let outcome = within(DEADLINE, preferred.write_with(wait)).await;
+        let error = outcome.unwrap_err();
+        assert!(error.is_unavailable() || error.is_timed_out(), "{error}");
+        let other = faulty.stage.lock();
+        let second = within(DEADLINE, other.read()).await.unwrap();
+        second.unlock().await.unwrap();
+        reading.unlock().await.unwrap();
+        tests::eventually(DEADLINE, async || faulty.client.stats().releases == 0).await;
+        faulty.end().await;
+    }
+}

@@ -1,0 +1,239 @@
+//! Writers that are preferred to readers that come later.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use redlock_rt::{Client, LockOptions, ReadWriteLock, Shutdown};
+use tests::{eventually, shared_server, within};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::{DEADLINE, LATE, Stage, waits};
+
+/// Readers that overlap, so that the lock is never free.
+struct Stream {
+    over: Arc<AtomicBool>,
+    reads: Arc<AtomicUsize>,
+    readers: JoinSet<()>,
+}
+
+impl Stream {
+    const READERS: usize = 6;
+    const HOLDS: Duration = Duration::from_millis(60);
+
+    async fn start(locks: [ReadWriteLock; 2]) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let reads = Arc::new(AtomicUsize::new(0));
+        let mut readers = JoinSet::new();
+        for reader in 0..Self::READERS {
+            let (lock, over) = (locks[reader % 2].clone(), Arc::clone(&over));
+            let reads = Arc::clone(&reads);
+            readers.spawn(async move {
+                sleep(Self::HOLDS * reader as u32 / Self::READERS as u32).await;
+                while !over.load(Ordering::SeqCst) {
+                    let guard = lock.read().await.unwrap();
+                    reads.fetch_add(1, Ordering::SeqCst);
+                    sleep(Self::HOLDS).await;
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        let stream = Self {
+            over,
+            reads,
+            readers,
+        };
+        stream.reads_on().await;
+        stream
+    }
+
+    /// Waits until everybody may have read once more.
+    async fn reads_on(&self) {
+        let enough = self.reads.load(Ordering::SeqCst) + 2 * Self::READERS;
+        eventually(DEADLINE, async || {
+            self.reads.load(Ordering::SeqCst) >= enough
+        })
+        .await;
+    }
+
+    async fn end(self) {
+        self.over.store(true, Ordering::SeqCst);
+        within(DEADLINE, self.readers.join_all()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
+    let stage = Stage::set("stream").await;
+    let stream = Stream::start([stage.lock(), stage.lock()]).await;
+    let wait = Duration::from_millis(600);
+
+    // Without preference it waits in vain, or this test shows nothing.
+    let plain = stage.lock();
+    let error = plain.write_with(LockOptions::new().wait(wait)).await;
+    assert!(error.unwrap_err().is_timed_out());
+
+    let preferred = stage.lock().prefer_writers(true);
+    for _ in 0..3 {
+        let start = Instant::now();
+        let guard = preferred.write_with(LockOptions::new().wait(wait)).await;
+        let waited = start.elapsed();
+        assert!(waited < Stream::HOLDS + LATE, "{waited:?}");
+        guard.unwrap().unlock().await.unwrap();
+        assert!(!stage.keys().await.contains(&stage.writers_key()));
+        stream.reads_on().await;
+    }
+    stream.end().await;
+    stage.end().await;
+}
+
+/// One that is not preferred and waits before it in the same process holds it up as little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preferred_writer_does_not_stand_behind_others() {
+    let stage = Stage::set("behind").await;
+    let stream = Stream::start([stage.lock(), stage.lock()]).await;
+    let client = stage.client();
+    let lock = stage.lock_of(&client);
+    let plain = lock.clone();
+    let plain = tokio::spawn(async move { plain.write().await.unwrap().unlock().await });
+    waits(&client, 1).await;
+    let start = Instant::now();
+    let guard = within(DEADLINE, lock.prefer_writers(true).write()).await;
+    let waited = start.elapsed();
+    assert!(waited < Stream::HOLDS + LATE, "{waited:?}");
+    guard.unwrap().unlock().await.unwrap();
+    stream.end().await;
+    within(DEADLINE, plain).await.unwrap().unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
+    let stage = Stage::set("holds").await;
+    let (client, other) = (stage.client(), stage.client());
+    let (lock, elsewhere) = (stage.lock_of(&client), stage.lock_of(&other));
+    let reading = lock.read().await.unwrap();
+    let waiter = elsewhere.clone().prefer_writers(true);
+    let writer = tokio::spawn(async move { waiter.write().await.unwrap() });
+    stage.subscribed(1).await;
+    eventually(DEADLINE, async || {
+        stage.keys().await.contains(&stage.writers_key())
+    })
+    .await;
+    let ttl = stage.ttl_of(&stage.writers_key()).await.unwrap();
+    assert!(ttl > Duration::ZERO);
+
+    // Through whichever handle, and in whichever client.
+    for lock in [&lock, &elsewhere, &stage.lock()] {
+        assert!(lock.try_read().await.unwrap().is_none());
+    }
+    let again = reading.reenter().await.unwrap();
+    let body = async { lock.try_read().await.unwrap().expect("it reads already") };
+    let third = reading.run(body).await.unwrap();
+    reading.extend(Duration::from_secs(100)).await.unwrap();
+
+    let behind = lock.clone();
+    let behind = tokio::spawn(async move { behind.read().await.unwrap() });
+    waits(&client, 1).await;
+    drop((again, third));
+    reading.unlock().await.unwrap();
+    let writing = within(DEADLINE, writer).await.unwrap();
+    assert!(!behind.is_finished());
+    let keys = stage.keys().await;
+    assert!(!keys.contains(&stage.writers_key()), "it waits no more");
+    // Under the writer itself nobody is refused.
+    let another = elsewhere.clone().prefer_writers(true);
+    let another = tokio::spawn(async move { another.write().await.unwrap() });
+    waits(&other, 1).await;
+    let joined = writing.run(elsewhere.read()).await.unwrap().unwrap();
+    joined.unlock().await.unwrap();
+    writing.unlock().await.unwrap();
+    let (read, written) = (behind, another);
+    let read = async { read.await.unwrap().unlock().await.unwrap() };
+    let written = async { written.await.unwrap().unlock().await.unwrap() };
+    within(DEADLINE, async { tokio::join!(read, written) }).await;
+    stage.end().await;
+}
+
+/// One that gives up, in whatever way, keeps nobody out any more, and says so.
+#[tokio::test]
+async fn a_preferred_writer_that_gives_up_wakes_the_readers() {
+    let stage = Stage::set("gives-up").await;
+    let (client, other) = (stage.client(), stage.client());
+    let (lock, elsewhere) = (stage.lock_of(&client), stage.lock_of(&other));
+    let preferred = elsewhere.prefer_writers(true);
+    for cancelled in [false, true] {
+        let reading = lock.read().await.unwrap();
+        let wait = match cancelled {
+            true => None,
+            false => Some(Duration::from_millis(300)),
+        };
+        let waiter = preferred.clone();
+        let options = LockOptions::new().wait(wait);
+        let writer = tokio::spawn(async move { waiter.write_with(options).await });
+        eventually(DEADLINE, async || {
+            stage.keys().await.contains(&stage.writers_key())
+        })
+        .await;
+        let behind = lock.clone();
+        let behind = tokio::spawn(async move { (behind.read().await.unwrap(), Instant::now()) });
+        waits(&client, 1).await;
+        stage.subscribed(2).await;
+        assert!(!behind.is_finished());
+        let mut gone = Instant::now();
+        if cancelled {
+            writer.abort();
+            assert!(writer.await.unwrap_err().is_cancelled());
+        } else {
+            assert!(writer.await.unwrap().unwrap_err().is_timed_out());
+            gone = Instant::now();
+        }
+        let (second, served) = within(DEADLINE, behind).await.unwrap();
+        assert!(served.saturating_duration_since(gone) < LATE);
+        assert!(!stage.keys().await.contains(&stage.writers_key()));
+        reading.unlock().await.unwrap();
+        second.unlock().await.unwrap();
+        stage.subscribed(0).await;
+    }
+    stage.end().await;
+}
+
+/// One whose process dies keeps readers out for as long as it would have asked again, and 3 s.
+#[tokio::test]
+async fn the_preference_dies_with_its_writer() {
+    const POLL: Duration = Duration::from_millis(100);
+    let stage = Stage::set("dies").await;
+    let lock = stage.lock();
+    let reading = lock.read().await.unwrap();
+    let dying = Client::builder()
+        .url(&shared_server().url())
+        .poll_interval(POLL)
+        .build()
+        .unwrap();
+    let waiter = stage.lock_of(&dying).prefer_writers(true);
+    let writer = tokio::spawn(async move { waiter.write().await });
+    let is_kept_out = async || lock.try_read().await.unwrap().is_none();
+    eventually(DEADLINE, is_kept_out).await;
+    // It says so again and again: longer than one wish lasts.
+    sleep(4 * Duration::from_secs(1)).await;
+    assert!(is_kept_out().await);
+    dying.shutdown(Shutdown::Abandon).await.unwrap();
+    assert!(writer.await.unwrap().unwrap_err().is_shut_down());
+    let start = Instant::now();
+    let second = within(DEADLINE, lock.read()).await.unwrap();
+    let kept_out = start.elapsed();
+    let most = 2 * POLL + Duration::from_secs(3) + LATE;
+    assert!(kept_out < most, "{kept_out:?}");
+    reading.unlock().await.unwrap();
+    second.unlock().await.unwrap();
+    let key = stage.writers_key();
+    eventually(DEADLINE, async || stage.ttl_of(&key).await.is_none()).await;
+    stage.end().await;
+}

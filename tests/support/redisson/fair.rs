@@ -1,0 +1,248 @@
+//! RFairLock (`getFairLock`).
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redis::RedisResult;
+use tokio::time::timeout;
+
+use super::{
+    RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id,
+    script::Script, unlock_latch,
+};
+
+/// `fairLockWaitTimeout`, for waiters without a wait of their own.
+const FAIR_WAIT: Duration = Duration::from_secs(300);
+
+/// KEYS name, queue, deadlines; ARGV lease, owner, wait, now. Returns nil, or how long to sleep.
+const ACQUIRE: Script = Script(
+    "
+    local first = redis.call('lindex', KEYS[2], 0)
+    while first do
+        local score = redis.call('zscore', KEYS[3], first)
+        if not score or tonumber(score) > tonumber(ARGV[4]) then
+            break
+        end
+        redis.call('zrem', KEYS[3], first)
+        redis.call('lpop', KEYS[2])
+        first = redis.call('lindex', KEYS[2], 0)
+    end
+    if redis.call('exists', KEYS[1]) == 0 and (not first or first == ARGV[2]) then
+        redis.call('lpop', KEYS[2])
+        redis.call('zrem', KEYS[3], ARGV[2])
+        for _, waiter in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do
+            redis.call('zincrby', KEYS[3], -tonumber(ARGV[3]), waiter)
+        end
+        redis.call('hset', KEYS[1], ARGV[2], 1)
+        redis.call('pexpire', KEYS[1], ARGV[1])
+        return nil
+    end
+    if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+        redis.call('hincrby', KEYS[1], ARGV[2], 1)
+        redis.call('pexpire', KEYS[1], ARGV[1])
+        return nil
+    end
+    local rest = redis.call('pttl', KEYS[1])
+    if redis.call('zscore', KEYS[3], ARGV[2]) then
+        return math.max(0, rest)
+    end
+    local last = redis.call('lindex', KEYS[2], -1)
+    if last then
+        rest = tonumber(redis.call('zscore', KEYS[3], last)) - tonumber(ARGV[4])
+    end
+    redis.call('zadd', KEYS[3], rest + tonumber(ARGV[3]) + tonumber(ARGV[4]), ARGV[2])
+    redis.call('rpush', KEYS[2], ARGV[2])
+    return rest",
+);
+
+/// KEYS name, queue, deadlines, channel prefix, latch; ARGV message, lease, owner, now, publish
+/// command, latch time. Returns as RLock's.
+const RELEASE: Script = Script(
+    "
+    local done = redis.call('get', KEYS[5])
+    if done then
+        return tonumber(done)
+    end
+    local first = redis.call('lindex', KEYS[2], 0)
+    while first do
+        local score = redis.call('zscore', KEYS[3], first)
+        if not score or tonumber(score) > tonumber(ARGV[4]) then
+            break
+        end
+        redis.call('zrem', KEYS[3], first)
+        redis.call('lpop', KEYS[2])
+        first = redis.call('lindex', KEYS[2], 0)
+    end
+    local freed = 1
+    if redis.call('exists', KEYS[1]) == 1 then
+        if redis.call('hexists', KEYS[1], ARGV[3]) == 0 then
+            return nil
+        end
+        if redis.call('hincrby', KEYS[1], ARGV[3], -1) > 0 then
+            redis.call('pexpire', KEYS[1], ARGV[2])
+            freed = 0
+        else
+            redis.call('del', KEYS[1])
+        end
+    end
+    redis.call('set', KEYS[5], freed, 'px', ARGV[6])
+    if freed == 1 and first then
+        redis.call(ARGV[5], KEYS[4] .. ':' .. first, ARGV[1])
+    end
+    return freed",
+);
+
+/// KEYS queue, deadlines; ARGV owner, wait. A waiter gives up.
+const GIVE_UP: Script = Script(
+    "
+    local behind = false
+    for _, waiter in ipairs(redis.call('lrange', KEYS[1], 0, -1)) do
+        if behind then
+            redis.call('zincrby', KEYS[2], -tonumber(ARGV[2]), waiter)
+        end
+        behind = behind or waiter == ARGV[1]
+    end
+    redis.call('zrem', KEYS[2], ARGV[1])
+    redis.call('lrem', KEYS[1], 0, ARGV[1])",
+);
+
+/// An `RFairLock` object of Redisson.
+#[derive(Clone, Debug)]
+pub struct RedissonFairLock {
+    client: RedissonClient,
+    name: String,
+}
+
+impl RedissonFairLock {
+    pub(super) fn new(client: RedissonClient, name: String) -> Self {
+        Self { client, name }
+    }
+
+    /// The owner id of a thread, as it stands in the queue and the hash.
+    pub fn owner(&self, thread_id: u64) -> String {
+        self.client.owner(thread_id)
+    }
+
+    /// The list of owners that wait.
+    pub fn queue_key(&self) -> String {
+        prefixed("redisson_lock_queue", &self.name)
+    }
+
+    /// Their deadlines.
+    pub fn deadlines_key(&self) -> String {
+        prefixed("redisson_lock_timeout", &self.name)
+    }
+
+    /// The channel of one waiter.
+    pub fn channel_of(&self, owner: &str) -> String {
+        format!("{}:{owner}", self.channel_prefix())
+    }
+
+    fn channel_prefix(&self) -> String {
+        prefixed("redisson_lock__channel", &self.name)
+    }
+
+    /// One run of the acquire script, which queues the thread: `None` = acquired, else how long
+    /// Redisson would sleep.
+    ///
+    /// # Errors
+    /// Those of Redis, as for all methods.
+    pub async fn attempt(
+        &self,
+        thread_id: u64,
+        wait: Option<Duration>,
+    ) -> RedisResult<Option<i64>> {
+        let (queue, deadlines) = (self.queue_key(), self.deadlines_key());
+        let lease = millis(self.client.watchdog());
+        let wait = millis(wait.unwrap_or(FAIR_WAIT));
+        let args = [&*lease, &self.owner(thread_id), &wait, &now()];
+        ACQUIRE
+            .run(&self.client, &[&self.name, &queue, &deadlines], &args)
+            .await
+    }
+
+    /// `tryLock(wait)`, or `lock()` when `wait` is `None`: whether it was acquired.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn lock(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<bool> {
+        let start = Instant::now();
+        let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
+        if self.attempt(thread_id, wait).await?.is_none() {
+            return Ok(true);
+        }
+        let channel = self.channel_of(&self.owner(thread_id));
+        let latch = self.client.subscriptions().join(&channel).await?;
+        let acquired = async {
+            while rest() != Some(Duration::ZERO) {
+                let Some(ttl) = self.attempt(thread_id, wait).await? else {
+                    return Ok(true);
+                };
+                let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
+                let sleep = rest().into_iter().chain(ttl).min();
+                let message = match sleep {
+                    Some(sleep) => timeout(sleep, latch.acquire()).await.ok(),
+                    None => Some(latch.acquire().await),
+                };
+                if let Some(permit) = message {
+                    permit.expect("the latch is never closed").forget();
+                }
+            }
+            Ok(false)
+        }
+        .await;
+        self.client.subscriptions().leave(&channel).await?;
+        if matches!(acquired, Ok(false)) {
+            self.give_up(thread_id, wait).await?;
+        }
+        acquired
+    }
+
+    /// What a waiter sends whose time ran out.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn give_up(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<()> {
+        let wait = millis(wait.unwrap_or(FAIR_WAIT));
+        let keys = [&*self.queue_key(), &self.deadlines_key()];
+        GIVE_UP
+            .run(&self.client, &keys, &[&self.owner(thread_id), &wait])
+            .await
+    }
+
+    /// `unlock()`.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
+        let latch = unlock_latch(&self.name, &request_id());
+        let (queue, deadlines) = (self.queue_key(), self.deadlines_key());
+        let prefix = self.channel_prefix();
+        let keys = [&*self.name, &queue, &deadlines, &prefix, &latch];
+        let (lease, owner) = (millis(self.client.watchdog()), self.owner(thread_id));
+        let latch_time = latch_time().to_string();
+        let args = [
+            UNLOCK_MESSAGE,
+            &lease,
+            &owner,
+            &now(),
+            "PUBLISH",
+            &latch_time,
+        ];
+        let answer: Option<i64> = RELEASE.run(&self.client, &keys, &args).await?;
+        let _: i64 = self.client.command("DEL", latch).await?;
+        Ok(match answer {
+            None => RedissonUnlock::NotOwner,
+            Some(0) => RedissonUnlock::StillHeld,
+            Some(_) => RedissonUnlock::Freed,
+        })
+    }
+}
+
+/// The client's clock.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since
+        .expect("the clock is past 1970")
+        .as_millis()
+        .to_string()
+}
