@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, ErrorKind, LockOptions};
+use redlock_rt::{Backoff, Client, Error, ErrorKind, LockOptions};
 use tests::{RedisServer, shared_server, unique};
 
 const MS: Duration = Duration::from_millis(1);
@@ -40,6 +40,43 @@ async fn names_that_cannot_be_one() {
         assert_error(lock.with(async |_| ()).await, ErrorKind::BadInput, says);
     }
     assert_eq!(client.stats().names, 0);
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_one_of_any_kind() {
+    let client = client().await;
+    for name in ["", " ", "a\0b"] {
+        let fenced = client.fenced_lock(name).token_ttl(MS);
+        let spin = client.spin_lock(name).backoff(Backoff::constant(MS));
+        assert_error(fenced.lock().await, ErrorKind::BadInput, "the name");
+        assert_error(fenced.token().await, ErrorKind::BadInput, "the name");
+        assert_error(fenced.force_unlock().await, ErrorKind::BadInput, "the name");
+        assert_error(spin.lock().await, ErrorKind::BadInput, "the name");
+        assert_error(spin.try_lock().await, ErrorKind::BadInput, "the name");
+        assert_error(spin.holders().await, ErrorKind::BadInput, "the name");
+    }
+    assert_eq!(client.stats().names, 0);
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_refused_by_every_kind() {
+    let client = client().await;
+    let name = unique("no-lock");
+    let mut redis = shared_server().connect().await.unwrap();
+    let set = redis::cmd("SET").arg(&name).arg("v").to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+    let (fenced, spin) = (client.fenced_lock(&name), client.spin_lock(&name));
+    assert_error(fenced.lock().await, ErrorKind::WrongType, &name);
+    assert_error(fenced.force_unlock().await, ErrorKind::WrongType, &name);
+    assert_error(spin.lock().await, ErrorKind::WrongType, &name);
+    assert_error(spin.force_unlock().await, ErrorKind::WrongType, &name);
+    assert_eq!(fenced.token().await.unwrap(), None, "none was minted");
+    let value: String = redis::cmd("GETDEL")
+        .arg(&name)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(value, "v");
 }
 
 #[tokio::test]
