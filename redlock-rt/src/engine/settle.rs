@@ -1,4 +1,4 @@
-//! What must still be told to Redis for a hold, whoever waits for it.
+//! What must still be told to Redis for a hold, or once at all, whoever waits for it.
 //!
 //! A settlement is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
 //! the middle leaves it, with the call under way, to the release queue. It needs no runtime of its
@@ -6,7 +6,7 @@
 //! is over.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
@@ -18,7 +18,8 @@ use super::releases::Open;
 use crate::clock;
 use crate::connection::{Connection, Exchange, Fault};
 use crate::error::{Error, ErrorKind};
-use crate::wire::{AcquireReply, Call, HoldReply, Recipe};
+use crate::name::LockName;
+use crate::wire::{AcquireReply, Call, HoldReply, Reply};
 
 /// What is to become true in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Journey {
         &mut self,
         connection: &Connection,
         call: impl FnOnce() -> Call,
-    ) -> Result<crate::wire::Reply, Fault> {
+    ) -> Result<Reply, Fault> {
         if self.exchange.is_none() {
             self.exchange = Some(connection.call(call()).await?);
         }
@@ -107,6 +108,20 @@ enum Subject {
     Hold(Arc<Hold>),
     /// An acquisition whose caller went away, or gave up with the outcome unknown.
     Ghost(Box<Ghost>),
+    /// A call that is of no lock, and to be made once.
+    Errand(Box<Errand>),
+}
+
+/// A call that says by an id which one it is: Redis, which notes the id for a while, carries it out
+/// once.
+pub(super) struct Errand {
+    pub(super) engine: Arc<Engine>,
+    pub(super) name: LockName,
+    pub(super) call: Call,
+    /// For how long after a try whose answer was lost it may be repeated.
+    pub(super) noted: Duration,
+    /// Where the answer goes.
+    pub(super) reply: Arc<OnceLock<Reply>>,
 }
 
 /// An owner that may have the lock, and must not.
@@ -166,17 +181,42 @@ impl Settlement {
         }
     }
 
+    pub(super) fn errand(errand: Errand) -> Self {
+        Self {
+            give_up: clock::after(clock::now(), FOR_GOOD),
+            subject: Subject::Errand(Box::new(errand)),
+            goal: Goal::End,
+            journey: Journey::default(),
+            turn: None,
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
     pub(super) fn engine(&self) -> &Arc<Engine> {
         match &self.subject {
+            Subject::Errand(errand) => &errand.engine,
             Subject::Hold(hold) => &hold.engine,
             Subject::Ghost(ghost) => &ghost.bid.engine,
         }
     }
 
-    fn recipe(&self) -> &Arc<dyn Recipe> {
+    fn name(&self) -> &LockName {
         match &self.subject {
-            Subject::Hold(hold) => &hold.recipe,
-            Subject::Ghost(ghost) => &ghost.bid.recipe,
+            Subject::Hold(hold) => hold.recipe.name(),
+            Subject::Ghost(ghost) => ghost.bid.recipe.name(),
+            Subject::Errand(errand) => &errand.name,
+        }
+    }
+
+    /// After this nothing is sent any more.
+    fn give_up(&self) -> Instant {
+        match (&self.subject, self.journey.open_since) {
+            // Later it might not be known again, and be carried out twice.
+            (Subject::Errand(errand), Some(sent)) => {
+                let response = errand.engine.response_timeout();
+                clock::after(sent, errand.noted.saturating_sub(response * 2))
+            }
+            _ => self.give_up,
         }
     }
 
@@ -194,13 +234,14 @@ impl Settlement {
         loop {
             match self.step().await {
                 Ok(reply) => return Ok(reply),
-                Err(fault) if fault.is_passing() && clock::now() < self.give_up => {
+                Err(fault) if fault.is_passing() && clock::now() < self.give_up() => {
                     // Where there is no connection, connecting has a pause of its own.
                     if !matches!(fault, Fault::Unreachable(_)) {
                         tokio::time::sleep(self.pause).await;
                         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                     }
                 }
+                Err(fault) if matches!(self.subject, Subject::Errand(_)) => return Err(fault),
                 // A lock whose lease is over needs no release any more.
                 Err(fault) if fault.is_passing() && self.goal == Goal::End => {
                     return Ok(self.judged(HoldReply::Gone));
@@ -255,6 +296,12 @@ impl Settlement {
             ..
         } = self;
         match (&*subject, *goal) {
+            (Subject::Errand(errand), _) => {
+                let reply = journey.attempt(&engine.main, || errand.call.clone());
+                // Set once: nothing is sent after an answer.
+                let _ = errand.reply.set(reply.await?);
+                Ok(HoldReply::Done)
+            }
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
                 let count = hold.count();
                 if count == 0 {
@@ -290,7 +337,7 @@ impl Settlement {
     pub(super) fn is_due(&self) -> bool {
         match &self.subject {
             Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
-            Subject::Ghost(_) => true,
+            Subject::Ghost(_) | Subject::Errand(_) => true,
         }
     }
 
@@ -298,7 +345,7 @@ impl Settlement {
         let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
-            Subject::Hold(_) => {}
+            Subject::Hold(_) | Subject::Errand(_) => {}
             Subject::Ghost(ghost) => ghost.bid.line.notify(),
         }
     }
@@ -307,7 +354,7 @@ impl Settlement {
 impl fmt::Debug for Settlement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settlement")
-            .field("name", self.recipe().name())
+            .field("name", self.name())
             .field("goal", &self.goal)
             .field("journey", &self.journey)
             .finish_non_exhaustive()
@@ -360,7 +407,7 @@ impl Unsettled {
         };
         let mut error = Error::new(kind, action);
         if let Some(settlement) = &self.settlement {
-            error = error.named(settlement.recipe().name().as_arc());
+            error = error.named(settlement.name().as_arc());
             error = error.detail("it goes on in the background");
         }
         error
