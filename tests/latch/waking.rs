@@ -98,6 +98,9 @@ async fn a_message_that_is_lost_is_found_by_polling() {
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));
     stage.subscribed(1).await;
+    // Not the look upon the confirmation finds it.
+    proxy.mark();
+    proxy.wait_for_answer(calls!("latch_check")).await;
     proxy.swallow_message("message", 1);
     latch.count_down().await.unwrap();
     ended(waits).await.unwrap();

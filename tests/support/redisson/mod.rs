@@ -5,6 +5,7 @@
 //! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
 
 mod fair;
+mod latch;
 mod pubsub;
 mod rlock;
 mod rw;
@@ -21,6 +22,7 @@ use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection
 use self::pubsub::Subscriptions;
 pub use self::{
     fair::RedissonFairLock,
+    latch::RedissonCountDownLatch,
     rlock::{RedissonRLock, RedissonUnlock},
     rw::{RedissonModeLock, RedissonReadWriteLock},
 };
@@ -103,6 +105,11 @@ impl RedissonClient {
     /// `getReadWriteLock(name)`.
     pub fn read_write_lock(&self, name: &str) -> RedissonReadWriteLock {
         RedissonReadWriteLock::new(self, name)
+    }
+
+    /// `getCountDownLatch(name)`.
+    pub fn count_down_latch(&self, name: impl Into<String>) -> RedissonCountDownLatch {
+        RedissonCountDownLatch::new(self.clone(), name.into())
     }
 
     /// What this client is subscribed to at this moment.
