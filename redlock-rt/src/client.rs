@@ -11,8 +11,8 @@ use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
 use crate::sync::{
-    FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock, SpinLock,
-    check_lease,
+    CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock,
+    SpinLock, check_lease,
 };
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
@@ -44,7 +44,7 @@ pub enum Shutdown {
 pub struct Stats {
     /// Holds: locks of this client, re-entered ones once.
     pub held: usize,
-    /// Tasks that wait for a lock.
+    /// Tasks that wait for a lock or a latch.
     pub waiting: usize,
     /// Channels subscribed to, those that linger included.
     pub subscriptions: usize,
@@ -134,6 +134,11 @@ impl Client {
     /// Returns the lock of all re-entrant locks of these names. Does no I/O.
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.rlock(name)))
+    }
+
+    /// Returns the count-down latch of this name. Does no I/O.
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::open(&self.engine, name.as_ref())
     }
 
     /// Returns the UUID that stands before the number in the owners of this client.

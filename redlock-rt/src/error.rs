@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// Somebody else holds it, and the call was not to wait.
     Contended,
-    /// The wait ran out while somebody else held it.
+    /// The wait ran out while somebody else held it, or before the latch opened.
     TimedOut,
     /// Redis could not be reached, or did not answer, within the time given.
     Unavailable,
@@ -26,6 +26,10 @@ pub enum ErrorKind {
     /// A newer fencing token was seen: the caller's lock was lost before, and somebody else has
     /// had it since.
     StaleToken,
+    /// The latch was deleted, not counted down.
+    LatchDeleted,
+    /// The latch's own time was over before it was counted down.
+    LatchExpired,
     /// The caller does not hold it.
     NotOwner,
     /// An argument that cannot work; nothing was sent.
@@ -51,6 +55,8 @@ impl ErrorKind {
             Self::Lost => "the lock was lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
             Self::StaleToken => "a newer fencing token was seen",
+            Self::LatchDeleted => "the latch was deleted",
+            Self::LatchExpired => "the latch expired",
             Self::NotOwner => "not held by this owner",
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",
@@ -72,6 +78,8 @@ pub struct Error {
 
 struct Repr {
     kind: ErrorKind,
+    /// Instead of the kind's own text.
+    text: Option<&'static str>,
     action: &'static str,
     name: Option<Arc<str>>,
     detail: Option<Cow<'static, str>>,
@@ -82,6 +90,7 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, action: &'static str) -> Self {
         let repr = Repr {
             kind,
+            text: None,
             action,
             name: None,
             detail: None,
@@ -103,6 +112,12 @@ impl Error {
 
     pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.repr.detail = Some(detail.into());
+        self
+    }
+
+    /// Says what the kind means where it was not about a lock.
+    pub(crate) fn saying(mut self, text: &'static str) -> Self {
+        self.repr.text = Some(text);
         self
     }
 
@@ -133,7 +148,7 @@ impl Error {
         matches!(self.kind(), ErrorKind::Contended | ErrorKind::TimedOut)
     }
 
-    /// Returns whether the wait ran out while somebody else held it.
+    /// Returns whether the wait ran out while somebody else held it, or before the latch opened.
     pub fn is_timed_out(&self) -> bool {
         self.kind() == ErrorKind::TimedOut
     }
@@ -163,6 +178,12 @@ impl Error {
         self.kind() == ErrorKind::StaleToken
     }
 
+    /// Returns whether the latch ended without being counted down: it was deleted, or it expired.
+    pub fn is_latch_gone(&self) -> bool {
+        let kind = self.kind();
+        matches!(kind, ErrorKind::LatchDeleted | ErrorKind::LatchExpired)
+    }
+
     /// Returns whether the caller was not the holder.
     pub fn is_not_owner(&self) -> bool {
         self.kind() == ErrorKind::NotOwner
@@ -185,7 +206,8 @@ impl fmt::Display for Error {
         if let Some(name) = &self.repr.name {
             write!(f, " {name:?}")?;
         }
-        write!(f, ": {}", self.repr.kind.text())?;
+        let text = self.repr.text.unwrap_or_else(|| self.kind().text());
+        write!(f, ": {text}")?;
         if let Some(detail) = &self.repr.detail {
             write!(f, ": {detail}")?;
         }
@@ -197,6 +219,7 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Repr {
             kind,
+            text: _,
             action,
             name,
             detail,

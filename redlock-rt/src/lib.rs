@@ -54,6 +54,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | many readers or one writer | [`ReadWriteLock`] |
 //! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
+//! | to wait until a number of parties are done, across processes | [`CountDownLatch`] |
 //! | a lock that outlives the loss of a server | [`RedLock`] |
 //!
 //! # What is guaranteed
@@ -82,6 +83,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
 //! (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`; for read-write
 //! locks also `+set +zrange +zrem`, and where writers are preferred `+time +zadd +zremrangebyscore`;
+//! for latches `+decr +get +set +pexpireat +time`;
 //! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hincrby +lindex +llen +lpop
 //! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe
 //! +punsubscribe`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
@@ -116,10 +118,10 @@ pub use name::OwnerId;
 #[cfg(feature = "macros")]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, FenceGate, Fenced, FencedLock,
-    FencedLockGuard, FencedValue, Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
-    Part, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
-    RedLockGuard, Reentrant, Renew, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write,
-    WriteGuard, WriteLock,
+    ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock, FairLockGuard,
+    FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Kind, Lock, LockGuard,
+    LockOptions, MultiLock, MultiLockGuard, Part, Quorum, RLock, RLockGuard, Read, ReadGuard,
+    ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Spin, SpinLock,
+    SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
 pub use wire::Reply;

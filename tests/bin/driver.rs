@@ -11,6 +11,8 @@ mod command;
 mod fenced;
 #[path = "driver/kinds.rs"]
 mod kinds;
+#[path = "driver/latch.rs"]
+mod latch;
 #[path = "driver/locks.rs"]
 mod locks;
 #[path = "driver/owners.rs"]

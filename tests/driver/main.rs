@@ -5,6 +5,7 @@
 
 mod composites;
 mod fair;
+mod latch;
 mod locks;
 mod others;
 mod process;

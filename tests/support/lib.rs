@@ -52,8 +52,8 @@ pub use self::{
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     recorder::{Recorded, Recorder},
     redisson::{
-        RedissonClient, RedissonFairLock, RedissonFencedLock, RedissonModeLock, RedissonRLock,
-        RedissonReadWriteLock, RedissonSpinLock, RedissonUnlock,
+        RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,
+        RedissonModeLock, RedissonRLock, RedissonReadWriteLock, RedissonSpinLock, RedissonUnlock,
     },
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,

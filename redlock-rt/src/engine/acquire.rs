@@ -214,26 +214,30 @@ pub(super) fn out_of_time(
     if let Some(fault) = fault {
         return named(fault.into_error(ACTION));
     }
-    let now = clock::now();
-    let unanswered = match health {
-        Health::Answering => false,
-        Health::Failing => true,
-        // The head (or this one) has asked, and for half of the time that either of us had there
-        // is no answer. A try that was cut short by the end of the wait says nothing.
-        Health::Asking(since) => {
-            let longest = now
-                .saturating_duration_since(started)
-                .min(engine.response_timeout());
-            now.saturating_duration_since(since) >= longest / 2
-        }
-    };
-    if unanswered {
+    if is_unanswered(engine, health, started) {
         return named(
             Error::new(ErrorKind::Unavailable, ACTION).detail("no answer within the wait"),
         );
     }
     let wait = wait.unwrap_or_default();
     named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
+}
+
+/// Whether Redis does not answer who asks for a waiter that has waited since `started`.
+pub(super) fn is_unanswered(engine: &Engine, health: Health, started: Instant) -> bool {
+    match health {
+        Health::Answering => false,
+        Health::Failing => true,
+        // The head (or this one) has asked, and for half of the time that either of us had there
+        // is no answer. A try that was cut short by the end of the wait says nothing.
+        Health::Asking(since) => {
+            let now = clock::now();
+            let longest = now
+                .saturating_duration_since(started)
+                .min(engine.response_timeout());
+            now.saturating_duration_since(since) >= longest / 2
+        }
+    }
 }
 
 /// Where a waiter stands: in the local queue of the name, or, where every waiter has a place in

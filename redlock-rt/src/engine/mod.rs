@@ -8,26 +8,30 @@
 //!        main connection   renewal connection   subscribing connection
 //! ```
 //!
-//! The states are pure and synchronous (`line`, `lease`, `schedule`, `hub::registry`, the queue in
+//! The states are pure and synchronous (`line`, `gate`, `lease`, `schedule`, `hub::registry`, the queue in
 //! `releases`): time comes in as an argument, and what is to be done goes out as a return value.
 //! Three thin tasks a client perform it: hub, watchdog, releases. There is no task per lock, and
 //! commands that a caller waits for are sent by the caller itself.
 //!
 //! # Lock order
 //!
-//! lines' map · line's attachment · line's state; schedule · lease; hub's registry. The three
+//! lines' map · line's attachment · line's state, and gates' likewise; schedule · lease; hub's registry. The three
 //! groups do not nest, except that an attachment is made and dropped under no lock but its line's.
 //! Wakers are woken and holds dropped with no lock held.
 
 mod acquire;
 mod acquire_all;
 mod backoff;
+mod errand;
 mod frame;
+mod gate;
+mod gates;
 mod hold;
 mod hub;
 mod lease;
 mod line;
 mod lines;
+mod pass;
 mod queue;
 mod releases;
 mod schedule;
@@ -43,15 +47,18 @@ use std::time::{Duration, Instant};
 pub(crate) use self::acquire::{acquire, try_acquire};
 pub(crate) use self::acquire_all::Attempt;
 pub use self::backoff::Backoff;
+pub(crate) use self::errand::Errand;
 pub use self::frame::Owner;
 pub(crate) use self::frame::{under, under_all};
 pub use self::hold::Unlocked;
 pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
 pub use self::lease::{GuardState, LostReason};
+pub(crate) use self::pass::{ACTION as PASS, pass};
 pub(crate) use self::signal::Signal;
 
 use self::frame::Around;
+use self::gates::Gates;
 use self::hub::Hub;
 use self::lines::Lines;
 use self::queue::Rooms;
@@ -60,7 +67,7 @@ use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::{ClientId, LockName};
+use crate::name::{ClientId, LockName, OwnerId};
 use crate::wire::{Call, Recipe, Relation, Reply};
 
 /// What a client is made with.
@@ -112,6 +119,7 @@ pub(crate) struct Engine {
     watchdog: Arc<Watchdog>,
     releases: Arc<Releases>,
     lines: Arc<Lines>,
+    gates: Arc<Gates>,
     rooms: Arc<Rooms>,
     closing: AtomicBool,
 }
@@ -148,6 +156,7 @@ impl Engine {
             watchdog,
             releases: Arc::new(Releases::new()),
             lines: Arc::new(Lines::default()),
+            gates: Arc::new(Gates::default()),
             closing: AtomicBool::new(false),
             config,
         })
@@ -224,6 +233,7 @@ impl Engine {
             home.run(move || engine.ensure_tasks());
         }
         self.lines.notify_all();
+        self.gates.notify_all();
     }
 
     /// Connects, so that a wrong address or password is known at once.
@@ -509,6 +519,7 @@ impl Engine {
         self.closing.store(true, Ordering::Release);
         self.ensure_tasks();
         self.lines.close();
+        self.gates.close();
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
             // A line exists as long as anything of its name does: a guard, a release under way.
@@ -529,7 +540,7 @@ impl Engine {
         if left == 0 {
             return Ok(());
         }
-        let why = format!("{left} locks could not be released, and end with their leases");
+        let why = format!("{left} releases could not be delivered; locks end with their leases");
         Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
     }
 
@@ -544,6 +555,7 @@ impl Engine {
     fn end(&self) {
         self.closing.store(true, Ordering::Release);
         self.lines.close();
+        self.gates.close();
         self.hub.signal.close();
         self.watchdog.signal.close();
         self.rooms.signal.close();
@@ -554,6 +566,11 @@ impl Engine {
 
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Names one call, and no other.
+    pub(crate) fn next_id(&self) -> OwnerId {
+        self.id.owner(self.next_number())
     }
 
     /// When a waiter looks again at the latest. Varied, so that processes do not come together.
@@ -611,11 +628,11 @@ impl Engine {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.lines.waiting()
+        self.lines.waiting() + self.gates.waiting()
     }
 
     pub(crate) fn names(&self) -> usize {
-        self.lines.len()
+        self.lines.len() + self.gates.len()
     }
 
     pub(crate) fn subscriptions(&self) -> usize {

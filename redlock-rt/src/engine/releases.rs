@@ -169,7 +169,10 @@ impl UnderWay<'_> {
         if let Some(unsettled) = &mut self.unsettled
             && let Some(Err(fault)) = unsettled.run(None).await
         {
-            tracing::warn!(?fault, "a release failed; the lock ends with its lease");
+            tracing::warn!(
+                ?fault,
+                "what was left to the background failed; a lock ends with its lease"
+            );
         }
     }
 }

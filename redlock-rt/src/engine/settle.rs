@@ -1,4 +1,4 @@
-//! What must still be told to Redis for a hold, whoever waits for it.
+//! What must still be told to Redis for a hold, or once at all, whoever waits for it.
 //!
 //! A settlement is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
 //! the middle leaves it, with the call under way, to the release queue. It needs no runtime of its
@@ -6,7 +6,7 @@
 //! is over.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
@@ -18,7 +18,8 @@ use super::releases::Open;
 use crate::clock;
 use crate::connection::{Connection, Exchange, Fault};
 use crate::error::{Error, ErrorKind};
-use crate::wire::{AcquireReply, Call, HoldReply, Recipe};
+use crate::name::LockName;
+use crate::wire::{AcquireReply, Call, HoldReply, Reply};
 
 /// What is to become true in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl Journey {
         connection: &Connection,
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
-    ) -> Option<Result<crate::wire::Reply, Fault>> {
+    ) -> Option<Result<Reply, Fault>> {
         if self.exchange.is_none() {
             match start(connection, call(), until).await? {
                 Ok(exchange) => self.exchange = Some(exchange),
@@ -114,6 +115,10 @@ impl Journey {
     }
 }
 
+fn told(answer: Result<Reply, Fault>) -> Result<HoldReply, Fault> {
+    Ok(HoldReply::try_from(answer?)?)
+}
+
 /// Starts a call, connecting first where there is no connection; `None`: `until` came first.
 async fn start(
     connection: &Connection,
@@ -140,6 +145,20 @@ enum Subject {
     Hold(Arc<Hold>),
     /// An acquisition whose caller went away, or gave up with the outcome unknown.
     Ghost(Box<Ghost>),
+    /// A call that is of no lock, and to be made once.
+    Errand(Box<Errand>),
+}
+
+/// A call that says by an id which one it is: Redis, which notes the id for a while, carries it out
+/// once.
+pub(super) struct Errand {
+    pub(super) engine: Arc<Engine>,
+    pub(super) name: LockName,
+    pub(super) call: Call,
+    /// For how long after a try whose answer was lost it may be repeated.
+    pub(super) noted: Duration,
+    /// Where the answer goes.
+    pub(super) reply: Arc<OnceLock<Reply>>,
 }
 
 /// An owner that may have the lock, and must not.
@@ -199,17 +218,42 @@ impl Settlement {
         }
     }
 
+    pub(super) fn errand(errand: Errand) -> Self {
+        Self {
+            give_up: clock::after(clock::now(), FOR_GOOD),
+            subject: Subject::Errand(Box::new(errand)),
+            goal: Goal::End,
+            journey: Journey::default(),
+            turn: None,
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
     pub(super) fn engine(&self) -> &Arc<Engine> {
         match &self.subject {
+            Subject::Errand(errand) => &errand.engine,
             Subject::Hold(hold) => &hold.engine,
             Subject::Ghost(ghost) => &ghost.bid.engine,
         }
     }
 
-    fn recipe(&self) -> &Arc<dyn Recipe> {
+    fn name(&self) -> &LockName {
         match &self.subject {
-            Subject::Hold(hold) => &hold.recipe,
-            Subject::Ghost(ghost) => &ghost.bid.recipe,
+            Subject::Hold(hold) => hold.recipe.name(),
+            Subject::Ghost(ghost) => ghost.bid.recipe.name(),
+            Subject::Errand(errand) => &errand.name,
+        }
+    }
+
+    /// After this nothing is sent any more.
+    fn give_up(&self) -> Instant {
+        match (&self.subject, self.journey.open_since) {
+            // Later it might not be known again, and be carried out twice.
+            (Subject::Errand(errand), Some(sent)) => {
+                let response = errand.engine.response_timeout();
+                clock::after(sent, errand.noted.saturating_sub(response * 2))
+            }
+            _ => self.give_up,
         }
     }
 
@@ -230,12 +274,15 @@ impl Settlement {
         loop {
             match self.step(until).await? {
                 Ok(reply) => return Some(Ok(reply)),
-                Err(fault) if fault.is_passing() && clock::now() < self.give_up => {
+                Err(fault) if fault.is_passing() && clock::now() < self.give_up() => {
                     // Where there is no connection, connecting has a pause of its own.
                     if !matches!(fault, Fault::Unreachable(_)) {
                         before(until, tokio::time::sleep(self.pause)).await?;
                         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                     }
+                }
+                Err(fault) if matches!(self.subject, Subject::Errand(_)) => {
+                    return Some(Err(fault));
                 }
                 // A lock whose lease is over needs no release any more.
                 Err(fault) if fault.is_passing() && self.goal == Goal::End => {
@@ -297,42 +344,43 @@ impl Settlement {
             journey,
             ..
         } = self;
-        let (engine, recipe, owner, count) = match &*subject {
-            Subject::Hold(hold) => (&hold.engine, &hold.recipe, &hold.owner, hold.count()),
-            Subject::Ghost(ghost) => {
+        match (&*subject, *goal) {
+            (Subject::Errand(errand), _) => {
+                let call = || errand.call.clone();
+                let answer = journey.attempt(&errand.engine.main, call, until).await?;
+                Some(answer.map(|reply| {
+                    // Set once: nothing is sent after an answer.
+                    let _ = errand.reply.set(reply);
+                    HoldReply::Done
+                }))
+            }
+            (Subject::Hold(hold), Goal::Lengthen(lease)) => {
+                let count = hold.count();
+                if count == 0 {
+                    // The last guard left meanwhile; the end of the hold is on its way.
+                    return Some(Ok(HoldReply::Done));
+                }
+                let call = || hold.recipe.update(&hold.owner, lease, count);
+                let answer = journey.attempt(&hold.engine.main, call, until).await?;
+                let sent = journey.sent.unwrap_or_else(clock::now);
+                Some(told(answer).inspect(|reply| hold.answered(*reply, sent, lease)))
+            }
+            (Subject::Hold(hold), Goal::End) => {
+                let call = || hold.recipe.release(&hold.owner);
+                let answer = journey.attempt(&hold.engine.main, call, until).await?;
+                Some(told(answer).map(|reply| self.judged(reply)))
+            }
+            (Subject::Ghost(ghost), _) => {
                 let Bid {
                     engine,
                     recipe,
                     owner,
                     ..
                 } = &ghost.bid;
-                (engine, recipe, owner, 0)
+                let call = || recipe.release(owner);
+                Some(told(journey.attempt(&engine.main, call, until).await?))
             }
-        };
-        let call = || match *goal {
-            Goal::Lengthen(lease) => recipe.update(owner, lease, count),
-            Goal::End => recipe.release(owner),
-        };
-        if matches!(goal, Goal::Lengthen(_)) && count == 0 {
-            // The last guard left meanwhile; the end of the hold is on its way.
-            return Some(Ok(HoldReply::Done));
         }
-        let reply = match journey.attempt(&engine.main, call, until).await? {
-            Ok(reply) => HoldReply::try_from(reply).map_err(Fault::from),
-            Err(fault) => Err(fault),
-        };
-        let Ok(reply) = reply else {
-            return Some(reply);
-        };
-        Some(Ok(match (&*subject, *goal) {
-            (Subject::Hold(hold), Goal::Lengthen(lease)) => {
-                let sent = journey.sent.unwrap_or_else(clock::now);
-                hold.answered(reply, sent, lease);
-                reply
-            }
-            (Subject::Hold(_), Goal::End) => self.judged(reply),
-            (Subject::Ghost(_), _) => reply,
-        }))
     }
 
     /// Whether others of its hold wait for it.
@@ -344,7 +392,7 @@ impl Settlement {
     pub(super) fn is_due(&self) -> bool {
         match &self.subject {
             Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
-            Subject::Ghost(_) => true,
+            Subject::Ghost(_) | Subject::Errand(_) => true,
         }
     }
 
@@ -352,7 +400,7 @@ impl Settlement {
         let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
-            Subject::Hold(_) => {}
+            Subject::Hold(_) | Subject::Errand(_) => {}
             Subject::Ghost(ghost) => ghost.bid.line.notify(),
         }
     }
@@ -361,7 +409,7 @@ impl Settlement {
 impl fmt::Debug for Settlement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settlement")
-            .field("name", self.recipe().name())
+            .field("name", self.name())
             .field("goal", &self.goal)
             .field("journey", &self.journey)
             .finish_non_exhaustive()
@@ -414,7 +462,7 @@ impl Unsettled {
         };
         let mut error = Error::new(kind, action);
         if let Some(settlement) = &self.settlement {
-            error = error.named(settlement.recipe().name().as_arc());
+            error = error.named(settlement.name().as_arc());
             error = error.detail("it goes on in the background");
         }
         error

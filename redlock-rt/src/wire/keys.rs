@@ -68,9 +68,34 @@ pub(crate) fn fence(key: &LockName) -> String {
     prefixed("redlock_fence", key)
 }
 
+/// The channel of a count-down latch. Redisson wraps every name here, and with underscores.
+pub(crate) fn latch_channel(name: &LockName) -> String {
+    format!("redisson_countdownlatch__channel__{{{}}}", name.as_str())
+}
+
+/// How the last latch of a name ended. Not Redisson's.
+pub(crate) fn latch_mark(name: &LockName) -> String {
+    prefixed("redlock_latch_end", name)
+}
+
+/// What one call, named by this id, did. Not Redisson's.
+pub(crate) fn note(name: &LockName, call: &OwnerId) -> String {
+    format!("{}:{call}", prefixed("redlock_op", name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_channel_of_a_latch_is_always_wrapped() {
+        let channel = |name| latch_channel(&LockName::new(None, name).unwrap());
+        assert_eq!(channel("n"), "redisson_countdownlatch__channel__{n}");
+        assert_eq!(
+            channel("a{b}c"),
+            "redisson_countdownlatch__channel__{a{b}c}"
+        );
+    }
 
     #[test]
     fn names_are_wrapped_as_redisson_does() {

@@ -75,7 +75,8 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::Contended => "contended",
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
-        ErrorKind::Lost => "lost",
+        // The protocol has one word for what is gone.
+        ErrorKind::Lost | ErrorKind::LatchDeleted | ErrorKind::LatchExpired => "lost",
         ErrorKind::StaleToken => "stale_token",
         ErrorKind::NotOwner => "not_owner",
         // Wrong credentials are an input that cannot work, and so is an upgrade that would

@@ -7,6 +7,7 @@ use super::{
     clients::Target,
     fenced::FencedCommand,
     kinds::{LockId, LockKind},
+    latch::LatchCommand,
 };
 
 pub(crate) const DEFAULT_CLIENT: &str = "default";
@@ -41,6 +42,7 @@ pub(crate) enum Command {
         of: LockCommand,
     },
     Fenced(FencedCommand),
+    Latch(LatchCommand),
     Owned {
         lock: LockId,
         owner: String,
@@ -140,7 +142,10 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "sleep" => Err(usage("MS")),
         _ => match FencedCommand::parse(command, args) {
             Some(parsed) => parsed.map(Command::Fenced),
-            None => of_lock(command, args),
+            None => match LatchCommand::parse(command, args) {
+                Some(parsed) => parsed.map(Command::Latch),
+                None => of_lock(command, args),
+            },
         },
     }
 }
@@ -253,7 +258,7 @@ fn owned(command: &str, kind: LockKind, verb: &str, args: &[&str]) -> Result<Com
 }
 
 /// A span of time; none if it is negative.
-fn span(ms: &str) -> Result<Duration, Failure> {
+pub(super) fn span(ms: &str) -> Result<Duration, Failure> {
     Ok(lease(ms)?.unwrap_or_default())
 }
 
@@ -397,6 +402,11 @@ mod tests {
             "1 fenced.token",
             "1 fenced.set k v t",
             "1 token n",
+            "1 latch.set n",
+            "1 latch.set n x",
+            "1 latch.down",
+            "1 latch.await n soon",
+            "1 latch.dance n",
             "1 uuid x",
             "1 lock n",
             "1 lock n o x",

@@ -6,6 +6,7 @@
 
 mod fair;
 mod fenced;
+mod latch;
 mod pubsub;
 mod rlock;
 mod rw;
@@ -24,6 +25,7 @@ use self::pubsub::Subscriptions;
 pub use self::{
     fair::RedissonFairLock,
     fenced::RedissonFencedLock,
+    latch::RedissonCountDownLatch,
     rlock::{RedissonRLock, RedissonUnlock},
     rw::{RedissonModeLock, RedissonReadWriteLock},
     spin::RedissonSpinLock,
@@ -107,6 +109,11 @@ impl RedissonClient {
     /// `getReadWriteLock(name)`.
     pub fn read_write_lock(&self, name: &str) -> RedissonReadWriteLock {
         RedissonReadWriteLock::new(self, name)
+    }
+
+    /// `getCountDownLatch(name)`.
+    pub fn count_down_latch(&self, name: impl Into<String>) -> RedissonCountDownLatch {
+        RedissonCountDownLatch::new(self.clone(), name.into())
     }
 
     /// What this client is subscribed to at this moment.

@@ -1,0 +1,205 @@
+//! A count-down latch on the wire: a string `NAME` with the count, gone when it is zero.
+
+use std::time::Duration;
+
+use super::keys;
+use super::reply::{Malformed, Reply, ttl_of};
+use super::script::{Call, PUBLISH, millis, script};
+use crate::name::{LockName, OwnerId};
+
+script!(SET = "latch_set");
+script!(COUNT_DOWN = "latch_count_down");
+script!(DELETE = "latch_delete");
+script!(CHECK = "latch_check");
+
+/// For how long it is told apart how a latch ended.
+const MARK_LIFE: Duration = Duration::from_secs(10 * 60);
+
+/// For how long a call that is repeated finds what it did the first time.
+pub(crate) const NOTE_LIFE: Duration = Duration::from_secs(2 * 60);
+
+/// What Redis keeps a count in exactly, and Lua too.
+pub(crate) const GREATEST_COUNT: u64 = 1 << 53;
+
+/// The calls of a count-down latch.
+#[derive(Debug, Clone)]
+pub(crate) struct LatchWire {
+    name: LockName,
+    mark: String,
+    channel: String,
+}
+
+/// How a latch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It has this count, and lives for so long; `None` where it has no TTL.
+    Closed(u64, Option<Duration>),
+    Ended(Ended),
+}
+
+/// Why a latch does not hold anybody up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Counted down, or there never was one.
+    Open,
+    Deleted,
+    Expired,
+}
+
+impl LatchWire {
+    pub(crate) fn new(name: LockName) -> Self {
+        let (mark, channel) = (keys::latch_mark(&name), keys::latch_channel(&name));
+        Self {
+            name,
+            mark,
+            channel,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    pub(crate) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Answered by what [`was_done`] reads. `call` names this call and no other.
+    pub(crate) fn set(&self, count: u64, ttl: Option<Duration>, call: &OwnerId) -> Call {
+        Call::new(&SET)
+            .key(self.name.as_str())
+            .key(&self.mark)
+            .key(&keys::note(&self.name, call))
+            .number(count)
+            .number(ttl.map_or(0, millis))
+            .number(millis(MARK_LIFE))
+            .number(millis(NOTE_LIFE))
+            .arg(&self.channel)
+            .arg(PUBLISH)
+    }
+
+    /// Answered by what [`count_left`] reads. `call` names this call and no other.
+    pub(crate) fn count_down(&self, call: &OwnerId) -> Call {
+        Call::new(&COUNT_DOWN)
+            .key(self.name.as_str())
+            .key(&self.mark)
+            .key(&keys::note(&self.name, call))
+            .number(millis(NOTE_LIFE))
+            .arg(&self.channel)
+            .arg(PUBLISH)
+    }
+
+    /// Answered by what [`was_done`] reads. `call` names this call and no other.
+    pub(crate) fn delete(&self, call: &OwnerId) -> Call {
+        Call::new(&DELETE)
+            .key(self.name.as_str())
+            .key(&self.mark)
+            .arg(call.as_str())
+            .number(millis(MARK_LIFE))
+            .arg(&self.channel)
+            .arg(PUBLISH)
+    }
+
+    /// Answered by a [`Look`].
+    pub(crate) fn check(&self) -> Call {
+        Call::new(&CHECK).key(self.name.as_str()).key(&self.mark)
+    }
+}
+
+/// Reads the answer to setting or deleting.
+pub(crate) fn was_done(reply: Reply) -> Result<bool, Malformed> {
+    match reply {
+        Reply::Int(done @ 0..=1) => Ok(done == 1),
+        other => Err(Malformed(other)),
+    }
+}
+
+/// Reads the answer to counting down.
+pub(crate) fn count_left(reply: Reply) -> Result<u64, Malformed> {
+    match reply {
+        Reply::Int(left) => u64::try_from(left).map_err(|_| Malformed(reply)),
+        other => Err(Malformed(other)),
+    }
+}
+
+impl TryFrom<Reply> for Look {
+    type Error = Malformed;
+
+    fn try_from(reply: Reply) -> Result<Self, Malformed> {
+        match &reply {
+            Reply::Int(0) => Ok(Self::Ended(Ended::Open)),
+            Reply::Int(1) => Ok(Self::Ended(Ended::Deleted)),
+            Reply::Int(2) => Ok(Self::Ended(Ended::Expired)),
+            Reply::List(items) => match &items[..] {
+                [Reply::Text(count), Reply::Int(ttl)] => match count.parse::<i64>() {
+                    // Redisson lets a latch be set to zero, and holds nobody up at it.
+                    Ok(..=0) => Ok(Self::Ended(Ended::Open)),
+                    Ok(count) => Ok(Self::Closed(count.unsigned_abs(), ttl_of(*ttl))),
+                    Err(_) => Err(Malformed(reply)),
+                },
+                _ => Err(Malformed(reply)),
+            },
+            _ => Err(Malformed(reply)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let wire = LatchWire::new(LockName::new(None, "n").unwrap());
+        let id = OwnerId::from_wire("u:7");
+        let set = wire.set(3, Some(Duration::from_secs(5)), &id);
+        let channel = "redisson_countdownlatch__channel__{n}";
+        assert_eq!(
+            set.words().collect::<Vec<_>>(),
+            [
+                "n",
+                "redlock_latch_end:{n}",
+                "redlock_op:{n}:u:7",
+                "3",
+                "5000",
+                "600000",
+                "120000",
+                channel,
+                "PUBLISH"
+            ]
+        );
+        let calls = [set, wire.count_down(&id), wire.delete(&id), wire.check()];
+        calls.iter().for_each(assert_agrees);
+    }
+
+    #[test]
+    fn looks_are_told_apart() {
+        let there = |count: &str, ttl| {
+            Look::try_from(Reply::List(vec![
+                Reply::Text(count.into()),
+                Reply::Int(ttl),
+            ]))
+        };
+        assert_eq!(there("3", -1), Ok(Look::Closed(3, None)));
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(there("1", 1000), Ok(Look::Closed(1, second)));
+        for none in ["0", "-2"] {
+            assert_eq!(there(none, -1), Ok(Look::Ended(Ended::Open)));
+        }
+        assert!(there("x", -1).is_err());
+        for (number, ended) in [(0, Ended::Open), (1, Ended::Deleted), (2, Ended::Expired)] {
+            assert_eq!(Look::try_from(Reply::Int(number)), Ok(Look::Ended(ended)));
+        }
+        assert!(Look::try_from(Reply::Int(3)).is_err());
+        assert!(Look::try_from(Reply::List(vec![])).is_err());
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_refused() {
+        assert_eq!(count_left(Reply::Int(0)), Ok(0));
+        assert!(count_left(Reply::Int(-1)).is_err() && count_left(Reply::Nil).is_err());
+        assert_eq!(was_done(Reply::Int(1)), Ok(true));
+        assert!(was_done(Reply::Int(2)).is_err());
+    }
+}

@@ -1,0 +1,33 @@
+-- Tells whether a latch is closed, and if not, how it ended.
+--
+-- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set)
+-- ARGV: none
+-- Returns: {count as text, remaining ms (-1: no TTL)} = there is a latch; else 0 = counted down, or
+--   there never was one, 1 = deleted, 2 = expired
+--
+-- Invariants:
+-- * A latch that is gone before the time in its mark was ended by another client, which leaves no
+--   mark: it counts as counted down, now and later.
+-- * A mark that is not of the latch that there is (another client set that) is taken away.
+-- Redisson: GET.
+local count, mark = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
+local till = mark and tonumber(mark)
+if count then
+    local ttl = redis.call('PTTL', KEYS[1])
+    if mark and (ttl < 0 or not till) then
+        redis.call('DEL', KEYS[2])
+    end
+    return {count, ttl}
+end
+if not mark then
+    return 0
+end
+if not till then
+    return 1
+end
+local time = redis.call('TIME')
+if till < time[1] * 1000 + time[2] / 1000 then
+    return 2
+end
+redis.call('DEL', KEYS[2])
+return 0

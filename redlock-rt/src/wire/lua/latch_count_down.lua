@@ -1,0 +1,29 @@
+-- Counts a latch down by one, and opens it at zero.
+--
+-- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this call
+--   (STRING: what it answered)
+-- ARGV: 1 ms for which the note stays, 2 channel, 3 publish command
+-- Returns: the count that is left, 0 also where there is no latch
+--
+-- Invariants:
+-- * Repeated after a lost reply it finds its note and answers the same: one call counts once.
+-- * Where there is no latch nothing is created, not even a note: a repeat that finds one then counts
+--   it down, as if only now it had been sent.
+-- * Counted down leaves no mark.
+-- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- Redisson: countDownAsync, which counts again when it is repeated.
+local noted = redis.call('GET', KEYS[3])
+if noted then
+    return tonumber(noted)
+end
+if redis.call('EXISTS', KEYS[1]) == 0 then
+    return 0
+end
+local left = redis.call('DECR', KEYS[1])
+if left <= 0 then
+    left = 0
+    redis.call('DEL', KEYS[1], KEYS[2])
+    redis.pcall(ARGV[3], ARGV[2], '0')
+end
+redis.call('SET', KEYS[3], string.format('%.0f', left), 'PX', ARGV[1])
+return left

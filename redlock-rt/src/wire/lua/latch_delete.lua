@@ -1,0 +1,16 @@
+-- Deletes a latch, and leaves word of it.
+--
+-- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set)
+-- ARGV: 1 the id of this call, 2 ms for which the mark stays, 3 channel, 4 publish command
+-- Returns: 1 = deleted, 0 = there was none
+--
+-- Invariants: repeated after a lost reply it finds its id in the mark, and answers the same. A new
+-- latch that was set meanwhile took the mark away, and the repeat deletes that one, as if only now it
+-- had been sent.
+-- Redisson: deleteAsync, which leaves no mark. Its 1 closes: threads of Java wait on.
+if redis.call('DEL', KEYS[1]) == 0 then
+    return redis.call('GET', KEYS[2]) == 'deleted:' .. ARGV[1] and 1 or 0
+end
+redis.call('SET', KEYS[2], 'deleted:' .. ARGV[1], 'PX', ARGV[2])
+redis.pcall(ARGV[4], ARGV[3], '1')
+return 1

@@ -1,0 +1,244 @@
+//! What each operation does and answers.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use redlock_rt::{Client, Error, ErrorKind, Shutdown};
+use tests::{eventually, shared_server, within};
+
+use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
+
+#[track_caller]
+fn assert_kind<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[tokio::test]
+async fn a_latch_is_a_number_that_is_gone_at_zero() {
+    let mut stage = Stage::open("latch-life").await;
+    let latch = stage.latch();
+    let pubsub = redis::Client::open(shared_server().url()).unwrap();
+    let mut pubsub = pubsub.get_async_pubsub().await.unwrap();
+    pubsub.subscribe(stage.channel()).await.unwrap();
+    assert_eq!(latch.count().await.unwrap(), 0);
+    latch.wait().await.unwrap();
+
+    assert!(latch.try_set_count(2).await.unwrap());
+    assert!(!latch.try_set_count(5).await.unwrap());
+    assert_eq!(
+        (stage.count().await, latch.count().await.unwrap()),
+        (Some(2), 2)
+    );
+    let ttl: i64 = stage.redis(&["PTTL", &stage.name]).await;
+    assert_eq!(ttl, -1);
+    assert_eq!(stage.mark().await, None);
+
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_eq!((stage.count().await, stage.mark().await), (None, None));
+    latch.wait().await.unwrap();
+    let mut messages = pubsub.on_message();
+    for expected in ["1", "0"] {
+        let message = within(DEADLINE, messages.next()).await.unwrap();
+        assert_eq!(message.get_payload::<String>().unwrap(), expected);
+    }
+    drop(messages);
+    drop(pubsub);
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn below_zero_there_is_nothing() {
+    let mut stage = Stage::open("latch-below").await;
+    let latch = stage.latch();
+    for _ in 0..3 {
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+    }
+    latch
+        .count_down_guard()
+        .unwrap()
+        .count_down()
+        .await
+        .unwrap();
+    assert_eq!((stage.count().await, stage.mark().await), (None, None));
+    assert!(stage.notes().await.is_empty(), "nothing is created");
+    // And nothing was stored up for the next one.
+    assert!(latch.try_set_count(1).await.unwrap());
+    assert_kind(
+        latch.wait_with(Duration::ZERO).await,
+        ErrorKind::TimedOut,
+        "",
+    );
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_closed_latch_says_so_without_waiting() {
+    let mut stage = Stage::open("latch-zero").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    let refused = latch.wait_with(Duration::ZERO).await;
+    let says = format!(
+        "wait for latch {:?}: timed out before it opened: waited 0ns",
+        stage.name
+    );
+    assert_kind(refused, ErrorKind::TimedOut, &says);
+    let refused = latch.wait_with(Duration::from_millis(50)).await;
+    assert_kind(refused, ErrorKind::TimedOut, "waited 50ms");
+    latch.count_down().await.unwrap();
+    latch.wait_with(Duration::ZERO).await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_guard_counts_once_however_it_ends() {
+    let mut stage = Stage::open("latch-guard").await;
+    let latch = stage.latch();
+    latch.try_set_count(4).await.unwrap();
+    let guard = latch.count_down_guard().unwrap();
+    assert_eq!(latch.count().await.unwrap(), 4, "nothing yet");
+    assert_eq!(guard.count_down().await.unwrap(), 3);
+    drop(latch.count_down_guard().unwrap());
+    eventually(DEADLINE, async || stage.count().await == Some(2)).await;
+    // By a panic of who holds it.
+    let guard = latch.count_down_guard().unwrap();
+    let task = tokio::spawn(async move {
+        let _guard = guard;
+        std::panic::resume_unwind(Box::new("on purpose"));
+    });
+    task.await.unwrap_err();
+    eventually(DEADLINE, async || stage.count().await == Some(1)).await;
+    // Or without being polled at all.
+    let all = wait(&latch);
+    drop(latch.count_down_guard().unwrap().count_down());
+    ended(all).await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_and_changes_nothing() {
+    let mut stage = Stage::open("latch-bad").await;
+    let client = stage.client();
+    let long = "x".repeat(513);
+    for (name, says) in [("", "blank"), ("a\0b", "NUL"), (&long, "512 bytes")] {
+        let latch = client.count_down_latch(name);
+        assert_kind(latch.try_set_count(1).await, ErrorKind::BadInput, says);
+        assert_kind(latch.count_down().await, ErrorKind::BadInput, says);
+        assert_kind(latch.count_down_guard(), ErrorKind::BadInput, says);
+        assert_kind(latch.wait().await, ErrorKind::BadInput, says);
+        assert_kind(latch.wait_with(DEADLINE).await, ErrorKind::BadInput, says);
+        assert_kind(latch.count().await, ErrorKind::BadInput, says);
+        assert_kind(latch.delete().await, ErrorKind::BadInput, says);
+    }
+    let latch = client.count_down_latch(&stage.name);
+    let set = latch.try_set_count(0).await;
+    assert_kind(
+        set,
+        ErrorKind::BadInput,
+        &format!("set latch {:?}", stage.name),
+    );
+    let too_many = latch.try_set_count((1 << 53) + 1).await;
+    assert_kind(too_many, ErrorKind::BadInput, "2^53");
+    for ttl in [Duration::ZERO, Duration::MAX] {
+        let set = latch.clone().ttl(ttl).try_set_count(1).await;
+        assert_kind(set, ErrorKind::BadInput, "the ttl is");
+    }
+    assert_eq!(stage.count().await, None);
+    assert!(latch.try_set_count(1 << 53).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), (1 << 53) - 1);
+    assert!(latch.delete().await.unwrap());
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn another_type_of_value_is_told_to_all_that_wait() {
+    let mut stage = Stage::open("latch-type").await;
+    let client = stage.client();
+    let latch = client.count_down_latch(&stage.name);
+    latch.try_set_count(1).await.unwrap();
+    let waits: Vec<_> = (0..20).map(|_| wait(&latch)).collect();
+    waiting(&client, 20).await;
+    stage.subscribed(1).await;
+    let _: usize = stage.redis(&["DEL", &stage.name]).await;
+    let _: usize = stage.redis(&["RPUSH", &stage.name, "a"]).await;
+    let _: usize = stage.redis(&["PUBLISH", &stage.channel(), "0"]).await;
+    for waits in waits {
+        assert_kind(ended(waits).await, ErrorKind::WrongType, &stage.name);
+    }
+    assert_kind(latch.count_down().await, ErrorKind::WrongType, &stage.name);
+    assert_kind(latch.count().await, ErrorKind::WrongType, &stage.name);
+    assert!(!latch.try_set_count(1).await.unwrap());
+    let _: () = stage.redis(&["SET", &stage.name, "many"]).await;
+    assert_kind(latch.wait().await, ErrorKind::Protocol, &stage.name);
+    assert_kind(latch.count_down().await, ErrorKind::Protocol, &stage.name);
+    let _: usize = stage.redis(&["DEL", &stage.name]).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_client_that_ends_wakes_its_waiters_and_counts_no_more() {
+    let mut stage = Stage::open("latch-shut").await;
+    let client = stage.client();
+    let latch = client.count_down_latch(&stage.name);
+    latch.try_set_count(3).await.unwrap();
+    let waits: Vec<_> = (0..3).map(|_| wait(&latch)).collect();
+    waiting(&client, 3).await;
+    // What was dropped before it ends is counted.
+    drop(latch.count_down_guard().unwrap());
+    let late = latch.count_down_guard().unwrap();
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    for waits in waits {
+        assert_kind(ended(waits).await, ErrorKind::ShutDown, &stage.name);
+    }
+    assert_eq!(stage.count().await, Some(2));
+    assert_kind(latch.wait().await, ErrorKind::ShutDown, &stage.name);
+    assert_kind(latch.count_down().await, ErrorKind::ShutDown, &stage.name);
+    assert_kind(late.count_down().await, ErrorKind::ShutDown, &stage.name);
+    let _: usize = stage.redis(&["DEL", &stage.name]).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_namespace_is_part_of_the_name() {
+    let mut stage = Stage::open("latch-space").await;
+    let url = stage.url.clone();
+    let client = Client::builder()
+        .url(&url)
+        .namespace("svc")
+        .build()
+        .unwrap();
+    let latch = client.count_down_latch(&stage.name);
+    stage.name = format!("svc:{}", stage.name);
+    latch.try_set_count(1).await.unwrap();
+    assert_eq!(stage.count().await, Some(1));
+    let waits = wait(&latch);
+    stage.subscribed(1).await;
+    stage.latch().count_down().await.unwrap();
+    ended(waits).await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// As Redisson: the channel is wrapped all the same, the keys of our own are not.
+#[tokio::test]
+async fn a_name_with_braces() {
+    let mut stage = Stage::open("latch-brace").await;
+    stage.name = format!("{{{}}}:x", stage.name);
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    let waits = wait(&latch);
+    stage.subscribed(1).await;
+    latch.count_down().await.unwrap();
+    ended(waits).await.unwrap();
+    let notes: Vec<String> = stage
+        .redis(&["KEYS", &format!("redlock_op:{}:*", stage.name)])
+        .await;
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    for note in notes {
+        let _: usize = stage.redis(&["DEL", &note]).await;
+    }
+    stage.assert_clean().await;
+}

@@ -1,0 +1,180 @@
+//! Calls dropped between any two polls, while every connection moves a few bytes at a time.
+
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+use redlock_rt::{Client, CountDownLatch, embedded::Engine};
+use tests::{Wires, eventually, within};
+use tokio::task::yield_now;
+
+use crate::stage::{DEADLINE, NEVER, ended, wait, waiting};
+
+const NAME: &str = "cancelled";
+/// More than any call here has.
+const MOST: usize = 2000;
+
+struct Case {
+    wires: Wires,
+    client: Client,
+    latch: CountDownLatch,
+    /// On fast wires of its own.
+    other: CountDownLatch,
+}
+
+impl Case {
+    fn new() -> Self {
+        let engine = Engine::new();
+        let wires = Wires::to_engine(&engine).slow();
+        let settings = |builder: redlock_rt::ClientBuilder| {
+            let linger = Duration::from_millis(5);
+            builder.poll_interval(NEVER).linger(linger).build().unwrap()
+        };
+        let client = settings(wires.builder());
+        Self {
+            latch: client.count_down_latch(NAME),
+            other: settings(Client::builder().embedded(&engine)).count_down_latch(NAME),
+            client,
+            wires,
+        }
+    }
+
+    /// Nothing of the client's is left.
+    async fn assert_clean(&self) {
+        eventually(DEADLINE, async || {
+            let stats = self.client.stats();
+            let left = stats.waiting + stats.subscriptions + stats.names + stats.releases;
+            if left == 0 {
+                Ok(())
+            } else {
+                Err(format!("{stats:?}"))
+            }
+        })
+        .await;
+    }
+}
+
+/// Polls the call so often, with all tasks running between two polls; whether it completed.
+async fn polled<F: Future>(call: F, times: usize) -> bool {
+    let mut call = pin!(call);
+    for _ in 0..times {
+        let done = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_ready())).await;
+        if done {
+            return true;
+        }
+        yield_now().await;
+    }
+    false
+}
+
+/// Runs the case with one poll more each time, until its call completes.
+fn at_every_await(least: usize, case: impl AsyncFn(usize) -> bool) {
+    // One task between two polls.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for times in 0..MOST {
+            if case(times).await {
+                assert!(times >= least, "only {times} polls");
+                return;
+            }
+        }
+        panic!("not done after {MOST} polls");
+    });
+}
+
+#[test]
+fn a_wait_that_is_dropped_leaves_nothing() {
+    at_every_await(10, async |times| {
+        let case = Case::new();
+        case.other.try_set_count(1).await.unwrap();
+        assert!(!polled(case.latch.wait(), times).await, "it is closed");
+        case.assert_clean().await;
+        times == 200
+    });
+}
+
+#[test]
+fn a_wait_that_is_dropped_while_it_opens_leaves_nothing() {
+    at_every_await(3, async |times| {
+        let case = Case::new();
+        case.other.try_set_count(1).await.unwrap();
+        let mut call = Box::pin(case.latch.wait());
+        // Looked, subscribed, looked again.
+        assert!(!polled(call.as_mut(), 200).await);
+        case.other.count_down().await.unwrap();
+        let done = polled(call, times).await;
+        case.assert_clean().await;
+        done
+    });
+}
+
+#[test]
+fn who_waits_behind_a_wait_that_is_dropped_wakes() {
+    at_every_await(10, async |times| {
+        let case = Case::new();
+        case.other.try_set_count(1).await.unwrap();
+        let behind = {
+            let first = case.latch.wait();
+            let mut first = pin!(first);
+            let once = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_ready())).await;
+            assert!(!once);
+            let behind = wait(&case.latch);
+            waiting(&case.client, 2).await;
+            polled(first, times).await;
+            behind
+        };
+        waiting(&case.client, 1).await;
+        case.other.count_down().await.unwrap();
+        ended(behind).await.unwrap();
+        case.assert_clean().await;
+        times == 120
+    });
+}
+
+#[test]
+fn a_count_down_that_is_dropped_counts_once_at_most() {
+    at_every_await(10, async |times| {
+        let case = Case::new();
+        case.other.try_set_count(3).await.unwrap();
+        let done = polled(case.latch.count_down(), times).await;
+        case.assert_clean().await;
+        // What comes after it on the same connection comes after it.
+        let left = within(DEADLINE, case.latch.count()).await.unwrap();
+        assert!(left == 2 || (left == 3 && !done), "{left} after {times}");
+        done
+    });
+}
+
+#[test]
+fn a_guard_whose_count_down_is_dropped_counts_all_the_same() {
+    at_every_await(10, async |times| {
+        let case = Case::new();
+        case.other.try_set_count(3).await.unwrap();
+        let guard = case.latch.count_down_guard().unwrap();
+        let done = polled(guard.count_down(), times).await;
+        case.assert_clean().await;
+        assert_eq!(case.other.count().await.unwrap(), 2, "after {times}");
+        done
+    });
+}
+
+#[test]
+fn a_guard_counts_once_where_the_connection_is_cut_and_the_call_dropped() {
+    at_every_await(10, async |times| {
+        let case = Case::new();
+        case.other.try_set_count(3).await.unwrap();
+        case.latch.count().await.unwrap();
+        let done = {
+            let guard = case.latch.count_down_guard().unwrap();
+            let mut call = pin!(guard.count_down());
+            let done = polled(call.as_mut(), times / 2).await;
+            case.wires.cut(tests::Which::All);
+            done || polled(call, times - times / 2).await
+        };
+        case.assert_clean().await;
+        assert_eq!(case.other.count().await.unwrap(), 2, "after {times}");
+        done
+    });
+}

@@ -1,0 +1,171 @@
+//! Requests and replies that are lost, at every position: each call counts once.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, CountDownLatch};
+use tests::{Matcher, Proxy, eventually, shared_server, within};
+
+use crate::scripts::calls;
+use crate::stage::{DEADLINE, Stage};
+
+const RESPONSE: Duration = Duration::from_millis(300);
+
+/// What may become of a call on its way.
+const FAULTS: [fn(&Proxy, Matcher); 4] = [
+    |proxy, calls| proxy.cut_before_request(calls),
+    |proxy, calls| proxy.cut_after_request(calls),
+    |proxy, calls| proxy.swallow_request(calls, 1),
+    |proxy, calls| proxy.swallow_reply(calls, 1),
+];
+
+struct Scene {
+    stage: Stage,
+    proxy: Proxy,
+    client: Client,
+    latch: CountDownLatch,
+    /// Past the proxy.
+    other: CountDownLatch,
+}
+
+impl Scene {
+    async fn open(what: &str) -> Self {
+        let proxy = Proxy::to(&shared_server());
+        let mut stage = Stage::open(what).await;
+        let other = stage.latch();
+        // All scripts are known from here on: a fault meets the call, not its NOSCRIPT.
+        other.try_set_count(2).await.unwrap();
+        other.count_down().await.unwrap();
+        other.delete().await.unwrap();
+        stage.url = proxy.url();
+        let client = stage.client_with(|builder| builder.response_timeout(RESPONSE));
+        let latch = client.count_down_latch(&stage.name);
+        latch.count().await.unwrap();
+        Self {
+            stage,
+            proxy,
+            client,
+            latch,
+            other,
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_count_is_counted_once() {
+    const COUNT: u64 = 4;
+    let scene = Scene::open("latch-lost").await;
+    for fault in FAULTS {
+        for lost in 1..=COUNT {
+            assert!(scene.other.try_set_count(COUNT).await.unwrap());
+            for number in 1..=COUNT {
+                if number == lost {
+                    fault(&scene.proxy, calls!("latch_count_down"));
+                }
+                let left = within(DEADLINE, scene.latch.count_down()).await.unwrap();
+                assert_eq!(left, COUNT - number, "{lost} was lost");
+                let stands = scene.other.count().await.unwrap();
+                assert_eq!(stands, COUNT - number, "{lost} was lost");
+            }
+        }
+    }
+    scene.stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn each_guard_counts_once() {
+    let scene = Scene::open("latch-lost-guard").await;
+    for fault in FAULTS {
+        for dropped in [true, false] {
+            assert!(scene.other.try_set_count(5).await.unwrap());
+            let guard = scene.latch.count_down_guard().unwrap();
+            fault(&scene.proxy, calls!("latch_count_down"));
+            if dropped {
+                drop(guard);
+                eventually(DEADLINE, async || scene.client.stats().releases == 0).await;
+            } else {
+                let left = within(DEADLINE, guard.count_down()).await.unwrap();
+                assert_eq!(left, 4);
+            }
+            assert_eq!(scene.other.count().await.unwrap(), 4);
+            scene.other.delete().await.unwrap();
+        }
+    }
+    scene.stage.assert_clean().await;
+}
+
+/// The repeat finds the note of its own call, whoever counted in between.
+#[tokio::test]
+async fn a_repeat_answers_what_the_first_did() {
+    let scene = Scene::open("latch-lost-between").await;
+    scene.other.try_set_count(3).await.unwrap();
+    scene.proxy.cut_after_request(calls!("latch_count_down"));
+    let gate = scene.proxy.hold_request("INFO");
+    let call = tokio::spawn({
+        let latch = scene.latch.clone();
+        async move { latch.count_down().await }
+    });
+    // Carried out; the reply is lost, and the new connection is held up.
+    eventually(DEADLINE, async || scene.stage.count().await == Some(2)).await;
+    assert_eq!(scene.other.count_down().await.unwrap(), 1);
+    gate.open();
+    assert_eq!(within(DEADLINE, call).await.unwrap().unwrap(), 2);
+    assert_eq!(scene.other.count().await.unwrap(), 1);
+    scene.other.delete().await.unwrap();
+    scene.stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn setting_and_deleting_answer_what_they_did() {
+    let scene = Scene::open("latch-lost-set").await;
+    for fault in FAULTS {
+        fault(&scene.proxy, calls!("latch_set"));
+        assert!(
+            within(DEADLINE, scene.latch.try_set_count(2))
+                .await
+                .unwrap()
+        );
+        fault(&scene.proxy, calls!("latch_set"));
+        assert!(
+            !within(DEADLINE, scene.latch.try_set_count(2))
+                .await
+                .unwrap()
+        );
+        fault(&scene.proxy, calls!("latch_delete"));
+        assert!(within(DEADLINE, scene.latch.delete()).await.unwrap());
+        fault(&scene.proxy, calls!("latch_delete"));
+        assert!(!within(DEADLINE, scene.latch.delete()).await.unwrap());
+    }
+    scene.stage.assert_clean().await;
+}
+
+/// Where nobody can be asked the caller learns whether it may have counted, and nothing is sent
+/// after that.
+#[tokio::test]
+async fn an_outage_says_whether_it_may_have_counted() {
+    let scene = Scene::open("latch-lost-outage").await;
+    scene.other.try_set_count(5).await.unwrap();
+    scene.proxy.go_silent();
+    let error = within(DEADLINE, scene.latch.count_down())
+        .await
+        .unwrap_err();
+    assert!(error.is_outcome_unknown(), "{error}");
+    scene.proxy.refuse();
+    scene.proxy.cut_all();
+    scene.proxy.resume();
+    let error = within(DEADLINE, scene.latch.count_down())
+        .await
+        .unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    // A guard's count is delivered when Redis is back.
+    let guard = scene.latch.count_down_guard().unwrap();
+    let error = within(DEADLINE, guard.count_down()).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    drop(scene.latch.count_down_guard().unwrap());
+    let before = scene.other.count().await.unwrap();
+    assert!((4..=5).contains(&before), "{before}");
+    scene.proxy.accept();
+    eventually(DEADLINE, async || scene.client.stats().releases == 0).await;
+    assert_eq!(scene.other.count().await.unwrap(), before - 2);
+    scene.other.delete().await.unwrap();
+    scene.stage.assert_clean().await;
+}

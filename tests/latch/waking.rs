@@ -1,0 +1,206 @@
+//! Whoever waits wakes, whatever becomes of connections and messages.
+
+use std::time::Duration;
+
+use tests::{Driver, Proxy, RedisServer, Which, eventually, shared_server};
+
+use crate::scripts::calls;
+use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_waiters_of_all_clients_and_processes_wake() {
+    const CLIENTS: usize = 4;
+    const EACH: usize = 200;
+    let mut stage = Stage::open("latch-all").await;
+    let latch = stage.latch();
+    latch.try_set_count(2).await.unwrap();
+    let mut waits = Vec::new();
+    for _ in 0..CLIENTS {
+        let client = stage.client();
+        let latch = client.count_down_latch(&stage.name);
+        waits.extend((0..EACH).map(|_| wait(&latch)));
+        waiting(&client, EACH).await;
+    }
+    let drivers: Vec<_> = (0..2)
+        .map(|_| Driver::start(env!("CARGO_BIN_EXE_driver")))
+        .collect();
+    let mut pending = Vec::new();
+    for driver in &drivers {
+        driver.ok(&format!("connect {}", stage.url)).await;
+        pending.extend((0..3).map(|_| driver.send(&format!("latch.await {}", stage.name))));
+    }
+    stage.subscribed(CLIENTS + drivers.len()).await;
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+    assert!(waits.iter().all(|waits| !waits.is_finished()));
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    for waits in waits {
+        ended(waits).await.unwrap();
+    }
+    for pending in pending {
+        assert_eq!(pending.answer().await.ok(), "true");
+    }
+    for driver in drivers {
+        driver.ok("close").await;
+    }
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn who_subscribes_too_late_looks_again_and_returns() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-late").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    let gate = proxy.hold_request("SUBSCRIBE");
+    stage.url = proxy.url();
+    let waits = wait(&stage.latch());
+    proxy.wait_for_answer(calls!("latch_check")).await;
+    // Looked, and has not subscribed: nobody hears the zero.
+    latch.count_down().await.unwrap();
+    stage.subscribed(0).await;
+    assert!(!waits.is_finished());
+    gate.open();
+    ended(waits).await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn who_loses_the_connection_looks_again_and_returns() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-cut").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    stage.url = proxy.url();
+    let waits: Vec<_> = {
+        let latch = stage.latch();
+        (0..10).map(|_| wait(&latch)).collect()
+    };
+    stage.subscribed(1).await;
+    proxy.refuse();
+    proxy.cut_all();
+    stage.subscribed(0).await;
+    latch.count_down().await.unwrap();
+    proxy.accept();
+    for waits in waits {
+        ended(waits).await.unwrap();
+    }
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_lost_is_found_by_polling() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-swallow").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    stage.url = proxy.url();
+    let every = Duration::from_millis(100);
+    let client = stage.client_with(|builder| builder.poll_interval(every));
+    let waits = wait(&client.count_down_latch(&stage.name));
+    stage.subscribed(1).await;
+    // Not the look upon the confirmation finds it.
+    proxy.mark();
+    proxy.wait_for_answer(calls!("latch_check")).await;
+    proxy.swallow_message("message", 1);
+    latch.count_down().await.unwrap();
+    ended(waits).await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// The timer is that of the one who came first, and passes on with it.
+#[tokio::test]
+async fn polling_goes_on_when_the_first_waiter_goes() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-heir").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    stage.url = proxy.url();
+    let every = Duration::from_millis(100);
+    let client = stage.client_with(|builder| builder.poll_interval(every));
+    let theirs = client.count_down_latch(&stage.name);
+    let first = wait(&theirs);
+    waiting(&client, 1).await;
+    let second = wait(&theirs);
+    waiting(&client, 2).await;
+    stage.subscribed(1).await;
+    first.abort();
+    waiting(&client, 1).await;
+    proxy.swallow_message("message", 1);
+    latch.count_down().await.unwrap();
+    ended(second).await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// As in Redisson: a new count closes it again before those that wait have seen the zero.
+#[tokio::test]
+async fn a_new_count_before_they_looked_holds_them_up_again() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-anew").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    stage.url = proxy.url();
+    let client = stage.client();
+    let waits = wait(&client.count_down_latch(&stage.name));
+    stage.subscribed(1).await;
+    // The look upon the confirmation.
+    proxy.wait_for_count(calls!("latch_check"), 2).await;
+    proxy.wait_for_answer("SUBSCRIBE").await;
+    let gate = proxy.hold_message("message");
+    latch.count_down().await.unwrap();
+    assert!(latch.try_set_count(1).await.unwrap());
+    proxy.mark();
+    gate.open();
+    proxy.wait_for_answer(calls!("latch_check")).await;
+    assert!(!waits.is_finished());
+    waiting(&client, 1).await;
+    latch.count_down().await.unwrap();
+    ended(waits).await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// What a look finds is not for who came after it was sent.
+#[tokio::test]
+async fn who_waits_after_a_new_count_is_not_let_through_by_an_older_look() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "latch-older").await;
+    let latch = stage.latch();
+    // The script is known from here on.
+    assert_eq!(latch.count().await.unwrap(), 0);
+    let before = stage.scripts_run().await;
+    stage.url = proxy.url();
+    let client = stage.client();
+    let theirs = client.count_down_latch(&stage.name);
+    // There is no latch yet: the first finds it open.
+    let gate = proxy.hold_reply(calls!("latch_check"));
+    let first = wait(&theirs);
+    eventually(DEADLINE, async || stage.scripts_run().await > before).await;
+    latch.try_set_count(1).await.unwrap();
+    let second = wait(&theirs);
+    waiting(&client, 2).await;
+    gate.open();
+    ended(first).await.unwrap();
+    stage.subscribed(1).await;
+    assert!(!second.is_finished());
+    latch.count_down().await.unwrap();
+    ended(second).await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_subscribe_they_poll() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-noperm").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    proxy.answer("SUBSCRIBE", "-NOPERM no channel for you\r\n", 100);
+    stage.url = proxy.url();
+    let every = Duration::from_millis(50);
+    let client = stage.client_with(|builder| builder.poll_interval(every));
+    let waits = wait(&client.count_down_latch(&stage.name));
+    proxy.wait_for_count(calls!("latch_check"), 3).await;
+    latch.count_down().await.unwrap();
+    ended(waits).await.unwrap();
+    assert_eq!(proxy.connections(Which::All).len(), 2, "two connections");
+    stage.assert_clean().await;
+}

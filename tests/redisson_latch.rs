@@ -1,0 +1,196 @@
+//! A CountDownLatch, and Redisson's: one latch, whoever sets it, counts it down and waits.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use redlock_rt::{Client, CountDownLatch, Error};
+use tests::{
+    LeakCheck, RedissonClient, RedissonCountDownLatch, eventually, shared_server, unique, within,
+};
+use tokio::task::JoinHandle;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+struct Stage {
+    ours: CountDownLatch,
+    theirs: RedissonCountDownLatch,
+    leaks: LeakCheck,
+    name: String,
+}
+
+impl Stage {
+    async fn open(name: String) -> Self {
+        let server = shared_server();
+        let java = RedissonClient::connect(&server.url()).await.unwrap();
+        let builder = Client::builder().url(&server.url());
+        // Whoever wakes was told.
+        let rust = builder.poll_interval(60 * DEADLINE).build().unwrap();
+        Self {
+            ours: rust.count_down_latch(&name),
+            theirs: java.count_down_latch(&name),
+            leaks: LeakCheck::on(&server, &name).await.client(&rust),
+            name,
+        }
+    }
+
+    fn we_wait(&self) -> JoinHandle<Result<(), Error>> {
+        let latch = self.ours.clone();
+        tokio::spawn(async move { latch.wait().await })
+    }
+
+    async fn they_wait(&self) -> JoinHandle<bool> {
+        let latch = self.theirs.clone();
+        let waits = tokio::spawn(async move { latch.wait(DEADLINE).await.unwrap() });
+        eventually(DEADLINE, async || self.theirs.is_asleep()).await;
+        waits
+    }
+
+    async fn subscribed(&self, count: usize) {
+        let redis = shared_server().connect().await.unwrap();
+        let channel = format!("redisson_countdownlatch__channel__{{{}}}", self.name);
+        eventually(DEADLINE, async || {
+            let asked = redis::cmd("PUBSUB").arg(&["NUMSUB", &channel]).to_owned();
+            let (_, there): (String, usize) = asked.query_async(&mut redis.clone()).await.unwrap();
+            there == count
+        })
+        .await;
+    }
+
+    async fn marks(&self) -> Vec<String> {
+        let mut redis = shared_server().connect().await.unwrap();
+        let pattern = format!("redlock_latch_end:*{}*", self.name);
+        let keys = redis::cmd("KEYS").arg(pattern).to_owned();
+        keys.query_async(&mut redis).await.unwrap()
+    }
+
+    async fn end(self) {
+        let mut redis = shared_server().connect().await.unwrap();
+        for form in ["redlock_op:*{}*", "redlock_latch_end:*{}*"] {
+            let pattern = form.replace("{}", &self.name);
+            let keys: Vec<String> = redis::cmd("KEYS")
+                .arg(pattern)
+                .query_async(&mut redis)
+                .await
+                .unwrap();
+            for key in keys {
+                let ttl: i64 = redis::cmd("PTTL")
+                    .arg(&key)
+                    .query_async(&mut redis)
+                    .await
+                    .unwrap();
+                assert!(ttl > 0, "{key} stays");
+                let _: i64 = redis::cmd("DEL")
+                    .arg(&key)
+                    .query_async(&mut redis)
+                    .await
+                    .unwrap();
+            }
+        }
+        self.leaks.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn each_counts_down_what_the_other_set_and_wakes_the_other() {
+    for java_sets in [true, false] {
+        for java_is_last in [true, false] {
+            let stage = Stage::open(unique("latch")).await;
+            let Stage { ours, theirs, .. } = &stage;
+            if java_sets {
+                assert!(theirs.try_set_count(2).await.unwrap());
+                assert!(!ours.try_set_count(5).await.unwrap());
+            } else {
+                assert!(ours.try_set_count(2).await.unwrap());
+                assert!(!theirs.try_set_count(5).await.unwrap());
+            }
+            assert_eq!(ours.count().await.unwrap(), 2);
+            assert_eq!(theirs.count().await.unwrap(), 2);
+            let we = stage.we_wait();
+            let they = stage.they_wait().await;
+            stage.subscribed(2).await;
+            if java_is_last {
+                assert_eq!(ours.count_down().await.unwrap(), 1);
+                assert!(!we.is_finished() && !they.is_finished());
+                theirs.count_down().await.unwrap();
+            } else {
+                theirs.count_down().await.unwrap();
+                assert!(!we.is_finished() && !they.is_finished());
+                assert_eq!(ours.count_down().await.unwrap(), 0);
+            }
+            within(DEADLINE, we).await.unwrap().unwrap();
+            assert!(within(DEADLINE, they).await.unwrap());
+            // Open to both from now on, and nothing goes below.
+            ours.wait().await.unwrap();
+            assert!(theirs.wait(DEADLINE).await.unwrap());
+            theirs.count_down().await.unwrap();
+            assert_eq!(ours.count_down().await.unwrap(), 0);
+            assert_eq!(theirs.count().await.unwrap(), 0);
+            stage.end().await;
+        }
+    }
+}
+
+/// Java's threads sleep on when a latch is deleted, and go on when the next one is counted down.
+#[tokio::test]
+async fn a_deleted_latch_wakes_ours_and_not_theirs() {
+    let stage = Stage::open(unique("latch-del")).await;
+    let Stage { ours, theirs, .. } = &stage;
+    ours.try_set_count(1).await.unwrap();
+    let we = stage.we_wait();
+    let they = stage.they_wait().await;
+    stage.subscribed(2).await;
+    assert!(ours.delete().await.unwrap());
+    let error = within(DEADLINE, we).await.unwrap().unwrap_err();
+    assert!(error.is_latch_gone(), "{error}");
+    assert!(!they.is_finished());
+    assert!(theirs.try_set_count(1).await.unwrap());
+    let we = stage.we_wait();
+    stage.subscribed(2).await;
+    // Its mark is that of the latch before: waiting, ours takes it away.
+    eventually(DEADLINE, async || stage.marks().await.is_empty()).await;
+    theirs.count_down().await.unwrap();
+    assert!(within(DEADLINE, they).await.unwrap());
+    within(DEADLINE, we).await.unwrap().unwrap();
+    ours.wait().await.unwrap();
+
+    // Deleted by Redisson, which leaves no word: as if counted down.
+    theirs.try_set_count(1).await.unwrap();
+    let we = stage.we_wait();
+    stage.subscribed(1).await;
+    assert!(theirs.delete().await.unwrap());
+    within(DEADLINE, we).await.unwrap().unwrap();
+    stage.end().await;
+}
+
+/// Redisson lets it be set to zero: nobody is held up, and counting down removes it.
+#[tokio::test]
+async fn a_latch_of_theirs_at_zero_is_open() {
+    let stage = Stage::open(unique("latch-null")).await;
+    let Stage { ours, theirs, .. } = &stage;
+    theirs.try_set_count(0).await.unwrap();
+    ours.wait().await.unwrap();
+    assert_eq!(ours.count().await.unwrap(), 0);
+    assert_eq!(ours.count_down().await.unwrap(), 0);
+    assert!(theirs.try_set_count(1).await.unwrap(), "it is gone");
+    ours.count_down().await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn names_with_braces_mean_the_same_to_both() {
+    for form in ["{}{x}y", "{}x{y", "{}x}y"] {
+        let stage = Stage::open(form.replacen("{}", &unique("latch-br"), 1)).await;
+        let Stage { ours, theirs, .. } = &stage;
+        ours.try_set_count(2).await.unwrap();
+        let they = stage.they_wait().await;
+        let we = stage.we_wait();
+        stage.subscribed(2).await;
+        theirs.count_down().await.unwrap();
+        ours.count_down().await.unwrap();
+        assert!(within(DEADLINE, they).await.unwrap());
+        within(DEADLINE, we).await.unwrap().unwrap();
+        stage.end().await;
+    }
+}
