@@ -64,11 +64,17 @@ pub(crate) async fn acquire(
         engine.ensure_tasks();
         let until = deadline.into_iter().chain(pace.gives_up_at()).min();
         match stand.place.called(until).await {
-            Called::TimedOut if pace.gives_up_at().is_some_and(|at| at <= clock::now()) => {
-                return Err(out_of_retries(recipe));
-            }
             Called::TimedOut => {
-                let health = stand.health();
+                let (now, health) = (clock::now(), stand.health());
+                if pace.gives_up_at().is_some_and(|at| at <= now) {
+                    if !is_unanswered(engine, health, started, now) {
+                        return Err(out_of_retries(recipe));
+                    }
+                    if deadline.is_none_or(|deadline| now < deadline) {
+                        pace.unanswered(now);
+                        continue;
+                    }
+                }
                 return Err(out_of_time(engine, recipe, health, started, wait, fault));
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
@@ -128,7 +134,9 @@ pub(crate) async fn acquire(
                     Err(passing) if passing.is_passing() => {
                         tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
                         fault = Some(passing);
-                        let again = clock::after(clock::now(), pause);
+                        let now = clock::now();
+                        pace.unanswered(now);
+                        let again = clock::after(now, pause);
                         stand.place.tried(Some(again), Health::Failing);
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
@@ -216,8 +224,18 @@ pub(super) fn out_of_time(
     if let Some(fault) = fault {
         return named(fault.into_error(ACTION));
     }
-    let now = clock::now();
-    let unanswered = match health {
+    if is_unanswered(engine, health, started, clock::now()) {
+        return named(
+            Error::new(ErrorKind::Unavailable, ACTION).detail("no answer within the wait"),
+        );
+    }
+    let wait = wait.unwrap_or_default();
+    named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
+}
+
+/// Whether Redis answered nothing to speak of to who waits since `started`.
+fn is_unanswered(engine: &Engine, health: Health, started: Instant, now: Instant) -> bool {
+    match health {
         Health::Answering => false,
         Health::Failing => true,
         // The head (or this one) has asked, and for half of the time that either of us had there
@@ -228,14 +246,7 @@ pub(super) fn out_of_time(
                 .min(engine.response_timeout());
             now.saturating_duration_since(since) >= longest / 2
         }
-    };
-    if unanswered {
-        return named(
-            Error::new(ErrorKind::Unavailable, ACTION).detail("no answer within the wait"),
-        );
     }
-    let wait = wait.unwrap_or_default();
-    named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
 }
 
 /// Where a waiter stands: in the local queue of the name, or, where every waiter has a place in
