@@ -111,3 +111,26 @@ fn a_guard_of_another_runtime_is_looked_after_when_the_first_has_ended() {
     second.block_on(forgets(&clients[1], &guard));
     second.block_on(guard.unlock()).unwrap();
 }
+
+/// It slept for as long as a server was given that had been away for long.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_puts_off_no_other() {
+    let clients: Vec<_> = (0..5).map(|_| Client::embedded()).collect();
+    let quorum = Quorum::new(clients.clone()).unwrap();
+    let _other = clients[4].rlock(NAME).lock().await.unwrap();
+    let lease = Duration::from_secs(60);
+    let options = LockOptions::new().lease(lease);
+    let guard = quorum.redlock(NAME).lock_with(options).await.unwrap();
+    for client in &clients[..3] {
+        tokio::time::sleep(lease).await;
+        assert_eq!(guard.servers(), 4);
+        let before = guard.owners();
+        assert!(client.rlock(NAME).force_unlock().await.unwrap());
+        // Has every server asked, so that the loss is known.
+        guard.extend(lease * 2).await.unwrap();
+        eventually(Duration::from_secs(1), async || {
+            guard.servers() == 4 && guard.owners() != before
+        })
+        .await;
+    }
+}

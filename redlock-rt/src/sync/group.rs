@@ -182,14 +182,16 @@ impl Group {
         self.state()
     }
 
-    /// Waits until a part is lost; at once where one is, or where nothing is left to wait for.
-    pub(super) async fn part_lost(&self) {
+    /// Waits until a part is lost, other than at the places that are `known`; at once where one is,
+    /// or where nothing is left to wait for.
+    pub(super) async fn part_lost(&self, known: &[usize]) {
         loop {
             let now = clock::now();
             let lost = {
                 let members = lock(&self.members);
-                let mut parts = members.parts.iter();
-                parts.any(|part| !part.guard.state_at(now).is_valid())
+                let parts = members.parts.iter();
+                let mut others = parts.filter(|part| !known.contains(&part.place));
+                others.any(|part| !part.guard.state_at(now).is_valid())
             };
             if lost || !self.step_or_part().await.is_valid() {
                 return;

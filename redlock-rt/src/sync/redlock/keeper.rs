@@ -75,15 +75,20 @@ impl Charge {
             let gaps = self.gaps();
             if gaps.is_empty() {
                 pause = SHORTEST_PAUSE;
-                self.group.part_lost().await;
+                self.group.part_lost(&[]).await;
                 continue;
             }
             self.fill(&gaps).await;
-            if self.gaps().is_empty() {
+            let gaps = self.gaps();
+            if gaps.is_empty() {
                 continue;
             }
-            tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
-            pause = (pause * 2).min(longest);
+            let varied = tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64()));
+            tokio::select! {
+                () = varied => pause = (pause * 2).min(longest),
+                // Not put off by servers that stay away.
+                () = self.group.part_lost(&gaps) => pause = SHORTEST_PAUSE,
+            }
         }
     }
 
