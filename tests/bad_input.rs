@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, ErrorKind, LockOptions};
+use redlock_rt::{Backoff, Client, Error, ErrorKind, Kind, Lock, LockOptions, Owner};
 use tests::{RedisServer, shared_server, unique};
 
 const MS: Duration = Duration::from_millis(1);
@@ -22,6 +22,31 @@ fn assert_error<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, 
     assert!(error.to_string().contains(says), "{error}");
 }
 
+/// What every kind refuses, whatever is asked of it.
+async fn assert_refused<K: Kind>(lock: &Lock<K>, kind: ErrorKind, says: &str) {
+    assert_error(lock.lock().await, kind, says);
+    assert_error(lock.try_lock().await, kind, says);
+    let waiting = LockOptions::new().wait(10 * MS);
+    assert_error(lock.lock_with(waiting).await, kind, says);
+    assert_error(lock.with(async |_| ()).await, kind, says);
+    assert_error(lock.is_locked().await, kind, says);
+    assert_error(lock.holders().await, kind, says);
+    assert_error(lock.force_unlock().await, kind, says);
+}
+
+/// The same, of the locks of every kind of this name.
+async fn assert_all_refused(client: &Client, name: &str, kind: ErrorKind, says: &str) {
+    assert_refused(&client.rlock(name), kind, says).await;
+    assert_refused(&client.fair_lock(name), kind, says).await;
+    assert_refused(&client.fenced_lock(name).token_ttl(60_000 * MS), kind, says).await;
+    let backoff = Backoff::constant(MS);
+    assert_refused(&client.spin_lock(name).backoff(backoff), kind, says).await;
+    let lock = client.read_write_lock(name);
+    assert_refused(&lock.read_lock(), kind, says).await;
+    assert_refused(&lock.write_lock(), kind, says).await;
+    assert_refused(&lock.prefer_writers(true).write_lock(), kind, says).await;
+}
+
 #[tokio::test]
 async fn names_that_cannot_be_one() {
     let client = client().await;
@@ -32,14 +57,57 @@ async fn names_that_cannot_be_one() {
         ("a\0b", "NUL"),
         (long.as_str(), "512 bytes"),
     ] {
-        let lock = client.rlock(name);
-        assert_error(lock.lock().await, ErrorKind::BadInput, says);
-        assert_error(lock.try_lock().await, ErrorKind::BadInput, says);
-        assert_error(lock.is_locked().await, ErrorKind::BadInput, says);
-        assert_error(lock.force_unlock().await, ErrorKind::BadInput, says);
-        assert_error(lock.with(async |_| ()).await, ErrorKind::BadInput, says);
+        assert_all_refused(&client, name, ErrorKind::BadInput, says).await;
+        let (fair, owner) = (client.fair_lock(name), Owner::new());
+        assert_error(fair.queue_len().await, ErrorKind::BadInput, says);
+        assert_error(fair.position(&owner).await, ErrorKind::BadInput, says);
+        assert_error(fair.waiting_as(&owner), ErrorKind::BadInput, says);
+        let fenced = client.fenced_lock(name);
+        assert_error(fenced.token().await, ErrorKind::BadInput, says);
     }
     assert_eq!(client.stats().names, 0);
+}
+
+/// Of the keys beside the lock as well: nothing is taken, and nothing queued.
+#[tokio::test]
+async fn a_fair_queue_that_is_none_is_left_alone() {
+    let client = client().await;
+    let mut redis = shared_server().connect().await.unwrap();
+    let name = unique("no-queue");
+    let key = format!("redisson_lock_queue:{{{name}}}");
+    let set = redis::cmd("SET").arg(&key).arg("v").to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+    let lock = client.fair_lock(&name);
+    assert_error(lock.lock().await, ErrorKind::WrongType, &name);
+    assert_error(lock.try_lock().await, ErrorKind::WrongType, &name);
+    assert_error(lock.queue_len().await, ErrorKind::WrongType, &name);
+    let value: String = redis::cmd("GETDEL")
+        .arg(&key)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(value, "v");
+    assert!(!lock.is_locked().await.unwrap());
+    assert_eq!(lock.queue_len().await.unwrap(), 0);
+    assert_eq!(client.stats().names, 0);
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_refused_by_every_kind() {
+    let client = client().await;
+    let name = unique("no-lock");
+    let mut redis = shared_server().connect().await.unwrap();
+    let set = redis::cmd("SET").arg(&name).arg("v").to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+    assert_all_refused(&client, &name, ErrorKind::WrongType, &name).await;
+    let fenced = client.fenced_lock(&name);
+    assert_eq!(fenced.token().await.unwrap(), None, "none was minted");
+    let value: String = redis::cmd("GETDEL")
+        .arg(&name)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(value, "v");
 }
 
 #[tokio::test]
@@ -154,6 +222,8 @@ async fn builders_that_cannot_make_a_client() {
             "longer than a day",
         ),
         (builder().poll_interval(Duration::MAX), "longer than a day"),
+        (builder().waiter_timeout(99 * MS), "shorter than 100 ms"),
+        (builder().waiter_timeout(Duration::MAX), "longer than a day"),
         (builder().namespace(""), "namespace"),
         (builder().namespace("  "), "namespace"),
         (builder().url("http://localhost"), "unknown scheme"),

@@ -62,6 +62,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! [held](GuardState). A guard never reports held past its local deadline, whether or not Redis
 //! can be reached. A crashed holder's lock is free after its lease. Cancelled, dropped and failed
 //! calls leave nothing behind, in Redis or in the process (a subscription: after it lingered).
+//! The tokens of a [`FencedLock`] only grow for a name, while the clock of the (new) master is not
+//! behind the last one.
 //!
 //! # What is not
 //!

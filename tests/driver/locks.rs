@@ -186,6 +186,48 @@ async fn a_release_ends_the_wait_for_the_loss() {
 }
 
 #[tokio::test]
+async fn the_other_kinds_have_the_same_commands() {
+    let driver = connected().await;
+    for kind in ["fenced", "spin"] {
+        let name = unique(kind);
+        let taken = driver.ok(&format!("{kind}.lock {name} a")).await;
+        assert_eq!(taken == "ok", kind != "fenced", "{taken}");
+        let refused = driver.ok(&format!("{kind}.trylock {name} b 20")).await;
+        assert_eq!(refused == "false", kind != "fenced", "{refused}");
+        let holder = driver.ok(&format!("{kind}.holder {name}")).await;
+        for (command, answer) in [
+            (
+                "trylock a",
+                &*if kind == "fenced" {
+                    taken
+                } else {
+                    "true".into()
+                },
+            ),
+            ("held a", "true"),
+            ("heldby a", "true"),
+            ("heldby b", "false"),
+            ("holdcount a", "2"),
+            ("owner a", &holder),
+            ("islocked", "true"),
+            ("unlock a", "false"),
+            ("lost a 1", "false"),
+            ("forceunlock", "true"),
+            ("holder", "nil"),
+            ("ttl", "nil"),
+        ] {
+            let (command, owner) = command.split_once(' ').unwrap_or((command, ""));
+            let command = format!("{kind}.{command} {name} {owner}");
+            assert_eq!(driver.ok(&command).await, answer, "{command}");
+        }
+        let unlocked = driver.call(&format!("{kind}.unlock {name} a")).await;
+        assert_eq!(unlocked.err_kind(), "lost");
+    }
+    let unknown = driver.call("fence.lock n a").await;
+    assert_eq!(unknown.err_kind(), "usage");
+}
+
+#[tokio::test]
 async fn a_forced_release_is_answered() {
     let name = unique("force");
     let driver = connected().await;

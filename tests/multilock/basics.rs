@@ -313,11 +313,37 @@ async fn force_unlock_frees_all() {
     assert!(again.is_none_or(|again| again.is_valid()));
 }
 
-/// A part is one of any kind.
+/// A part is a lock of any kind, but no two of one name, which would exclude each other.
 #[tokio::test]
-async fn parts_may_be_mixed() {
-    let client = Client::embedded();
-    let lock = client.rlock("a");
-    let lock = MultiLock::new([Part::from(&lock), Part::from(client.rlock("b"))]);
-    assert_eq!(lock.lock().await.unwrap().owners().len(), 2);
+async fn parts_may_be_of_any_kind() {
+    let (server, prefix, names) = names("kinds");
+    let (client, other) = (client(&server), client(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&client).client(&other);
+    let [a, b, c] = &names;
+    let lock = MultiLock::new([
+        Part::from(client.fair_lock(c)),
+        Part::from(client.rlock(a)),
+        Part::from(client.read_write_lock(b).write_lock()),
+    ]);
+    assert_eq!(lock.names(), [a, b, c]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.owners().len(), 3);
+    assert!(other.rlock(a).try_lock().await.unwrap().is_none());
+    assert!(other.read_write_lock(b).try_read().await.unwrap().is_none());
+    assert!(other.fair_lock(c).try_lock().await.unwrap().is_none());
+    // Behind a fair lock it queues, and leaves no place there when it gives up.
+    let brief = LockOptions::new().wait(Duration::from_millis(50));
+    let last = MultiLock::new([Part::from(other.fair_lock(c)), Part::from(other.rlock(c))]);
+    assert!(last.lock().await.unwrap_err().is_bad_input());
+    let last = MultiLock::new([other.fair_lock(c)]);
+    assert!(last.lock_with(brief).await.unwrap_err().is_timed_out());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    within(DEADLINE, last.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    leaks.assert_clean().await;
 }

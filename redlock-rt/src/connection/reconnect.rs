@@ -110,10 +110,18 @@ impl Connection {
     ///
     /// Nothing is sent before the exchange that it gives is polled.
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
+        match self.try_call(call) {
+            Ok(exchange) => Ok(exchange),
+            // Boxed: it is rare, and would be most of the size of every future that waits.
+            Err(call) => Ok(Box::pin(self.shared.link()).await?.call(call)),
+        }
+    }
+
+    /// As [`call`](Self::call), where there is a live connection; gives the call back where not.
+    pub(crate) fn try_call(&self, call: Call) -> Result<Exchange, Call> {
         match self.shared.live() {
             Some(link) => Ok(link.call(call)),
-            // Boxed: it is rare, and would be most of the size of every future that waits.
-            None => Ok(Box::pin(self.shared.link()).await?.call(call)),
+            None => Err(call),
         }
     }
 

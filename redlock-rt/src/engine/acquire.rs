@@ -12,8 +12,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout_at;
-
 use super::backoff::Pace;
 use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::Terms;
@@ -364,11 +362,10 @@ impl Claim {
     ) -> Option<Result<AcquireReply, Fault>> {
         let bid = &self.bid;
         self.open.get_or_insert_with(|| bid.engine.releases.open());
-        let attempt = self.journey.attempt(&bid.engine.main, || bid.call(waits));
-        let answer = match deadline {
-            Some(deadline) => timeout_at(clock::to_tokio(deadline), attempt).await.ok(),
-            None => Some(attempt.await),
-        };
+        let attempt = self
+            .journey
+            .attempt(&bid.engine.main, || bid.call(waits), deadline);
+        let answer = attempt.await;
         let reply = answer.map(|reply| Ok(bid.recipe.acquired(reply?)?));
         if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind)) = reply {
             // Whatever was sent before under this number did not get the lock either.

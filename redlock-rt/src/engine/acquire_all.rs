@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout_at;
-
 use super::Engine;
 use super::acquire::ACTION;
 use super::hold::{Bid, Hold, HoldGuard};
@@ -108,16 +106,10 @@ impl Claims {
             return Ok(Together::Acquired);
         };
         let holds = bids.iter().map(|bid| (&*bid.recipe, &bid.owner));
-        let attempt = self
-            .journey
-            .attempt(&first.engine.main, || acquire_all(holds, lease));
-        let reply = match until {
-            Some(until) => match timeout_at(clock::to_tokio(until), attempt).await {
-                Ok(reply) => reply?,
-                Err(_) => return Err(Fault::timed_out("no answer in time")),
-            },
-            None => attempt.await?,
-        };
+        let call = || acquire_all(holds, lease);
+        let attempt = self.journey.attempt(&first.engine.main, call, until);
+        let late = || Err(Fault::timed_out("no answer in time"));
+        let reply = attempt.await.unwrap_or_else(late)?;
         let reply = Together::try_from(reply)?;
         if let Together::Held(_) = reply {
             self.journey.close();

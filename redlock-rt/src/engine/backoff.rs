@@ -6,7 +6,7 @@ use crate::clock::after;
 
 /// The pauses between the tries of a [`SpinLock`](crate::SpinLock).
 ///
-/// Defaults to exponential from 1 ms to 128 ms with jitter, as Redisson's spin lock, and to as many
+/// A pause is 1 ms to a day long. Defaults to exponential from 1 ms to 128 ms with jitter, as Redisson's spin lock, and to as many
 /// tries as the wait allows.
 ///
 /// # Examples
@@ -77,10 +77,14 @@ impl Backoff {
     /// Why it cannot be one.
     pub(crate) fn flaw(&self) -> Option<&'static str> {
         const SHORTEST: Duration = Duration::from_millis(1);
+        // Sums of pauses are to be durations too.
+        const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
         if self.first < SHORTEST {
             Some("the back-off is shorter than a millisecond")
         } else if self.longest < self.first {
             Some("the longest back-off is shorter than the first")
+        } else if self.longest > LONGEST {
+            Some("the back-off is longer than a day")
         } else {
             None
         }

@@ -257,23 +257,23 @@ impl Hold {
         let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
         let settlement = Settlement::new(self, Goal::Lengthen(lease));
         let mut unsettled = Unsettled::new(settlement);
-        match tokio::time::timeout_at(clock::to_tokio(deadline), unsettled.run()).await {
-            Ok(Ok(HoldReply::Done)) => {
+        match unsettled.run(Some(deadline)).await {
+            Some(Ok(HoldReply::Done)) => {
                 if let Some(reason) = self.lost_reason(clock::now()) {
                     return Err(self.lost_error(action, reason));
                 }
                 self.engine.watchdog.rewatch(self);
                 Ok(())
             }
-            Ok(Ok(reply)) => {
+            Some(Ok(reply)) => {
                 let reason = match reply {
                     HoldReply::Taken => LostReason::Taken,
                     _ => LostReason::Deleted,
                 };
                 Err(self.lost_error(action, reason))
             }
-            Ok(Err(fault)) => Err(fault.into_error(action).named(self.recipe.name().as_arc())),
-            Err(_) => Err(unsettled.out_of_time(action)),
+            Some(Err(fault)) => Err(fault.into_error(action).named(self.recipe.name().as_arc())),
+            None => Err(unsettled.out_of_time(action)),
         }
     }
 
@@ -410,13 +410,12 @@ impl HoldGuard {
             return Ok(Unlocked::AlreadyExpired);
         }
         let mut unsettled = Unsettled::new(settlement);
-        let patience = clock::to_tokio(hold.engine.patience(now));
-        let reply = match tokio::time::timeout_at(patience, unsettled.run()).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(fault)) => {
+        let reply = match unsettled.run(Some(hold.engine.patience(now))).await {
+            Some(Ok(reply)) => reply,
+            Some(Err(fault)) => {
                 return Err(fault.into_error(ACTION).named(hold.recipe.name().as_arc()));
             }
-            Err(_) => return Err(unsettled.out_of_time(ACTION)),
+            None => return Err(unsettled.out_of_time(ACTION)),
         };
         Ok(match (leave, reply) {
             (Leave::Last, HoldReply::Done) => Unlocked::Released,

@@ -442,31 +442,32 @@ impl Engine {
         self.open(action, name)?;
         let mut journey = settle::Journey::default();
         let mut fault: Option<Fault> = None;
-        let asked = async {
-            loop {
-                match journey.attempt(&self.main, || call.clone()).await {
-                    Err(lost) if lost.may_have_run() && repeat == Repeat::UnlessRun => {
-                        return Err(lost);
-                    }
-                    Err(passing) if passing.is_passing() => {
-                        if !matches!(passing, Fault::Unreachable(_)) {
-                            tokio::time::sleep(Duration::from_millis(20)).await;
-                        }
-                        fault = Some(passing);
-                    }
-                    outcome => return outcome,
+        let until = self.patience(clock::now());
+        let outcome = loop {
+            let attempt = journey.attempt(&self.main, || call.clone(), Some(until));
+            match attempt.await {
+                Some(Err(lost)) if lost.may_have_run() && repeat == Repeat::UnlessRun => {
+                    break Some(Err(lost));
                 }
+                Some(Err(passing)) if passing.is_passing() => {
+                    if !matches!(passing, Fault::Unreachable(_)) {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    fault = Some(passing);
+                    if clock::now() >= until {
+                        break None;
+                    }
+                }
+                outcome => break outcome,
             }
         };
-        let until = clock::to_tokio(self.patience(clock::now()));
-        let outcome = tokio::time::timeout_at(until, asked).await;
         let (error, refused) = match outcome {
-            Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(fault)) => {
+            Some(Ok(reply)) => return Ok(reply),
+            Some(Err(fault)) => {
                 let refused = !fault.may_have_run();
                 (fault.into_error(action), refused)
             }
-            Err(_) => match fault {
+            None => match fault {
                 Some(fault) => (fault.into_error(action), false),
                 None => (Error::new(ErrorKind::Unavailable, action), false),
             },

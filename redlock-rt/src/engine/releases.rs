@@ -167,7 +167,7 @@ struct UnderWay<'a> {
 impl UnderWay<'_> {
     async fn run(mut self) {
         if let Some(unsettled) = &mut self.unsettled
-            && let Err(fault) = unsettled.run().await
+            && let Some(Err(fault)) = unsettled.run(None).await
         {
             tracing::warn!(?fault, "a release failed; the lock ends with its lease");
         }

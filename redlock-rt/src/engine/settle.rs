@@ -40,27 +40,39 @@ pub(crate) struct Journey {
 }
 
 impl Journey {
-    /// Sends `call` once, or goes on waiting for the answer to the one under way.
+    /// Sends `call` once, or goes on waiting for the answer to the one under way; `None`: `until`
+    /// came first.
     ///
     /// # Cancel safety
     ///
-    /// The call under way stays here, to be waited for by the next who runs this.
+    /// The call under way stays here, to be waited for by the next who runs this; so it does where
+    /// the time is over.
     pub(crate) async fn attempt(
         &mut self,
         connection: &Connection,
         call: impl FnOnce() -> Call,
-    ) -> Result<crate::wire::Reply, Fault> {
+        until: Option<Instant>,
+    ) -> Option<Result<crate::wire::Reply, Fault>> {
         if self.exchange.is_none() {
-            self.exchange = Some(connection.call(call()).await?);
+            match start(connection, call(), until).await? {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(fault) => return Some(Err(fault)),
+            }
         }
-        let Some(exchange) = &mut self.exchange else {
-            return Err(Fault::timed_out("no call is under way"));
-        };
+        let exchange = self.exchange.as_mut()?;
         let sent = *self.sent.insert(exchange.made());
-        let patience = clock::to_tokio(clock::after(sent, connection.timeouts().response));
-        let answer = timeout_at(patience, &mut *exchange).await;
+        // One timer for both ends: it is a good part of what a call costs here.
+        let patience = clock::after(sent, connection.timeouts().response);
+        let (limit, cut_short) = match until {
+            Some(until) if until < patience => (until, true),
+            _ => (patience, false),
+        };
+        let answer = timeout_at(clock::to_tokio(limit), &mut *exchange).await;
+        if answer.is_err() && cut_short {
+            return None;
+        }
         let exchange = self.exchange.take();
-        match answer {
+        Some(match answer {
             Ok(Err(fault)) => {
                 if fault.may_have_run() {
                     self.open_since.get_or_insert(sent);
@@ -77,7 +89,7 @@ impl Journey {
                 self.open_since.get_or_insert(sent);
                 Err(Fault::timed_out("no answer within the response time-out"))
             }
-        }
+        })
     }
 
     /// Whether a call was sent whose outcome is not known.
@@ -99,6 +111,27 @@ impl Journey {
     pub(crate) fn close(&mut self) {
         self.exchange = None;
         self.open_since = None;
+    }
+}
+
+/// Starts a call, connecting first where there is no connection; `None`: `until` came first.
+async fn start(
+    connection: &Connection,
+    call: Call,
+    until: Option<Instant>,
+) -> Option<Result<Exchange, Fault>> {
+    let call = match connection.try_call(call) {
+        Ok(exchange) => return Some(Ok(exchange)),
+        Err(call) => call,
+    };
+    before(until, connection.call(call)).await
+}
+
+/// `None` where `until` comes before the future's output.
+async fn before<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+    match until {
+        Some(until) => timeout_at(clock::to_tokio(until), future).await.ok(),
+        None => Some(future.await),
     }
 }
 
@@ -180,32 +213,35 @@ impl Settlement {
         }
     }
 
-    /// Runs until Redis has answered, refused for good, or the lease is over.
-    async fn run(&mut self) -> Result<HoldReply, Fault> {
-        if self.ended_before_it_began().await? {
-            return Ok(HoldReply::Gone);
+    /// Runs until Redis has answered, refused for good, or the lease is over; `None`: `until` came
+    /// first.
+    async fn run(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
+        match self.ended_before_it_began(until).await? {
+            Ok(false) => {}
+            Ok(true) => return Some(Ok(HoldReply::Gone)),
+            Err(fault) => return Some(Err(fault)),
         }
         if let (Subject::Hold(hold), None) = (&self.subject, &self.turn) {
             self.turn = Some(match Arc::clone(&hold.serial).try_lock_owned() {
                 Ok(turn) => turn,
-                Err(_) => Arc::clone(&hold.serial).lock_owned().await,
+                Err(_) => before(until, Arc::clone(&hold.serial).lock_owned()).await?,
             });
         }
         loop {
-            match self.step().await {
-                Ok(reply) => return Ok(reply),
+            match self.step(until).await? {
+                Ok(reply) => return Some(Ok(reply)),
                 Err(fault) if fault.is_passing() && clock::now() < self.give_up => {
                     // Where there is no connection, connecting has a pause of its own.
                     if !matches!(fault, Fault::Unreachable(_)) {
-                        tokio::time::sleep(self.pause).await;
+                        before(until, tokio::time::sleep(self.pause)).await?;
                         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                     }
                 }
                 // A lock whose lease is over needs no release any more.
                 Err(fault) if fault.is_passing() && self.goal == Goal::End => {
-                    return Ok(self.judged(HoldReply::Gone));
+                    return Some(Ok(self.judged(HoldReply::Gone)));
                 }
-                Err(fault) => return Err(fault),
+                Err(fault) => return Some(Err(fault)),
             }
         }
     }
@@ -221,9 +257,12 @@ impl Settlement {
 
     /// For a ghost: waits for the outcome of the acquisition. Answers whether there is nothing to
     /// release.
-    async fn ended_before_it_began(&mut self) -> Result<bool, Fault> {
+    async fn ended_before_it_began(
+        &mut self,
+        until: Option<Instant>,
+    ) -> Option<Result<bool, Fault>> {
         let Subject::Ghost(ghost) = &mut self.subject else {
-            return Ok(false);
+            return Some(Ok(false));
         };
         let Ghost {
             bid,
@@ -231,54 +270,69 @@ impl Settlement {
             journey,
         } = &mut **ghost;
         if journey.exchange.is_none() {
-            return Ok(!*traces && journey.open_since.is_none());
+            return Some(Ok(!*traces && journey.open_since.is_none()));
         }
         // Nothing is sent here: the call is under way.
-        let answer = journey.attempt(&bid.engine.main, || bid.call(false)).await;
-        match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {
-            Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(!bid.recipe.leaves_traces()),
-            // From here on the number is used up: only its release is ever sent again.
-            Ok(AcquireReply::Acquired(_)) => {
-                journey.open_since = journey.sent;
-                Ok(false)
-            }
-            Err(_) => Ok(!*traces && journey.open_since.is_none()),
-        }
+        let answer = journey.attempt(&bid.engine.main, || bid.call(false), until);
+        Some(
+            match answer
+                .await?
+                .and_then(|reply| Ok(bid.recipe.acquired(reply)?))
+            {
+                Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(!bid.recipe.leaves_traces()),
+                // From here on the number is used up: only its release is ever sent again.
+                Ok(AcquireReply::Acquired(_)) => {
+                    journey.open_since = journey.sent;
+                    Ok(false)
+                }
+                Err(_) => Ok(!*traces && journey.open_since.is_none()),
+            },
+        )
     }
 
-    async fn step(&mut self) -> Result<HoldReply, Fault> {
-        let engine = Arc::clone(self.engine());
+    async fn step(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
         let Self {
             subject,
             goal,
             journey,
             ..
         } = self;
-        match (&*subject, *goal) {
+        let (engine, recipe, owner, count) = match &*subject {
+            Subject::Hold(hold) => (&hold.engine, &hold.recipe, &hold.owner, hold.count()),
+            Subject::Ghost(ghost) => {
+                let Bid {
+                    engine,
+                    recipe,
+                    owner,
+                    ..
+                } = &ghost.bid;
+                (engine, recipe, owner, 0)
+            }
+        };
+        let call = || match *goal {
+            Goal::Lengthen(lease) => recipe.update(owner, lease, count),
+            Goal::End => recipe.release(owner),
+        };
+        if matches!(goal, Goal::Lengthen(_)) && count == 0 {
+            // The last guard left meanwhile; the end of the hold is on its way.
+            return Some(Ok(HoldReply::Done));
+        }
+        let reply = match journey.attempt(&engine.main, call, until).await? {
+            Ok(reply) => HoldReply::try_from(reply).map_err(Fault::from),
+            Err(fault) => Err(fault),
+        };
+        let Ok(reply) = reply else {
+            return Some(reply);
+        };
+        Some(Ok(match (&*subject, *goal) {
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
-                let count = hold.count();
-                if count == 0 {
-                    // The last guard left meanwhile; the end of the hold is on its way.
-                    return Ok(HoldReply::Done);
-                }
-                let call = || hold.recipe.update(&hold.owner, lease, count);
-                let reply = HoldReply::try_from(journey.attempt(&engine.main, call).await?)?;
                 let sent = journey.sent.unwrap_or_else(clock::now);
                 hold.answered(reply, sent, lease);
-                Ok(reply)
+                reply
             }
-            (Subject::Hold(hold), Goal::End) => {
-                let call = || hold.recipe.release(&hold.owner);
-                let reply = HoldReply::try_from(journey.attempt(&engine.main, call).await?)?;
-                Ok(self.judged(reply))
-            }
-            (Subject::Ghost(ghost), _) => {
-                let call = || ghost.bid.recipe.release(&ghost.bid.owner);
-                Ok(HoldReply::try_from(
-                    journey.attempt(&engine.main, call).await?,
-                )?)
-            }
-        }
+            (Subject::Hold(_), Goal::End) => self.judged(reply),
+            (Subject::Ghost(_), _) => reply,
+        }))
     }
 
     /// Whether others of its hold wait for it.
@@ -331,20 +385,20 @@ impl Unsettled {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs it to its end; `None`: `until` came first.
     ///
     /// # Cancel safety
     ///
     /// May be dropped and run again at any point.
-    pub(super) async fn run(&mut self) -> Result<HoldReply, Fault> {
+    pub(super) async fn run(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
         let Some(settlement) = &mut self.settlement else {
-            return Ok(HoldReply::Done);
+            return Some(Ok(HoldReply::Done));
         };
-        let outcome = settlement.run().await;
+        let outcome = settlement.run(until).await?;
         if let Some(settlement) = self.settlement.take() {
             settlement.over(&outcome);
         }
-        outcome
+        Some(outcome)
     }
 
     /// The error for a caller who cannot wait any longer; it goes on in the background.

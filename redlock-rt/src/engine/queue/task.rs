@@ -29,7 +29,10 @@ async fn beat(room: &Room, connection: &Connection) {
     let Some(call) = room.beat(clock::now()) else {
         return;
     };
-    let asked = Journey::default().attempt(connection, || call).await;
+    let asked = Journey::default().attempt(connection, || call, None).await;
+    let Some(asked) = asked else {
+        return;
+    };
     let told = asked.and_then(|reply| Beat::decode(reply).map_err(Fault::from));
     match told {
         Ok(beat) => room.told(&beat, clock::now()),
