@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, LostReason, Owner, Unlocked};
+use redlock_rt::{
+    Backoff, Client, ErrorKind, GuardState, LockOptions, LostReason, MultiLock, Owner, Part,
+    Quorum, Unlocked,
+};
 use tests::{
     LeakCheck, Matcher, Proxy, RedisServer, connection_over, shared_server, unique, within,
 };
@@ -478,4 +481,119 @@ async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
     assert!(rlock.is_locked().await.unwrap());
     assert!(rlock.try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
+}
+
+/// Adding a pause to what it may be lengthened by was more than a span can be.
+#[tokio::test]
+async fn the_longest_back_off_panicked() {
+    let client = Client::embedded();
+    let _held = client.spin_lock("spun").lock().await.unwrap();
+    let longest = Backoff::constant(Duration::MAX);
+    for backoff in [longest, longest.max_retries(3), longest.max_retries(100)] {
+        let lock = client.spin_lock("spun").backoff(backoff);
+        let options = LockOptions::new().wait(ms(20));
+        let error = lock.lock_with(options).await.unwrap_err();
+        assert!(error.is_timed_out(), "{error}");
+        // From elsewhere, so that it is Redis that refuses.
+        let engine = Engine::new();
+        let [here, there] = [(); 2].map(|()| slow_to_connect(&engine, || std::future::ready(())));
+        let _held = there.spin_lock("spun").lock().await.unwrap();
+        let lock = here.spin_lock("spun").backoff(backoff);
+        let options = LockOptions::new().wait(ms(20));
+        let error = lock.lock_with(options).await.unwrap_err();
+        assert!(error.is_timed_out(), "{error}");
+    }
+}
+
+/// Who waits behind another task: its retries were over, and nobody had refused any.
+#[tokio::test(start_paused = true)]
+async fn a_silent_redis_was_called_contention_to_who_spins_behind_another() {
+    let lock = unheard()
+        .spin_lock("silence")
+        .backoff(Backoff::constant(ms(10)).max_retries(3));
+    let wait = |wait| lock.lock_with(LockOptions::new().wait(ms(wait)));
+    let (first, second) = tokio::join!(wait(5000), wait(2000));
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        assert!(error.is_unavailable(), "{error}");
+    }
+}
+
+/// They were counted while Redis did not answer, and the first refusal was the last.
+#[tokio::test(start_paused = true)]
+async fn an_outage_used_up_the_retries_of_a_spin_lock() {
+    let engine = Engine::new();
+    let connected = Arc::new(Notify::new());
+    let open = Arc::clone(&connected);
+    let client = slow_to_connect(&engine, move || {
+        let open = Arc::clone(&open);
+        async move { open.notified().await }
+    });
+    let holder = slow_to_connect(&engine, || std::future::ready(()));
+    let _held = holder.spin_lock("spun").lock().await.unwrap();
+    let lock = client
+        .spin_lock("spun")
+        .backoff(Backoff::constant(ms(10)).max_retries(5));
+    let begun = tokio::time::Instant::now();
+    let back = async {
+        // Longer than connecting may take: the first try fails.
+        tokio::time::sleep(ms(10_000)).await;
+        loop {
+            connected.notify_one();
+            tokio::time::sleep(ms(1)).await;
+        }
+    };
+    let error = tokio::select! {
+        outcome = lock.lock() => outcome.unwrap_err(),
+        () = back => unreachable!(),
+    };
+    assert!(error.is_timed_out(), "{error}");
+    let after = begun.elapsed() - ms(10_000);
+    assert!(after >= ms(50), "{after:?} after it answered again");
+}
+
+/// It was checked for the lock alone.
+#[tokio::test]
+async fn a_fenced_lock_among_others_was_taken_with_a_token_that_is_forgotten_before_its_lease() {
+    let client = Client::embedded();
+    let fenced = client.fenced_lock("fenced").token_ttl(ms(5));
+    assert!(fenced.lock().await.unwrap_err().is_bad_input());
+    let both = MultiLock::new([Part::from(&fenced), Part::from(client.rlock("other"))]);
+    assert!(both.lock().await.unwrap_err().is_bad_input());
+}
+
+/// Neither did it say which.
+#[tokio::test]
+async fn the_error_of_several_locks_named_none_of_them() {
+    let client = Client::embedded();
+    let occupied = client.fenced_value("a");
+    occupied.set("no lock", 1).await.unwrap();
+    let both = client.multi_lock(["a", "b"]);
+    for error in [
+        both.lock().await.unwrap_err(),
+        both.try_lock().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+        assert!(
+            error.name().is_some_and(|name| name.contains('a')),
+            "{error}"
+        );
+    }
+    let both = unheard().multi_lock(["a", "b"]);
+    let error = both.try_lock().await.unwrap_err();
+    assert!(
+        error.name().is_some_and(|name| name.contains('a')),
+        "{error}"
+    );
+}
+
+/// The first call was asking servers that say nothing, and had not heard that yet.
+#[tokio::test(start_paused = true)]
+async fn silent_servers_were_called_contention_to_who_waited_behind_the_first_call() {
+    let quorum = Quorum::new((0..3).map(|_| unheard())).unwrap();
+    let lock = quorum.redlock("silence");
+    let wait = |wait| lock.lock_with(LockOptions::new().wait(ms(wait)));
+    let (first, second) = tokio::join!(wait(5000), wait(200));
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    }
 }

@@ -6,6 +6,7 @@
 mod basics;
 mod cancel;
 mod contention;
+mod keeper;
 mod outages;
 mod safety;
 

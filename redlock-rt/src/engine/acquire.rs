@@ -62,11 +62,17 @@ pub(crate) async fn acquire(
         engine.ensure_tasks();
         let until = deadline.into_iter().chain(pace.gives_up_at()).min();
         match stand.place.called(until).await {
-            Called::TimedOut if pace.gives_up_at().is_some_and(|at| at <= clock::now()) => {
-                return Err(out_of_retries(recipe));
-            }
             Called::TimedOut => {
-                let health = stand.health();
+                let (now, health) = (clock::now(), stand.health());
+                if pace.gives_up_at().is_some_and(|at| at <= now) {
+                    if !is_unanswered(engine, health, started) {
+                        return Err(out_of_retries(recipe));
+                    }
+                    if deadline.is_none_or(|deadline| now < deadline) {
+                        pace.unanswered(now);
+                        continue;
+                    }
+                }
                 return Err(out_of_time(engine, recipe, health, started, wait, fault));
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
@@ -126,7 +132,9 @@ pub(crate) async fn acquire(
                     Err(passing) if passing.is_passing() => {
                         tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
                         fault = Some(passing);
-                        let again = clock::after(clock::now(), pause);
+                        let now = clock::now();
+                        pace.unanswered(now);
+                        let again = clock::after(now, pause);
                         stand.place.tried(Some(again), Health::Failing);
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }

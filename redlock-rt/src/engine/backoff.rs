@@ -99,9 +99,24 @@ impl Backoff {
             true => self.first.saturating_mul(1 << number.min(20)),
             false => self.first,
         };
-        Some(doubled.min(self.longest))
+        Some(doubled.min(self.longest).min(LONGEST))
+    }
+
+    /// All pauses together, without jitter; `None`: there is no end to them.
+    fn whole(&self) -> Option<Duration> {
+        let most = self.max_retries?;
+        let pauses = (0..most.min(MOST_SUMMED)).filter_map(|number| self.pause(number));
+        let summed: Duration = pauses.sum();
+        let longest = self.longest.min(LONGEST);
+        let rest = longest.saturating_mul(most.saturating_sub(MOST_SUMMED));
+        Some(summed.saturating_add(rest))
     }
 }
+
+/// As good as for ever, and may be added up.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// More pauses than these are as long as the longest, or constant.
+const MOST_SUMMED: u32 = 64;
 
 impl Default for Backoff {
     fn default() -> Self {
@@ -124,6 +139,8 @@ pub(super) struct Spin {
     backoff: Backoff,
     retries: u32,
     due: Instant,
+    /// Since the last try was not answered, none falls due.
+    unanswered: bool,
     /// When a waiter that never came to try has used up its retries.
     gives_up_at: Option<Instant>,
 }
@@ -133,19 +150,12 @@ impl Pace {
         let Some(backoff) = backoff else {
             return Self::Woken;
         };
-        let gives_up_at = backoff.max_retries.map(|most| {
-            let pauses = (0..most.min(MOST_SUMMED)).filter_map(|number| backoff.pause(number));
-            let summed: Duration = pauses.sum();
-            let rest = backoff
-                .longest
-                .saturating_mul(most.saturating_sub(MOST_SUMMED));
-            after(now, summed.saturating_add(rest))
-        });
         Self::Spins(Spin {
             backoff,
             retries: 0,
             due: now,
-            gives_up_at,
+            unanswered: false,
+            gives_up_at: backoff.whole().map(|whole| after(now, whole)),
         })
     }
 
@@ -162,6 +172,9 @@ impl Pace {
     pub(super) fn tries(&mut self, now: Instant) {
         if let Self::Spins(spin) = self {
             spin.gives_up_at = None;
+            if spin.unanswered {
+                spin.due = now;
+            }
             while let Some(pause) = spin.backoff.pause(spin.retries) {
                 let due = after(spin.due, pause);
                 if due > now {
@@ -173,11 +186,26 @@ impl Pace {
         }
     }
 
+    /// Redis does not answer: what falls due meanwhile is not counted. Who has not tried begins anew.
+    pub(super) fn unanswered(&mut self, now: Instant) {
+        if let Self::Spins(spin) = self {
+            spin.due = now;
+            match &mut spin.gives_up_at {
+                Some(at) => {
+                    let whole = spin.backoff.whole().unwrap_or(LONGEST);
+                    *at = after(now, whole.max(spin.backoff.first));
+                }
+                None => spin.unanswered = true,
+            }
+        }
+    }
+
     /// A try was refused: when the next is due, at the latest at `latest`; `None`: it was the last.
     pub(super) fn refused(&mut self, now: Instant, latest: Instant) -> Option<Instant> {
         match self {
             Self::Woken => Some(latest),
             Self::Spins(spin) => {
+                spin.unanswered = false;
                 let pause = spin.backoff.pause(spin.retries)?;
                 spin.retries += 1;
                 let pause = pause.mul_f64(1.0 + spin.backoff.jitter * fastrand::f64());
@@ -187,9 +215,6 @@ impl Pace {
         }
     }
 }
-
-/// More pauses than these are as long as the longest, or constant.
-const MOST_SUMMED: u32 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -228,6 +253,29 @@ mod tests {
         pace.tries(now);
         assert_eq!(pace.gives_up_at(), None);
         // Two of the three are gone.
+        assert!(pace.refused(now, now).is_some());
+        assert_eq!(pace.refused(now, now), None);
+    }
+
+    #[test]
+    fn nothing_is_counted_while_redis_does_not_answer() {
+        let start = Instant::now();
+        let backoff = Some(Backoff::constant(10 * MS).max_retries(2));
+        let mut pace = Pace::new(backoff, start);
+        // Behind others.
+        let now = start + 20 * MS;
+        pace.unanswered(now);
+        assert_eq!(pace.gives_up_at(), Some(now + 20 * MS));
+        // As the head, again and again.
+        for tries in 0..5 {
+            pace.tries(now + tries * 100 * MS);
+            pace.unanswered(now + tries * 100 * MS + 50 * MS);
+        }
+        let now = now + 500 * MS;
+        pace.tries(now);
+        assert_eq!(pace.refused(now, now), Some(now + 10 * MS));
+        let now = now + 10 * MS;
+        pace.tries(now);
         assert!(pace.refused(now, now).is_some());
         assert_eq!(pace.refused(now, now), None);
     }

@@ -25,9 +25,38 @@ struct Frame(Arc<Level>);
 
 struct Level {
     parent: Option<Frame>,
-    hold: Arc<Hold>,
+    place: Place,
     /// Bodies that re-enter from this frame side by side (`join!`) take turns.
     turn: Turn,
+}
+
+enum Place {
+    Hold(Arc<Hold>),
+    Post(Arc<Post>),
+}
+
+impl Place {
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Self::Hold(hold) => Some(Arc::clone(hold)),
+            Self::Post(post) => post.lock().clone(),
+        }
+    }
+}
+
+/// Where a body finds the hold that it runs under, if there is one: another may take its place.
+#[derive(Debug, Default)]
+pub(crate) struct Post(Mutex<Option<Arc<Hold>>>);
+
+impl Post {
+    pub(crate) fn set(&self, hold: &Arc<Hold>) {
+        let before = self.lock().replace(Arc::clone(hold));
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Hold>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The turn among sibling bodies.
@@ -38,19 +67,19 @@ pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
     let parent = FRAME.try_with(Clone::clone).ok();
     let frame = Frame(Arc::new(Level {
         parent,
-        hold: Arc::clone(hold),
+        place: Place::Hold(Arc::clone(hold)),
         turn: Turn::default(),
     }));
     FRAME.scope(frame, body).await
 }
 
 /// As [`under`], for a body that runs under several holds at once.
-pub(crate) async fn under_all<F: Future>(holds: &[Arc<Hold>], body: F) -> F::Output {
+pub(crate) async fn under_all<F: Future>(posts: &[Arc<Post>], body: F) -> F::Output {
     let around = FRAME.try_with(Clone::clone).ok();
-    let frame = holds.iter().fold(around, |parent, hold| {
+    let frame = posts.iter().fold(around, |parent, post| {
         Some(Frame(Arc::new(Level {
             parent,
-            hold: Arc::clone(hold),
+            place: Place::Post(Arc::clone(post)),
             turn: Turn::default(),
         })))
     });
@@ -104,7 +133,8 @@ pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<Around
     let mut frame = innermost.as_ref();
     let mut found: Option<Around> = None;
     while let Some(Frame(level)) = frame {
-        if let Some(mut around) = Around::of(&level.hold, client, recipe) {
+        let around = level.place.hold();
+        if let Some(mut around) = around.and_then(|hold| Around::of(&hold, client, recipe)) {
             around.turn = Some(Arc::clone(&level.turn));
             found = Some(match found {
                 None => around,

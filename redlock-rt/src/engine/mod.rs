@@ -49,7 +49,7 @@ pub(crate) use self::acquire_all::Attempt;
 pub use self::backoff::Backoff;
 pub(crate) use self::errand::Errand;
 pub use self::frame::Owner;
-pub(crate) use self::frame::{under, under_all};
+pub(crate) use self::frame::{Post, under, under_all};
 pub use self::hold::Unlocked;
 pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
@@ -65,7 +65,7 @@ use self::queue::Rooms;
 use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
-use crate::connection::{Connection, Dialer, Fault, ServerId, Spawner, Timeouts};
+use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName, OwnerId};
 use crate::wire::{Call, Recipe, Relation, Reply};
@@ -600,12 +600,22 @@ impl Engine {
     }
 
     /// Starts a task beside the client's own, where those run, unless it runs.
-    pub(crate) fn ensure_beside<T, F>(&self, owner: &Arc<T>, task: impl FnOnce() -> F)
-    where
+    /// `after`: what is to be done once its runtime is gone.
+    pub(crate) fn ensure_beside<T, F>(
+        &self,
+        owner: &Arc<T>,
+        after: impl Fn() + Send + 'static,
+        task: impl FnOnce() -> F,
+    ) where
         T: AsRef<Signal> + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        signal::ensure(&self.config.spawner, owner, || {}, || {}, task);
+        signal::ensure(&self.config.spawner, owner, || {}, after, task);
+    }
+
+    /// The runtime of the caller, where the client's tasks run there.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.config.spawner.home()
     }
 
     pub(crate) fn namespace(&self) -> Option<&str> {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::ballot::Ballot;
 use crate::clock;
-use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
+use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Post, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -52,14 +52,22 @@ pub(super) struct Group {
     name: Arc<str>,
     need: usize,
     members: Mutex<Members>,
+    /// What bodies that run under the group may re-enter, by place.
+    posts: Vec<Arc<Post>>,
     /// Woken when a part came, or all went.
     changed: Notify,
 }
 
 impl Group {
-    pub(super) fn new(name: &Arc<str>, need: usize, parts: Vec<Part>) -> Self {
+    /// `places`: how many parts there may be at most.
+    pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<Part>) -> Self {
         let ballot = Ballot::new(need);
+        let posts: Vec<Arc<Post>> = (0..places).map(|_| Arc::default()).collect();
+        for part in &parts {
+            posts[part.place].set(&part.guard.hold);
+        }
         Self {
+            posts,
             name: Arc::clone(name),
             need,
             members: Mutex::new(Members { ballot, parts }),
@@ -122,6 +130,7 @@ impl Group {
             drop(members);
             return false;
         }
+        self.posts[part.place].set(&part.guard.hold);
         let at = parts.iter().position(|other| other.place == part.place);
         let before = at.map(|at| parts.swap_remove(at));
         parts.push(part);
@@ -173,14 +182,16 @@ impl Group {
         self.state()
     }
 
-    /// Waits until a part is lost; at once where one is, or where nothing is left to wait for.
-    pub(super) async fn part_lost(&self) {
+    /// Waits until a part is lost, other than at the places that are `known`; at once where one is,
+    /// or where nothing is left to wait for.
+    pub(super) async fn part_lost(&self, known: &[usize]) {
         loop {
             let now = clock::now();
             let lost = {
                 let members = lock(&self.members);
-                let mut parts = members.parts.iter();
-                parts.any(|part| !part.guard.state_at(now).is_valid())
+                let parts = members.parts.iter();
+                let mut others = parts.filter(|part| !known.contains(&part.place));
+                others.any(|part| !part.guard.state_at(now).is_valid())
             };
             if lost || !self.step_or_part().await.is_valid() {
                 return;
@@ -263,8 +274,7 @@ impl Group {
         if let GuardState::Lost(reason) = self.state() {
             return Err(self.lost_error(ACTION, reason));
         }
-        let holds: Vec<_> = self.holds().into_iter().map(|(_, hold)| hold).collect();
-        let body = engine::under_all(&holds, body);
+        let body = engine::under_all(&self.posts, body);
         engine::until_lost(self.lost(), body).await.map_err(|why| {
             let why = format!("{why}; the body was dropped, its outcome is unknown");
             Error::new(ErrorKind::Lost, ACTION)

@@ -334,7 +334,8 @@ impl MultiLock {
         for part in parts.iter() {
             let own = options.terms(&part.engine);
             let own = own.map_err(|error| error.named(part.recipe.name().as_arc()))?;
-            if let Some(flaw) = part.backoff.and_then(|backoff| backoff.flaw()) {
+            let backoff_flaw = || part.backoff.and_then(|backoff| backoff.flaw());
+            if let Some(flaw) = part.recipe.flaw(own.lease).or_else(backoff_flaw) {
                 let error = Error::bad_input("check lock options", flaw);
                 return Err(error.named(part.recipe.name().as_arc()));
             }
@@ -350,8 +351,14 @@ impl MultiLock {
         };
         let mut tries = 0;
         loop {
-            let gathered = asking.gather().await?;
-            let group = Group::new(&self.name, gathered.len(), gathered);
+            let gathered = asking.gather().await;
+            // What was asked for all together failed for all.
+            let gathered = gathered.map_err(|error| match error.name() {
+                Some(_) => error,
+                None => error.named(&self.name),
+            })?;
+            let count = gathered.len();
+            let group = Group::new(&self.name, count, count, gathered);
             match group.state() {
                 state if state.is_valid() => return Ok(MultiLockGuard::new(group)),
                 GuardState::Lost(reason) => {

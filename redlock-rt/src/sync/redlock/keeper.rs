@@ -18,6 +18,7 @@ use super::super::group::{Group, Part};
 use super::rest_of;
 use super::round::is_silent;
 use crate::clock;
+use crate::connection::Home;
 use crate::engine::{Engine, Manner, Owner, Signal, Terms};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
@@ -31,9 +32,12 @@ pub(super) struct Charge {
     pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
     pub(super) terms: Vec<Terms>,
     pub(super) owner: Option<Owner>,
-    /// Servers that did not answer when the lock was acquired.
+    /// Servers that did not give it when the lock was acquired.
     pub(super) missing: HashSet<usize>,
+    /// When the servers were asked that gave it.
     pub(super) started: Instant,
+    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    pub(super) home: Option<Home>,
     pub(super) server_timeout: Duration,
 }
 
@@ -71,15 +75,20 @@ impl Charge {
             let gaps = self.gaps();
             if gaps.is_empty() {
                 pause = SHORTEST_PAUSE;
-                self.group.part_lost().await;
+                self.group.part_lost(&[]).await;
                 continue;
             }
             self.fill(&gaps).await;
-            if self.gaps().is_empty() {
+            let gaps = self.gaps();
+            if gaps.is_empty() {
                 continue;
             }
-            tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
-            pause = (pause * 2).min(longest);
+            let varied = tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64()));
+            tokio::select! {
+                () = varied => pause = (pause * 2).min(longest),
+                // Not put off by servers that stay away.
+                () = self.group.part_lost(&gaps) => pause = SHORTEST_PAUSE,
+            }
         }
     }
 
@@ -162,10 +171,37 @@ impl Keeper {
         charges.fresh.push(number);
         drop(charges);
         self.signal.notify();
-        if let Some(engine) = charge.engines.first() {
-            engine.ensure_beside(self, || run(Arc::clone(self)));
-        }
+        self.ensure(charge);
         number
+    }
+
+    /// Starts the task where it does not run.
+    fn ensure(self: &Arc<Self>, charge: &Charge) {
+        let Some(engine) = charge.engines.first() else {
+            return;
+        };
+        let keeper = Arc::downgrade(self);
+        let after = move || {
+            if let Some(keeper) = keeper.upgrade() {
+                keeper.task_ended();
+            }
+        };
+        engine.ensure_beside(self, after, || run(Arc::clone(self)));
+    }
+
+    /// The runtime of the task is gone. It goes on where one of the guards was acquired.
+    fn task_ended(self: &Arc<Self>) {
+        let all: Vec<_> = lock(&self.charges).all.values().map(Arc::clone).collect();
+        let mut homes = Vec::new();
+        for charge in all {
+            let Some(home) = charge.home.clone().filter(|home| !homes.contains(home)) else {
+                continue;
+            };
+            let keeper = Arc::clone(self);
+            // Among them is the one that has just ended; it drops this.
+            home.run(move || keeper.ensure(&charge));
+            homes.push(home);
+        }
     }
 
     /// The group is over.

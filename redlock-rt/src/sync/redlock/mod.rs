@@ -21,7 +21,7 @@ use futures::future::join_all;
 
 pub use self::guard::RedLockGuard;
 pub use self::quorum::Quorum;
-use self::quorum::{Queue, Shared};
+use self::quorum::Shared;
 use self::round::{Asking, Verdict};
 use super::group::{Group, roll_back};
 use super::lock::{AnyKind, Lock};
@@ -223,20 +223,25 @@ impl RedLock {
         let queue = self.quorum.queue(&self.name);
         // Who has it already must not wait behind those who wait for its end.
         let passes = tries_once || asking.is_around();
-        let _turn = match (passes, deadline) {
+        let turn = match (passes, deadline) {
             (true, _) => None,
             (false, None) => Some(queue.turn.lock().await),
             (false, Some(deadline)) => {
                 let turn = tokio::time::timeout_at(clock::to_tokio(deadline), queue.turn.lock());
-                let turn = turn.await.map_err(|_| self.out_of_time(&queue, wait))?;
+                let turn = turn.await.map_err(|_| {
+                    let silent = queue.is_silent(started, server_timeout);
+                    self.out_of_time(silent, wait)
+                })?;
                 Some(turn)
             }
         };
+        let _asking = turn.is_some().then(|| queue.asks());
         let mut pause = SHORTEST_PAUSE;
         let mut stillborn = 0;
         let mut first = true;
         loop {
-            let round_until = clock::after(clock::now(), server_timeout);
+            let round_started = clock::now();
+            let round_until = clock::after(round_started, server_timeout);
             let bound = deadline.filter(|_| !tries_once);
             let until = bound.map_or(round_until, |deadline| deadline.min(round_until));
             let mut round = asking.round(until).await;
@@ -250,9 +255,9 @@ impl RedLock {
             match verdict {
                 Verdict::Acquired => {
                     let (parts, missing) = round.into_parts();
-                    let group = Group::new(&self.name, asking.need, parts);
+                    let group = Group::new(&self.name, asking.need, engines.len(), parts);
                     if group.state().is_valid() {
-                        let charge = asking.charge(group, missing, options, started);
+                        let charge = asking.charge(group, missing, options, round_started);
                         return Ok(RedLockGuard::new(&self.quorum, charge));
                     }
                     // Too late by our own clock: as if it had never been ours.
@@ -291,7 +296,7 @@ impl RedLock {
                 && next >= deadline
             {
                 clock::sleep_until(deadline).await;
-                return Err(self.out_of_time(&queue, wait));
+                return Err(self.out_of_time(queue.is_starved(), wait));
             }
             clock::sleep_until(next).await;
         }
@@ -307,8 +312,8 @@ impl RedLock {
             ))
     }
 
-    fn out_of_time(&self, queue: &Queue, wait: Option<Duration>) -> Error {
-        if queue.is_starved() {
+    fn out_of_time(&self, starved: bool, wait: Option<Duration>) -> Error {
+        if starved {
             return self.starved();
         }
         let wait = wait.unwrap_or_default();

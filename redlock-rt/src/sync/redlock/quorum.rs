@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::RedLock;
 use super::keeper::Keeper;
+use crate::clock;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::name::{BadName, LockName};
@@ -64,17 +64,55 @@ struct Queues {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// Whether fewer than a majority answered when it was last asked, for those behind the first.
-    starved: AtomicBool,
+    /// What is known of the servers, for those behind the first.
+    news: Mutex<News>,
+}
+
+#[derive(Debug, Default)]
+struct News {
+    /// Whether fewer than a majority answered when they were last asked; `None`: never asked.
+    starved: Option<bool>,
+    /// Since when the first of the tasks asks.
+    asking: Option<Instant>,
 }
 
 impl Queue {
     pub(super) fn set_starved(&self, starved: bool) {
-        self.starved.store(starved, Ordering::Relaxed);
+        lock(&self.news).starved = Some(starved);
     }
 
     pub(super) fn is_starved(&self) -> bool {
-        self.starved.load(Ordering::Relaxed)
+        lock(&self.news).starved.unwrap_or(false)
+    }
+
+    /// The caller is the first, until the result is dropped.
+    pub(super) fn asks(&self) -> Asks<'_> {
+        lock(&self.news).asking = Some(clock::now());
+        Asks(self)
+    }
+
+    /// Whether servers are silent that a majority needs, as far as somebody behind the first can
+    /// know who waits since `started`: they were, or nobody has asked but the first, who has heard
+    /// nothing for half of the time that either of them had.
+    pub(super) fn is_silent(&self, started: Instant, server_timeout: Duration) -> bool {
+        let now = clock::now();
+        let news = lock(&self.news);
+        news.starved.unwrap_or_else(|| {
+            let longest = now.saturating_duration_since(started).min(server_timeout);
+            let asking = news
+                .asking
+                .map(|since| now.saturating_duration_since(since));
+            asking.is_some_and(|asking| asking >= longest / 2)
+        })
+    }
+}
+
+/// See [`Queue::asks`].
+pub(super) struct Asks<'a>(&'a Queue);
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.news).asking = None;
     }
 }
 

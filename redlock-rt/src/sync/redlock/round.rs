@@ -34,7 +34,7 @@ pub(super) struct Round {
     parts: Vec<Part>,
     /// Servers where others have it.
     contended: usize,
-    /// Servers that did not answer in time.
+    /// Servers that may have it to give later: they did not answer in time, or others have it there.
     missing: HashSet<usize>,
     /// What asking again would not change.
     pub(super) fatal: Vec<Error>,
@@ -75,10 +75,7 @@ impl Round {
                 self.missing.remove(&place);
                 self.parts.push(Part { place, guard });
             }
-            Err(error) if error.is_contended() => {
-                self.missing.remove(&place);
-                self.contended += 1;
-            }
+            Err(error) if error.is_contended() => self.contended += 1,
             Err(error) => match error.kind() {
                 ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Lost => {
                     tracing::debug!(place, %error, "a server did not answer");
@@ -191,6 +188,7 @@ impl Asking<'_> {
             owner: options.acting_as().cloned(),
             missing,
             started,
+            home: self.engines.first().and_then(|engine| engine.home()),
             server_timeout: self.server_timeout,
         }
     }

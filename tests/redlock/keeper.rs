@@ -1,0 +1,136 @@
+//! What a guard holds is made whole again, whatever it began with and wherever it lives.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions, Quorum, RedLockGuard};
+use tests::{eventually, within};
+
+use crate::{DEADLINE, NAME};
+
+const LEASE: Duration = Duration::from_millis(300);
+
+fn embedded() -> (Vec<Client>, Quorum) {
+    let clients: Vec<_> = (0..3).map(|_| Client::embedded()).collect();
+    let quorum = Quorum::new(clients.clone()).unwrap();
+    (clients, quorum)
+}
+
+fn options() -> LockOptions {
+    LockOptions::new().lease(LEASE)
+}
+
+/// Has one server forget the lock, and waits until the guard has it there again.
+async fn forgets(client: &Client, guard: &RedLockGuard) {
+    let before = guard.owners();
+    assert!(client.rlock(NAME).force_unlock().await.unwrap());
+    eventually(DEADLINE, async || {
+        guard.servers() == before.len() && guard.owners() != before
+    })
+    .await;
+}
+
+/// A server where another had it at first was never asked again: the lock was lost with the next.
+#[tokio::test]
+async fn a_server_that_another_had_at_first_joins_when_it_is_free() {
+    let (clients, quorum) = embedded();
+    let other = clients[2].rlock(NAME).lock().await.unwrap();
+    let guard = quorum.redlock(NAME).lock_with(options()).await.unwrap();
+    assert_eq!(guard.servers(), 2);
+    other.unlock().await.unwrap();
+    eventually(DEADLINE, async || guard.servers() == 3).await;
+    forgets(&clients[0], &guard).await;
+    assert!(guard.is_valid());
+}
+
+/// What came in the place of the first holds was not known to bodies that run under the guard.
+#[tokio::test]
+async fn a_body_reenters_what_was_acquired_again_meanwhile() {
+    let (clients, quorum) = embedded();
+    let lock = quorum.redlock(NAME);
+    let guard = lock.lock_with(options()).await.unwrap();
+    let body = guard.run(async {
+        for client in &clients {
+            forgets(client, &guard).await;
+        }
+        let inner = within(DEADLINE, lock.lock()).await.unwrap();
+        assert_eq!((inner.servers(), inner.hold_count()), (3, 2));
+        inner.unlock().await.unwrap();
+    });
+    within(DEADLINE, body).await.unwrap();
+}
+
+/// As above, where a server joined that was not there when the body began.
+#[tokio::test]
+async fn a_body_reenters_what_joined_meanwhile() {
+    let (clients, quorum) = embedded();
+    let lock = quorum.redlock(NAME);
+    let other = clients[2].rlock(NAME).lock().await.unwrap();
+    let guard = lock.lock_with(options()).await.unwrap();
+    let body = guard.run(async {
+        other.unlock().await.unwrap();
+        eventually(DEADLINE, async || guard.servers() == 3).await;
+        let inner = within(DEADLINE, lock.lock()).await.unwrap();
+        assert_eq!(inner.servers(), 3);
+        inner.unlock().await.unwrap();
+    });
+    within(DEADLINE, body).await.unwrap();
+}
+
+/// The time that it waited was counted as time that it held.
+#[tokio::test(start_paused = true)]
+async fn max_hold_of_what_is_acquired_again_begins_with_the_hold() {
+    let (clients, quorum) = embedded();
+    let lock = quorum.redlock(NAME);
+    let before = lock.lock().await.unwrap();
+    let waits = tokio::spawn({
+        let options = options().max_hold(LEASE * 3);
+        async move { lock.lock_with(options).await }
+    });
+    tokio::time::sleep(LEASE * 4).await;
+    before.unlock().await.unwrap();
+    let guard = within(DEADLINE, waits).await.unwrap().unwrap();
+    assert_eq!(guard.servers(), 3);
+    forgets(&clients[1], &guard).await;
+}
+
+/// Its task went with the runtime in which the quorum was first used.
+#[test]
+fn a_guard_of_another_runtime_is_looked_after_when_the_first_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread();
+    let [first, second] = [(); 2].map(|()| {
+        let mut builder = runtime();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    });
+    let (clients, quorum) = embedded();
+    let lock = quorum.redlock(NAME);
+    first
+        .block_on(async { quorum.redlock("first").lock().await?.unlock().await })
+        .unwrap();
+    let guard = second.block_on(lock.lock_with(options())).unwrap();
+    drop(first);
+    second.block_on(forgets(&clients[1], &guard));
+    second.block_on(guard.unlock()).unwrap();
+}
+
+/// It slept for as long as a server was given that had been away for long.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_puts_off_no_other() {
+    let clients: Vec<_> = (0..5).map(|_| Client::embedded()).collect();
+    let quorum = Quorum::new(clients.clone()).unwrap();
+    let _other = clients[4].rlock(NAME).lock().await.unwrap();
+    let lease = Duration::from_secs(60);
+    let options = LockOptions::new().lease(lease);
+    let guard = quorum.redlock(NAME).lock_with(options).await.unwrap();
+    for client in &clients[..3] {
+        tokio::time::sleep(lease).await;
+        assert_eq!(guard.servers(), 4);
+        let before = guard.owners();
+        assert!(client.rlock(NAME).force_unlock().await.unwrap());
+        // Has every server asked, so that the loss is known.
+        guard.extend(lease * 2).await.unwrap();
+        eventually(Duration::from_secs(1), async || {
+            guard.servers() == 4 && guard.owners() != before
+        })
+        .await;
+    }
+}
