@@ -18,10 +18,11 @@ use std::{
 };
 
 use redlock_rt::{
-    Client, ClientBuilder, DowngradeError, Error, ErrorKind, GuardState, Lock, LockGuard,
-    LockOptions, LostReason, MultiLock, MultiLockGuard, Owner, OwnerId, Part, Quorum, RLock,
-    RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew,
-    Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock, embedded,
+    Client, ClientBuilder, CountDownGuard, CountDownLatch, DowngradeError, Error, ErrorKind,
+    GuardState, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard, Owner,
+    OwnerId, Part, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
+    RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard,
+    WriteLock, embedded,
 };
 use tests::{LeakCheck, connection_over, unique};
 use tokio::task::yield_now;
@@ -47,6 +48,7 @@ fn types_are_shared_shown_and_cloned() {
         embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
         UpgradeError, DowngradeError,
         MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
+        CountDownLatch, CountDownGuard,
     );
     all!(
         shown: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
@@ -54,11 +56,12 @@ fn types_are_shared_shown_and_cloned() {
         LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
         embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
         UpgradeError, DowngradeError, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
+        CountDownLatch, CountDownGuard,
     );
     all!(
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, Owner, OwnerId, Renew,
         GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, ReadWriteLock, MultiLock,
-        Part, Quorum, RedLock,
+        Part, Quorum, RedLock, CountDownLatch,
     );
     all!(
         compared: Stats, Shutdown, OwnerId, Renew, GuardState, LostReason, Unlocked, ErrorKind,
@@ -74,6 +77,15 @@ fn sent<F: Future + Send>(future: F) {
 #[tokio::test]
 async fn futures_are_send() {
     let client = Client::embedded();
+    let latch = client.count_down_latch("a");
+    sent(latch.try_set_count(1));
+    sent(latch.count_down());
+    sent(latch.wait());
+    sent(latch.wait_with(Duration::from_secs(1)));
+    sent(latch.count());
+    sent(latch.delete());
+    // Not even its drop counts: there is none.
+    sent(latch.count_down_guard().unwrap().count_down());
     let lock = client.rlock("a");
     sent(Client::connect("redis://127.0.0.1:1"));
     sent(Client::builder().connect());

@@ -349,7 +349,7 @@ mod tests {
         /// and the gate is looked at for as long as anybody waits.
         #[test]
         fn nobody_is_forgotten(steps in proptest::collection::vec((0..7u8, 0..6usize), 1..120)) {
-            let (count, waker) = waker();
+            let waker = Waker::noop();
             let mut gate = GateState::<u64>::default();
             // Each waiter with the number of looks that had begun when it came.
             let mut here: Vec<(Ticket, u64)> = vec![];
@@ -359,7 +359,7 @@ mod tests {
                 let mut at = 0;
                 while at < here.len() {
                     let (ticket, since) = here[at];
-                    match gate.poll(ticket, &waker) {
+                    match gate.poll(ticket, waker) {
                         Poll::Ready(Word::Over(look)) => {
                             prop_assert!(look > since, "told by a look that began before it came");
                             here.remove(at);
@@ -407,7 +407,6 @@ mod tests {
             }
             poll_all(&mut gate, &mut here, &mut begun, &mut looking)?;
             prop_assert!(here.is_empty() && gate.is_empty());
-            prop_assert!(count.0.load(Ordering::Relaxed) < usize::MAX);
         }
     }
 }

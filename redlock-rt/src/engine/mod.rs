@@ -67,8 +67,11 @@ use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::{ClientId, LockName, OwnerId};
-use crate::wire::{Call, Recipe, Relation, Reply};
+use crate::name::{ClientId, LockName};
+use crate::wire::{Call, CallId, Recipe, Relation, Reply};
+
+/// For how long Redis notes at least what a call did.
+const SHORTEST_NOTE: Duration = Duration::from_secs(2 * 60);
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -568,9 +571,13 @@ impl Engine {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Names one call, and no other.
-    pub(crate) fn next_id(&self) -> OwnerId {
-        self.id.owner(self.next_number())
+    /// Names a call, which is noted for longer than any caller repeats it.
+    pub(crate) fn next_call(&self) -> CallId {
+        let Timeouts { connect, response } = self.config.timeouts;
+        CallId {
+            id: self.id.owner(self.next_number()),
+            noted: SHORTEST_NOTE.max((response * 2 + connect) * 3),
+        }
     }
 
     /// When a waiter looks again at the latest. Varied, so that processes do not come together.

@@ -15,9 +15,6 @@ script!(CHECK = "latch_check");
 /// For how long it is told apart how a latch ended.
 const MARK_LIFE: Duration = Duration::from_secs(10 * 60);
 
-/// For how long a call that is repeated finds what it did the first time.
-pub(crate) const NOTE_LIFE: Duration = Duration::from_secs(2 * 60);
-
 /// What Redis keeps a count in exactly, and Lua too.
 pub(crate) const GREATEST_COUNT: u64 = 1 << 53;
 
@@ -27,6 +24,14 @@ pub(crate) struct LatchWire {
     name: LockName,
     mark: String,
     channel: String,
+}
+
+/// Tells one call from all others, also where it is repeated.
+#[derive(Debug, Clone)]
+pub(crate) struct CallId {
+    pub(crate) id: OwnerId,
+    /// For how long Redis notes what it did.
+    pub(crate) noted: Duration,
 }
 
 /// How a latch stands.
@@ -64,37 +69,37 @@ impl LatchWire {
         &self.channel
     }
 
-    /// Answered by what [`was_done`] reads. `call` names this call and no other.
-    pub(crate) fn set(&self, count: u64, ttl: Option<Duration>, call: &OwnerId) -> Call {
+    /// Answered by what [`was_done`] reads.
+    pub(crate) fn set(&self, count: u64, ttl: Option<Duration>, call: &CallId) -> Call {
         Call::new(&SET)
             .key(self.name.as_str())
             .key(&self.mark)
-            .key(&keys::note(&self.name, call))
+            .key(&keys::note(&self.name, &call.id))
             .number(count)
             .number(ttl.map_or(0, millis))
             .number(millis(MARK_LIFE))
-            .number(millis(NOTE_LIFE))
+            .number(millis(call.noted))
             .arg(&self.channel)
             .arg(PUBLISH)
     }
 
-    /// Answered by what [`count_left`] reads. `call` names this call and no other.
-    pub(crate) fn count_down(&self, call: &OwnerId) -> Call {
+    /// Answered by what [`count_left`] reads.
+    pub(crate) fn count_down(&self, call: &CallId) -> Call {
         Call::new(&COUNT_DOWN)
             .key(self.name.as_str())
             .key(&self.mark)
-            .key(&keys::note(&self.name, call))
-            .number(millis(NOTE_LIFE))
+            .key(&keys::note(&self.name, &call.id))
+            .number(millis(call.noted))
             .arg(&self.channel)
             .arg(PUBLISH)
     }
 
-    /// Answered by what [`was_done`] reads. `call` names this call and no other.
-    pub(crate) fn delete(&self, call: &OwnerId) -> Call {
+    /// Answered by what [`was_done`] reads.
+    pub(crate) fn delete(&self, call: &CallId) -> Call {
         Call::new(&DELETE)
             .key(self.name.as_str())
             .key(&self.mark)
-            .arg(call.as_str())
+            .arg(call.id.as_str())
             .number(millis(MARK_LIFE))
             .arg(&self.channel)
             .arg(PUBLISH)
@@ -152,7 +157,10 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = LatchWire::new(LockName::new(None, "n").unwrap());
-        let id = OwnerId::from_wire("u:7");
+        let id = CallId {
+            id: OwnerId::from_wire("u:7"),
+            noted: Duration::from_secs(120),
+        };
         let set = wire.set(3, Some(Duration::from_secs(5)), &id);
         let channel = "redisson_countdownlatch__channel__{n}";
         assert_eq!(

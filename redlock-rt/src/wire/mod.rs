@@ -20,7 +20,7 @@ pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::latch::{
-    Ended, GREATEST_COUNT, LatchWire, Look, NOTE_LIFE, count_left, was_done,
+    CallId, Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done,
 };
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
