@@ -11,8 +11,8 @@ use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
 use crate::sync::{
-    FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock, SpinLock,
-    check_lease,
+    FairLock, FencedLock, FencedValue, MultiLock, PermitExpirableSemaphore, Quorum, RLock,
+    ReadWriteLock, Semaphore, SpinLock, check_lease,
 };
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
@@ -134,6 +134,16 @@ impl Client {
     /// Returns the lock of all re-entrant locks of these names. Does no I/O.
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.rlock(name)))
+    }
+
+    /// Returns the semaphore of this name, whose permits have no lease. Does no I/O.
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the semaphore of this name whose permits have leases. Does no I/O.
+    pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
+        PermitExpirableSemaphore::open(&self.engine, name.as_ref())
     }
 
     /// Returns the UUID that stands before the number in the owners of this client.

@@ -53,6 +53,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! | first come, first served, across processes | [`FairLock`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
 //! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
+//! | at most N at a time, across processes | [`PermitExpirableSemaphore`] |
+//! | the same, shared with an `RSemaphore`; a crash keeps its permits | [`Semaphore`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
 //! | a lock that outlives the loss of a server | [`RedLock`] |
 //!
@@ -82,7 +84,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! locks also `+set +zrange +zrem`, and where writers are preferred `+time +zadd +zremrangebyscore`;
 //! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hincrby +lindex +llen +lpop
 //! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe
-//! +punsubscribe`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
+//! +punsubscribe`; for semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard
+//! +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Features
 //!
@@ -116,8 +119,8 @@ pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, DowngradeError, Fair, FairLock, FairLockGuard, FenceGate, Fenced, FencedLock,
     FencedLockGuard, FencedValue, Kind, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
-    Part, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
-    RedLockGuard, Reentrant, Renew, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write,
-    WriteGuard, WriteLock,
+    Part, Permit, PermitExpirableSemaphore, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock,
+    ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Semaphore, SemaphoreGuard, Spin,
+    SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
 pub use wire::Reply;

@@ -60,8 +60,8 @@ use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::{ClientId, LockName};
-use crate::wire::{Call, Recipe, Relation, Reply};
+use crate::name::{ClientId, LockName, OwnerId};
+use crate::wire::{Call, NOTED, Recipe, Relation, Reply};
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -551,6 +551,11 @@ impl Engine {
         self.renewals.close();
     }
 
+    /// Names an operation, so that a repeat of it is told from another.
+    pub(crate) fn operation(&self) -> OwnerId {
+        self.id.owner(self.next_number())
+    }
+
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -603,6 +608,13 @@ impl Engine {
     pub(crate) fn patience(&self, now: Instant) -> Instant {
         let Timeouts { connect, response } = self.config.timeouts;
         clock::after(now, response * 2 + connect)
+    }
+
+    /// For how long it must be known that an operation was carried out: until it is surely not
+    /// repeated any more.
+    pub(crate) fn noted(&self) -> Duration {
+        let now = clock::now();
+        NOTED.max((self.patience(now) - now) * 4)
     }
 
     pub(crate) fn held(&self) -> usize {

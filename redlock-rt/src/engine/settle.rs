@@ -25,6 +25,8 @@ use crate::wire::{AcquireReply, Call, HoldReply, Recipe};
 pub(crate) enum Goal {
     /// The hold is over.
     End,
+    /// What is held stays so, and is the hold's no more.
+    Forget,
     /// The hold has the count of its guards, and at least this lease.
     Lengthen(Duration),
 }
@@ -166,6 +168,11 @@ impl Settlement {
         }
     }
 
+    /// Gives nothing back.
+    pub(super) fn only_forgets(&mut self) {
+        self.goal = Goal::Forget;
+    }
+
     pub(super) fn engine(&self) -> &Arc<Engine> {
         match &self.subject {
             Subject::Hold(hold) => &hold.engine,
@@ -268,12 +275,23 @@ impl Settlement {
                 Ok(reply)
             }
             (Subject::Hold(hold), Goal::End) => {
-                let call = || hold.recipe.release(&hold.owner);
+                let call = || match hold.repeated {
+                    true => hold.recipe.withdraw(&hold.owner),
+                    false => hold.recipe.release(&hold.owner),
+                };
                 let reply = HoldReply::try_from(journey.attempt(&engine.main, call).await?)?;
                 Ok(self.judged(reply))
             }
+            (Subject::Hold(hold), Goal::Forget) => {
+                let Some(call) = hold.recipe.forget(&hold.owner) else {
+                    return Ok(HoldReply::Done);
+                };
+                Ok(HoldReply::try_from(
+                    journey.attempt(&engine.main, || call).await?,
+                )?)
+            }
             (Subject::Ghost(ghost), _) => {
-                let call = || ghost.bid.recipe.release(&ghost.bid.owner);
+                let call = || ghost.bid.recipe.withdraw(&ghost.bid.owner);
                 Ok(HoldReply::try_from(
                     journey.attempt(&engine.main, call).await?,
                 )?)
@@ -298,6 +316,7 @@ impl Settlement {
         let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
+            Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(true),
             Subject::Hold(_) => {}
             Subject::Ghost(ghost) => ghost.bid.line.notify(),
         }

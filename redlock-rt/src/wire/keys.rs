@@ -58,6 +58,31 @@ pub(crate) fn rw_leases_of(leases: &str, owner: &OwnerId) -> String {
     format!("{leases}:{owner}:rwlock_timeout")
 }
 
+/// The channel on which permits are announced.
+pub(crate) fn semaphore_channel(name: &LockName) -> String {
+    prefixed("redisson_sc", name)
+}
+
+/// Who of our clients has how many permits of a semaphore without leases. Not Redisson's.
+pub(crate) fn semaphore_holds(name: &LockName) -> String {
+    prefixed("redlock_sem", name)
+}
+
+/// What is known of one operation, for a repeat of it. Not Redisson's.
+pub(crate) fn operation(name: &LockName, id: &str) -> String {
+    format!("{}:{id}", prefixed("redlock_op", name))
+}
+
+/// Until when each permit is held.
+pub(crate) fn permit_leases(name: &LockName) -> String {
+    let name = name.as_str();
+    if name.contains('{') {
+        format!("{name}:timeout")
+    } else {
+        format!("{{{name}}}:timeout")
+    }
+}
+
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
     prefixed("redisson_lock_token", name)

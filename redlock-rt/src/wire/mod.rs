@@ -7,18 +7,21 @@ mod fenced;
 mod fenced_value;
 pub(crate) mod keys;
 mod multi;
+mod permits;
 mod recipe;
 mod renew;
 mod reply;
 mod rlock;
 mod rw;
 mod script;
+mod semaphore;
 mod spin;
 
 pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
+pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;
@@ -26,4 +29,8 @@ pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed};
 pub(crate) use self::rlock::RLockWire;
 pub(crate) use self::rw::{ReadWire, WriteWire};
 pub(crate) use self::script::{Call, LONGEST_SPAN, Script};
+pub(crate) use self::semaphore::{NOTED, Operation, SemaphoreWire};
+pub(crate) use self::semaphore::{
+    add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
+};
 pub(crate) use self::spin::SpinWire;
