@@ -50,7 +50,8 @@ async fn no_more_leased_permits_are_given_than_there_are() {
     };
     let mut in_redis: Vec<String> = in_redis.iter().map(hex).collect();
     let mut ids = [two.ids(), one.ids()].concat();
-    (in_redis.sort(), ids.sort());
+    in_redis.sort();
+    ids.sort();
     assert_eq!(in_redis, ids);
     assert_eq!(two.release().await.unwrap(), Unlocked::Released);
     drop(one);
@@ -198,9 +199,7 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
     }
     assert!(permit.is_valid());
     assert_eq!(stage.client.stats().held, 2);
-    (
-        guard.release().await.unwrap(),
-        permit.release().await.unwrap(),
-    );
+    guard.release().await.unwrap();
+    permit.release().await.unwrap();
     stage.end(2).await;
 }

@@ -12,4 +12,5 @@ mod faults;
 mod input;
 mod leases;
 mod limits;
+mod processes;
 mod waiting;

@@ -52,8 +52,8 @@ pub use self::{
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     recorder::{Recorded, Recorder},
     redisson::{
-        RedissonClient, RedissonFairLock, RedissonModeLock, RedissonRLock, RedissonReadWriteLock,
-        RedissonUnlock,
+        RedissonClient, RedissonFairLock, RedissonModeLock, RedissonPermits, RedissonRLock,
+        RedissonReadWriteLock, RedissonSemaphore, RedissonUnlock,
     },
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,

@@ -7,6 +7,7 @@ use super::{
     clients::Target,
     fenced::FencedCommand,
     kinds::{LockId, LockKind},
+    semaphores::SemaphoreCommand,
 };
 
 pub(crate) const DEFAULT_CLIENT: &str = "default";
@@ -41,6 +42,7 @@ pub(crate) enum Command {
         of: LockCommand,
     },
     Fenced(FencedCommand),
+    Semaphore(SemaphoreCommand),
     Owned {
         lock: LockId,
         owner: String,
@@ -138,10 +140,15 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "cancel" => Err(usage("ID")),
         "sleep" if args.len() == 1 => Ok(Command::Sleep(span(args[0])?)),
         "sleep" => Err(usage("MS")),
-        _ => match FencedCommand::parse(command, args) {
-            Some(parsed) => parsed.map(Command::Fenced),
-            None => of_lock(command, args),
-        },
+        _ => {
+            if let Some(parsed) = FencedCommand::parse(command, args) {
+                return parsed.map(Command::Fenced);
+            }
+            match SemaphoreCommand::parse(command, args) {
+                Some(parsed) => parsed.map(Command::Semaphore),
+                None => of_lock(command, args),
+            }
+        }
     }
 }
 
@@ -411,6 +418,11 @@ mod tests {
             "1 sleep",
             "1 sleep soon",
             "1 cancel",
+            "1 sem.acquire n",
+            "1 sem.dance n 1",
+            "1 sem.release n x",
+            "1 psem.acquire n",
+            "1 psem.release n",
             "1 publish c",
         ] {
             assert_eq!(parse(line).unwrap_err().kind, "usage", "{line}");
