@@ -62,7 +62,8 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! While clocks run at nearly the same speed and Redis keeps the key, at most one guard reports
 //! [held](GuardState). A guard never reports held past its local deadline, whether or not Redis
-//! can be reached. A crashed holder's lock is free after its lease. Cancelled, dropped and failed
+//! can be reached. A crashed holder's lock is free after its lease (a
+//! [`Semaphore`] has none). Cancelled, dropped and failed
 //! calls leave nothing behind, in Redis or in the process (a subscription: after it lingered).
 //!
 //! # What is not

@@ -55,6 +55,44 @@ async fn a_release_is_done_once_without_any_note() {
     }
     stage.lose(Loss::Reply, &calls!("semaphore_release"), 2);
     assert_eq!(guard.release().await.unwrap(), Unlocked::Released);
+    // It was asked for twice: a call that is late is told from then on.
+    let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    // Asked for once, it needs no note.
+    drop(semaphore.acquire(1).await.unwrap());
+    stage.free_is(2).await;
+    let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    stage.end(2).await;
+}
+
+/// As it comes where an ACL forbids to kill the connection that it was lost in.
+#[tokio::test]
+async fn an_acquisition_that_comes_after_its_withdrawal_takes_nothing() {
+    const ACQUIRE: &str = include_str!("../../redlock-rt/src/wire/lua/semaphore_acquire.lua");
+    const RELEASE: &str = include_str!("../../redlock-rt/src/wire/lua/semaphore_release.lua");
+    let stage = Stage::open("late").await;
+    let semaphore = stage.semaphore(2).await;
+    let holds = stage.holds_key();
+    for owner in ["u:1", "u:2"] {
+        let note = format!("redlock_op:{{{}}}:{owner}", stage.name);
+        let keys = ["3", &stage.name, &holds, &note];
+        let run = async |script, args: &[&str]| -> redis::Value {
+            stage
+                .redis(&[&["EVAL", script][..], &keys, args].concat())
+                .await
+        };
+        let withdraw = [owner, "channel", "PUBLISH", "120000"];
+        // Once it never came before, once it did.
+        if owner == "u:2" {
+            run(ACQUIRE, &[owner, "1"]).await;
+            assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(1));
+        }
+        assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(0));
+        let late = run(ACQUIRE, &[owner, "1"]).await;
+        assert_eq!(late, redis::Value::Int(-1));
+        assert_eq!(semaphore.available().await.unwrap(), 2);
+    }
     stage.end(2).await;
 }
 

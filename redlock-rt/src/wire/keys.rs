@@ -107,6 +107,17 @@ mod tests {
     }
 
     #[test]
+    fn what_belongs_to_a_semaphore_is_beside_it() {
+        let of = |name| {
+            let name = LockName::new(None, name).unwrap();
+            (permit_leases(&name), operation(&name, "u:7"))
+        };
+        let named = |leases: &str, operation: &str| (leases.to_owned(), operation.to_owned());
+        assert_eq!(of("n"), named("{n}:timeout", "redlock_op:{n}:u:7"));
+        assert_eq!(of("{a}b"), named("{a}b:timeout", "redlock_op:{a}b:u:7"));
+    }
+
+    #[test]
     fn the_leases_of_readers_are_beside_the_lock() {
         let owner = OwnerId::from_wire("u:7");
         let of = |name| rw_leases_of(&rw_leases(&LockName::new(None, name).unwrap()), &owner);
