@@ -11,8 +11,8 @@ use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
 use crate::sync::{
-    CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, Quorum, RLock, ReadWriteLock,
-    SpinLock, check_lease,
+    CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, PermitExpirableSemaphore, Quorum,
+    RLock, ReadWriteLock, Semaphore, SpinLock, check_lease,
 };
 
 /// A client of one Redis server. Cheap to clone; clones share everything.
@@ -139,6 +139,16 @@ impl Client {
     /// Returns the count-down latch of this name. Does no I/O.
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the semaphore of this name, whose permits have no lease. Does no I/O.
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::open(&self.engine, name.as_ref())
+    }
+
+    /// Returns the semaphore of this name whose permits have leases. Does no I/O.
+    pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
+        PermitExpirableSemaphore::open(&self.engine, name.as_ref())
     }
 
     /// Returns the UUID that stands before the number in the owners of this client.

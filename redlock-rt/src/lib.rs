@@ -53,6 +53,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! | first come, first served, across processes | [`FairLock`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
 //! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
+//! | at most N at a time, across processes | [`PermitExpirableSemaphore`] |
+//! | the same, shared with an `RSemaphore`; a crash keeps its permits | [`Semaphore`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
 //! | to wait until a number of parties are done, across processes | [`CountDownLatch`] |
 //! | a lock that outlives the loss of a server | [`RedLock`] |
@@ -61,7 +63,8 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! While clocks run at nearly the same speed and Redis keeps the key, at most one guard reports
 //! [held](GuardState). A guard never reports held past its local deadline, whether or not Redis
-//! can be reached. A crashed holder's lock is free after its lease. Cancelled, dropped and failed
+//! can be reached. A crashed holder's lock is free after its lease (a
+//! [`Semaphore`] has none). Cancelled, dropped and failed
 //! calls leave nothing behind, in Redis or in the process (a subscription: after it lingered).
 //! The tokens of a [`FencedLock`] only grow for a name, while the clock of the (new) master is not
 //! behind the last one.
@@ -86,7 +89,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! for latches `+decr +get +set +pexpireat +time`;
 //! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hincrby +lindex +llen +lpop
 //! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe
-//! +punsubscribe`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
+//! +punsubscribe`; for semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard
+//! +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Features
 //!
@@ -120,8 +124,9 @@ pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock, FairLockGuard,
     FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Kind, Lock, LockGuard,
-    LockOptions, MultiLock, MultiLockGuard, Part, Quorum, RLock, RLockGuard, Read, ReadGuard,
-    ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Spin, SpinLock,
-    SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
+    LockOptions, MultiLock, MultiLockGuard, Part, Permit, PermitExpirableSemaphore, Quorum, RLock,
+    RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew,
+    Semaphore, SemaphoreGuard, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write,
+    WriteGuard, WriteLock,
 };
 pub use wire::Reply;

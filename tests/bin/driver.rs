@@ -19,6 +19,8 @@ mod locks;
 mod owners;
 #[path = "driver/running.rs"]
 mod running;
+#[path = "driver/semaphores.rs"]
+mod semaphores;
 #[path = "driver/session.rs"]
 mod session;
 #[path = "driver/turns.rs"]

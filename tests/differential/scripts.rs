@@ -75,10 +75,11 @@ impl LuaFile {
                 );
             }
         }
-        let per_key = self
-            .args
-            .iter()
-            .any(|arg| arg.contains("2i") || arg.contains("3i") || arg.contains("..n"));
+        let per_key = self.args.iter().any(|arg| {
+            ["2i", "3i", "4i", "..n"]
+                .iter()
+                .any(|mark| arg.contains(mark))
+        });
         let mut args = Vec::new();
         for _ in 0..if per_key { repeats } else { 1 } {
             args.extend(
@@ -151,6 +152,13 @@ const SCRIPTS: &[&str] = &[
     "return undefined",
     "return 1.9",
 ];
+/// Of permits, one or two.
+const IDS: &[&str] = &[
+    "00112233445566778899aabbccddeeff",
+    "80ff00000000000000000000000000fe",
+    "00112233445566778899aabbccddeeff80ff00000000000000000000000000fe",
+    "",
+];
 const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
 
 /// A value for an argument, by what its description mentions.
@@ -160,6 +168,8 @@ fn argument(random: &mut Random, description: &str) -> Vec<u8> {
         &["", "x", "-1", "1.5", "99999999999999999999"]
     } else if text.contains("the script") {
         SCRIPTS
+    } else if text.contains("hexadecimal") {
+        IDS
     } else if text.contains("publish") {
         &["PUBLISH", "PUBLISH", "SPUBLISH"][..]
     } else if text.contains("channel") {

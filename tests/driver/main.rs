@@ -10,6 +10,7 @@ mod locks;
 mod others;
 mod process;
 mod rw;
+mod semaphores;
 
 use std::time::Duration;
 

@@ -167,12 +167,12 @@ impl Script {
         }
     }
 
-    /// The owners among the arguments: a lease, an owner and a prefix for each key.
+    /// The owners among the arguments: a lease, an owner, a prefix and ids of permits for each key.
     fn owners(frame: &Frame) -> BTreeSet<String> {
         let keys: usize = frame.text(2).parse().unwrap();
-        let owners = (0..keys).map(|key| frame.text(3 + keys + 3 * key + 1));
+        let owners = (0..keys).map(|key| frame.text(3 + keys + 4 * key + 1));
         let owners: BTreeSet<String> = owners.collect();
-        assert_eq!(frame.args.len(), 3 + 4 * keys, "{frame:?}");
+        assert_eq!(frame.args.len(), 3 + 5 * keys, "{frame:?}");
         assert!(owners.iter().all(|owner| owner.contains(':')), "{frame:?}");
         owners
     }

@@ -53,7 +53,8 @@ pub use self::{
     recorder::{Recorded, Recorder},
     redisson::{
         RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,
-        RedissonModeLock, RedissonRLock, RedissonReadWriteLock, RedissonSpinLock, RedissonUnlock,
+        RedissonModeLock, RedissonPermits, RedissonRLock, RedissonReadWriteLock, RedissonSemaphore,
+        RedissonSpinLock, RedissonUnlock,
     },
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,

@@ -96,9 +96,10 @@ pub(crate) async fn acquire(
                         let now = clock::now();
                         let guard = claim.succeed(token, now)?;
                         if guard.state_at(now).is_valid() {
-                            stand
-                                .place
-                                .served(!recipe.is_exclusive(), engine.next_poll(now));
+                            let shared = !recipe.is_exclusive();
+                            let more = recipe.leaves_more(token);
+                            let poll = engine.next_poll(now);
+                            stand.place.served(shared, more, poll);
                             return Ok(guard);
                         }
                         // Too late by our own clock: as if it had never been ours.
@@ -344,6 +345,7 @@ impl Claim {
             under: under.cloned(),
             line: Arc::clone(line),
             terms,
+            repeated: false,
         };
         Self {
             bid,
@@ -387,6 +389,7 @@ impl Claim {
     fn succeed(&mut self, token: Option<u64>, now: Instant) -> Result<HoldGuard, Error> {
         self.done = true;
         let sent = self.journey.sent.unwrap_or(now);
+        self.bid.repeated = self.journey.is_open();
         let guard = Hold::acquired(&self.bid, token, sent, now);
         // Looked at once the hold is among those that a shut-down ends: either it finds the hold,
         // or we find it closing.

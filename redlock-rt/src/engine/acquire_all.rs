@@ -89,6 +89,7 @@ impl Claims {
                 under: None,
                 line: engine.lines.line(&**recipe),
                 terms,
+                repeated: false,
             }
         };
         Self {

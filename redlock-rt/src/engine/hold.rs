@@ -31,6 +31,8 @@ pub(super) struct Bid {
     pub(super) under: Option<Arc<Hold>>,
     pub(super) line: Arc<Line>,
     pub(super) terms: Terms,
+    /// It was asked for more than once: an earlier call may still come.
+    pub(super) repeated: bool,
 }
 
 impl Bid {
@@ -51,7 +53,7 @@ pub(crate) struct Hold {
     pub(crate) owner: OwnerId,
     /// Names the hold in the client.
     pub(crate) number: u64,
-    /// Of a kind that gives out fencing tokens.
+    /// What the kind gives with it: a fencing token, or how many permits were left.
     pub(crate) token: Option<u64>,
     /// Whether a hold in another mode had or has this owner; see [`mate_owner`](Self::mate_owner).
     mated: AtomicBool,
@@ -63,6 +65,8 @@ pub(crate) struct Hold {
     /// State-changing commands of one hold go one at a time, also those whose caller went away.
     pub(super) serial: Arc<tokio::sync::Mutex<()>>,
     line: Arc<Line>,
+    /// As in the [`Bid`].
+    pub(super) repeated: bool,
     settled: AtomicBool,
     /// Where it was acquired; `None` where no runtime of a caller is needed.
     pub(super) home: Option<Home>,
@@ -90,6 +94,7 @@ impl Hold {
             changed: Notify::new(),
             serial: Arc::default(),
             line: Arc::clone(&bid.line),
+            repeated: bid.repeated,
             settled: AtomicBool::new(false),
         });
         let before = match hold.recipe.is_exclusive() {
@@ -422,6 +427,14 @@ impl HoldGuard {
             (Leave::Partial, HoldReply::Done) => Unlocked::StillHeld,
             _ => Unlocked::AlreadyExpired,
         })
+    }
+
+    /// Ends the guard and leaves what it holds as it is, without renewal.
+    pub(crate) fn forget(mut self) {
+        if let Some((Leave::Last, mut settlement)) = self.leave() {
+            settlement.only_forgets();
+            drop(Unsettled::new(settlement));
+        }
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.

@@ -23,6 +23,15 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
 }
 
+impl Terms {
+    /// Of a kind that Redis keeps until it is given back: never renewed, never looked at.
+    pub(crate) const WITHOUT_LEASE: Self = Self {
+        lease: Duration::MAX,
+        renew: None,
+        max_hold: None,
+    };
+}
+
 /// Why a lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -131,6 +140,8 @@ pub(crate) struct Lease {
     verify_at: Option<Instant>,
     /// How often to look although nothing is in doubt, where others may shorten the lease.
     look_every: Option<Duration>,
+    /// It has no lease.
+    permanent: bool,
 }
 
 /// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
@@ -154,6 +165,7 @@ impl Lease {
             next_renewal: sent,
             verify_at: look_every.map(|every| after(sent, every)),
             look_every,
+            permanent: terms.lease == Duration::MAX,
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -393,9 +405,12 @@ impl Lease {
         }
     }
 
-    /// The server may have lost it: look at once.
+    /// The server may have lost it: look at once. What has no lease is not looked at: nothing
+    /// there tells one holder's from another's.
     pub(crate) fn doubt(&mut self, now: Instant) {
-        self.verify_at = Some(now);
+        if !self.permanent {
+            self.verify_at = Some(now);
+        }
     }
 
     /// Whether the watchdog lengthens it.

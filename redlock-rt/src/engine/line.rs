@@ -9,7 +9,8 @@
 //! 1. Only the head takes a permit.
 //! 2. A permit that a head took and did not use up (it left before the outcome was known) passes
 //!    to the next head; so does one that it never took. Where many may hold the lock at a time, a
-//!    head that was served leaves a permit for the next.
+//!    head that was served leaves a permit for the next if there is more to be had, and one that
+//!    was given meanwhile.
 //! 3. Whoever becomes head is woken, since it has the timers and the subscription to look after.
 
 #[cfg(all(test, redlock_loom))]
@@ -38,8 +39,8 @@ pub(crate) enum Turn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// It holds the lock. Unless it is `shared`, the next has nothing to try before a release is
-    /// announced.
-    Served { shared: bool },
+    /// announced. Where it is, the next has where there is `more` of it, or was announced to be.
+    Served { shared: bool, more: bool },
     /// It gave up. `trying`: with a try under way, whose outcome nobody else will look at.
     GaveUp { trying: bool },
 }
@@ -156,7 +157,8 @@ impl LineState {
             return None;
         }
         match exit {
-            Exit::Served { shared } => self.permit = shared,
+            // Of a lock that one has at a time, whatever was announced is over now.
+            Exit::Served { shared, more } => self.permit = shared && (self.permit || more),
             Exit::GaveUp { trying } => self.permit |= trying,
         }
         self.health = match self.health {
@@ -233,7 +235,16 @@ mod tests {
         let second = line.enter(true);
         assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Try));
         assert_eq!(line.poll(second, &waker), Poll::Pending);
-        assert!(line.leave(first, Exit::Served { shared: false }).is_some());
+        assert!(
+            line.leave(
+                first,
+                Exit::Served {
+                    shared: false,
+                    more: false
+                }
+            )
+            .is_some()
+        );
         assert_eq!(line.poll(second, &waker), Poll::Ready(Turn::Head));
         assert_eq!(line.poll(second, &waker), Poll::Pending);
         assert!(line.notify().is_some());
@@ -250,7 +261,13 @@ mod tests {
         }
         for (at, ticket) in tickets.into_iter().enumerate() {
             assert_eq!(line.poll(ticket, &waker), Poll::Ready(Turn::Try));
-            let next = line.leave(ticket, Exit::Served { shared: true });
+            let next = line.leave(
+                ticket,
+                Exit::Served {
+                    shared: true,
+                    more: true,
+                },
+            );
             assert_eq!(next.is_some(), at < 2);
         }
         // Who comes later knows nothing of it.
@@ -313,7 +330,7 @@ mod tests {
         /// However waiters come and go: a notification given while somebody waits is seen by a
         /// head, unless a head was served after it that shares the lock with nobody.
         #[test]
-        fn no_notification_is_lost(steps in proptest::collection::vec((0..6u8, 0..6usize), 1..80)) {
+        fn no_notification_is_lost(steps in proptest::collection::vec((0..7u8, 0..6usize), 1..80)) {
             let mut line = LineState::default();
             let mut tickets: Vec<(Ticket, bool)> = vec![];
             let mut owed = false;
@@ -339,11 +356,13 @@ mod tests {
                         tickets[0].1 |= owed;
                         owed = false;
                     }
-                    4 | 5 if tickets.first().is_some_and(|(_, trying)| *trying) => {
+                    4..=6 if tickets.first().is_some_and(|(_, trying)| *trying) => {
                         let (ticket, _) = tickets.remove(0);
-                        let shared = step == 5;
-                        let _ = line.leave(ticket, Exit::Served { shared });
-                        owed = shared;
+                        let (shared, more) = (step != 4, step == 5);
+                        let _ = line.leave(ticket, Exit::Served { shared, more });
+                        // What was announced while it tried is not used up where there is more than
+                        // one to be had.
+                        owed = shared && (owed || more);
                     }
                     _ => {}
                 }

@@ -261,8 +261,8 @@ pub(crate) struct Place {
     pub(crate) line: Arc<Line>,
     ticket: Ticket,
     trying: bool,
-    /// Whether the lock that it leaves with is shared.
-    served: Option<bool>,
+    /// Whether the lock that it leaves with is shared, and there is more of it.
+    served: Option<(bool, bool)>,
 }
 
 /// Why a waiting caller was called.
@@ -324,10 +324,10 @@ impl Place {
         state.set_health(health);
     }
 
-    /// Leaves the queue with the lock, which others may have as well if it is `shared`; those behind
-    /// look again at `retry_at` at the latest.
-    pub(crate) fn served(mut self, shared: bool, retry_at: Instant) {
-        self.served = Some(shared);
+    /// Leaves the queue with the lock, which others may have as well if it is `shared`, at once if there
+    /// is `more` of it; those behind look again at `retry_at` at the latest.
+    pub(crate) fn served(mut self, shared: bool, more: bool, retry_at: Instant) {
+        self.served = Some((shared, more));
         let mut state = lock(&self.line.state);
         state.set_retry(Some(retry_at));
         state.set_health(Health::Answering);
@@ -337,7 +337,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let exit = match self.served {
-            Some(shared) => Exit::Served { shared },
+            Some((shared, more)) => Exit::Served { shared, more },
             None => Exit::GaveUp {
                 trying: self.trying,
             },

@@ -67,8 +67,8 @@ use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::{ClientId, LockName};
-use crate::wire::{Call, CallId, Recipe, Relation, Reply};
+use crate::name::{ClientId, LockName, OwnerId};
+use crate::wire::{Call, CallId, NOTED, Recipe, Relation, Reply};
 
 /// For how long Redis notes at least what a call did.
 const SHORTEST_NOTE: Duration = Duration::from_secs(2 * 60);
@@ -567,6 +567,11 @@ impl Engine {
         self.renewals.close();
     }
 
+    /// Names an operation, so that a repeat of it is told from another.
+    pub(crate) fn operation(&self) -> OwnerId {
+        self.id.owner(self.next_number())
+    }
+
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -638,6 +643,13 @@ impl Engine {
     pub(crate) fn patience(&self, now: Instant) -> Instant {
         let Timeouts { connect, response } = self.config.timeouts;
         clock::after(now, response * 2 + connect)
+    }
+
+    /// For how long it must be known that an operation was carried out: until it is surely not
+    /// repeated any more.
+    pub(crate) fn noted(&self) -> Duration {
+        let now = clock::now();
+        NOTED.max((self.patience(now) - now) * 4)
     }
 
     pub(crate) fn held(&self) -> usize {

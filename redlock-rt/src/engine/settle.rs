@@ -26,6 +26,8 @@ use crate::wire::{AcquireReply, Call, HoldReply, Reply};
 pub(crate) enum Goal {
     /// The hold is over.
     End,
+    /// What is held stays so, and is the hold's no more.
+    Forget,
     /// The hold has the count of its guards, and at least this lease.
     Lengthen(Duration),
 }
@@ -229,6 +231,11 @@ impl Settlement {
         }
     }
 
+    /// Gives nothing back.
+    pub(super) fn only_forgets(&mut self) {
+        self.goal = Goal::Forget;
+    }
+
     pub(super) fn engine(&self) -> &Arc<Engine> {
         match &self.subject {
             Subject::Errand(errand) => &errand.engine,
@@ -366,9 +373,19 @@ impl Settlement {
                 Some(told(answer).inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
-                let call = || hold.recipe.release(&hold.owner);
+                let call = || match hold.repeated {
+                    true => hold.recipe.withdraw(&hold.owner),
+                    false => hold.recipe.release(&hold.owner),
+                };
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
                 Some(told(answer).map(|reply| self.judged(reply)))
+            }
+            (Subject::Hold(hold), Goal::Forget) => {
+                let Some(call) = hold.recipe.forget(&hold.owner) else {
+                    return Some(Ok(HoldReply::Done));
+                };
+                let main = &hold.engine.main;
+                Some(told(journey.attempt(main, || call, until).await?))
             }
             (Subject::Ghost(ghost), _) => {
                 let Bid {
@@ -377,7 +394,7 @@ impl Settlement {
                     owner,
                     ..
                 } = &ghost.bid;
-                let call = || recipe.release(owner);
+                let call = || recipe.withdraw(owner);
                 Some(told(journey.attempt(&engine.main, call, until).await?))
             }
         }
@@ -400,6 +417,7 @@ impl Settlement {
         let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
+            Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(true),
             Subject::Hold(_) | Subject::Errand(_) => {}
             Subject::Ghost(ghost) => ghost.bid.line.notify(),
         }

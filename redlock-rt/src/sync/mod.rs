@@ -5,6 +5,7 @@
 
 mod ballot;
 mod convert;
+mod counted;
 mod fair;
 mod fence;
 mod fenced;
@@ -15,9 +16,12 @@ mod latch;
 mod lock;
 mod multi_lock;
 mod options;
+mod permit;
+mod permits;
 mod read_write;
 mod redlock;
 mod rlock;
+mod semaphore;
 mod spin;
 
 pub use self::convert::{ConvertError, DowngradeError, UpgradeError};
@@ -31,9 +35,12 @@ pub use self::lock::{Kind, Lock};
 pub use self::multi_lock::{MultiLock, MultiLockGuard, Part};
 pub(crate) use self::options::check_lease;
 pub use self::options::{LockOptions, Renew};
+pub use self::permit::Permit;
+pub use self::permits::PermitExpirableSemaphore;
 pub use self::read_write::{
     Read, ReadGuard, ReadLock, ReadWriteLock, Write, WriteGuard, WriteLock,
 };
 pub use self::redlock::{Quorum, RedLock, RedLockGuard};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};
+pub use self::semaphore::{Semaphore, SemaphoreGuard};
 pub use self::spin::{Spin, SpinLock, SpinLockGuard};

@@ -58,6 +58,31 @@ pub(crate) fn rw_leases_of(leases: &str, owner: &OwnerId) -> String {
     format!("{leases}:{owner}:rwlock_timeout")
 }
 
+/// The channel on which permits are announced.
+pub(crate) fn semaphore_channel(name: &LockName) -> String {
+    prefixed("redisson_sc", name)
+}
+
+/// Who of our clients has how many permits of a semaphore without leases. Not Redisson's.
+pub(crate) fn semaphore_holds(name: &LockName) -> String {
+    prefixed("redlock_sem", name)
+}
+
+/// What is known of one operation, for a repeat of it. Not Redisson's.
+pub(crate) fn operation(name: &LockName, id: &str) -> String {
+    format!("{}:{id}", prefixed("redlock_op", name))
+}
+
+/// Until when each permit is held.
+pub(crate) fn permit_leases(name: &LockName) -> String {
+    let name = name.as_str();
+    if name.contains('{') {
+        format!("{name}:timeout")
+    } else {
+        format!("{{{name}}}:timeout")
+    }
+}
+
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
     prefixed("redisson_lock_token", name)
@@ -104,6 +129,17 @@ mod tests {
         assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
         assert_eq!(channel("x{y"), "redisson_lock__channel:x{y");
         assert_eq!(channel("x}y"), "redisson_lock__channel:{x}y}");
+    }
+
+    #[test]
+    fn what_belongs_to_a_semaphore_is_beside_it() {
+        let of = |name| {
+            let name = LockName::new(None, name).unwrap();
+            (permit_leases(&name), operation(&name, "u:7"))
+        };
+        let named = |leases: &str, operation: &str| (leases.to_owned(), operation.to_owned());
+        assert_eq!(of("n"), named("{n}:timeout", "redlock_op:{n}:u:7"));
+        assert_eq!(of("{a}b"), named("{a}b:timeout", "redlock_op:{a}b:u:7"));
     }
 
     #[test]

@@ -42,6 +42,18 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// [`HoldReply`](super::HoldReply).
     fn release(&self, owner: &OwnerId) -> Call;
 
+    /// As [`release`](Self::release), where an attempt of this owner may still be on its way: one
+    /// that comes later does nothing, where it would do lasting harm.
+    fn withdraw(&self, owner: &OwnerId) -> Call {
+        self.release(owner)
+    }
+
+    /// Ends the hold without giving anything back, where Redis has note of it. Answered by
+    /// [`HoldReply`](super::HoldReply).
+    fn forget(&self, _owner: &OwnerId) -> Option<Call> {
+        None
+    }
+
     /// Frees the lock whoever holds it. Answers 1 or 0.
     fn force_release(&self) -> Call;
 
@@ -59,6 +71,12 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
+    /// The ids of the permits of a hold, one behind the other, where permits are held;
+    /// [`lease_keys`](Self::lease_keys) then names the sorted set that carries their leases.
+    fn permit_ids(&self, _owner: &OwnerId) -> Option<String> {
+        None
+    }
+
     /// How often a hold is to be looked after at least, renewed or not, where others may shorten
     /// its lease.
     fn look_every(&self) -> Option<Duration> {
@@ -68,6 +86,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Whether one hold excludes all others of this kind.
     fn is_exclusive(&self) -> bool {
         true
+    }
+
+    /// Whether the next may have it as well, after one who got `token` with it.
+    fn leaves_more(&self, _token: Option<u64>) -> bool {
+        !self.is_exclusive()
     }
 
     /// Whether an attempt that goes on waiting leaves something in Redis that

@@ -30,7 +30,8 @@ pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
         call = call
             .number(millis(*lease))
             .arg(&recipe.field(owner))
-            .arg(recipe.lease_keys(owner).as_deref().unwrap_or_default());
+            .arg(recipe.lease_keys(owner).as_deref().unwrap_or_default())
+            .arg(recipe.permit_ids(owner).as_deref().unwrap_or_default());
     }
     call
 }
@@ -57,7 +58,7 @@ mod tests {
         ]);
         assert_eq!(
             call.words().collect::<Vec<_>>(),
-            ["a", "b", "30000", "u:1", "", "0", "u:2", ""]
+            ["a", "b", "30000", "u:1", "", "", "0", "u:2", "", ""]
         );
         assert_eq!(call.key_count(), 2);
     }

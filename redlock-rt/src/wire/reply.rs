@@ -26,7 +26,7 @@ pub(crate) struct Malformed(pub(crate) Reply);
 /// The answer to an attempt to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
-    /// Ours, with the fencing token where the kind has one.
+    /// Ours, with the fencing token where the kind has one, or how many permits were left.
     Acquired(Option<u64>),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),

@@ -18,6 +18,7 @@ use tokio::sync::{OnceCell, SetOnce};
 use super::{
     answer::{Failure, Outcome},
     owners::Owners,
+    semaphores::Permits,
 };
 
 /// For what was dropped to be released when a client is closed.
@@ -28,6 +29,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) owners: Owners,
+    pub(crate) permits: Permits,
     connected: SetOnce<Result<Connected, Failure>>,
 }
 
@@ -236,6 +238,7 @@ impl Slot {
     /// Drops what the owners hold, waits until that is released, and ends the client.
     pub(crate) async fn close(&self) -> Outcome {
         self.owners.drop_all();
+        self.permits.drop_all();
         self.end(Shutdown::Drain(DRAIN)).await
     }
 

@@ -8,6 +8,7 @@ use super::{
     fenced::FencedCommand,
     kinds::{LockId, LockKind},
     latch::LatchCommand,
+    semaphores::SemaphoreCommand,
 };
 
 pub(crate) const DEFAULT_CLIENT: &str = "default";
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     },
     Fenced(FencedCommand),
     Latch(LatchCommand),
+    Semaphore(SemaphoreCommand),
     Owned {
         lock: LockId,
         owner: String,
@@ -140,13 +142,18 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "cancel" => Err(usage("ID")),
         "sleep" if args.len() == 1 => Ok(Command::Sleep(span(args[0])?)),
         "sleep" => Err(usage("MS")),
-        _ => match FencedCommand::parse(command, args) {
-            Some(parsed) => parsed.map(Command::Fenced),
-            None => match LatchCommand::parse(command, args) {
-                Some(parsed) => parsed.map(Command::Latch),
+        _ => {
+            if let Some(parsed) = FencedCommand::parse(command, args) {
+                return parsed.map(Command::Fenced);
+            }
+            if let Some(parsed) = LatchCommand::parse(command, args) {
+                return parsed.map(Command::Latch);
+            }
+            match SemaphoreCommand::parse(command, args) {
+                Some(parsed) => parsed.map(Command::Semaphore),
                 None => of_lock(command, args),
-            },
-        },
+            }
+        }
     }
 }
 
@@ -421,6 +428,11 @@ mod tests {
             "1 sleep",
             "1 sleep soon",
             "1 cancel",
+            "1 sem.acquire n",
+            "1 sem.dance n 1",
+            "1 sem.release n x",
+            "1 psem.acquire n",
+            "1 psem.release n",
             "1 publish c",
         ] {
             assert_eq!(parse(line).unwrap_err().kind, "usage", "{line}");

@@ -131,6 +131,12 @@ impl Session {
                 let slot = self.clients.get(client)?;
                 running.start(id, async move { of.run(slot.connected().await?).await });
             }
+            Command::Semaphore(of) => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move {
+                    of.run(slot.connected().await?, &slot.permits).await
+                });
+            }
             Command::Owned { lock, owner, of } => {
                 let slot = self.clients.get(client)?;
                 let owner = slot.owners.get(&owner);

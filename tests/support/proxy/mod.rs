@@ -102,6 +102,11 @@ impl Proxy {
         counts
     }
 
+    /// How many matching requests have been passed to the server since the last mark.
+    pub fn count(&self, matcher: impl Into<Matcher>) -> usize {
+        self.state.count(&matcher.into(), Progress::Forwarded)
+    }
+
     /// Waits until a matching request has been passed to the server since the last mark.
     pub async fn wait_for(&self, matcher: impl Into<Matcher>) {
         self.wait_for_count(matcher, 1).await;

@@ -11,6 +11,7 @@ mod pubsub;
 mod rlock;
 mod rw;
 mod script;
+mod semaphore;
 mod spin;
 mod waiting;
 
@@ -28,6 +29,7 @@ pub use self::{
     latch::RedissonCountDownLatch,
     rlock::{RedissonRLock, RedissonUnlock},
     rw::{RedissonModeLock, RedissonReadWriteLock},
+    semaphore::{RedissonPermits, RedissonSemaphore},
     spin::RedissonSpinLock,
 };
 use crate::random::{random_u64, random_uuid};
@@ -104,6 +106,21 @@ impl RedissonClient {
     /// `getFairLock(name)`.
     pub fn fair_lock(&self, name: impl Into<String>) -> RedissonFairLock {
         RedissonFairLock::new(self.clone(), name.into())
+    }
+
+    /// `getSemaphore(name)`.
+    pub fn semaphore(&self, name: impl Into<String>) -> RedissonSemaphore {
+        RedissonSemaphore::new(self.clone(), name.into())
+    }
+
+    /// `getPermitExpirableSemaphore(name)`.
+    pub fn permits(&self, name: impl Into<String>) -> RedissonPermits {
+        self.permits_ahead(name, Duration::ZERO)
+    }
+
+    /// As [`permits`](Self::permits), of a client whose clock is ahead by so much.
+    pub fn permits_ahead(&self, name: impl Into<String>, ahead: Duration) -> RedissonPermits {
+        RedissonPermits::new(self.clone(), name.into(), ahead)
     }
 
     /// `getReadWriteLock(name)`.

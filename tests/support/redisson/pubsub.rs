@@ -113,6 +113,13 @@ async fn read(mut stream: PubSubStream, entries: Arc<Mutex<BTreeMap<String, Entr
         let Some(entry) = entries.get(message.get_channel_name()) else {
             continue;
         };
+        // Of a semaphore the number of permits, each of which is for one who waits.
+        if message.get_channel_name().starts_with("redisson_sc:") {
+            let permits = message.get_payload::<i64>().unwrap_or_default();
+            let permits = usize::try_from(permits).unwrap_or_default();
+            entry.latch.add_permits(permits.min(entry.waiters));
+            continue;
+        }
         // Other payloads are not acted upon.
         match message.get_payload::<i64>() {
             Ok(0) => entry.latch.add_permits(1),

@@ -1,6 +1,6 @@
 //! Scripts by EVALSHA, loaded when the server does not know them.
 
-use redis::{FromRedisValue, RedisResult};
+use redis::{FromRedisValue, RedisResult, ToRedisArgs};
 
 use super::RedissonClient;
 
@@ -15,6 +15,16 @@ impl Script {
         client: &RedissonClient,
         keys: &[&str],
         args: &[&str],
+    ) -> RedisResult<T> {
+        self.run_raw(client, keys, args).await
+    }
+
+    /// As [`run`](Self::run), for arguments that are no text.
+    pub(super) async fn run_raw<T: FromRedisValue>(
+        self,
+        client: &RedissonClient,
+        keys: &[&str],
+        args: &[impl ToRedisArgs],
     ) -> RedisResult<T> {
         let sha = sha1_smol::Sha1::from(self.0).digest().to_string();
         let mut evalsha = redis::cmd("EVALSHA");

@@ -76,7 +76,14 @@ fn each_release_serves_one_waiter() {
             let line = Arc::clone(&line);
             thread::spawn(move || {
                 assert_eq!(block_on(called(&line, first)), Turn::Try);
-                leave(&line, first, Exit::Served { shared: false });
+                leave(
+                    &line,
+                    first,
+                    Exit::Served {
+                        shared: false,
+                        more: false,
+                    },
+                );
                 // It held the lock, and this is its release.
                 notify(&line);
             })

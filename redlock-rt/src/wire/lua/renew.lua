@@ -1,8 +1,9 @@
 -- Lengthens the leases of many holds in one call; the watchdog's script, for locks of every kind.
 --
--- KEYS: 1..n the locks (HASH: field -> hold count)
--- ARGV: 3i-2 lease of hold i in ms (0: only look), 3i-1 field of hold i, 3i prefix of the keys that
---   carry the leases of a read hold (empty: the lock's own TTL does)
+-- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
+-- ARGV: 4i-3 lease of hold i in ms (0: only look), 4i-2 field of hold i, 4i-1 prefix of the keys that
+--   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
+--   leases, 4i ids of the permits of hold i, in hexadecimal one behind the other (empty: no permits)
 -- Returns: a list of n: 1 = renewed, 0 = the hold does not exist, -1 = somebody else has the lock
 --
 -- Invariants:
@@ -12,15 +13,42 @@
 --   client's renewal may have shortened it (Redisson's sets the TTL to its own lease).
 -- * One key of another type fails the whole call before it changes that key; the watchdog then
 --   asks for each alone.
--- * The keys of a read hold are in the slot of their lock.
+-- * Of several permits one that is gone makes the hold a lost one; the others are renewed all the
+--   same, until it is released.
+-- * The keys of a read hold, and the set of permits, are in the slot of their lock.
 -- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
 --   at: a script that does not end stops the server.
--- Redisson: LockTask.renew, ReadLockTask.renew.
+-- Redisson: LockTask.renew, ReadLockTask.renew; it renews no permits.
 local replies = {}
+local now
+
+local function renew_permits(set, ids, lease)
+    if not now then
+        local time = redis.call('TIME')
+        now = time[1] * 1000 + math.floor(time[2] / 1000)
+    end
+    local alive = 1
+    for id in string.gmatch(ids, string.rep('%x', 32)) do
+        local raw = string.gsub(id, '%x%x', function(byte)
+            return string.char(tonumber(byte, 16))
+        end)
+        local score = tonumber(redis.call('ZSCORE', set, raw) or 0)
+        if score <= now then
+            alive = 0
+        elseif score < now + lease then
+            redis.call('ZADD', set, 'XX', string.format('%.0f', now + lease), raw)
+        end
+    end
+    return alive
+end
+
 for i, key in ipairs(KEYS) do
-    local lease, field, prefix = tonumber(ARGV[3 * i - 2]), ARGV[3 * i - 1], ARGV[3 * i]
-    local count = redis.call('HGET', key, field)
-    if count then
+    local lease, field, prefix = tonumber(ARGV[4 * i - 3]), ARGV[4 * i - 2], ARGV[4 * i - 1]
+    local ids = ARGV[4 * i]
+    local count = ids == '' and redis.call('HGET', key, field)
+    if ids ~= '' then
+        replies[i] = renew_permits(prefix, ids, lease)
+    elseif count then
         local wanted, alive = lease, prefix == ''
         if prefix ~= '' then
             for hold = 1, math.min(tonumber(count) or 0, 1000) do
@@ -28,7 +56,7 @@ for i, key in ipairs(KEYS) do
                 local rest = redis.call('PTTL', held)
                 alive = alive or rest ~= -2
                 if rest >= 0 and rest < lease then
-                    redis.call('PEXPIRE', held, ARGV[3 * i - 2])
+                    redis.call('PEXPIRE', held, ARGV[4 * i - 3])
                 elseif rest > wanted then
                     wanted = rest
                 end

@@ -1,0 +1,38 @@
+//! The semaphore without leases: a number of permits, for whoever comes.
+//!
+//! A crash keeps its permits; `permit_expirable_semaphore.rs` shows those that come back.
+//!
+//! `cargo run -p examples --example semaphore`, with `REDIS_URL` for a real server.
+#![allow(clippy::print_stdout, reason = "a program that shows something")]
+
+use std::time::Duration;
+
+use redlock_rt::Error;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let client = examples::client().await?;
+    let seats = client.semaphore("example:seats");
+    if seats.try_set_permits(4).await? {
+        println!("the room is open");
+    }
+
+    let couple = seats.acquire(2).await?;
+    println!("two sit, {} seats are free", seats.available().await?);
+    match seats.acquire_with(3, Duration::from_millis(100)).await {
+        Err(error) if error.is_timed_out() => println!("three do not find seats together"),
+        other => drop(other?),
+    }
+
+    // Whoever waits has them as soon as they are free, first come, first served.
+    let family = tokio::spawn({
+        let seats = seats.clone();
+        async move { seats.acquire(3).await }
+    });
+    couple.release().await?;
+    match family.await {
+        Ok(guard) => println!("{} sit now", guard?.permits()),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+    client.shutdown(redlock_rt::Shutdown::ReleaseAll).await
+}

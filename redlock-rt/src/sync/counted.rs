@@ -1,0 +1,123 @@
+//! What semaphores of both kinds have in common.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::{Engine, Repeat};
+use crate::error::{Error, ErrorKind};
+use crate::name::{BadName, LockName};
+use crate::wire::{self, Call, Malformed, Operation, Reply};
+
+/// The most permits that a semaphore can have: Redisson counts them in 32 bits.
+pub(super) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
+
+/// A name with a number of permits.
+#[derive(Clone)]
+pub(super) struct Counted {
+    pub(super) engine: Arc<Engine>,
+    name: Result<LockName, BadName>,
+}
+
+impl Counted {
+    pub(super) fn new(engine: &Arc<Engine>, name: &str) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            name: LockName::new(engine.namespace(), name),
+        }
+    }
+
+    pub(super) fn name(&self) -> Result<&LockName, Error> {
+        self.name.as_ref().map_err(|bad| bad.clone().into())
+    }
+
+    /// The name, if so many permits can be asked for.
+    pub(super) fn taking(
+        &self,
+        action: &'static str,
+        permits: u32,
+        most: u32,
+    ) -> Result<&LockName, Error> {
+        let name = self.name()?;
+        let why = match permits {
+            0 => "no permits".to_owned(),
+            _ if permits > most => format!("more than {most} permits"),
+            _ => return Ok(name),
+        };
+        Err(Error::bad_input(action, why).named(name.as_arc()))
+    }
+
+    /// The name, if it can have so many permits.
+    pub(super) fn having(&self, action: &'static str, permits: u32) -> Result<&LockName, Error> {
+        match permits {
+            0 => self.name(),
+            _ => self.taking(action, permits, MOST_PERMITS),
+        }
+    }
+
+    /// Asks for something that says what it means, and may be asked again.
+    pub(super) async fn ask(&self, action: &'static str, call: Call) -> Result<Reply, Error> {
+        let name = self.name()?;
+        let reply = self.engine.send(action, name, call, Repeat::Always).await;
+        reply.map_err(|error| match error.is_outcome_unknown() {
+            true => error.known_as(ErrorKind::Unavailable),
+            false => error,
+        })
+    }
+
+    /// Has something done once, however often it must be sent.
+    pub(super) async fn operate(
+        &self,
+        action: &'static str,
+        call: impl FnOnce(&LockName, Operation<'_>) -> Call,
+    ) -> Result<i64, Error> {
+        let name = self.name()?;
+        let id = self.engine.operation();
+        let operation = Operation {
+            id: &id,
+            noted: self.engine.noted(),
+        };
+        let call = call(name, operation);
+        let reply = self.engine.send(action, name, call, Repeat::Always).await?;
+        self.number(action, reply)
+    }
+
+    pub(super) fn number(&self, action: &'static str, reply: Reply) -> Result<i64, Error> {
+        match reply {
+            Reply::Int(number) => Ok(number),
+            other => Err(self.malformed(action, other)),
+        }
+    }
+
+    pub(super) fn malformed(&self, action: &'static str, reply: Reply) -> Error {
+        let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(Malformed(reply)));
+        match &self.name {
+            Ok(name) => error.named(name.as_arc()),
+            Err(_) => error,
+        }
+    }
+
+    pub(super) async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
+        const ACTION: &str = "set the permits of semaphore";
+        self.having(ACTION, permits)?;
+        let set = self.operate(ACTION, |name, operation| {
+            wire::set_permits(name, operation, permits)
+        });
+        Ok(set.await? == 1)
+    }
+
+    pub(super) async fn add(&self, action: &'static str, permits: i64) -> Result<(), Error> {
+        let added = self.operate(action, |name, operation| {
+            wire::add_permits(name, operation, permits)
+        });
+        added.await.map(drop)
+    }
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map(LockName::as_str);
+        f.debug_struct("Semaphore")
+            .field("name", &name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! The guard of permits with leases.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::options::check_lease;
+use crate::engine::{GuardState, HoldGuard, LostReason, Unlocked};
+use crate::error::Error;
+use crate::wire::{ID_DIGITS, PermitsWire};
+
+/// A permit of a [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore) that is held, or
+/// several that were acquired together, and the truth about them.
+///
+/// Like the [guard of a lock](crate::LockGuard) it never reports a permit as held after its local
+/// deadline. [`release`](Self::release) is the normal road; dropping the guard queues the release,
+/// which never blocks.
+#[must_use = "dropping the guard releases the permit"]
+#[clippy::has_significant_drop]
+pub struct Permit {
+    inner: HoldGuard,
+    ids: Vec<String>,
+}
+
+impl Permit {
+    pub(super) fn new(inner: HoldGuard, wire: &PermitsWire) -> Self {
+        let digits = wire.ids(&inner.hold.owner);
+        let starts = (0..digits.len()).step_by(ID_DIGITS);
+        let ids = starts.map(|start| digits[start..start + ID_DIGITS].to_owned());
+        Self {
+            ids: ids.collect(),
+            inner,
+        }
+    }
+
+    /// Returns the permit's id, 32 hexadecimal digits; of several permits, the first one's.
+    pub fn id(&self) -> &str {
+        self.ids.first().map_or("", String::as_str)
+    }
+
+    /// Returns the ids of all permits of the guard.
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// Gives the permits back, and waits until Redis has said what became of them.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`](crate::LockGuard::unlock). A permit that is not held any more is no
+    /// error, but [`Unlocked::AlreadyExpired`].
+    pub async fn release(self) -> Result<Unlocked, Error> {
+        self.inner.unlock().await
+    }
+
+    /// Ends the guard and leaves the permits to their leases, not renewed any more; answers their
+    /// ids, by which they can be released before. Never blocks.
+    pub fn forget(self) -> Vec<String> {
+        self.inner.forget();
+        self.ids
+    }
+
+    /// Returns what the guard knows of its permits at this moment, by the local clock alone.
+    pub fn state(&self) -> GuardState {
+        self.inner.state()
+    }
+
+    /// Returns whether the permits are ours at this moment, by the local clock alone.
+    pub fn is_valid(&self) -> bool {
+        self.state().is_valid()
+    }
+
+    /// Waits until a permit is lost, and says why.
+    ///
+    /// Resolves as soon as a renewal finds it gone (within a renewal interval of its loss), and at
+    /// the local deadline at the latest, whether or not Redis can be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only watches.
+    pub async fn lost(&self) -> LostReason {
+        self.inner.lost().await
+    }
+
+    /// Lengthens the lease to `lease` from now, if that is longer than what is left.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The lease may or may not be lengthened.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost) where a permit is gone: nothing re-creates it.
+    /// [`BadInput`](crate::ErrorKind::BadInput) for a lease that cannot be one.
+    pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
+        const ACTION: &str = "extend permit of semaphore";
+        let hold = &self.inner.hold;
+        let named = |error: Error| error.named(hold.recipe.name().as_arc());
+        check_lease(lease).map_err(named)?;
+        if let Some(flaw) = hold.recipe.flaw(lease) {
+            return Err(named(Error::bad_input(ACTION, flaw)));
+        }
+        match self.state() {
+            GuardState::Lost(reason) => Err(hold.lost_error(ACTION, reason)),
+            GuardState::Released => Err(hold.lost_error(ACTION, LostReason::ShutDown)),
+            _ => hold.lengthen(ACTION, lease, None).await,
+        }
+    }
+
+    /// Returns the name of the semaphore as it stands in Redis.
+    pub fn name(&self) -> &str {
+        self.inner.hold.recipe.name().as_str()
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("ids", &self.ids)
+            .field("guard", &self.inner)
+            .finish()
+    }
+}

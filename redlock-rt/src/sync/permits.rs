@@ -1,0 +1,371 @@
+//! The semaphore whose permits have leases.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counted::Counted;
+use super::options::{LockOptions, check_lease};
+use super::permit::Permit;
+use crate::clock;
+use crate::engine::{Engine, Manner, Terms};
+use crate::error::{Error, ErrorKind};
+use crate::name::LockName;
+use crate::wire::{ID_DIGITS, PermitsWire, Recipe, Reply};
+
+/// As many permits may be acquired at once.
+const MOST_AT_ONCE: u32 = 1000;
+
+/// A number of permits that come back by themselves, shared with Redisson's
+/// `RPermitExpirableSemaphore` of the same name.
+///
+/// Each permit has an id and a lease. While its guard lives the watchdog renews it; the permit of a
+/// process that died is free after its lease, and a waiter takes it within milliseconds of that.
+/// (Redisson renews no permits: there the lease is the longest time to hold.) The permits must be
+/// [set](Self::try_set_permits) once before the first can be acquired.
+///
+/// Do **not** use it where an overlap would do harm: as for every lock with a lease, a process that
+/// is paused for longer than that goes on with a permit that somebody else has. Redisson clients
+/// judge leases by their own clocks: one whose clock is ahead by more than the lease takes away
+/// permits that are held, and the guard is lost at its next renewal.
+///
+/// # Round trips
+///
+/// One to acquire a free permit, one to release it, and a share in the watchdog's call each third of
+/// the lease. A process that waits sends at most three tries and one SUBSCRIBE, one try when the
+/// next lease is over, and one a poll interval, however many of its tasks wait.
+///
+/// # Fairness
+///
+/// As [`Semaphore`](crate::Semaphore).
+///
+/// # Cancel safety
+///
+/// Nothing is left: a dropped [`acquire`](Self::acquire) gives back what it may have taken.
+///
+/// # Errors
+///
+/// Those of [`RLock`](crate::RLock); [`BadInput`](crate::ErrorKind::BadInput) also for no permits, or
+/// more than 1000 at once, [`WrongType`](crate::ErrorKind::WrongType) where the key holds no number.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use std::time::Duration;
+/// use redlock_rt::{Client, LockOptions};
+///
+/// let client = Client::embedded();
+/// let calls = client.permit_expirable_semaphore("calls to the bank");
+/// calls.try_set_permits(2).await?;
+///
+/// let options = LockOptions::new().lease(Duration::from_secs(10));
+/// let permit = calls.acquire_with(options).await?;
+/// assert_eq!(permit.id().len(), 32);
+/// assert_eq!((calls.available().await?, calls.permits().await?), (1, 2));
+/// permit.release().await?;
+/// assert_eq!(calls.acquired().await?, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PermitExpirableSemaphore {
+    counted: Counted,
+}
+
+impl PermitExpirableSemaphore {
+    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+        Self {
+            counted: Counted::new(engine, name),
+        }
+    }
+
+    /// Sets the number of permits if none is set; answers whether it was set.
+    ///
+    /// # Round trips, cancel safety
+    ///
+    /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
+        self.counted.try_set_permits(permits).await
+    }
+
+    /// Sets how many permits there are in all, those that are held included.
+    ///
+    /// Nobody loses a permit by it: where more are held, none is given out until enough were given
+    /// back.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not be set.
+    ///
+    /// # Errors
+    ///
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis
+    /// does not answer in time.
+    pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
+        const ACTION: &str = "set the permits of semaphore";
+        let name = self.counted.having(ACTION, permits)?;
+        let reply = self.counted.ask(ACTION, wire(name).set(permits)).await?;
+        self.counted.number(ACTION, reply).map(drop)
+    }
+
+    /// Makes the semaphore larger by so many permits, or smaller by a negative number.
+    ///
+    /// # Round trips, cancel safety
+    ///
+    /// As [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+    pub async fn add_permits(&self, permits: i32) -> Result<(), Error> {
+        let added = self.counted.add("add permits to semaphore", permits.into());
+        added.await
+    }
+
+    /// Acquires a permit, waiting as long as it takes.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// See [`PermitExpirableSemaphore`].
+    ///
+    /// # Errors
+    ///
+    /// See [`PermitExpirableSemaphore`].
+    pub async fn acquire(&self) -> Result<Permit, Error> {
+        self.acquire_many(1, LockOptions::new()).await
+    }
+
+    /// Acquires a permit as the options say; their owner means nothing here, since every permit is a
+    /// hold of its own.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// See [`PermitExpirableSemaphore`].
+    ///
+    /// # Errors
+    ///
+    /// See [`PermitExpirableSemaphore`]; and when the wait is over,
+    /// [`TimedOut`](ErrorKind::TimedOut) where there was no permit,
+    /// [`Contended`](ErrorKind::Contended) likewise for a wait of zero,
+    /// [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
+    pub async fn acquire_with(&self, options: LockOptions) -> Result<Permit, Error> {
+        self.acquire_many(1, options).await
+    }
+
+    /// Acquires so many permits at once, all or none, as the options say. They are renewed and
+    /// released together; if one is lost, the guard is.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// As [`acquire_with`](Self::acquire_with). The server does work for each permit.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_with`](Self::acquire_with). The server does work for each permit.
+    pub async fn acquire_many(&self, permits: u32, options: LockOptions) -> Result<Permit, Error> {
+        let (wire, terms) = self.prepare(permits, &options)?;
+        let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
+        let manner = Manner {
+            wait: options.waiting(),
+            ..Manner::default()
+        };
+        let guard = self.counted.engine.lock(&recipe, terms, manner).await?;
+        Ok(Permit::new(guard, &wire))
+    }
+
+    /// Acquires a permit if one is free at this moment.
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis
+    /// does not answer in time. That there is none is no error but `None`.
+    pub async fn try_acquire(&self) -> Result<Option<Permit>, Error> {
+        let (wire, terms) = self.prepare(1, &LockOptions::new())?;
+        let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
+        let engine = &self.counted.engine;
+        let until = engine.patience(clock::now());
+        let guard = engine.try_lock(&recipe, terms, until).await?;
+        Ok(guard.map(|guard| Permit::new(guard, &wire)))
+    }
+
+    fn prepare(
+        &self,
+        permits: u32,
+        options: &LockOptions,
+    ) -> Result<(Arc<PermitsWire>, Terms), Error> {
+        const ACTION: &str = "acquire permits of semaphore";
+        let name = self.counted.taking(ACTION, permits, MOST_AT_ONCE)?;
+        let named = |error: Error| error.named(name.as_arc());
+        let wire = PermitsWire::new(name.clone(), permits);
+        let terms = options.terms(&self.counted.engine).map_err(named)?;
+        self.check(&wire, terms.lease)?;
+        Ok((Arc::new(wire), terms))
+    }
+
+    fn check(&self, wire: &PermitsWire, lease: Duration) -> Result<(), Error> {
+        let named = |error: Error| error.named(wire.name().as_arc());
+        check_lease(lease).map_err(named)?;
+        match wire.flaw(lease) {
+            Some(flaw) => Err(named(Error::bad_input("check lock options", flaw))),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives back the permit with this id, whoever acquired it.
+    ///
+    /// A guard that has it is lost at its next renewal.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not be given back.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](ErrorKind::NotOwner) where there is no such permit, or its lease is over;
+    /// [`BadInput`](ErrorKind::BadInput) for what is no id;
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where Redis does not answer in time.
+    pub async fn release(&self, id: &str) -> Result<(), Error> {
+        if self.try_release(id).await? {
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::NotOwner, "release permit of semaphore")
+            .detail(format!("there is no permit {id}"));
+        Err(error.named(self.counted.name()?.as_arc()))
+    }
+
+    /// As [`release`](Self::release), but answers whether there was such a permit.
+    ///
+    /// # Round trips, cancel safety
+    ///
+    /// As [`release`](Self::release); an unknown permit is no error but `false`.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release); an unknown permit is no error but `false`.
+    pub async fn try_release(&self, id: &str) -> Result<bool, Error> {
+        const ACTION: &str = "release permit of semaphore";
+        self.check_id(ACTION, id)?;
+        let released = self.counted.operate(ACTION, |name, operation| {
+            wire(name).release_id(operation, id)
+        });
+        Ok(released.await? == 1)
+    }
+
+    /// Sets the lease of the permit with this id to so long from now on, also to a shorter one;
+    /// answers whether there is such a permit.
+    ///
+    /// A guard that has it goes on to renew it on its own terms, and knows nothing of a shorter
+    /// lease.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not be set.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits); [`BadInput`](ErrorKind::BadInput) for what is no id, or
+    /// a lease that cannot be one.
+    pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
+        const ACTION: &str = "update the lease of a permit of semaphore";
+        self.check_id(ACTION, id)?;
+        let wire = wire(self.counted.name()?);
+        self.check(&wire, lease)?;
+        let call = wire.update_lease(id, lease);
+        let reply = self.counted.ask(ACTION, call).await?;
+        Ok(self.counted.number(ACTION, reply)? == 1)
+    }
+
+    fn check_id(&self, action: &'static str, id: &str) -> Result<(), Error> {
+        let name = self.counted.name()?;
+        if id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(());
+        }
+        let error = Error::bad_input(action, "a permit's id has 32 hexadecimal digits");
+        Err(error.named(name.as_arc()))
+    }
+
+    /// Returns how many permits are free; negative where more are held than there are to be.
+    ///
+    /// # Round trips
+    ///
+    /// One. Permits whose leases are over are given back by it.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    pub async fn available(&self) -> Result<i64, Error> {
+        Ok(self.look().await?.0)
+    }
+
+    /// Returns how many permits there are in all, those that are held included.
+    ///
+    /// # Round trips
+    ///
+    /// As [`available`](Self::available).
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available).
+    pub async fn permits(&self) -> Result<i64, Error> {
+        let (free, held) = self.look().await?;
+        Ok(free + held)
+    }
+
+    /// Returns how many permits are held.
+    ///
+    /// # Round trips
+    ///
+    /// As [`available`](Self::available).
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available).
+    pub async fn acquired(&self) -> Result<i64, Error> {
+        Ok(self.look().await?.1)
+    }
+
+    async fn look(&self) -> Result<(i64, i64), Error> {
+        const ACTION: &str = "look at semaphore";
+        let call = wire(self.counted.name()?).inspect();
+        let reply = self.counted.ask(ACTION, call).await?;
+        if let Reply::List(items) = &reply
+            && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
+        {
+            return Ok((*free, *held));
+        }
+        Err(self.counted.malformed(ACTION, reply))
+    }
+}
+
+/// For calls that take nothing.
+fn wire(name: &LockName) -> PermitsWire {
+    PermitsWire::new(name.clone(), 1)
+}
+
+impl fmt::Debug for PermitExpirableSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.counted, f)
+    }
+}

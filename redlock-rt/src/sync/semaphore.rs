@@ -1,0 +1,303 @@
+//! The semaphore whose permits have no lease.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counted::{Counted, MOST_PERMITS};
+use crate::clock;
+use crate::engine::{Engine, HoldGuard, Manner, Terms, Unlocked};
+use crate::error::Error;
+use crate::wire::{self, Recipe, SemaphoreWire};
+
+/// A number of permits, shared with Redisson's `RSemaphore` of the same name.
+///
+/// **A crash keeps the permits.** The format has no lease: a permit that was taken by a process that
+/// then died is taken for ever, until somebody [adds](Self::add_permits) one. Use a
+/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), whose permits come back by
+/// themselves, unless you share the semaphore with a Redisson `RSemaphore`, or permits are to
+/// outlive their process.
+///
+/// The permits must be [set](Self::try_set_permits) once before the first can be acquired. They are
+/// no property of a client: nobody checks that as many are released as were acquired
+/// ([`release`](Self::release) adds permits that nobody had), and deleting the key forgets them.
+///
+/// # Round trips
+///
+/// One to acquire free permits, one to release them. A process that waits sends at most three tries
+/// and one SUBSCRIBE; a release of some permits wakes as many waiters of it as have permits, one
+/// after the other, and one of them in each other process.
+///
+/// # Fairness
+///
+/// First come, first served among the tasks of one client, however many permits each asks for: one
+/// that asks for many holds up those behind it. Among clients none: whoever comes first takes what
+/// is free, and who asks for many may wait for ever behind those who ask for few.
+///
+/// # Cancel safety
+///
+/// A dropped [`acquire`](Self::acquire) leaves nothing taken: if a try was under way, the client
+/// waits for its outcome and gives the permits back. So does a lost reply: no permit is lost or made
+/// by it, as long as the client lives.
+///
+/// # Errors
+///
+/// Those of [`RLock`](crate::RLock): [`BadInput`](crate::ErrorKind::BadInput) also for no permits or
+/// more than 2147483647, [`WrongType`](crate::ErrorKind::WrongType) where the key holds no number.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use redlock_rt::Client;
+///
+/// let client = Client::embedded();
+/// let printers = client.semaphore("printers");
+/// assert!(printers.try_set_permits(3).await?);
+///
+/// let two = printers.acquire(2).await?;
+/// assert!(printers.try_acquire(2).await?.is_none());
+/// assert_eq!(printers.available().await?, 1);
+/// two.release().await?;
+/// assert_eq!(printers.available().await?, 3);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    counted: Counted,
+}
+
+impl Semaphore {
+    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+        Self {
+            counted: Counted::new(engine, name),
+        }
+    }
+
+    /// Sets the number of permits if none is set; answers whether it was set. Zero makes a semaphore
+    /// that nobody can pass yet.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not be set.
+    ///
+    /// # Errors
+    ///
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where Redis does not answer in time.
+    /// Repeats after lost replies are told apart: the answer is that of the first.
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
+        self.counted.try_set_permits(permits).await
+    }
+
+    /// Acquires so many permits at once, waiting as long as it takes.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// See [`Semaphore`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Semaphore`].
+    pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard, Error> {
+        self.acquire_with(permits, None).await
+    }
+
+    /// Acquires so many permits if they are free at this moment.
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
+    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
+    /// answer in time. Too few permits are no error but `None`.
+    pub async fn try_acquire(&self, permits: u32) -> Result<Option<SemaphoreGuard>, Error> {
+        let recipe = self.recipe(permits)?;
+        let engine = &self.counted.engine;
+        let until = engine.patience(clock::now());
+        let guard = engine.try_lock(&recipe, Terms::WITHOUT_LEASE, until);
+        let guard = guard.await?;
+        Ok(guard.map(|inner| SemaphoreGuard { inner, permits }))
+    }
+
+    /// Acquires so many permits at once, waiting so long at most; `None`: as long as it takes, zero:
+    /// tries once.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// See [`Semaphore`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Semaphore`]; and when the wait is over, [`TimedOut`](crate::ErrorKind::TimedOut) where
+    /// there were too few permits, [`Contended`](crate::ErrorKind::Contended) likewise for a wait of
+    /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) where Redis did not answer.
+    pub async fn acquire_with(
+        &self,
+        permits: u32,
+        wait: impl Into<Option<Duration>>,
+    ) -> Result<SemaphoreGuard, Error> {
+        let recipe = self.recipe(permits)?;
+        let manner = Manner {
+            wait: wait.into(),
+            ..Manner::default()
+        };
+        let engine = &self.counted.engine;
+        let inner = engine.lock(&recipe, Terms::WITHOUT_LEASE, manner).await?;
+        Ok(SemaphoreGuard { inner, permits })
+    }
+
+    fn recipe(&self, permits: u32) -> Result<Arc<dyn Recipe>, Error> {
+        let name = self
+            .counted
+            .taking("acquire permits of semaphore", permits, MOST_PERMITS)?;
+        Ok(Arc::new(SemaphoreWire::new(name.clone(), permits)))
+    }
+
+    /// Adds so many permits, whoever had them: for those whose guard was
+    /// [forgotten](SemaphoreGuard::forget), or was of a process that died. A semaphore that does not
+    /// exist is made.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// They may or may not be added.
+    ///
+    /// # Errors
+    ///
+    /// See [`Semaphore`]; [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where Redis does not
+    /// answer in time. A repeat after a lost reply adds nothing.
+    pub async fn release(&self, permits: u32) -> Result<(), Error> {
+        const ACTION: &str = "release permits of semaphore";
+        self.counted.taking(ACTION, permits, MOST_PERMITS)?;
+        self.counted.add(ACTION, permits.into()).await
+    }
+
+    /// Makes the semaphore larger by so many permits, or smaller by a negative number; then there
+    /// may be fewer than none until enough were released.
+    ///
+    /// # Round trips, cancel safety
+    ///
+    /// As [`release`](Self::release).
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release).
+    pub async fn add_permits(&self, permits: i32) -> Result<(), Error> {
+        let added = self.counted.add("add permits to semaphore", permits.into());
+        added.await
+    }
+
+    /// Takes all free permits, without a guard; answers how many. Where there were fewer than none,
+    /// the negative number is answered, and there are none after it.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// They may or may not be taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release).
+    pub async fn drain(&self) -> Result<i64, Error> {
+        let drained = self.counted.operate("drain semaphore", wire::drain_permits);
+        drained.await
+    }
+
+    /// Returns how many permits are free; zero where none were set. It may be negative.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
+    /// answer in time.
+    pub async fn available(&self) -> Result<i64, Error> {
+        const ACTION: &str = "look at semaphore";
+        let call = wire::available_permits(self.counted.name()?);
+        let reply = self.counted.ask(ACTION, call).await?;
+        self.counted.number(ACTION, reply)
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.counted, f)
+    }
+}
+
+/// Permits of a [`Semaphore`], given back when it is dropped.
+///
+/// [`release`](Self::release) is the normal road. Dropping the guard queues the release, which never
+/// blocks. A process that dies, or a client that is shut down without a release
+/// ([`Shutdown::Abandon`](crate::Shutdown::Abandon)), keeps the permits for ever.
+#[must_use = "dropping the guard releases the permits"]
+#[clippy::has_significant_drop]
+pub struct SemaphoreGuard {
+    inner: HoldGuard,
+    permits: u32,
+}
+
+impl SemaphoreGuard {
+    /// Gives the permits back, and waits until Redis has said so.
+    ///
+    /// A lost reply is no error: the release is repeated, and nothing is given back twice.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis cannot be reached, and
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where it does not answer; the release
+    /// then goes on in the background. [`Unlocked::AlreadyExpired`] where the semaphore was deleted
+    /// meanwhile: it is not made anew.
+    pub async fn release(self) -> Result<Unlocked, Error> {
+        self.inner.unlock().await
+    }
+
+    /// Ends the guard and keeps the permits taken: somebody else is to
+    /// [release](Semaphore::release) them. Never blocks.
+    pub fn forget(self) {
+        self.inner.forget();
+    }
+
+    /// Returns how many permits it has.
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    /// Returns the name of the semaphore as it stands in Redis.
+    pub fn name(&self) -> &str {
+        self.inner.hold.recipe.name().as_str()
+    }
+}
+
+impl fmt::Debug for SemaphoreGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SemaphoreGuard")
+            .field("name", &self.name())
+            .field("permits", &self.permits)
+            .finish_non_exhaustive()
+    }
+}

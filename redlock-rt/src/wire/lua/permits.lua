@@ -1,0 +1,47 @@
+-- The sweep of permits whose leases are over; the start of every script on permits with leases.
+--
+-- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
+-- ARGV: 1 channel, 2 publish command
+-- Returns: nothing
+--
+-- Invariants:
+-- * A permit is free or in the set, never both: whoever takes it from the one puts it into the other.
+-- * A sweep does not go on for longer than 100 permits; the next call goes on.
+-- * A semaphore that was deleted is not made anew.
+-- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- Redisson: the head of every RPermitExpirableSemaphore script.
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+
+-- The free permits; false where there is no semaphore.
+local free = redis.call('GET', KEYS[1])
+if free and not tonumber(free) then
+    return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+free = free and tonumber(free)
+
+local function add(permits)
+    if free and permits > 0 then
+        free = redis.call('INCRBY', KEYS[1], permits)
+        if free > 0 then
+            redis.pcall(ARGV[2], ARGV[1], free)
+        end
+    end
+end
+
+-- The ids of hexadecimal digits one behind the other, as the bytes that stand in the set.
+local function raw_ids(digits)
+    local ids = {}
+    for id in string.gmatch(digits, string.rep('%x', 32)) do
+        ids[#ids + 1] = string.gsub(id, '%x%x', function(byte)
+            return string.char(tonumber(byte, 16))
+        end)
+    end
+    return ids
+end
+
+local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
+if #over > 0 then
+    redis.call('ZREM', KEYS[2], unpack(over))
+    add(#over)
+end

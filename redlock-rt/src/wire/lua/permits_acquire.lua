@@ -1,0 +1,58 @@
+-- Takes permits with a lease.
+--
+-- Prelude: permits
+-- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
+-- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
+--   the other
+-- Returns: {permits left} = taken; else the ms until the next lease is over (-1: none is)
+--
+-- Invariants:
+-- * Ids are made for one hold and never used again, so finding them here means that this very call
+--   ran before and its reply was lost: nothing more is taken, and no lease is shortened.
+-- * All or none: of a hold that was lost in part, the rest is given back first.
+-- * The leases go with the semaphore, where that has a TTL.
+-- * Where an ACL forbids DECRBY nothing is left.
+-- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis.
+local ids = raw_ids(ARGV[4])
+local deadline = string.format('%.0f', now + tonumber(ARGV[3]))
+local mine, shorter = {}, {}
+for _, id in ipairs(ids) do
+    local score = redis.call('ZSCORE', KEYS[2], id)
+    if score then
+        mine[#mine + 1] = id
+        if tonumber(score) < tonumber(deadline) then
+            shorter[#shorter + 1] = id
+        end
+    end
+end
+if #mine == #ids then
+    for _, id in ipairs(shorter) do
+        redis.call('ZADD', KEYS[2], 'XX', deadline, id)
+    end
+    return {free or 0}
+end
+if #mine > 0 then
+    redis.call('ZREM', KEYS[2], unpack(mine))
+    add(#mine)
+end
+if not free or free < #ids then
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    local score = tonumber(first[2] or 922337203685477)
+    if score >= 922337203685477 then
+        return -1
+    end
+    return math.max(0, score - now)
+end
+for _, id in ipairs(ids) do
+    redis.call('ZADD', KEYS[2], deadline, id)
+end
+local left = redis.pcall('DECRBY', KEYS[1], #ids)
+if type(left) == 'table' then
+    redis.call('ZREM', KEYS[2], unpack(ids))
+    return left
+end
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl > 0 then
+    redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+end
+return {left}

@@ -1,0 +1,13 @@
+-- Asks how many permits are free and how many are held.
+--
+-- Prelude: permits
+-- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
+-- ARGV: 1 channel, 2 publish command
+-- Returns: {free, held}
+--
+-- Invariants:
+-- * Those whose leases are over count as free: the rest of a sweep that was too long is reckoned in.
+-- Redisson: RPermitExpirableSemaphore.availablePermits, getPermits, acquiredPermits.
+local over = redis.call('ZCOUNT', KEYS[2], '-inf', string.format('%.0f', now))
+local held = redis.call('ZCARD', KEYS[2]) - over
+return {(free or 0) + (free and over or 0), held}

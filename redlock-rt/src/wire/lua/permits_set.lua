@@ -1,0 +1,20 @@
+-- Sets how many permits there are in all, those that are held included.
+--
+-- Prelude: permits
+-- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
+-- ARGV: 1 channel, 2 publish command, 3 permits
+-- Returns: the free permits after it; negative where more are held than there are to be
+--
+-- Invariants:
+-- * It sets what it means, and may be repeated. Nobody loses a permit by it.
+-- * The TTL of a semaphore that has one stays.
+-- Redisson: RPermitExpirableSemaphore.setPermits.
+local wanted = tonumber(ARGV[3]) - redis.call('ZCARD', KEYS[2])
+if not free then
+    redis.call('SET', KEYS[1], wanted)
+    redis.pcall(ARGV[2], ARGV[1], ARGV[3])
+elseif wanted ~= free then
+    redis.call('INCRBY', KEYS[1], wanted - free)
+    redis.pcall(ARGV[2], ARGV[1], ARGV[3])
+end
+return wanted

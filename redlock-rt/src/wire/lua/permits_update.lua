@@ -1,0 +1,21 @@
+-- Sets the leases of permits from now on.
+--
+-- Prelude: permits
+-- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
+-- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
+--   the other, 5 whether a lease may become shorter (1 or 0)
+-- Returns: 1 = done for all, 0 = at least one is not held any more
+--
+-- Invariants:
+-- * It gives no lease to a permit that has none any more.
+-- Redisson: RPermitExpirableSemaphore.updateLeaseTime.
+local deadline, all = now + tonumber(ARGV[3]), 1
+for _, id in ipairs(raw_ids(ARGV[4])) do
+    local score = redis.call('ZSCORE', KEYS[2], id)
+    if not score then
+        all = 0
+    elseif ARGV[5] == '1' or tonumber(score) < deadline then
+        redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', deadline), id)
+    end
+end
+return all

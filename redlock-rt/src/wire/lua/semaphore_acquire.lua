@@ -1,0 +1,33 @@
+-- Takes permits of a semaphore for a new hold.
+--
+-- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
+--   this owner was withdrawn (STRING)
+-- ARGV: 1 owner, 2 permits
+-- Returns: {permits left} = taken; else -1
+--
+-- Invariants:
+-- * An owner number is minted for one hold and never used again, so finding the owner here means
+--   that this very call ran before and its reply was lost: nothing more is taken.
+-- * A call that comes after its withdrawal takes nothing: nobody would give it back.
+-- * Where an ACL forbids DECRBY nothing is left.
+-- Redisson: RSemaphore.tryAcquire.
+if redis.call('EXISTS', KEYS[3]) == 1 then
+    return -1
+end
+local free = tonumber(redis.call('GET', KEYS[1]) or 0)
+if not free then
+    return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
+    return {free}
+end
+if free < tonumber(ARGV[2]) then
+    return -1
+end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+local left = redis.pcall('DECRBY', KEYS[1], ARGV[2])
+if type(left) == 'table' then
+    redis.call('HDEL', KEYS[2], ARGV[1])
+    return left
+end
+return {left}

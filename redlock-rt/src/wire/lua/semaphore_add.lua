@@ -1,0 +1,21 @@
+-- Adds free permits, or takes some away, without a hold, and wakes waiters.
+--
+-- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING)
+-- ARGV: 1 permits (may be negative), 2 channel, 3 publish command, 4 ms for which the operation is noted
+-- Returns: the free permits after it
+--
+-- Invariants:
+-- * A repeat finds the note and answers as the first: nothing is added twice.
+-- * The number is checked before the note is written: INCRBY refuses what is no number.
+-- Redisson: RSemaphore.release, RSemaphore.addPermits, RPermitExpirableSemaphore.addPermits; they
+-- make the semaphore where there is none.
+local told = redis.call('GET', KEYS[2])
+if told then
+    return tonumber(told)
+end
+local free = redis.call('INCRBY', KEYS[1], ARGV[1])
+redis.call('SET', KEYS[2], free, 'PX', ARGV[4])
+if free > 0 and tonumber(ARGV[1]) > 0 then
+    redis.pcall(ARGV[3], ARGV[2], free)
+end
+return free

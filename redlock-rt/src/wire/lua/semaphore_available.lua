@@ -1,0 +1,14 @@
+-- Asks how many permits are free.
+--
+-- KEYS: 1 the semaphore (STRING: free permits)
+-- ARGV: none
+-- Returns: their number; 0 where there is no semaphore
+--
+-- Invariants:
+-- * It changes nothing.
+-- Redisson: RSemaphore.availablePermits.
+local free = tonumber(redis.call('GET', KEYS[1]) or 0)
+if not free then
+    return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+return free

@@ -1,0 +1,31 @@
+-- Gives the permits of a hold back, and wakes waiters.
+--
+-- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
+--   this owner was withdrawn (STRING)
+-- ARGV: 1 owner, 2 channel, 3 publish command, 4 ms for which a withdrawal is noted (0: it is not)
+-- Returns: 1 = given back, 0 = there was nothing to give back
+--
+-- Invariants:
+-- * Without the owner's field nothing is given back: a late or repeated release makes no permits,
+--   however late it is.
+-- * The owner's number of permits is that which it took, not what a call says.
+-- * A semaphore that was deleted is not made anew.
+-- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- Redisson: RSemaphore.releaseIfExists.
+if tonumber(ARGV[4]) > 0 then
+    redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
+end
+local permits = redis.call('HGET', KEYS[2], ARGV[1])
+if not permits then
+    return 0
+end
+if redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.call('HDEL', KEYS[2], ARGV[1])
+    return 0
+end
+local free = redis.call('INCRBY', KEYS[1], permits)
+redis.call('HDEL', KEYS[2], ARGV[1])
+if free > 0 then
+    redis.pcall(ARGV[3], ARGV[2], free)
+end
+return 1

@@ -1,0 +1,22 @@
+-- Sets the number of permits where none is set.
+--
+-- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING), 3 our holds (HASH:
+--   owner -> permits)
+-- ARGV: 1 permits, 2 channel, 3 publish command, 4 ms for which the operation is noted
+-- Returns: 1 = set, 0 = there is a number already
+--
+-- Invariants:
+-- * A repeat finds the note and answers as the first.
+-- * Holds of a semaphore that was deleted since have no part in the new one.
+-- Redisson: RSemaphore.trySetPermits.
+if redis.call('EXISTS', KEYS[2]) == 1 then
+    return 1
+end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+    return 0
+end
+redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
+redis.call('SET', KEYS[1], ARGV[1])
+redis.call('DEL', KEYS[3])
+redis.pcall(ARGV[3], ARGV[2], ARGV[1])
+return 1

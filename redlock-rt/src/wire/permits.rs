@@ -1,0 +1,214 @@
+//! A semaphore with leases on the wire: a string `NAME` with the number of free permits, and a
+//! sorted set of the ids of those that are held, by the ends of their leases.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::keys;
+use super::recipe::{Ask, Recipe, Relation};
+use super::reply::{AcquireReply, Malformed, Reply};
+use super::script::{Call, PUBLISH, millis, script};
+use super::semaphore::{Operation, acquired};
+use crate::name::{LockName, OwnerId};
+
+script!(ACQUIRE = "permits" + "permits_acquire");
+script!(RELEASE = "permits" + "permits_release");
+script!(RELEASE_ID = "permits" + "permits_release_id");
+script!(UPDATE = "permits" + "permits_update");
+script!(SET = "permits" + "permits_set");
+script!(INSPECT = "permits" + "permits_inspect");
+
+/// Hexadecimal digits of an id.
+pub(crate) const ID_DIGITS: usize = 32;
+
+/// Leases from here on would be taken for none by Redisson, whose mark of that is
+/// 922337203685477 ms since 1970.
+const TOO_LONG: Duration = Duration::from_millis(900_000_000_000_000);
+
+/// The calls of a semaphore whose holds take so many permits each.
+#[derive(Debug)]
+pub(crate) struct PermitsWire {
+    name: LockName,
+    channel: String,
+    leases: String,
+    permits: u32,
+}
+
+impl PermitsWire {
+    pub(crate) fn new(name: LockName, permits: u32) -> Self {
+        Self {
+            channel: keys::semaphore_channel(&name),
+            leases: keys::permit_leases(&name),
+            name,
+            permits,
+        }
+    }
+
+    fn call(&self, script: &'static super::Script) -> Call {
+        Call::new(script)
+            .key(self.name.as_str())
+            .key(&self.leases)
+            .arg(&self.channel)
+            .arg(PUBLISH)
+    }
+
+    /// The ids of the permits of a hold, one behind the other. They follow from the owner, so that
+    /// a repeat takes the same.
+    pub(crate) fn ids(&self, owner: &OwnerId) -> String {
+        let mut ids = String::with_capacity(ID_DIGITS * self.permits as usize);
+        for index in 0..self.permits {
+            let digest = sha1_smol::Sha1::from(format!("{owner}:{index}")).digest();
+            for byte in &digest.bytes()[..ID_DIGITS / 2] {
+                // Writing to a String cannot fail.
+                let _ = write!(ids, "{byte:02x}");
+            }
+        }
+        ids
+    }
+
+    /// Gives one permit back. Answers 1 or 0.
+    pub(crate) fn release_id(&self, operation: Operation<'_>, id: &str) -> Call {
+        Call::new(&RELEASE_ID)
+            .key(self.name.as_str())
+            .key(&self.leases)
+            .key(&operation.key(&self.name))
+            .arg(&self.channel)
+            .arg(PUBLISH)
+            .arg(id)
+            .number(millis(operation.noted))
+    }
+
+    /// Sets the lease of one permit, also to a shorter one. Answers 1 or 0.
+    pub(crate) fn update_lease(&self, id: &str, lease: Duration) -> Call {
+        self.update_leases(id, lease, 1)
+    }
+
+    fn update_leases(&self, ids: &str, lease: Duration, shorten: u64) -> Call {
+        let call = self.call(&UPDATE).number(millis(lease)).arg(ids);
+        call.number(shorten)
+    }
+
+    /// Sets how many permits there are in all. Answers how many are free then.
+    pub(crate) fn set(&self, permits: u32) -> Call {
+        self.call(&SET).number(permits.into())
+    }
+}
+
+impl Recipe for PermitsWire {
+    fn kind(&self) -> &'static str {
+        "permits"
+    }
+
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn channel(&self) -> Option<&str> {
+        Some(&self.channel)
+    }
+
+    fn flaw(&self, lease: Duration) -> Option<&'static str> {
+        (lease >= TOO_LONG).then_some("the lease is longer than a permit can have")
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        self.call(&ACQUIRE)
+            .number(millis(ask.lease))
+            .arg(&self.ids(ask.owner))
+    }
+
+    fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
+        acquired(reply)
+    }
+
+    fn update(&self, owner: &OwnerId, lease: Duration, _count: u32) -> Call {
+        self.update_leases(&self.ids(owner), lease, 0)
+    }
+
+    fn release(&self, owner: &OwnerId) -> Call {
+        self.call(&RELEASE).arg(&self.ids(owner))
+    }
+
+    /// Never sent: permits are given back one by one, by their ids.
+    fn force_release(&self) -> Call {
+        self.inspect()
+    }
+
+    fn inspect(&self) -> Call {
+        self.call(&INSPECT)
+    }
+
+    fn lease_keys(&self, _owner: &OwnerId) -> Option<String> {
+        Some(self.leases.clone())
+    }
+
+    fn permit_ids(&self, owner: &OwnerId) -> Option<String> {
+        Some(self.ids(owner))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    fn leaves_more(&self, left: Option<u64>) -> bool {
+        left != Some(0)
+    }
+
+    /// Who has a permit and asks for another takes another.
+    fn relation(&self, _held: &dyn Recipe) -> Relation {
+        Relation::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+    use crate::wire::semaphore::NOTED;
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2);
+        let owner = OwnerId::from_wire("u:1");
+        let second = Duration::from_secs(1);
+        let operation = Operation {
+            id: &owner,
+            noted: NOTED,
+        };
+        let ask = Ask {
+            owner: &owner,
+            lease: second,
+            waits: true,
+            under: None,
+        };
+        let calls = [
+            wire.acquire(&ask),
+            wire.update(&owner, second, 1),
+            wire.release(&owner),
+            wire.inspect(),
+            wire.release_id(operation, "00"),
+            wire.update_lease("00", second),
+            wire.set(3),
+        ];
+        calls.iter().for_each(assert_agrees);
+    }
+
+    #[test]
+    fn ids_are_of_the_owner_and_each_is_another() {
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2);
+        let ids = |owner| wire.ids(&OwnerId::from_wire(owner));
+        assert_eq!(ids("u:1"), ids("u:1"));
+        assert_ne!(ids("u:1"), ids("u:2"));
+        let two = ids("u:1");
+        assert_eq!(two.len(), 2 * ID_DIGITS);
+        assert_ne!(two[..ID_DIGITS], two[ID_DIGITS..]);
+        assert!(two.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+
+    #[test]
+    fn a_lease_that_redisson_would_take_for_none_is_refused() {
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 1);
+        assert_eq!(wire.flaw(Duration::from_secs(3600)), None);
+        assert!(wire.flaw(TOO_LONG).is_some());
+    }
+}

@@ -1,0 +1,229 @@
+//! A semaphore without leases on the wire: a string `NAME` with the number of free permits.
+//!
+//! Redisson knows nothing of who has a permit. Our holds are noted beside it, so that each call may
+//! be repeated after a lost reply without a permit being lost or made.
+
+use std::time::Duration;
+
+use super::keys;
+use super::recipe::{Ask, Recipe, Relation};
+use super::reply::{AcquireReply, Malformed, Reply};
+use super::script::{Call, PUBLISH, millis, script};
+use crate::name::{LockName, OwnerId};
+
+script!(ACQUIRE = "semaphore_acquire");
+script!(RELEASE = "semaphore_release");
+script!(FORGET = "semaphore_forget");
+script!(SET = "semaphore_set");
+script!(ADD = "semaphore_add");
+script!(DRAIN = "semaphore_drain");
+script!(AVAILABLE = "semaphore_available");
+
+/// How long it is noted at least that something was done or withdrawn: far longer than a repeat, or
+/// a call that was lost in a connection, can be late.
+pub(crate) const NOTED: Duration = Duration::from_secs(120);
+
+/// The calls of a semaphore whose holds take so many permits each.
+#[derive(Debug)]
+pub(crate) struct SemaphoreWire {
+    name: LockName,
+    channel: String,
+    holds: String,
+    permits: u32,
+}
+
+impl SemaphoreWire {
+    pub(crate) fn new(name: LockName, permits: u32) -> Self {
+        Self {
+            channel: keys::semaphore_channel(&name),
+            holds: keys::semaphore_holds(&name),
+            name,
+            permits,
+        }
+    }
+
+    fn end(&self, owner: &OwnerId, noted: Duration) -> Call {
+        Call::new(&RELEASE)
+            .key(self.name.as_str())
+            .key(&self.holds)
+            .key(&keys::operation(&self.name, owner.as_str()))
+            .arg(owner.as_str())
+            .arg(&self.channel)
+            .arg(PUBLISH)
+            .number(millis(noted))
+    }
+}
+
+impl Recipe for SemaphoreWire {
+    fn kind(&self) -> &'static str {
+        "semaphore"
+    }
+
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn channel(&self) -> Option<&str> {
+        Some(&self.channel)
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Call {
+        Call::new(&ACQUIRE)
+            .key(self.name.as_str())
+            .key(&self.holds)
+            .key(&keys::operation(&self.name, ask.owner.as_str()))
+            .arg(ask.owner.as_str())
+            .number(self.permits.into())
+    }
+
+    fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
+        acquired(reply)
+    }
+
+    /// Never sent: there is no lease to lengthen, and no re-entry.
+    fn update(&self, _owner: &OwnerId, _lease: Duration, _count: u32) -> Call {
+        available(&self.name)
+    }
+
+    fn release(&self, owner: &OwnerId) -> Call {
+        self.end(owner, Duration::ZERO)
+    }
+
+    fn withdraw(&self, owner: &OwnerId) -> Call {
+        self.end(owner, NOTED)
+    }
+
+    fn forget(&self, owner: &OwnerId) -> Option<Call> {
+        Some(Call::new(&FORGET).key(&self.holds).arg(owner.as_str()))
+    }
+
+    /// Never sent: a permit has no owner that others know of.
+    fn force_release(&self) -> Call {
+        available(&self.name)
+    }
+
+    fn inspect(&self) -> Call {
+        available(&self.name)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    fn leaves_more(&self, left: Option<u64>) -> bool {
+        left != Some(0)
+    }
+
+    /// Who has a permit and asks for another takes another.
+    fn relation(&self, _held: &dyn Recipe) -> Relation {
+        Relation::None
+    }
+}
+
+/// Reads a list of the permits left, or what a refusal says.
+pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
+    match reply {
+        Reply::List(items) => match items.as_slice() {
+            [Reply::Int(left)] => Ok(AcquireReply::Acquired(Some(
+                u64::try_from(*left).unwrap_or(0),
+            ))),
+            _ => Err(Malformed(Reply::List(items))),
+        },
+        Reply::Nil => Err(Malformed(Reply::Nil)),
+        refused => AcquireReply::try_from(refused),
+    }
+}
+
+/// A call that is carried out once however often it is sent, since it has a name of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operation<'a> {
+    pub(crate) id: &'a OwnerId,
+    /// For how long it is noted that it was done.
+    pub(crate) noted: Duration,
+}
+
+impl Operation<'_> {
+    pub(super) fn key(&self, name: &LockName) -> String {
+        keys::operation(name, self.id.as_str())
+    }
+}
+
+/// Sets the number of permits where there is none. Answers 1 or 0.
+pub(crate) fn set(name: &LockName, operation: Operation<'_>, permits: u32) -> Call {
+    Call::new(&SET)
+        .key(name.as_str())
+        .key(&operation.key(name))
+        .key(&keys::semaphore_holds(name))
+        .number(permits.into())
+        .arg(&keys::semaphore_channel(name))
+        .arg(PUBLISH)
+        .number(millis(operation.noted))
+}
+
+/// Adds free permits. Answers how many there are then.
+pub(crate) fn add(name: &LockName, operation: Operation<'_>, permits: i64) -> Call {
+    Call::new(&ADD)
+        .key(name.as_str())
+        .key(&operation.key(name))
+        .arg(&permits.to_string())
+        .arg(&keys::semaphore_channel(name))
+        .arg(PUBLISH)
+        .number(millis(operation.noted))
+}
+
+/// Takes all free permits. Answers how many they were.
+pub(crate) fn drain(name: &LockName, operation: Operation<'_>) -> Call {
+    Call::new(&DRAIN)
+        .key(name.as_str())
+        .key(&operation.key(name))
+        .number(millis(operation.noted))
+}
+
+/// Asks how many permits are free. Answers their number.
+pub(crate) fn available(name: &LockName) -> Call {
+    Call::new(&AVAILABLE).key(name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+
+    #[test]
+    fn calls_agree_with_the_headers() {
+        let name = LockName::new(None, "n").unwrap();
+        let wire = SemaphoreWire::new(name.clone(), 3);
+        let owner = OwnerId::from_wire("u:1");
+        let operation = Operation {
+            id: &owner,
+            noted: NOTED,
+        };
+        let calls = [
+            wire.acquire(&Ask {
+                owner: &owner,
+                lease: Duration::from_secs(1),
+                waits: true,
+                under: None,
+            }),
+            wire.release(&owner),
+            wire.withdraw(&owner),
+            set(&name, operation, 5),
+            add(&name, operation, -5),
+            drain(&name, operation),
+            available(&name),
+        ];
+        calls.iter().for_each(assert_agrees);
+        wire.forget(&owner).iter().for_each(assert_agrees);
+    }
+
+    #[test]
+    fn who_got_the_last_permit_leaves_nothing_for_the_next() {
+        let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1);
+        let left = |left| wire.acquired(Reply::List(vec![Reply::Int(left)]));
+        assert_eq!(left(0), Ok(AcquireReply::Acquired(Some(0))));
+        assert_eq!(left(2), Ok(AcquireReply::Acquired(Some(2))));
+        assert!(!wire.leaves_more(Some(0)) && wire.leaves_more(Some(2)));
+        assert_eq!(wire.acquired(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
+        assert!(wire.acquired(Reply::Nil).is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! Semaphores beside Redisson in one Redis: each takes what the other gives back.
+//!
+//! The player knows the wire format and nothing of this crate. Neither side polls here: who wakes
+//! was woken by the other's message, or by the end of a lease.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use redlock_rt::{Client, LockOptions, LostReason, PermitExpirableSemaphore, Semaphore};
+use tests::{
+    LeakCheck, RedissonClient, RedissonPermits, RedissonSemaphore, eventually, shared_server,
+    unique, within,
+};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_millis(300);
+/// How late what is due may come: threads that have to wait for a processor.
+const LATE: Duration = Duration::from_millis(250);
+
+/// One semaphore, seen from both sides.
+struct Both {
+    name: String,
+    client: Client,
+    plain: Semaphore,
+    leased: PermitExpirableSemaphore,
+    java: RedissonClient,
+    their_plain: RedissonSemaphore,
+    their_leased: RedissonPermits,
+    leaks: LeakCheck,
+}
+
+impl Both {
+    async fn open(what: &str) -> Self {
+        let server = shared_server();
+        let name = unique(what);
+        let builder = Client::builder().url(&server.url()).poll_interval(NEVER);
+        let builder = builder.linger(Duration::from_millis(20));
+        let client = builder.build().unwrap();
+        let java = RedissonClient::connect(&server.url()).await.unwrap();
+        Self {
+            plain: client.semaphore(&name),
+            leased: client.permit_expirable_semaphore(&name),
+            their_plain: java.semaphore(&*name),
+            their_leased: java.permits(&*name),
+            leaks: LeakCheck::on(&server, &name).await.client(&client),
+            client,
+            java,
+            name,
+        }
+    }
+
+    async fn ours_waits(&self) {
+        eventually(DEADLINE, async || {
+            let stats = self.client.stats();
+            let mut redis = shared_server().connect().await.unwrap();
+            let channel = self.their_plain.channel();
+            let command = redis::cmd("PUBSUB").arg(&["NUMSUB", &channel]).to_owned();
+            let (_, listeners): (String, usize) = command.query_async(&mut redis).await.unwrap();
+            stats.waiting == 1 && listeners == 1
+        })
+        .await;
+    }
+
+    async fn theirs_waits(&self) {
+        eventually(DEADLINE, async || !self.java.channels().is_empty()).await;
+        // Subscribed it tries once more, and whoever gives back before that is seen by it.
+    }
+
+    async fn end(self, permits: i64) {
+        let mut redis = shared_server().connect().await.unwrap();
+        assert_eq!(self.plain.available().await.unwrap(), permits);
+        let pattern = format!("redlock_op:{{{}}}:*", self.name);
+        let notes: Vec<String> = redis::cmd("KEYS")
+            .arg(pattern)
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        for key in notes.iter().chain([&self.name]) {
+            let _: () = redis::cmd("DEL")
+                .arg(key)
+                .query_async(&mut redis)
+                .await
+                .unwrap();
+        }
+        self.leaks.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn a_semaphore_is_one_on_both_sides() {
+    let both = Both::open("both").await;
+    assert!(both.their_plain.try_set_permits(3).await.unwrap());
+    assert!(!both.plain.try_set_permits(9).await.unwrap());
+    let guard = both.plain.acquire(2).await.unwrap();
+    assert!(!both.their_plain.try_acquire(2).await.unwrap());
+    assert!(both.their_plain.try_acquire(1).await.unwrap());
+    assert!(both.plain.try_acquire(1).await.unwrap().is_none());
+    assert_eq!(both.their_plain.available().await.unwrap(), 0);
+    guard.release().await.unwrap();
+    both.plain.release(1).await.unwrap();
+    both.end(3).await;
+}
+
+#[tokio::test]
+async fn each_is_woken_by_the_other() {
+    let both = Both::open("wakes").await;
+    assert!(both.plain.try_set_permits(2).await.unwrap());
+    for _ in 0..5 {
+        assert!(both.their_plain.try_acquire(2).await.unwrap());
+        let waiter = tokio::spawn({
+            let plain = both.plain.clone();
+            async move { plain.acquire(2).await.unwrap() }
+        });
+        both.ours_waits().await;
+        both.their_plain.release(2).await.unwrap();
+        let guard = within(DEADLINE, waiter).await.unwrap();
+        eventually(DEADLINE, async || both.client.stats().subscriptions == 0).await;
+
+        let waiter = tokio::spawn({
+            let theirs = both.their_plain.clone();
+            async move { theirs.acquire(2, None).await.unwrap() }
+        });
+        both.theirs_waits().await;
+        guard.release().await.unwrap();
+        assert!(within(DEADLINE, waiter).await.unwrap());
+        both.their_plain.release(2).await.unwrap();
+    }
+    both.end(2).await;
+}
+
+#[tokio::test]
+async fn each_takes_the_permit_that_the_other_gave_back() {
+    let both = Both::open("permits").await;
+    assert!(both.their_leased.try_set_permits(1).await.unwrap());
+    for _ in 0..5 {
+        let id = both.their_leased.acquire(None).await.unwrap();
+        let waiter = tokio::spawn({
+            let leased = both.leased.clone();
+            async move { leased.acquire().await.unwrap() }
+        });
+        both.ours_waits().await;
+        assert!(both.their_leased.try_release(&id).await.unwrap());
+        let permit = within(DEADLINE, waiter).await.unwrap();
+        eventually(DEADLINE, async || both.client.stats().subscriptions == 0).await;
+
+        let waiter = tokio::spawn({
+            let theirs = both.their_leased.clone();
+            async move { theirs.acquire(Some(DEADLINE)).await.unwrap() }
+        });
+        both.theirs_waits().await;
+        permit.release().await.unwrap();
+        let id = within(DEADLINE, waiter).await.unwrap();
+        // Either side releases by id what the other acquired.
+        both.leased.release(&id).await.unwrap();
+        let permit = both.leased.acquire().await.unwrap();
+        assert!(both.their_leased.try_release(permit.id()).await.unwrap());
+        drop(permit);
+    }
+    both.end(1).await;
+}
+
+#[tokio::test]
+async fn each_takes_what_the_other_let_expire() {
+    let both = Both::open("expired").await;
+    assert!(both.leased.try_set_permits(1).await.unwrap());
+    both.their_leased.acquire(Some(LEASE)).await.unwrap();
+    let begin = Instant::now();
+    let permit = within(
+        DEADLINE,
+        both.leased.acquire_with(LockOptions::new().lease(LEASE)),
+    );
+    let ids = permit.await.unwrap().forget();
+    let waited = begin.elapsed();
+    assert!(waited <= LEASE + LATE, "{waited:?}");
+    let begin = Instant::now();
+    let id = within(DEADLINE, both.their_leased.acquire(None))
+        .await
+        .unwrap();
+    assert!(begin.elapsed() <= LEASE + LATE);
+    assert!(!both.leased.try_release(&ids[0]).await.unwrap());
+    both.leased.release(&id).await.unwrap();
+    both.end(1).await;
+}
+
+/// It takes away what is held; the guard hears of it.
+#[tokio::test]
+async fn a_clock_that_is_ahead_sweeps_what_is_held() {
+    let both = Both::open("ahead").await;
+    assert!(both.leased.try_set_permits(1).await.unwrap());
+    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let permit = both.leased.acquire_with(options).await.unwrap();
+    let ahead = both
+        .java
+        .permits_ahead(&*both.name, Duration::from_secs(60));
+    let id = within(DEADLINE, ahead.acquire(None)).await.unwrap();
+    assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::Deleted);
+    drop(permit);
+    assert!(ahead.try_release(&id).await.unwrap());
+    eventually(DEADLINE, async || both.client.stats().releases == 0).await;
+    both.end(1).await;
+}

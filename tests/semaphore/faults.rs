@@ -1,0 +1,175 @@
+//! Replies and commands are lost: no permit is lost or made.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use redlock_rt::{LockOptions, Unlocked};
+
+use crate::{
+    scripts::calls,
+    stage::{LOSSES, Loss, Stage},
+};
+
+async fn each(test: impl AsyncFn(Loss, usize)) {
+    let cases = LOSSES.iter().flat_map(|loss| [(*loss, 1), (*loss, 3)]);
+    join_all(cases.map(|(loss, times)| test(loss, times))).await;
+}
+
+#[tokio::test]
+async fn of_a_semaphore() {
+    each(async |loss, times| {
+        let stage = Stage::hasty("lost").await;
+        let semaphore = stage.semaphore(5).await;
+        stage.lose(loss, &calls!("semaphore_acquire"), times);
+        let guard = semaphore.acquire(2).await.unwrap();
+        assert_eq!(stage.free().await, 3, "{loss:?}");
+        stage.lose(loss, &calls!("semaphore_release"), times);
+        let released = guard.release().await.unwrap();
+        assert_eq!(
+            (released, stage.free().await),
+            (Unlocked::Released, 5),
+            "{loss:?}"
+        );
+        stage.lose(loss, &calls!("semaphore_release"), times);
+        drop(semaphore.acquire(2).await.unwrap());
+        stage.free_is(5).await;
+        stage.lose(loss, &calls!("semaphore_forget"), times);
+        semaphore.acquire(1).await.unwrap().forget();
+        semaphore.release(1).await.unwrap();
+        stage.end(5).await;
+    })
+    .await;
+}
+
+/// What would be late by more than a note is kept is told by the hold itself.
+#[tokio::test]
+async fn a_release_is_done_once_without_any_note() {
+    let stage = Stage::hasty("long").await;
+    let semaphore = stage.semaphore(2).await;
+    stage.lose(Loss::Reply, &calls!("semaphore_acquire"), 1);
+    let guard = semaphore.acquire(1).await.unwrap();
+    let pattern = format!("redlock_op:{{{}}}:*", stage.name);
+    let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+    for note in notes {
+        let _: () = stage.redis(&["DEL", &note]).await;
+    }
+    stage.lose(Loss::Reply, &calls!("semaphore_release"), 2);
+    assert_eq!(guard.release().await.unwrap(), Unlocked::Released);
+    // It was asked for twice: a call that is late is told from then on.
+    let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    // Asked for once, it needs no note.
+    drop(semaphore.acquire(1).await.unwrap());
+    stage.free_is(2).await;
+    let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    stage.end(2).await;
+}
+
+/// As it comes where an ACL forbids to kill the connection that it was lost in.
+#[tokio::test]
+async fn an_acquisition_that_comes_after_its_withdrawal_takes_nothing() {
+    const ACQUIRE: &str = include_str!("../../redlock-rt/src/wire/lua/semaphore_acquire.lua");
+    const RELEASE: &str = include_str!("../../redlock-rt/src/wire/lua/semaphore_release.lua");
+    let stage = Stage::open("late").await;
+    let semaphore = stage.semaphore(2).await;
+    let holds = stage.holds_key();
+    for owner in ["u:1", "u:2"] {
+        let note = format!("redlock_op:{{{}}}:{owner}", stage.name);
+        let keys = ["3", &stage.name, &holds, &note];
+        let run = async |script, args: &[&str]| -> redis::Value {
+            stage
+                .redis(&[&["EVAL", script][..], &keys, args].concat())
+                .await
+        };
+        let withdraw = [owner, "channel", "PUBLISH", "120000"];
+        // Once it never came before, once it did.
+        if owner == "u:2" {
+            run(ACQUIRE, &[owner, "1"]).await;
+            assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(1));
+        }
+        assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(0));
+        let late = run(ACQUIRE, &[owner, "1"]).await;
+        assert_eq!(late, redis::Value::Int(-1));
+        assert_eq!(semaphore.available().await.unwrap(), 2);
+    }
+    stage.end(2).await;
+}
+
+#[tokio::test]
+async fn of_changes_of_the_number() {
+    each(async |loss, times| {
+        let stage = Stage::hasty("number").await;
+        let semaphore = stage.client.semaphore(&stage.name);
+        // A caller's own patience ends with the second loss that takes a time-out.
+        let times = match loss {
+            Loss::Reply | Loss::Request => 1,
+            Loss::CutAfter | Loss::CutBefore => times,
+        };
+        stage.lose(loss, &calls!("semaphore_set"), times);
+        assert!(semaphore.try_set_permits(3).await.unwrap(), "{loss:?}");
+        stage.lose(loss, &calls!("semaphore_add"), times);
+        semaphore.release(2).await.unwrap();
+        assert_eq!(stage.free().await, 5, "{loss:?}");
+        stage.lose(loss, &calls!("semaphore_add"), times);
+        semaphore.add_permits(-1).await.unwrap();
+        stage.lose(loss, &calls!("semaphore_drain"), times);
+        assert_eq!(semaphore.drain().await.unwrap(), 4, "{loss:?}");
+        stage.end(0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_a_semaphore_with_leases() {
+    each(async |loss, times| {
+        let stage = Stage::hasty("leased").await;
+        let semaphore = stage.permits(5).await;
+        stage.lose(loss, &calls!("permits_acquire"), times);
+        let permits = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+        assert_eq!(stage.free().await, 3, "{loss:?}");
+        let once = match loss {
+            Loss::Reply | Loss::Request => 1,
+            Loss::CutAfter | Loss::CutBefore => times,
+        };
+        stage.lose(loss, &calls!("permits_update"), once);
+        permits.extend(Duration::from_secs(60)).await.unwrap();
+        stage.lose(loss, &calls!("permits_release"), times);
+        let released = permits.release().await.unwrap();
+        assert_eq!(
+            (released, stage.free().await),
+            (Unlocked::Released, 5),
+            "{loss:?}"
+        );
+        let ids = semaphore.acquire().await.unwrap().forget();
+        stage.lose(loss, &calls!("permits_release_id"), once);
+        assert!(semaphore.try_release(&ids[0]).await.unwrap(), "{loss:?}");
+        assert!(!semaphore.try_release(&ids[0]).await.unwrap(), "{loss:?}");
+        stage.lose(loss, &calls!("permits_set"), once);
+        semaphore.set_permits(4).await.unwrap();
+        stage.end(4).await;
+    })
+    .await;
+}
+
+/// The outcome is not known when the caller gives up: what may have been taken is given back, and
+/// a call that comes after that takes nothing.
+#[tokio::test]
+async fn of_an_acquisition_whose_wait_is_over() {
+    each(async |loss, _| {
+        let stage = Stage::hasty("given-up").await;
+        let semaphore = stage.semaphore(2).await;
+        let leased = stage.client.permit_expirable_semaphore(&stage.name);
+        let wait = Duration::from_millis(60);
+        stage.lose(loss, &calls!("semaphore_acquire"), 1000);
+        let error = semaphore.acquire_with(1, wait).await.unwrap_err();
+        assert!(error.is_unavailable(), "{loss:?}: {error}");
+        stage.free_is(2).await;
+        stage.lose(loss, &calls!("permits_acquire"), 1000);
+        let options = LockOptions::new().wait(wait);
+        let error = leased.acquire_with(options).await.unwrap_err();
+        assert!(error.is_unavailable(), "{loss:?}: {error}");
+        stage.end(2).await;
+    })
+    .await;
+}

@@ -1,0 +1,86 @@
+//! What cannot work is refused, and changes nothing.
+
+use std::time::Duration;
+
+use redlock_rt::{ErrorKind, LockOptions};
+
+use crate::stage::Stage;
+
+const TOO_MANY: u32 = i32::MAX as u32 + 1;
+const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
+
+#[tokio::test]
+async fn numbers_that_cannot_be_are_refused() {
+    let stage = Stage::open("numbers").await;
+    let semaphore = stage.semaphore(2).await;
+    let leased = stage.client.permit_expirable_semaphore(&stage.name);
+    stage.proxy.mark();
+    let error = |error: redlock_rt::Error| {
+        assert!(error.is_bad_input(), "{error}");
+        assert_eq!(error.name(), Some(stage.name.as_str()), "{error}");
+    };
+    for bad in [0, TOO_MANY, u32::MAX] {
+        error(semaphore.acquire(bad).await.unwrap_err());
+        error(semaphore.try_acquire(bad).await.unwrap_err());
+        error(semaphore.release(bad).await.unwrap_err());
+        let many = leased.acquire_many(bad, LockOptions::new()).await;
+        error(many.unwrap_err());
+    }
+    error(semaphore.try_set_permits(TOO_MANY).await.unwrap_err());
+    error(leased.set_permits(TOO_MANY).await.unwrap_err());
+    let many = leased.acquire_many(1001, LockOptions::new()).await;
+    error(many.unwrap_err());
+    for bad in ["", "xyz", &UNKNOWN[1..], "00112233445566778899aabbccddeefg"] {
+        error(leased.release(bad).await.unwrap_err());
+        error(leased.try_release(bad).await.unwrap_err());
+        let update = leased.update_lease(bad, Duration::from_secs(1)).await;
+        error(update.unwrap_err());
+    }
+    for bad in [Duration::ZERO, Duration::from_millis(900_000_000_000_000)] {
+        let options = LockOptions::new().lease(bad);
+        error(leased.acquire_with(options).await.unwrap_err());
+        error(leased.update_lease(UNKNOWN, bad).await.unwrap_err());
+    }
+    assert_eq!(stage.proxy.counts().len(), 0);
+    for bad in ["", " ", "a\0b"] {
+        let error = stage.client.semaphore(bad).acquire(1).await.unwrap_err();
+        assert!(error.is_bad_input(), "{error}");
+    }
+    stage.end(2).await;
+}
+
+#[tokio::test]
+async fn an_unknown_permit_is_not_released() {
+    let stage = Stage::open("unknown").await;
+    let semaphore = stage.permits(1).await;
+    let error = semaphore.release(UNKNOWN).await.unwrap_err();
+    assert!(error.is_not_owner(), "{error}");
+    assert!(!semaphore.try_release(UNKNOWN).await.unwrap());
+    let long = Duration::from_secs(60);
+    assert!(!semaphore.update_lease(UNKNOWN, long).await.unwrap());
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn what_is_no_number_is_of_another_type() {
+    let stage = Stage::open("type").await;
+    let semaphore = stage.client.semaphore(&stage.name);
+    let leased = stage.client.permit_expirable_semaphore(&stage.name);
+    let _: () = stage.redis(&["SET", &stage.name, "many"]).await;
+    for hash in [false, true] {
+        if hash {
+            let _: () = stage.redis(&["DEL", &stage.name]).await;
+            let _: () = stage.redis(&["HSET", &stage.name, "a", "b"]).await;
+        }
+        let kinds = [
+            semaphore.acquire(1).await.unwrap_err().kind(),
+            semaphore.available().await.unwrap_err().kind(),
+            leased.acquire().await.unwrap_err().kind(),
+            leased.available().await.unwrap_err().kind(),
+        ];
+        assert_eq!(kinds, [ErrorKind::WrongType; 4]);
+    }
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    let _: () = stage.redis(&["SET", &stage.name, "0"]).await;
+    stage.end(0).await;
+}

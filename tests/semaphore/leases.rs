@@ -1,0 +1,157 @@
+//! Permits that come back by themselves, and guards that know when theirs did.
+
+use std::time::{Duration, Instant};
+
+use redlock_rt::{GuardState, LockOptions, LostReason, Shutdown, Unlocked};
+use tests::within;
+
+use crate::stage::{DEADLINE, Stage};
+
+const LEASE: Duration = Duration::from_millis(400);
+
+/// Nobody releases it or announces its end, and nobody polls.
+#[tokio::test]
+async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
+    let stage = Stage::open("dead").await;
+    let semaphore = stage.permits(2).await;
+    let other = stage.other();
+    let dead = other.permit_expirable_semaphore(&stage.name);
+    let options = LockOptions::new().lease(LEASE);
+    let held = dead.acquire_many(2, options).await.unwrap();
+    let begin = Instant::now();
+    other.shutdown(Shutdown::Abandon).await.unwrap();
+    let permit = within(DEADLINE, semaphore.acquire()).await.unwrap();
+    let waited = begin.elapsed();
+    assert!(waited >= LEASE - Duration::from_millis(50), "{waited:?}");
+    assert!(waited <= LEASE + Duration::from_millis(100), "{waited:?}");
+    drop((held, permit));
+    stage.end(2).await;
+}
+
+#[tokio::test]
+async fn a_permit_is_renewed_while_its_guard_lives() {
+    let stage = Stage::open("renewed").await;
+    let semaphore = stage.permits(3).await;
+    let options = LockOptions::new().lease(LEASE);
+    let permits = semaphore.acquire_many(2, options.clone()).await.unwrap();
+    let fixed = semaphore.acquire_with(options.renew(false)).await.unwrap();
+    let GuardState::Held { until } = permits.state() else {
+        panic!("{permits:?}");
+    };
+    assert_eq!(within(DEADLINE, fixed.lost()).await, LostReason::Expired);
+    while Instant::now() < until + LEASE {
+        assert!(permits.is_valid(), "{permits:?}");
+        assert!(semaphore.acquired().await.unwrap() >= 2);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert_eq!(fixed.release().await.unwrap(), Unlocked::AlreadyExpired);
+    assert_eq!(permits.release().await.unwrap(), Unlocked::Released);
+    stage.end(3).await;
+}
+
+#[tokio::test]
+async fn a_guard_knows_that_its_permit_is_gone() {
+    let stage = Stage::open("gone").await;
+    let semaphore = stage.permits(3).await;
+    let options = || {
+        LockOptions::new()
+            .lease(Duration::from_secs(30))
+            .renew(Duration::from_millis(50))
+    };
+    let released = semaphore.acquire_many(2, options()).await.unwrap();
+    semaphore.release(&released.ids()[1]).await.unwrap();
+    assert_eq!(within(DEADLINE, released.lost()).await, LostReason::Deleted);
+    // What was left of it goes back too.
+    assert_eq!(released.release().await.unwrap(), Unlocked::AlreadyExpired);
+    stage.free_is(3).await;
+    let deleted = semaphore.acquire_with(options()).await.unwrap();
+    let _: () = stage.redis(&["DEL", &stage.leases_key()]).await;
+    assert_eq!(within(DEADLINE, deleted.lost()).await, LostReason::Deleted);
+    assert!(deleted.extend(LEASE).await.unwrap_err().is_lost());
+    drop(deleted);
+    let exists: bool = stage.redis(&["EXISTS", &stage.leases_key()]).await;
+    assert!(!exists);
+    semaphore.set_permits(3).await.unwrap();
+    stage.end(3).await;
+}
+
+/// As a Java client does whose clock is ahead.
+#[tokio::test]
+async fn a_guard_knows_that_its_permit_was_swept() {
+    let stage = Stage::open("swept").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let permit = semaphore.acquire_with(options).await.unwrap();
+    assert!(
+        semaphore
+            .update_lease(permit.id(), Duration::from_millis(1))
+            .await
+            .unwrap()
+    );
+    // Whichever came first: a sweep, or a renewal that found it over. Or one that was in time.
+    let _: i64 = stage
+        .redis(&["ZREMRANGEBYSCORE", &stage.leases_key(), "-inf", "+inf"])
+        .await;
+    semaphore.set_permits(1).await.unwrap();
+    assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::Deleted);
+    drop(permit);
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn max_hold_ends_a_permit() {
+    let stage = Stage::open("max-hold").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().lease(LEASE).max_hold(2 * LEASE);
+    let begin = Instant::now();
+    let permit = semaphore.acquire_with(options).await.unwrap();
+    assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::MaxHold);
+    let held = begin.elapsed();
+    assert!(
+        held >= 2 * LEASE - LEASE / 10 && held <= 2 * LEASE + LEASE / 4,
+        "{held:?}"
+    );
+    // The next has it while the guard lives.
+    within(DEADLINE, semaphore.acquire())
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
+    let stage = Stage::open("ttl").await;
+    let semaphore = stage.permits(1).await;
+    let _: () = stage.redis(&["PEXPIRE", &stage.name, "60000"]).await;
+    let permit = semaphore.acquire().await.unwrap();
+    let ttl: i64 = stage.redis(&["PTTL", &stage.leases_key()]).await;
+    assert!((50_000..=60_000).contains(&ttl), "{ttl}");
+    permit.release().await.unwrap();
+    stage.end(1).await;
+}
+
+/// A release by id is for any process that knows it.
+#[tokio::test]
+async fn a_forgotten_permit_ends_by_its_id_or_with_its_lease() {
+    let stage = Stage::open("by-id").await;
+    let semaphore = stage.permits(2).await;
+    let options = || LockOptions::new().lease(LEASE);
+    let ids = semaphore.acquire_with(options()).await.unwrap().forget();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    let elsewhere = stage.other().permit_expirable_semaphore(&stage.name);
+    elsewhere.release(&ids[0]).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 2);
+    let ids = semaphore.acquire_with(options()).await.unwrap().forget();
+    assert!(semaphore.update_lease(&ids[0], 2 * LEASE).await.unwrap());
+    let begin = Instant::now();
+    let options = LockOptions::new().wait(DEADLINE);
+    let both = semaphore.acquire_many(2, options).await.unwrap();
+    assert!(begin.elapsed() >= 2 * LEASE - LEASE / 10);
+    both.release().await.unwrap();
+    stage.end(2).await;
+}

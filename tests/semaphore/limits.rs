@@ -1,0 +1,205 @@
+//! How many permits there are, and what changes that.
+
+use redlock_rt::{LockOptions, Shutdown, Unlocked};
+use std::time::Duration;
+use tests::{eventually, within};
+
+use crate::stage::{DEADLINE, Stage};
+
+#[tokio::test]
+async fn no_more_permits_are_given_than_there_are() {
+    let stage = Stage::open("limit").await;
+    let semaphore = stage.semaphore(3).await;
+    let two = semaphore.acquire(2).await.unwrap();
+    assert_eq!(two.permits(), 2);
+    assert!(semaphore.try_acquire(2).await.unwrap().is_none());
+    let one = semaphore.try_acquire(1).await.unwrap().unwrap();
+    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+    let refused = semaphore.acquire_with(1, Duration::ZERO).await.unwrap_err();
+    assert!(refused.is_contended(), "{refused}");
+    let refused = semaphore.acquire_with(1, Duration::from_millis(30)).await;
+    assert!(refused.unwrap_err().is_timed_out());
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+    assert_eq!(two.release().await.unwrap(), Unlocked::Released);
+    assert_eq!(semaphore.available().await.unwrap(), 2);
+    drop(one);
+    stage.end(3).await;
+}
+
+#[tokio::test]
+async fn no_more_leased_permits_are_given_than_there_are() {
+    let stage = Stage::open("limit-leased").await;
+    let semaphore = stage.permits(3).await;
+    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    assert_eq!(two.ids().len(), 2);
+    let none = LockOptions::new().wait(Duration::ZERO);
+    let refused = semaphore.acquire_many(2, none).await.unwrap_err();
+    assert!(refused.is_contended(), "{refused}");
+    let one = semaphore.try_acquire().await.unwrap().unwrap();
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+    assert_eq!(semaphore.acquired().await.unwrap(), 3);
+    assert_eq!(semaphore.permits().await.unwrap(), 3);
+    let in_redis: Vec<Vec<u8>> = stage
+        .redis(&["ZRANGE", &stage.leases_key(), "0", "-1"])
+        .await;
+    let hex = |raw: &Vec<u8>| {
+        raw.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let mut in_redis: Vec<String> = in_redis.iter().map(hex).collect();
+    let mut ids = [two.ids(), one.ids()].concat();
+    in_redis.sort();
+    ids.sort();
+    assert_eq!(in_redis, ids);
+    assert_eq!(two.release().await.unwrap(), Unlocked::Released);
+    drop(one);
+    stage.end(3).await;
+}
+
+#[tokio::test]
+async fn permits_are_set_once() {
+    let stage = Stage::open("set").await;
+    let semaphore = stage.semaphore(3).await;
+    let guard = semaphore.acquire(1).await.unwrap();
+    assert!(!semaphore.try_set_permits(9).await.unwrap());
+    assert_eq!(semaphore.available().await.unwrap(), 2);
+    guard.release().await.unwrap();
+    stage.end(3).await;
+}
+
+#[tokio::test]
+async fn permits_are_added_and_drained() {
+    let stage = Stage::open("add").await;
+    let semaphore = stage.client.semaphore(&stage.name);
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+    assert_eq!(semaphore.drain().await.unwrap(), 0);
+    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+    semaphore.add_permits(4).await.unwrap();
+    semaphore.release(2).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 6);
+    assert_eq!(semaphore.drain().await.unwrap(), 6);
+    semaphore.add_permits(-2).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), -2);
+    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+    assert_eq!(semaphore.drain().await.unwrap(), -2);
+    stage.end(0).await;
+}
+
+#[tokio::test]
+async fn the_number_of_leased_permits_is_set_whoever_has_some() {
+    let stage = Stage::open("resize").await;
+    let semaphore = stage.permits(2).await;
+    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    semaphore.set_permits(1).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), -1);
+    assert_eq!(semaphore.permits().await.unwrap(), 1);
+    assert!(two.is_valid());
+    two.release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    semaphore.set_permits(5).await.unwrap();
+    semaphore.add_permits(-1).await.unwrap();
+    assert_eq!(semaphore.permits().await.unwrap(), 4);
+    stage.end(4).await;
+}
+
+#[tokio::test]
+async fn a_larger_number_wakes_who_waits() {
+    let stage = Stage::open("grow").await;
+    let semaphore = stage.permits(0).await;
+    for grow in [true, false] {
+        let waiter = tokio::spawn({
+            let semaphore = semaphore.clone();
+            async move { semaphore.acquire().await }
+        });
+        stage.listening(1).await;
+        match grow {
+            true => semaphore.set_permits(1).await.unwrap(),
+            false => semaphore.add_permits(1).await.unwrap(),
+        }
+        let permit = within(DEADLINE, waiter).await.unwrap().unwrap();
+        if grow {
+            semaphore.set_permits(0).await.unwrap();
+        }
+        permit.release().await.unwrap();
+    }
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn what_is_forgotten_stays_taken() {
+    let stage = Stage::open("forget").await;
+    let semaphore = stage.semaphore(3).await;
+    semaphore.acquire(2).await.unwrap().forget();
+    eventually(DEADLINE, async || stage.client.stats().names == 0).await;
+    let holds: usize = stage.redis(&["EXISTS", &stage.holds_key()]).await;
+    assert_eq!((holds, stage.free().await), (0, 1));
+    semaphore.release(2).await.unwrap();
+    stage.end(3).await;
+}
+
+/// Its guards have no part in a semaphore that was made anew.
+#[tokio::test]
+async fn a_deleted_semaphore_is_not_made_by_a_release() {
+    let stage = Stage::open("deleted").await;
+    let semaphore = stage.semaphore(2).await;
+    let (one, two) = (
+        semaphore.acquire(1).await.unwrap(),
+        semaphore.acquire(1).await.unwrap(),
+    );
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    assert_eq!(one.release().await.unwrap(), Unlocked::AlreadyExpired);
+    let exists: bool = stage.redis(&["EXISTS", &stage.name]).await;
+    assert!(!exists);
+    assert!(semaphore.try_set_permits(5).await.unwrap());
+    assert_eq!(two.release().await.unwrap(), Unlocked::AlreadyExpired);
+    stage.end(5).await;
+}
+
+#[tokio::test]
+async fn a_shut_down_gives_the_permits_back() {
+    let stage = Stage::open("shutdown").await;
+    let semaphore = stage.semaphore(2).await;
+    let leased = stage.client.permit_expirable_semaphore(&stage.name);
+    let (one, permit) = (
+        semaphore.acquire(1).await.unwrap(),
+        leased.acquire().await.unwrap(),
+    );
+    stage.client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    assert_eq!(stage.free().await, 2);
+    assert!(!permit.is_valid());
+    drop((one, permit));
+    stage.end(2).await;
+}
+
+/// What has no lease is neither renewed nor looked at, whatever becomes of the connection.
+#[tokio::test]
+async fn nothing_is_sent_for_a_permit_without_a_lease() {
+    let stage = Stage::with("quiet", |builder| builder.lease(Duration::from_millis(300))).await;
+    let semaphore = stage.semaphore(2).await;
+    let leased = stage.client.permit_expirable_semaphore(&stage.name);
+    let guard = semaphore.acquire(1).await.unwrap();
+    let permit = leased.acquire().await.unwrap();
+    stage.proxy.cut_all();
+    stage.proxy.mark();
+    let renewals = crate::scripts::calls!("renew");
+    // Of the permit with a lease, three times: the other one would have been among them.
+    for _ in 0..3 {
+        stage.proxy.wait_for_answer(renewals.clone()).await;
+        stage.proxy.mark();
+    }
+    stage.proxy.wait_for_answer(renewals.clone()).await;
+    for frame in stage.proxy.frames() {
+        let names = frame
+            .args
+            .iter()
+            .filter(|word| **word == stage.name.as_bytes());
+        assert!(names.count() <= 1, "{frame:?}");
+    }
+    assert!(permit.is_valid());
+    assert_eq!(stage.client.stats().held, 2);
+    guard.release().await.unwrap();
+    permit.release().await.unwrap();
+    stage.end(2).await;
+}

@@ -1,0 +1,16 @@
+//! Semaphores, with leases and without: no permit is lost or made, whatever happens.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../faults/scripts.rs"]
+mod scripts;
+mod stage;
+
+mod cancel;
+mod faults;
+mod input;
+mod leases;
+mod limits;
+mod processes;
+mod waiting;

@@ -1,0 +1,151 @@
+//! Many processes that want permits and are killed in the middle of it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{ChildStdin, ChildStdout, Stdio},
+    time::Duration,
+};
+
+use redlock_rt::Client;
+use tests::{ChildProcess, LeakCheck, eventually, monotonic, shared_server, unique};
+
+use crate::stage::DEADLINE;
+
+const PROCESSES: usize = 8;
+const TASKS: usize = 50;
+const PERMITS: u32 = 6;
+const LEASE: Duration = Duration::from_millis(1500);
+const CONTEST: Duration = Duration::from_secs(10);
+
+struct Contender {
+    process: ChildProcess,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Contender {
+    fn start(url: &str, name: &str, log: &Path) -> Self {
+        let (tasks, lease) = (TASKS.to_string(), LEASE.as_millis().to_string());
+        let program = env!("CARGO_BIN_EXE_permit_contender");
+        let arguments = [url, name, &tasks, log.to_str().unwrap(), &lease];
+        let mut process = ChildProcess::spawn(program, arguments, |command| {
+            command.stdout(Stdio::piped());
+        })
+        .unwrap();
+        let output = BufReader::new(process.take_stdout().unwrap());
+        let input = process.take_stdin().unwrap();
+        let mut this = Self {
+            process,
+            input,
+            output,
+        };
+        assert_eq!(this.line(), "ready");
+        this.input.write_all(b"go\n").unwrap();
+        this
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+/// The most permits that were in use at once. What the killed had they have until they were killed.
+fn most_in_use(log: &str, killed: &BTreeMap<u32, Duration>) -> (i64, usize) {
+    let mut events = Vec::new();
+    let mut open: BTreeMap<(u32, usize), i64> = BTreeMap::new();
+    for line in log.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [process, task, time, permits] = words[..] else {
+            panic!("malformed line: {line:?}");
+        };
+        let holder = (process.parse().unwrap(), task.parse().unwrap());
+        let permits: i64 = permits.parse().unwrap();
+        events.push((Duration::from_nanos(time.parse().unwrap()), permits));
+        *open.entry(holder).or_default() += permits;
+    }
+    let mut left_open = 0;
+    for ((process, task), permits) in open {
+        if permits > 0 {
+            let end = killed.get(&process);
+            let end = end.unwrap_or_else(|| panic!("{process} {task} never ended"));
+            events.push((*end, -permits));
+            left_open += 1;
+        }
+    }
+    // At the same moment what is given back counts first.
+    events.sort_unstable();
+    let running = events.iter().scan(0, |in_use, (_, permits)| {
+        *in_use += permits;
+        Some(*in_use)
+    });
+    (running.max().unwrap_or_default(), left_open)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
+    let server = shared_server();
+    let name = unique("killed");
+    let leaks = LeakCheck::on(&server, &name).await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let semaphore = client.permit_expirable_semaphore(&name);
+    assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
+    let start = || Contender::start(&server.url(), &name, log.path());
+    let mut contenders: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
+    let begin = monotonic();
+    let mut killed = BTreeMap::new();
+    while monotonic() < begin + CONTEST {
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(50..700))).await;
+        let mut victim = contenders.swap_remove(fastrand::usize(..contenders.len()));
+        // Before the signal: what it has it had until then.
+        killed.insert(victim.process.pid(), monotonic());
+        victim.process.kill();
+        contenders.push(start());
+    }
+    let mut turns = 0;
+    // The end of their input tells them to stop.
+    let stopped = contenders.into_iter().map(|contender| {
+        let Contender {
+            process, output, ..
+        } = contender;
+        (process, output)
+    });
+    for (mut process, mut output) in stopped.collect::<Vec<_>>() {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let (had, errors) = line.trim_end().split_once(" turns, ").unwrap();
+        assert_eq!(errors, "0 errors");
+        turns += had.parse::<usize>().unwrap();
+        assert!(process.wait(CONTEST).unwrap().success());
+    }
+    let text = fs::read_to_string(log.path()).unwrap();
+    let (most, open) = most_in_use(&text, &killed);
+    println!(
+        "{turns} turns of the living, {} killed in {open} turns, {most} permits at once",
+        killed.len()
+    );
+    assert!(most <= i64::from(PERMITS), "{most} permits in use at once");
+    // Nobody stood idle: all of them were, and the dead had some.
+    assert_eq!(most, i64::from(PERMITS));
+    assert!(open > 0 && turns > 50, "{open} {turns}");
+
+    eventually(LEASE + DEADLINE, async || {
+        semaphore.available().await.unwrap() == i64::from(PERMITS)
+    })
+    .await;
+    assert_eq!(semaphore.acquired().await.unwrap(), 0);
+    let mut redis = server.connect().await.unwrap();
+    let pattern = format!("redlock_op:{{{name}}}:*");
+    let notes = redis::cmd("KEYS").arg(pattern).to_owned();
+    let notes: Vec<String> = notes.query_async(&mut redis).await.unwrap();
+    for key in notes.iter().chain([&name]) {
+        let delete = redis::cmd("DEL").arg(key).to_owned();
+        let _: () = delete.query_async(&mut redis).await.unwrap();
+    }
+    leaks.client(&client).assert_clean().await;
+}

@@ -1,0 +1,168 @@
+//! A semaphore on a server behind a proxy, and a look at its keys.
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
+use tests::{LeakCheck, Matcher, Proxy, eventually, shared_server, trace_init, unique};
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// Polling that does not come within a test: whoever wakes was told, or knew when.
+pub(crate) const NEVER: Duration = Duration::from_secs(600);
+/// What a client waits for a reply. Short, since each lost reply costs as much.
+const RESPONSE: Duration = Duration::from_millis(150);
+
+/// How a command or its reply is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Loss {
+    /// The command is carried out, and no reply comes on a connection that stays open.
+    Reply,
+    /// Neither arrives, and the connection stays open.
+    Request,
+    /// The connection ends when the command was carried out.
+    CutAfter,
+    /// The connection ends before the command arrives.
+    CutBefore,
+}
+
+pub(crate) const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
+
+pub(crate) struct Stage {
+    pub(crate) name: String,
+    pub(crate) proxy: Proxy,
+    pub(crate) client: Client,
+    redis: MultiplexedConnection,
+    leaks: LeakCheck,
+}
+
+impl Stage {
+    pub(crate) async fn open(what: &str) -> Self {
+        Self::with(what, |builder| builder).await
+    }
+
+    pub(crate) async fn with(
+        what: &str,
+        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Self {
+        trace_init();
+        let server = shared_server();
+        let (name, proxy) = (unique(what), Proxy::to(&server));
+        let builder = Client::builder()
+            .url(&proxy.url())
+            .poll_interval(NEVER)
+            .linger(Duration::from_millis(20));
+        let client = options(builder).build().unwrap();
+        let leaks = LeakCheck::on(&server, &name).await.client(&client);
+        Self {
+            redis: server.connect().await.unwrap(),
+            leaks,
+            name,
+            proxy,
+            client,
+        }
+    }
+
+    /// With a client that gives up on a reply soon.
+    pub(crate) async fn hasty(what: &str) -> Self {
+        Self::with(what, |builder| {
+            builder
+                .response_timeout(RESPONSE)
+                .connect_timeout(2 * RESPONSE)
+        })
+        .await
+    }
+
+    pub(crate) fn other(&self) -> Client {
+        let builder = Client::builder().url(&shared_server().url());
+        let builder = builder.poll_interval(NEVER);
+        builder.linger(Duration::from_millis(20)).build().unwrap()
+    }
+
+    /// The semaphore, with so many permits.
+    pub(crate) async fn semaphore(&self, permits: u32) -> Semaphore {
+        let semaphore = self.client.semaphore(&self.name);
+        assert!(semaphore.try_set_permits(permits).await.unwrap());
+        semaphore
+    }
+
+    /// The semaphore with leases, with so many permits.
+    pub(crate) async fn permits(&self, permits: u32) -> PermitExpirableSemaphore {
+        let semaphore = self.client.permit_expirable_semaphore(&self.name);
+        assert!(semaphore.try_set_permits(permits).await.unwrap());
+        semaphore
+    }
+
+    /// Has the next of these calls lost, as many as said.
+    pub(crate) fn lose(&self, loss: Loss, calls: &Matcher, times: usize) {
+        let calls = calls.clone().mentioning(&self.name);
+        match loss {
+            Loss::Reply => self.proxy.swallow_reply(calls, times),
+            Loss::Request => self.proxy.swallow_request(calls, times),
+            Loss::CutAfter => {
+                (0..times).for_each(|_| self.proxy.cut_after_request(calls.clone()));
+            }
+            Loss::CutBefore => {
+                (0..times).for_each(|_| self.proxy.cut_before_request(calls.clone()));
+            }
+        }
+    }
+
+    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    pub(crate) fn leases_key(&self) -> String {
+        format!("{{{}}}:timeout", self.name)
+    }
+
+    pub(crate) fn holds_key(&self) -> String {
+        format!("redlock_sem:{{{}}}", self.name)
+    }
+
+    /// The free permits as they stand in Redis.
+    pub(crate) async fn free(&self) -> i64 {
+        self.redis(&["GET", &self.name]).await
+    }
+
+    pub(crate) async fn free_is(&self, free: i64) {
+        eventually(DEADLINE, async || match self.free().await {
+            now if now == free => Ok(()),
+            now => Err(format!("{now} are free, not {free}")),
+        })
+        .await;
+    }
+
+    pub(crate) async fn waiting(&self, tasks: usize) {
+        eventually(DEADLINE, async || self.client.stats().waiting == tasks).await;
+    }
+
+    /// Somebody waits, so many tasks in all, and hears what is announced.
+    pub(crate) async fn listening(&self, tasks: usize) {
+        self.waiting(tasks).await;
+        let channel = format!("redisson_sc:{{{}}}", self.name);
+        eventually(DEADLINE, async || {
+            let list: Vec<String> = self.redis(&["PUBSUB", "CHANNELS", &channel]).await;
+            list.len() == 1
+        })
+        .await;
+    }
+
+    /// All permits are free and stay so, nothing is left but the number of them, and notes that go
+    /// by themselves.
+    pub(crate) async fn end(self, permits: i64) {
+        self.free_is(permits).await;
+        eventually(DEADLINE, async || self.client.stats().releases == 0).await;
+        assert_eq!(self.free().await, permits);
+        let pattern = format!("redlock_op:{{{}}}:*", self.name);
+        let notes: Vec<String> = self.redis(&["KEYS", &pattern]).await;
+        for note in notes {
+            let ttl: i64 = self.redis(&["PTTL", &note]).await;
+            assert!((1..=120_000).contains(&ttl), "{note}: {ttl}");
+            let _: () = self.redis(&["DEL", &note]).await;
+        }
+        let _: () = self.redis(&["DEL", &self.name]).await;
+        self.leaks.assert_clean().await;
+    }
+}

@@ -1,0 +1,125 @@
+//! Who waits, in which order they come, and what that costs.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redlock_rt::LockOptions;
+use tests::within;
+
+use crate::{
+    scripts::calls,
+    stage::{DEADLINE, Stage},
+};
+
+/// For what must not happen.
+const MOMENT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn who_comes_first_is_served_first_however_many_permits_each_wants() {
+    let stage = Stage::open("order").await;
+    let semaphore = stage.semaphore(3).await;
+    let all = semaphore.acquire(3).await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for index in 0..12 {
+        let (semaphore, order) = (semaphore.clone(), Arc::clone(&order));
+        waiters.push(tokio::spawn(async move {
+            let guard = semaphore.acquire(1 + index % 3).await.unwrap();
+            order.lock().unwrap().push(index);
+            guard.release().await.unwrap();
+        }));
+        stage.waiting(waiters.len()).await;
+    }
+    stage.listening(12).await;
+    all.release().await.unwrap();
+    for waiter in waiters {
+        within(DEADLINE, waiter).await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..12).collect::<Vec<_>>());
+    stage.end(3).await;
+}
+
+/// A release of some permits is tried for by as many waiters.
+#[tokio::test]
+async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
+    const WAITERS: usize = 100;
+    const RELEASED: usize = 5;
+    for leased in [false, true] {
+        let stage = Stage::open("cost").await;
+        let semaphore = stage.semaphore(RELEASED as u32).await;
+        let permits = stage.client.permit_expirable_semaphore(&stage.name);
+        let all = semaphore.acquire(RELEASED as u32).await.unwrap();
+        let served = tokio::sync::watch::channel(0).0;
+        let done = Arc::new(tokio::sync::Semaphore::new(0));
+        let served = Arc::new(served);
+        let waiters: Vec<_> = (0..WAITERS)
+            .map(|_| {
+                let (semaphore, permits) = (semaphore.clone(), permits.clone());
+                let (served, done) = (Arc::clone(&served), Arc::clone(&done));
+                tokio::spawn(async move {
+                    let (mut guard, mut permit) = (None, None);
+                    match leased {
+                        false => guard = Some(semaphore.acquire(1).await.unwrap()),
+                        true => permit = Some(permits.acquire().await.unwrap()),
+                    }
+                    served.send_modify(|count| *count += 1);
+                    done.acquire().await.unwrap().forget();
+                    drop((guard, permit));
+                })
+            })
+            .collect();
+        stage.listening(WAITERS).await;
+        let tries = match leased {
+            false => calls!("semaphore_acquire"),
+            true => calls!("permits_acquire"),
+        };
+        let count = || stage.proxy.count(tries.clone());
+        // One of the head, one when the subscription was confirmed; that of SCRIPT LOAD besides.
+        assert!(count() <= 4, "{}", count());
+        assert_eq!(stage.client.stats().subscriptions, 1);
+        stage.proxy.mark();
+        all.release().await.unwrap();
+        let mut now = served.subscribe();
+        within(DEADLINE, now.wait_for(|count| *count == RELEASED))
+            .await
+            .unwrap();
+        stage.waiting(WAITERS - RELEASED).await;
+        // What should not be sent is given a moment to be.
+        tokio::time::sleep(MOMENT).await;
+        assert_eq!(count(), RELEASED);
+        assert_eq!(stage.proxy.counts().get("SUBSCRIBE"), None);
+        done.add_permits(WAITERS);
+        for waiter in waiters {
+            within(DEADLINE, waiter).await.unwrap();
+        }
+        stage.end(RELEASED as i64).await;
+    }
+}
+
+/// A release on one client wakes a waiter of another at once.
+#[tokio::test]
+async fn a_release_is_announced_to_other_clients() {
+    let stage = Stage::open("announced").await;
+    let other = stage.other();
+    let semaphore = stage.semaphore(1).await;
+    let leased = stage.client.permit_expirable_semaphore(&stage.name);
+    for round in 0..4 {
+        let guard = other.semaphore(&stage.name).acquire(1).await.unwrap();
+        let waiter = tokio::spawn({
+            let (semaphore, leased) = (semaphore.clone(), leased.clone());
+            async move {
+                match round % 2 {
+                    0 => semaphore.acquire(1).await.map(drop),
+                    _ => leased.acquire_with(LockOptions::new()).await.map(drop),
+                }
+            }
+        });
+        stage.listening(1).await;
+        guard.release().await.unwrap();
+        within(DEADLINE, waiter).await.unwrap().unwrap();
+        stage.free_is(1).await;
+    }
+    stage.end(1).await;
+}
