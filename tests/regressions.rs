@@ -483,28 +483,6 @@ async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
     guard.unlock().await.unwrap();
 }
 
-/// Adding a pause to what it may be lengthened by was more than a span can be.
-#[tokio::test]
-async fn the_longest_back_off_panicked() {
-    let client = Client::embedded();
-    let _held = client.spin_lock("spun").lock().await.unwrap();
-    let longest = Backoff::constant(Duration::MAX);
-    for backoff in [longest, longest.max_retries(3), longest.max_retries(100)] {
-        let lock = client.spin_lock("spun").backoff(backoff);
-        let options = LockOptions::new().wait(ms(20));
-        let error = lock.lock_with(options).await.unwrap_err();
-        assert!(error.is_timed_out(), "{error}");
-        // From elsewhere, so that it is Redis that refuses.
-        let engine = Engine::new();
-        let [here, there] = [(); 2].map(|()| slow_to_connect(&engine, || std::future::ready(())));
-        let _held = there.spin_lock("spun").lock().await.unwrap();
-        let lock = here.spin_lock("spun").backoff(backoff);
-        let options = LockOptions::new().wait(ms(20));
-        let error = lock.lock_with(options).await.unwrap_err();
-        assert!(error.is_timed_out(), "{error}");
-    }
-}
-
 /// Who waits behind another task: its retries were over, and nobody had refused any.
 #[tokio::test(start_paused = true)]
 async fn a_silent_redis_was_called_contention_to_who_spins_behind_another() {

@@ -6,8 +6,8 @@ use crate::clock::after;
 
 /// The pauses between the tries of a [`SpinLock`](crate::SpinLock).
 ///
-/// A pause is 1 ms to a day long. Defaults to exponential from 1 ms to 128 ms with jitter, as Redisson's spin lock, and to as many
-/// tries as the wait allows.
+/// A pause is 1 ms to a day long. Defaults to exponential from 1 ms to 128 ms with jitter, as
+/// Redisson's spin lock, and to as many tries as the wait allows.
 ///
 /// # Examples
 ///
@@ -99,7 +99,7 @@ impl Backoff {
             true => self.first.saturating_mul(1 << number.min(20)),
             false => self.first,
         };
-        Some(doubled.min(self.longest).min(LONGEST))
+        Some(doubled.min(self.longest))
     }
 
     /// All pauses together, without jitter; `None`: there is no end to them.
@@ -107,14 +107,12 @@ impl Backoff {
         let most = self.max_retries?;
         let pauses = (0..most.min(MOST_SUMMED)).filter_map(|number| self.pause(number));
         let summed: Duration = pauses.sum();
-        let longest = self.longest.min(LONGEST);
-        let rest = longest.saturating_mul(most.saturating_sub(MOST_SUMMED));
+        let more = most.saturating_sub(MOST_SUMMED);
+        let rest = self.longest.saturating_mul(more);
         Some(summed.saturating_add(rest))
     }
 }
 
-/// As good as for ever, and may be added up.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// More pauses than these are as long as the longest, or constant.
 const MOST_SUMMED: u32 = 64;
 
@@ -192,7 +190,7 @@ impl Pace {
             spin.due = now;
             match &mut spin.gives_up_at {
                 Some(at) => {
-                    let whole = spin.backoff.whole().unwrap_or(LONGEST);
+                    let whole = spin.backoff.whole().unwrap_or_default();
                     *at = after(now, whole.max(spin.backoff.first));
                 }
                 None => spin.unanswered = true,

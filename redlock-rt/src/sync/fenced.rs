@@ -47,7 +47,8 @@ pub struct Fenced;
 /// A new hold's token is the last one given plus one, or the time of Redis in microseconds if that
 /// is more. So tokens grow also where the last one was forgotten: the counter flushed, deleted or
 /// evicted, its Redis restarted empty, or failed over to a replica that had not heard of it; as long
-/// as the clock of the Redis that goes on is not behind the last token. They are below 2⁵³ until the
+/// as the clock of the Redis that goes on is not behind the last token, and the first to take the lock
+/// after the loss is not a Redisson client: that one begins at 1. They are below 2⁵³ until the
 /// year 2255, and fit SQL's BIGINT and a double. Re-entry keeps the hold's token (Redisson counts on;
 /// its next token is one more than ours).
 ///
@@ -102,7 +103,8 @@ impl FencedLock {
     /// for good, as with Redisson, which is one small key for each name ever locked.
     ///
     /// Forgotten, it is the clock of Redis alone that makes the next token greater. So let it be
-    /// longer than that clock may ever be set back, say a day. It may not be shorter than the lease
+    /// longer than that clock may ever be set back, say a day, and leave it alone where Redisson
+    /// clients take the lock: they count, and would begin at 1. It may not be shorter than the lease
     /// of a lock that is acquired ([`BadInput`](crate::ErrorKind::BadInput)). Each acquisition sets
     /// it anew; one by a handle without it makes the last token permanent.
     #[must_use]

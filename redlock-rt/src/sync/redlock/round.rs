@@ -34,7 +34,7 @@ pub(super) struct Round {
     parts: Vec<Part>,
     /// Servers where others have it.
     contended: usize,
-    /// Servers that may have it to give later: they did not answer in time, or others have it there.
+    /// Servers that may give it later: they did not answer in time, or others have it there.
     missing: HashSet<usize>,
     /// What asking again would not change.
     pub(super) fatal: Vec<Error>,
