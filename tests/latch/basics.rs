@@ -202,6 +202,32 @@ async fn a_client_that_ends_wakes_its_waiters_and_counts_no_more() {
     stage.assert_clean().await;
 }
 
+/// Who waits is told at once, also while the client waits for guards to end.
+#[tokio::test]
+async fn a_client_that_drains_wakes_its_waiters_first() {
+    let mut stage = Stage::open("latch-drain").await;
+    let client = stage.client();
+    let latch = client.count_down_latch(&stage.name);
+    latch.try_set_count(1).await.unwrap();
+    let guard = client
+        .rlock(format!("{}:lock", stage.name))
+        .lock()
+        .await
+        .unwrap();
+    let waits = wait(&latch);
+    waiting(&client, 1).await;
+    let ends = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown(Shutdown::Drain(2 * DEADLINE)).await }
+    });
+    assert_kind(ended(waits).await, ErrorKind::ShutDown, &stage.name);
+    assert!(!ends.is_finished());
+    guard.unlock().await.unwrap();
+    within(DEADLINE, ends).await.unwrap().unwrap();
+    let _: usize = stage.redis(&["DEL", &stage.name]).await;
+    stage.assert_clean().await;
+}
+
 #[tokio::test]
 async fn the_namespace_is_part_of_the_name() {
     let mut stage = Stage::open("latch-space").await;
