@@ -479,3 +479,42 @@ async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
     assert!(rlock.try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
 }
+
+/// It heard of its turn from its beats alone, and they were a third of that apart.
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
+    let engine = Engine::new();
+    let patient = || {
+        let builder = Client::builder().embedded(&engine);
+        builder.waiter_timeout(Duration::from_secs(3600)).build()
+    };
+    let (holder, crashes, client) = (patient().unwrap(), patient().unwrap(), patient().unwrap());
+    let guard = holder.fair_lock("crash").lock().await.unwrap();
+    let queued = async |count| {
+        let lock = holder.fair_lock("crash");
+        within(DEADLINE, async {
+            while lock.queue_len().await.unwrap() != count {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    let first = crashes.fair_lock("crash");
+    let lease = LockOptions::new()
+        .lease(Duration::from_secs(10))
+        .renew(false);
+    let first = tokio::spawn(async move { first.lock_with(lease).await });
+    queued(1).await;
+    let second = client.fair_lock("crash");
+    let second = tokio::spawn(async move { second.lock().await });
+    queued(2).await;
+    guard.unlock().await.unwrap();
+    let lost = within(DEADLINE, first).await.unwrap().unwrap();
+    crashes
+        .shutdown(redlock_rt::Shutdown::Abandon)
+        .await
+        .unwrap();
+    let guard = within(Duration::from_secs(60), second).await.unwrap();
+    guard.unwrap().unlock().await.unwrap();
+    drop(lost);
+}
