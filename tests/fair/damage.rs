@@ -111,3 +111,27 @@ async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
     guard.unlock().await.unwrap();
     stage.assert_clean().await;
 }
+
+/// Their beats were refused, and they slept on.
+#[tokio::test]
+async fn waiters_whose_queue_became_a_key_of_another_type_never_heard_of_it() {
+    let mut stage = Stage::open("fair-queue-type").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(3).await;
+    let _: () = stage.redis(&["SET", &stage.queue_key(), "text"]).await;
+    for task in waiting {
+        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    }
+    let keys = [stage.queue_key(), stage.deadlines_key()];
+    let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1]]).await;
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let _: i64 = stage.redis(&["DEL", &key]).await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
