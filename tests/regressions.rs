@@ -575,3 +575,90 @@ async fn silent_servers_were_called_contention_to_who_waited_behind_the_first_ca
         assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
     }
 }
+
+/// It heard of its turn from its beats alone, and they were a third of that apart.
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
+    let engine = Engine::new();
+    let patient = || {
+        let builder = Client::builder().embedded(&engine);
+        builder.waiter_timeout(Duration::from_secs(3600)).build()
+    };
+    let (holder, crashes, client) = (patient().unwrap(), patient().unwrap(), patient().unwrap());
+    let guard = holder.fair_lock("crash").lock().await.unwrap();
+    let queued = async |count| {
+        let lock = holder.fair_lock("crash");
+        within(DEADLINE, async {
+            while lock.queue_len().await.unwrap() != count {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    let first = crashes.fair_lock("crash");
+    let lease = LockOptions::new()
+        .lease(Duration::from_secs(10))
+        .renew(false);
+    let first = tokio::spawn(async move { first.lock_with(lease).await });
+    queued(1).await;
+    let second = client.fair_lock("crash");
+    let second = tokio::spawn(async move { second.lock().await });
+    queued(2).await;
+    guard.unlock().await.unwrap();
+    let lost = within(DEADLINE, first).await.unwrap().unwrap();
+    crashes
+        .shutdown(redlock_rt::Shutdown::Abandon)
+        .await
+        .unwrap();
+    let guard = within(Duration::from_secs(60), second).await.unwrap();
+    guard.unwrap().unlock().await.unwrap();
+    drop(lost);
+}
+
+/// A reader, and each kind of writer, had a queue of its own, and looked for a forced guard only
+/// there.
+#[tokio::test(start_paused = true)]
+async fn a_forced_writer_reported_held_beside_a_reader_or_preferred_writer_of_its_client() {
+    let engine = Engine::new();
+    let client = || Client::builder().embedded(&engine).build().unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.read_write_lock("forced");
+    let other = other.read_write_lock("forced").write_lock();
+    let preferred = lock.clone().prefer_writers(true);
+    for [one, another] in [[&lock, &preferred], [&preferred, &lock]] {
+        let first = one.write().await.unwrap();
+        assert!(other.force_unlock().await.unwrap());
+        let second = within(Duration::from_secs(5), another.write())
+            .await
+            .unwrap();
+        assert!(second.is_valid());
+        assert_eq!(first.state(), GuardState::Lost(LostReason::Taken));
+        assert!(other.force_unlock().await.unwrap());
+        let third = within(Duration::from_secs(5), one.read()).await.unwrap();
+        assert!(third.is_valid());
+        assert_eq!(second.state(), GuardState::Lost(LostReason::Taken));
+        assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
+    }
+}
+
+/// "Others read", and whoever tried again until they did not heard the same.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_of_a_deleted_lock_was_called_contended() {
+    let engine = Engine::new();
+    let client = || Client::builder().embedded(&engine).build().unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.read_write_lock("forced");
+    let other = other.read_write_lock("forced");
+    for written in [false, true] {
+        let reading = lock.read().await.unwrap();
+        assert!(other.read_lock().force_unlock().await.unwrap());
+        let writing = match written {
+            true => Some(other.write().await.unwrap()),
+            false => None,
+        };
+        let refused = reading.try_upgrade().await.unwrap_err();
+        assert!(refused.error().is_lost(), "{}", refused.error());
+        assert!(!refused.into_guard().is_valid());
+        drop(writing);
+    }
+}

@@ -395,7 +395,7 @@ impl ClientBuilder {
 
     /// Sets how long the waiters of this client in the queues of fair locks count as alive when it
     /// is not heard any more: for so long a killed process may delay others. It is heard three times
-    /// as often. Defaults to 5 s.
+    /// as often, and every 30 s at least. Defaults to 5 s.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
         self.waiter_timeout = timeout;
         self

@@ -8,6 +8,7 @@ mod scripts;
 mod stage;
 
 mod cost;
+mod damage;
 mod dead;
 mod java;
 mod leaving;

@@ -237,3 +237,30 @@ async fn the_preference_dies_with_its_writer() {
     eventually(DEADLINE, async || stage.ttl_of(&key).await.is_none()).await;
     stage.end().await;
 }
+
+/// The wish of one that had died was over, and stood there all the same.
+#[tokio::test]
+async fn the_last_preferred_writer_that_gives_up_wakes_the_readers_beside_one_that_died() {
+    let stage = Stage::set("last-wish").await;
+    let (client, other) = (stage.client(), stage.client());
+    let (lock, elsewhere) = (stage.lock_of(&client), stage.lock_of(&other));
+    let reading = lock.read().await.unwrap();
+    let waiter = elsewhere.prefer_writers(true);
+    let writer = tokio::spawn(async move { waiter.write().await });
+    eventually(DEADLINE, async || {
+        stage.keys().await.contains(&stage.writers_key())
+    })
+    .await;
+    let behind = lock.clone();
+    let behind = tokio::spawn(async move { behind.read().await.unwrap() });
+    waits(&client, 1).await;
+    stage.subscribed(2).await;
+    let _: i64 = stage
+        .redis(&["ZADD", &stage.writers_key(), "1", "dead"])
+        .await;
+    writer.abort();
+    let second = within(DEADLINE, behind).await.unwrap();
+    second.unlock().await.unwrap();
+    reading.unlock().await.unwrap();
+    stage.end().await;
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::backoff::Pace;
 use super::hold::{Bid, Hold, HoldGuard};
-use super::lease::Terms;
+use super::lease::{LostReason, Terms};
 use super::line::{Health, Turn};
 use super::lines::{Called, Line, Place};
 use super::queue::Seat;
@@ -130,6 +130,12 @@ pub(crate) async fn acquire(
                         pause = SHORTEST_PAUSE;
                         stand.refused(engine, recipe, None);
                     }
+                    // Asked of who asks under a hold, which is not done here.
+                    Ok(AcquireReply::Orphaned) => {
+                        return Err(
+                            Error::new(ErrorKind::Lost, ACTION).named(recipe.name().as_arc())
+                        );
+                    }
                     Err(passing) if passing.is_passing() => {
                         tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
                         fault = Some(passing);
@@ -206,6 +212,12 @@ pub(crate) async fn try_acquire(
             }
         }
         Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(None),
+        Ok(AcquireReply::Orphaned) => {
+            if let Some(hold) = under {
+                hold.mark_lost(LostReason::Deleted);
+            }
+            Ok(None)
+        }
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
     }
 }
@@ -370,7 +382,9 @@ impl Claim {
             .attempt(&bid.engine.main, || bid.call(waits), deadline);
         let answer = attempt.await;
         let reply = answer.map(|reply| Ok(bid.recipe.acquired(reply?)?));
-        if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind)) = reply {
+        if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned)) =
+            reply
+        {
             // Whatever was sent before under this number did not get the lock either.
             self.journey.close();
             self.traces |= waits && bid.recipe.leaves_traces();

@@ -101,13 +101,20 @@ impl Hold {
             true => hold.line.set_holder(&hold),
             false => None,
         };
-        // It was forced or deleted, and its guards have not heard: they and ours must not both
+        // Who holds another mode may have this one besides.
+        let others = match bid.under {
+            Some(_) => &[],
+            None => hold.recipe.ousts(),
+        };
+        let name = hold.recipe.name();
+        let others = others.iter();
+        let others = others.filter_map(|kind| hold.engine.lines.holder(kind, name));
+        // They were forced or deleted, and their guards have not heard: they and ours must not both
         // report held.
-        if let Some(before) = before
-            && hold.is_valid()
-            && before.is_valid()
-        {
-            before.mark_lost(LostReason::Taken);
+        for before in before.into_iter().chain(others) {
+            if hold.is_valid() && before.is_valid() {
+                before.mark_lost(LostReason::Taken);
+            }
         }
         hold.engine.watchdog.watch(&hold, now);
         HoldGuard {

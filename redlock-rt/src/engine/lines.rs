@@ -98,6 +98,14 @@ impl Lines {
         line.is_some_and(|line| line.is_held())
     }
 
+    /// The hold of this client in a lock of this kind, where that has one holder at a time.
+    pub(super) fn holder(&self, kind: &'static str, name: &LockName) -> Option<Arc<Hold>> {
+        let (name, seat) = (name.clone(), None);
+        let key = Key { kind, name, seat };
+        let line = lock(&self.map).get(&key)?.upgrade()?;
+        lock(&line.holder).upgrade()
+    }
+
     /// Whether this client neither holds the lock nor waits for it.
     pub(crate) fn is_idle(&self, recipe: &dyn Recipe) -> bool {
         let key = Key::of(recipe, None);

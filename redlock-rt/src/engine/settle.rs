@@ -328,12 +328,12 @@ impl Settlement {
         }
         // Nothing is sent here: the call is under way.
         let answer = journey.attempt(&bid.engine.main, || bid.call(false), until);
+        let answer = answer.await?;
         Some(
-            match answer
-                .await?
-                .and_then(|reply| Ok(bid.recipe.acquired(reply)?))
-            {
-                Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(!bid.recipe.leaves_traces()),
+            match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {
+                Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned) => {
+                    Ok(!bid.recipe.leaves_traces())
+                }
                 // From here on the number is used up: only its release is ever sent again.
                 Ok(AcquireReply::Acquired(_)) => {
                     journey.open_since = journey.sent;

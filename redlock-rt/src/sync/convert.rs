@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::lock::Kind;
 use super::read_write::{Read, ReadGuard, Write, WriteGuard};
-use crate::engine::{LostReason, Unlocked};
+use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{ReadWire, Recipe, WriteWire};
 
@@ -134,9 +134,13 @@ impl ReadGuard {
                 }
                 return Ok(LockGuard::new(writing));
             }
-            Ok(None) => Error::new(ErrorKind::Contended, ACTION)
-                .named(recipe.name().as_arc())
-                .detail("others read"),
+            Ok(None) => match self.state() {
+                // Its hold turned out to be gone.
+                GuardState::Lost(reason) => self.inner.hold.lost_error(ACTION, reason),
+                _ => Error::new(ErrorKind::Contended, ACTION)
+                    .named(recipe.name().as_arc())
+                    .detail("others read"),
+            },
             Err(error) => error,
         };
         Err(ConvertError { guard: self, error })

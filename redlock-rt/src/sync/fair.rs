@@ -40,8 +40,8 @@ pub struct Fair;
 /// # Round trips
 ///
 /// As the other locks, and for each waiter one call to queue; only the first in the queue tries
-/// again. A process that waits sends one heartbeat for each name and third of the waiter time-out,
-/// and has one subscription for each name, to a pattern (where an ACL forbids that, it hears from
+/// again. A process that waits sends one heartbeat for each name and third of the waiter time-out
+/// (every 30 s at least), and has one subscription for each name, to a pattern (where an ACL forbids that, it hears from
 /// its heartbeats whose turn it is).
 ///
 /// # Cancel safety

@@ -24,6 +24,10 @@ pub(crate) struct FairTerms {
     pub(crate) place: Duration,
 }
 
+/// A turn that nobody announced is found after so long at the latest; and often enough that no
+/// deadline passes between two beats, which put it off a minute before.
+const LONGEST_BEAT: Duration = Duration::from_secs(30);
+
 /// The keys and channels of a queue.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
@@ -48,9 +52,9 @@ impl FairQueue {
         }
     }
 
-    /// How often a client must be heard.
+    /// How often a client must be heard, and hears whose turn it is.
     pub(crate) fn beat_every(&self) -> Duration {
-        self.terms.alive / 3
+        (self.terms.alive / 3).min(LONGEST_BEAT)
     }
 
     /// The pattern that the channels of all waiters of a client match, and no others.

@@ -93,6 +93,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         !self.is_exclusive()
     }
 
+    /// The kinds whose hold of the same lock is over once a fresh one of this kind is held.
+    fn ousts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether an attempt that goes on waiting leaves something in Redis that
     /// [`release`](Self::release) must take away.
     fn leaves_traces(&self) -> bool {

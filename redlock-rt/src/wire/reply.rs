@@ -32,6 +32,8 @@ pub(crate) enum AcquireReply {
     Held(Option<Duration>),
     /// Somebody else is next; who queues is told when it is its turn.
     Behind,
+    /// The hold under which it was asked for ([`Ask::under`](super::Ask)) does not exist any more.
+    Orphaned,
 }
 
 impl TryFrom<Reply> for AcquireReply {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::keys;
 use super::recipe::{Ask, Recipe, Relation};
+use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::{Call, PUBLISH, millis, script};
 use crate::name::{LockName, OwnerId};
@@ -50,6 +51,13 @@ impl Shared {
     }
 }
 
+fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
+    match reply {
+        Reply::Int(-2) => Ok(AcquireReply::Orphaned),
+        reply => AcquireReply::try_from(reply),
+    }
+}
+
 fn write_field(owner: &OwnerId) -> String {
     format!("{owner}:write")
 }
@@ -89,6 +97,10 @@ impl Recipe for ReadWire {
             .arg(ask.owner.as_str())
             .arg(&self.leases_of(ask.owner))
             .arg(&ask.under.map(write_field).unwrap_or_default())
+    }
+
+    fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
+        acquired(reply)
     }
 
     fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
@@ -133,6 +145,10 @@ impl Recipe for ReadWire {
 
     fn is_exclusive(&self) -> bool {
         false
+    }
+
+    fn ousts(&self) -> &'static [&'static str] {
+        &[WRITE, PREFERRED]
     }
 
     fn relation(&self, held: &dyn Recipe) -> Relation {
@@ -194,6 +210,10 @@ impl Recipe for WriteWire {
             .number(millis(preference))
     }
 
+    fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
+        acquired(reply)
+    }
+
     fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
         let field = OwnerId::from_wire(&write_field(owner));
         rlock::update(&self.shared.name, &field, lease, count)
@@ -228,6 +248,13 @@ impl Recipe for WriteWire {
 
     fn leaves_traces(&self) -> bool {
         !self.preference.is_zero()
+    }
+
+    fn ousts(&self) -> &'static [&'static str] {
+        match self.preference.is_zero() {
+            true => &[PREFERRED],
+            false => &[WRITE],
+        }
     }
 
     fn relation(&self, held: &dyn Recipe) -> Relation {
@@ -270,6 +297,19 @@ mod tests {
                 wire.inspect(),
             ];
             calls.iter().for_each(assert_agrees);
+        }
+    }
+
+    #[test]
+    fn replies_are_decoded() {
+        let wires: [&dyn Recipe; 2] = [
+            &ReadWire::new(name("n")),
+            &WriteWire::new(name("n"), Duration::ZERO),
+        ];
+        for wire in wires {
+            assert_eq!(wire.acquired(Reply::Int(-2)), Ok(AcquireReply::Orphaned));
+            assert_eq!(wire.acquired(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
+            assert!(wire.acquired(Reply::Int(-3)).is_err());
         }
     }
 

@@ -233,6 +233,17 @@ impl Room {
         called.iter().for_each(|line| line.notify());
     }
 
+    /// Redis refused a beat for good: the oldest waiters learn why from tries of their own.
+    pub(super) fn refused(&self, now: Instant) {
+        let mut seats = lock(&self.seats);
+        seats.rest(clock::after(now, self.beat_every()));
+        seats.health = Health::Answering;
+        let line = |number| Some(Arc::clone(&seats.map.get(&number)?.line));
+        let called: Vec<_> = seats.oldest().filter_map(line).collect();
+        drop(seats);
+        called.iter().for_each(|line| line.notify());
+    }
+
     /// A beat did not reach Redis.
     pub(super) fn untold(&self, now: Instant) {
         let mut seats = lock(&self.seats);

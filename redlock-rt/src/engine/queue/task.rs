@@ -38,7 +38,10 @@ async fn beat(room: &Room, connection: &Connection) {
         Ok(beat) => room.told(&beat, clock::now()),
         Err(fault) => {
             tracing::debug!(lock = room.name().as_str(), ?fault, "beat failed");
-            room.untold(clock::now());
+            match fault.is_passing() {
+                true => room.untold(clock::now()),
+                false => room.refused(clock::now()),
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ if ttl == -2 and (not head or head == owner) then
     if head then
         redis.call('LPOP', KEYS[2])
         redis.call('ZREM', KEYS[3], owner)
-        redis.call('HINCRBY', KEYS[4], 'queued', -1)
+        uncount()
         if redis.call('EXISTS', KEYS[2]) == 0 then
             redis.call('DEL', KEYS[4])
         end

@@ -8,7 +8,9 @@
 --
 -- Invariants:
 -- * A waiter of ours is dead when its client has not been heard for a while, whatever its deadline;
---   any other waiter is dead at its deadline, and one without a deadline is not (Redisson).
+--   any other waiter is dead at its deadline, and one without a deadline is not (Redisson). One of
+--   ours always has a deadline: without it, it is what was left of a waiter that queued again.
+-- * Deadlines without a queue are nobody's: who had one must queue again.
 -- * Only heads are looked at: a dead waiter further back is found when it gets there, so each call
 --   does O(log n) work for each waiter that it removes.
 -- * The fourth key goes with the last waiter. A client that is not in it is not ours: what it says
@@ -21,23 +23,32 @@ local function client_of(owner)
     return string.match(owner, '^(.*):') or owner
 end
 
+-- One waiter of ours less. Never makes the key anew: it would have no TTL.
+local function uncount()
+    if redis.call('HEXISTS', KEYS[4], 'queued') == 1 then
+        redis.call('HINCRBY', KEYS[4], 'queued', -1)
+    end
+end
+
 -- The waiter that is next, or false; drops the dead before it.
 local function head_of_queue()
     while true do
         local head = redis.call('LINDEX', KEYS[2], 0)
         if not head then
-            redis.call('DEL', KEYS[4])
+            redis.call('DEL', KEYS[3], KEYS[4])
             return false
         end
         local heard = redis.call('HGET', KEYS[4], client_of(head))
-        local deadline = heard or redis.call('ZSCORE', KEYS[3], head)
-        if not deadline or tonumber(deadline) > now then
+        local deadline = redis.call('ZSCORE', KEYS[3], head)
+        local until_then = deadline and heard or deadline
+        local is_left_over = heard and not deadline
+        if not is_left_over and (not until_then or tonumber(until_then) > now) then
             return head
         end
         redis.call('LPOP', KEYS[2])
         redis.call('ZREM', KEYS[3], head)
         if heard then
-            redis.call('HINCRBY', KEYS[4], 'queued', -1)
+            uncount()
         end
     end
 end

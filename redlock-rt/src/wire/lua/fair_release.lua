@@ -11,9 +11,12 @@
 --   is freed, so it may be late or repeated.
 -- * Waiters of other clients behind one who leaves get nearer by a place, and so do their deadlines:
 --   O(n), and only where there are some. Ours are not judged by theirs.
+-- * It leaves the queue also where the lock has become a key of another type (WRONGTYPE): while its
+--   client is heard it would stay next for ever.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
 local owner = ARGV[3]
-if redis.call('HDEL', KEYS[1], owner) == 1 then
+local ended = redis.pcall('HDEL', KEYS[1], owner)
+if ended == 1 then
     redis.call('DEL', KEYS[1])
     wake(head_of_queue())
     return 1
@@ -33,10 +36,13 @@ if redis.call('ZSCORE', KEYS[3], owner) then
     end
     redis.call('LREM', KEYS[2], 1, owner)
     redis.call('ZREM', KEYS[3], owner)
-    redis.call('HINCRBY', KEYS[4], 'queued', -1)
+    uncount()
     local head = head_of_queue()
     if first and held == 0 then
         wake(head)
     end
+end
+if type(ended) == 'table' then
+    return ended
 end
 return -held

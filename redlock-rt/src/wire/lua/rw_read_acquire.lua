@@ -4,7 +4,8 @@
 --   owner -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 start of the names of the keys that carry its leases, 4 field of
 --   the write hold under which it is taken (empty: none)
--- Returns: nil = taken; else the milliseconds after which to ask again at the latest (-1: no TTL)
+-- Returns: nil = taken; else the milliseconds after which to ask again at the latest (-1: no TTL;
+--   -2: the hold under which it is taken is gone)
 --
 -- Invariants:
 -- * Refused while another owner writes, or while a preferred writer waits whose time is not over;
@@ -21,7 +22,7 @@ local ttl = redis.call('PTTL', lock)
 if redis.call('HEXISTS', lock, ARGV[2]) == 0 then
     if ARGV[4] ~= '' then
         if mode ~= 'write' or redis.call('HEXISTS', lock, ARGV[4]) == 0 then
-            return math.max(ttl, -1)
+            return -2
         end
     elseif ttl ~= -2 and mode ~= 'read' then
         return ttl

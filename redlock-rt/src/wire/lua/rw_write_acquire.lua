@@ -5,7 +5,8 @@
 -- ARGV: 1 lease in ms, 2 owner, 3 its field, 4 field of the read hold under which it is taken
 --   (empty: none), 5 start of the names of all keys that carry leases, 6 for how many ms fresh
 --   readers are to be kept out if it is refused (0: they are not)
--- Returns: nil = taken; else the milliseconds for which the present holders have it (-1: no TTL)
+-- Returns: nil = taken; else the milliseconds for which the present holders have it (-1: no TTL;
+--   -2: the hold under which it is taken is gone)
 --
 -- Invariants:
 -- * Taken if the lock is free, or if the read hold under which it is taken is the only one alive:
@@ -47,14 +48,14 @@ local function is_only_reader()
     end
     return true
 end
+local repeated = mode == 'write' and redis.call('HEXISTS', lock, field) == 1
+if under ~= '' and not repeated and redis.call('HEXISTS', lock, under) == 0 then
+    return -2
+end
 local taken = ttl == -2
-    or mode == 'write' and redis.call('HEXISTS', lock, field) == 1
-    or under ~= '' and mode == 'read' and redis.call('HEXISTS', lock, under) == 1
-        and is_only_reader()
+    or repeated
+    or under ~= '' and mode == 'read' and is_only_reader()
 if taken and ttl == -2 then
-    if under ~= '' then
-        return 0
-    end
     redis.call('HSET', lock, 'mode', 'write', field, 1)
     local leased = redis.pcall('PEXPIRE', lock, ARGV[1])
     if type(leased) == 'table' then

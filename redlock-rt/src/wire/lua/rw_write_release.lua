@@ -9,7 +9,8 @@
 -- Invariants:
 -- * Without the writer's field nothing of others is changed: a late or repeated release never
 --   frees a newer hold.
--- * Where the last preferred writer gives up, the readers that it kept out are woken.
+-- * Where the last preferred writer gives up, the readers that it kept out are woken; one whose
+--   time is over is none.
 -- * Read holds of the same owner stay: the lock is then one for reading, lives as long as the
 --   longest of their leases, and readers that wait are woken, since they may have it too.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
@@ -19,9 +20,13 @@
 local lock = KEYS[1]
 local waited = redis.call('ZREM', KEYS[2], ARGV[1]) == 1
 if redis.call('HDEL', lock, ARGV[2]) == 0 then
-    local mode = redis.call('HGET', lock, 'mode')
-    if waited and mode ~= 'write' and redis.call('EXISTS', KEYS[2]) == 0 then
-        redis.pcall(ARGV[5], ARGV[4], '1')
+    if waited and redis.call('HGET', lock, 'mode') ~= 'write' then
+        local time = redis.call('TIME')
+        local now = time[1] * 1000 + math.floor(time[2] / 1000)
+        redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
+        if redis.call('EXISTS', KEYS[2]) == 0 then
+            redis.pcall(ARGV[5], ARGV[4], '1')
+        end
     end
     return -redis.call('EXISTS', lock)
 end

@@ -1,0 +1,137 @@
+//! What others did to the keys keeps nobody waiting for ever.
+
+use std::time::Duration;
+
+use redlock_rt::{ErrorKind, LockOptions, Owner};
+use tests::within;
+
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Its release was refused before it had left the queue. There it stood, and counted as alive, for
+/// as long as its process waited for the lock: nobody was ever next.
+#[tokio::test]
+async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
+    let mut stage = Stage::open("fair-wrong-type").await;
+    // Beats and looks, both often.
+    let client =
+        stage.client_with(|builder| builder.waiter_timeout(2 * SHORT).poll_interval(SHORT));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let first = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let second = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    let _: () = stage.redis(&["SET", &stage.name, "text"]).await;
+    for task in [first, second] {
+        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    }
+    stage.queued(0).await;
+    let _: i64 = stage.redis(&["DEL", &stage.name]).await;
+    drop(guard);
+    stage.assert_clean().await;
+}
+
+/// They queued again, each a second time: what was left of the first could not be told from a
+/// waiter that is alive.
+#[tokio::test]
+async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
+    let mut stage = Stage::open("fair-no-deadlines").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(3).await;
+    let queue = stage.queue().await;
+    let _: i64 = stage.redis(&["DEL", &stage.deadlines_key()]).await;
+    tests::eventually(DEADLINE, async || {
+        let mut known = true;
+        for owner in &queue {
+            known &= stage.deadline(owner).await.is_some();
+        }
+        known
+    })
+    .await;
+    // It waits behind them all, and keeps their client alive.
+    let last = wait(&lock, &Owner::new(), LockOptions::new());
+    guard.unlock().await.unwrap();
+    for task in waiting.into_iter().chain([last]) {
+        pass(task).await;
+    }
+    stage.queued(0).await;
+    stage.assert_clean().await;
+}
+
+/// They had their deadlines still, and so were not missed.
+#[tokio::test]
+async fn waiters_whose_queue_was_deleted_without_their_deadlines_waited_for_ever() {
+    let mut stage = Stage::open("fair-no-queue").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(3).await;
+    let _: i64 = stage.redis(&["DEL", &stage.queue_key()]).await;
+    stage.queued(3).await;
+    guard.unlock().await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    stage.assert_clean().await;
+}
+
+/// It was made anew to count one waiter less, and waiters of other clients kept it.
+#[tokio::test]
+async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
+    let mut stage = Stage::open("fair-no-ttl").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let java = "00000000-0000-0000-0000-000000000000:1";
+    let later = format!("{:.0}", stage.now().await + 60_000.0);
+    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), java]).await;
+    let deadlines = stage.deadlines_key();
+    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, java]).await;
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    assert!(stage.redis::<bool>(&["DEL", &key]).await);
+    waiting.abort();
+    stage.queued(1).await;
+    assert_ne!(stage.redis::<i64>(&["PTTL", &key]).await, -1);
+    let _: i64 = stage
+        .redis(&["DEL", &stage.queue_key(), &deadlines, &key])
+        .await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// Their beats were refused, and they slept on.
+#[tokio::test]
+async fn waiters_whose_queue_became_a_key_of_another_type_never_heard_of_it() {
+    let mut stage = Stage::open("fair-queue-type").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(3).await;
+    let _: () = stage.redis(&["SET", &stage.queue_key(), "text"]).await;
+    for task in waiting {
+        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    }
+    let keys = [stage.queue_key(), stage.deadlines_key()];
+    let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1]]).await;
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let _: i64 = stage.redis(&["DEL", &key]).await;
+    guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
