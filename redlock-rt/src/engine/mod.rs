@@ -22,6 +22,7 @@
 mod acquire;
 mod acquire_all;
 mod backoff;
+mod enter;
 mod errand;
 mod frame;
 mod gate;
@@ -57,7 +58,6 @@ pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::pass::{ACTION as PASS, pass};
 pub(crate) use self::signal::Signal;
 
-use self::frame::Around;
 use self::gates::Gates;
 use self::hub::Hub;
 use self::lines::Lines;
@@ -68,10 +68,7 @@ use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName, OwnerId};
-use crate::wire::{Call, CallId, NOTED, Recipe, Relation, Reply};
-
-/// For how long Redis notes at least what a call did.
-const SHORTEST_NOTE: Duration = Duration::from_secs(2 * 60);
+use crate::wire::{Call, CallId, NOTED, Recipe, Reply};
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -248,184 +245,6 @@ impl Engine {
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
-    /// Re-enters what the caller's frames or its owner hold, or acquires anew.
-    pub(crate) async fn lock(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        manner: Manner<'_>,
-    ) -> Result<HoldGuard, Error> {
-        self.open(acquire::ACTION, recipe.name())?;
-        let wait = manner.wait;
-        if wait.is_some_and(|wait| wait.is_zero()) {
-            return self.lock_now(recipe, terms, manner.owner).await;
-        }
-        let deadline = || wait.map(|wait| clock::after(clock::now(), wait));
-        let Some(owner) = manner.owner else {
-            return match frame::enclosing(&self.id, &**recipe) {
-                Some(around) => self.lock_inside(around, recipe, terms, deadline()).await,
-                None => acquire(self, recipe, terms, manner, wait).await,
-            };
-        };
-        let started = clock::now();
-        let deadline = deadline();
-        let slot = owner.slot(&self.id, &**recipe);
-        let mut turn = match deadline {
-            None => slot.lock().await,
-            Some(deadline) => {
-                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
-                turn.map_err(|_| {
-                    // Its owner is acquiring it elsewhere, and fares as the head of the line does.
-                    let line = self.lines.line(&**recipe);
-                    acquire::out_of_time(self, recipe, line.health(), started, wait, None)
-                })?
-            }
-        };
-        if let Some(around) = turn.around(&**recipe) {
-            match self.lock_inside(around, recipe, terms, deadline).await {
-                // Its last guard ended meanwhile, or it was lost: a hold anew.
-                Err(error) if error.is_lost() => {}
-                outcome => return Ok(turn.keep(&slot, outcome?)),
-            }
-        }
-        let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        Ok(turn.keep(&slot, acquire(self, recipe, terms, manner, rest).await?))
-    }
-
-    /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
-    /// itself.
-    pub(crate) fn is_around(&self, recipe: &dyn Recipe, owner: Option<&Owner>) -> bool {
-        match owner {
-            None => frame::enclosing(&self.id, recipe).is_some(),
-            Some(owner) => match owner.slot(&self.id, recipe).try_lock() {
-                Ok(holdings) => holdings.around(recipe).is_some(),
-                Err(_) => false,
-            },
-        }
-    }
-
-    /// Takes what a caller may have who holds the lock already, in this mode or in another.
-    async fn lock_inside(
-        self: &Arc<Self>,
-        around: Around,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        deadline: Option<Instant>,
-    ) -> Result<HoldGuard, Error> {
-        match around.relation {
-            Relation::Joins => {
-                let joined = self.join(recipe, terms, &around.hold, deadline).await?;
-                joined.ok_or_else(|| around.hold.lost_error(acquire::ACTION, LostReason::Deleted))
-            }
-            Relation::Deadlocks => {
-                Err(Error::new(ErrorKind::UpgradeWouldDeadlock, acquire::ACTION)
-                    .named(recipe.name().as_arc()))
-            }
-            Relation::Same | Relation::None => around.hold.reenter(terms, deadline).await,
-        }
-    }
-
-    /// Takes a lock in another mode under `hold`, whose holder may have both; `None`: it may not at
-    /// present.
-    pub(crate) async fn join(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        hold: &Arc<Hold>,
-        deadline: Option<Instant>,
-    ) -> Result<Option<HoldGuard>, Error> {
-        let until = deadline.unwrap_or_else(|| self.patience(clock::now()));
-        try_acquire(self, recipe, terms, Some(hold), until).await
-    }
-
-    /// As [`lock`](Self::lock), for a guard that one body runs under. Where a frame around it holds
-    /// the very lock, bodies side by side take turns: a frame cannot tell them from nested ones, and
-    /// each expects to be alone. The turn ends with the guard.
-    pub(crate) async fn lock_for_body(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        manner: Manner<'_>,
-    ) -> Result<HoldGuard, Error> {
-        let around = match manner.owner {
-            None => frame::enclosing(&self.id, &**recipe),
-            Some(_) => None,
-        };
-        let Some(turn) = around
-            .filter(|_| recipe.is_exclusive())
-            .and_then(|around| around.turn)
-        else {
-            return self.lock(recipe, terms, manner).await;
-        };
-        self.open(acquire::ACTION, recipe.name())?;
-        let started = clock::now();
-        let turn = match manner.wait {
-            None => turn.lock_owned().await,
-            Some(wait) => {
-                let until = clock::to_tokio(clock::after(started, wait));
-                let turn = tokio::time::timeout_at(until, turn.lock_owned()).await;
-                turn.map_err(|_| {
-                    Error::new(ErrorKind::TimedOut, acquire::ACTION)
-                        .named(recipe.name().as_arc())
-                        .detail("another body of the same caller is under it")
-                })?
-            }
-        };
-        let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
-        let manner = Manner {
-            wait: manner.wait.map(rest),
-            ..manner
-        };
-        let mut guard = self.lock(recipe, terms, manner).await?;
-        guard.keep(turn);
-        Ok(guard)
-    }
-
-    /// As [`lock`](Self::lock) with a wait of zero: the wait bounds how long the lock may be held by
-    /// others, and the one try has the time that a reply may take.
-    async fn lock_now(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        owner: Option<&Owner>,
-    ) -> Result<HoldGuard, Error> {
-        let contended =
-            || Error::new(ErrorKind::Contended, acquire::ACTION).named(recipe.name().as_arc());
-        let until = self.patience(clock::now());
-        let Some(owner) = owner else {
-            let guard = self.try_lock(recipe, terms, until).await?;
-            return guard.ok_or_else(contended);
-        };
-        let slot = owner.slot(&self.id, &**recipe);
-        let mut turn = slot.try_lock().map_err(|_| contended())?;
-        if let Some(around) = turn.around(&**recipe) {
-            match self.lock_inside(around, recipe, terms, Some(until)).await {
-                Err(error) if error.is_lost() => {}
-                outcome => return Ok(turn.keep(&slot, outcome?)),
-            }
-        }
-        let guard = try_acquire(self, recipe, terms, None, until).await?;
-        Ok(turn.keep(&slot, guard.ok_or_else(contended)?))
-    }
-
-    /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by
-    /// somebody else.
-    pub(crate) async fn try_lock(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        until: Instant,
-    ) -> Result<Option<HoldGuard>, Error> {
-        self.open(acquire::ACTION, recipe.name())?;
-        match frame::enclosing(&self.id, &**recipe) {
-            Some(around) => {
-                let guard = self.lock_inside(around, recipe, terms, Some(until));
-                guard.await.map(Some)
-            }
-            None => try_acquire(self, recipe, terms, None, until).await,
-        }
-    }
-
     /// Asks for something that may be asked again.
     pub(crate) async fn ask(
         self: &Arc<Self>,
@@ -578,10 +397,9 @@ impl Engine {
 
     /// Names a call, which is noted for longer than any caller repeats it.
     pub(crate) fn next_call(&self) -> CallId {
-        let Timeouts { connect, response } = self.config.timeouts;
         CallId {
-            id: self.id.owner(self.next_number()),
-            noted: SHORTEST_NOTE.max((response * 2 + connect) * 3),
+            id: self.operation(),
+            noted: self.noted(),
         }
     }
 
