@@ -80,8 +80,9 @@ pub(crate) async fn acquire(
                 stand.listen(engine, recipe);
             }
             Called::Turn(Turn::Try) => {
-                pace.tries(clock::now());
-                stand.place.line.set_health(Health::Asking(clock::stamp()));
+                let asked = clock::stamp();
+                pace.tries(asked);
+                stand.place.line.set_health(Health::Asking(asked));
                 let Some(outcome) = claim.attempt(true, deadline).await else {
                     let health = stand.health();
                     let error = out_of_time(engine, recipe, health, started, wait, fault);

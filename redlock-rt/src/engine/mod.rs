@@ -67,8 +67,8 @@ use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
-use crate::name::{ClientId, LockName, OwnerId};
-use crate::wire::{Call, CallId, NOTED, Recipe, Reply};
+use crate::name::{ClientId, LockName};
+use crate::wire::{Call, NOTED, Operation, Recipe, Reply};
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -204,9 +204,9 @@ impl Engine {
         self.ensure_beats();
     }
 
-    /// Starts the task that beats for queued waiters, once there are some.
+    /// Starts the task that beats for queued waiters, once there were some.
     fn ensure_beats(self: &Arc<Self>) {
-        if self.rooms.is_empty() {
+        if !self.rooms.is_used() {
             return;
         }
         let engine = Arc::downgrade(self);
@@ -386,21 +386,17 @@ impl Engine {
         self.renewals.close();
     }
 
-    /// Names an operation, so that a repeat of it is told from another.
-    pub(crate) fn operation(&self) -> OwnerId {
-        self.id.owner(self.next_number())
+    /// Names a call, which is noted until it is surely not repeated any more.
+    pub(crate) fn operation(&self) -> Operation {
+        let now = clock::now();
+        Operation {
+            id: self.id.owner(self.next_number()),
+            noted: NOTED.max((self.patience(now) - now) * 4),
+        }
     }
 
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Names a call, which is noted for longer than any caller repeats it.
-    pub(crate) fn next_call(&self) -> CallId {
-        CallId {
-            id: self.operation(),
-            noted: self.noted(),
-        }
     }
 
     /// When a waiter looks again at the latest. Varied, so that processes do not come together.
@@ -461,13 +457,6 @@ impl Engine {
     pub(crate) fn patience(&self, now: Instant) -> Instant {
         let Timeouts { connect, response } = self.config.timeouts;
         clock::after(now, response * 2 + connect)
-    }
-
-    /// For how long it must be known that an operation was carried out: until it is surely not
-    /// repeated any more.
-    pub(crate) fn noted(&self) -> Duration {
-        let now = clock::now();
-        NOTED.max((self.patience(now) - now) * 4)
     }
 
     pub(crate) fn held(&self) -> usize {

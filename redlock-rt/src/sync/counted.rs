@@ -68,15 +68,10 @@ impl Counted {
     pub(super) async fn operate(
         &self,
         action: &'static str,
-        call: impl FnOnce(&LockName, Operation<'_>) -> Call,
+        call: impl FnOnce(&LockName, &Operation) -> Call,
     ) -> Result<i64, Error> {
         let name = self.name()?;
-        let id = self.engine.operation();
-        let operation = Operation {
-            id: &id,
-            noted: self.engine.noted(),
-        };
-        let call = call(name, operation);
+        let call = call(name, &self.engine.operation());
         let reply = self.engine.send(action, name, call, Repeat::Always).await?;
         self.number(action, reply)
     }

@@ -131,7 +131,7 @@ impl CountDownLatch {
                 Error::bad_input(SET, why).named(wire.name().as_arc())
             })?;
         }
-        let call = wire.set(count, self.ttl, &self.engine.next_call());
+        let call = wire.set(count, self.ttl, &self.engine.operation());
         self.send(SET, wire, call, was_done).await
     }
 
@@ -153,7 +153,7 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn count_down(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
-        let call = wire.count_down(&self.engine.next_call());
+        let call = wire.count_down(&self.engine.operation());
         self.send(COUNT_DOWN, wire, call, count_left).await
     }
 
@@ -164,7 +164,7 @@ impl CountDownLatch {
     /// [`BadInput`](ErrorKind::BadInput) for a name that cannot be one.
     pub fn count_down_guard(&self) -> Result<CountDownGuard, Error> {
         let wire = self.wire()?;
-        let id = self.engine.next_call();
+        let id = self.engine.operation();
         let call = wire.count_down(&id);
         Ok(CountDownGuard {
             errand: Errand::new(&self.engine, wire.name(), call, id.noted),
@@ -257,7 +257,7 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn delete(&self) -> Result<bool, Error> {
         let wire = self.wire()?;
-        let call = wire.delete(&self.engine.next_call());
+        let call = wire.delete(&self.engine.operation());
         self.send(DELETE, wire, call, was_done).await
     }
 

@@ -103,11 +103,6 @@ pub(crate) fn latch_mark(name: &LockName) -> String {
     prefixed("redlock_latch_end", name)
 }
 
-/// What one call, named by this id, did. Not Redisson's.
-pub(crate) fn note(name: &LockName, call: &OwnerId) -> String {
-    format!("{}:{call}", prefixed("redlock_op", name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::keys;
+use super::operation::Operation;
 use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, PUBLISH, millis, script};
-use crate::name::{LockName, OwnerId};
+use crate::name::LockName;
 
 script!(SET = "latch_set");
 script!(COUNT_DOWN = "latch_count_down");
@@ -24,14 +25,6 @@ pub(crate) struct LatchWire {
     name: LockName,
     mark: String,
     channel: String,
-}
-
-/// Tells one call from all others, also where it is repeated.
-#[derive(Debug, Clone)]
-pub(crate) struct CallId {
-    pub(crate) id: OwnerId,
-    /// For how long Redis notes what it did.
-    pub(crate) noted: Duration,
 }
 
 /// How a latch stands.
@@ -70,11 +63,11 @@ impl LatchWire {
     }
 
     /// Answered by what [`was_done`] reads.
-    pub(crate) fn set(&self, count: u64, ttl: Option<Duration>, call: &CallId) -> Call {
+    pub(crate) fn set(&self, count: u64, ttl: Option<Duration>, call: &Operation) -> Call {
         Call::new(&SET)
             .key(self.name.as_str())
             .key(&self.mark)
-            .key(&keys::note(&self.name, &call.id))
+            .key(&call.key(&self.name))
             .number(count)
             .number(ttl.map_or(0, millis))
             .number(millis(MARK_LIFE))
@@ -84,18 +77,18 @@ impl LatchWire {
     }
 
     /// Answered by what [`count_left`] reads.
-    pub(crate) fn count_down(&self, call: &CallId) -> Call {
+    pub(crate) fn count_down(&self, call: &Operation) -> Call {
         Call::new(&COUNT_DOWN)
             .key(self.name.as_str())
             .key(&self.mark)
-            .key(&keys::note(&self.name, &call.id))
+            .key(&call.key(&self.name))
             .number(millis(call.noted))
             .arg(&self.channel)
             .arg(PUBLISH)
     }
 
     /// Answered by what [`was_done`] reads.
-    pub(crate) fn delete(&self, call: &CallId) -> Call {
+    pub(crate) fn delete(&self, call: &Operation) -> Call {
         Call::new(&DELETE)
             .key(self.name.as_str())
             .key(&self.mark)
@@ -152,12 +145,13 @@ impl TryFrom<Reply> for Look {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::OwnerId;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = LatchWire::new(LockName::new(None, "n").unwrap());
-        let id = CallId {
+        let id = Operation {
             id: OwnerId::from_wire("u:7"),
             noted: Duration::from_secs(120),
         };

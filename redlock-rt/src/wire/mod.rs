@@ -8,6 +8,7 @@ mod fenced_value;
 pub(crate) mod keys;
 mod latch;
 mod multi;
+mod operation;
 mod permits;
 mod recipe;
 mod renew;
@@ -21,10 +22,9 @@ mod spin;
 pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
-pub(crate) use self::latch::{
-    CallId, Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done,
-};
+pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
+pub(crate) use self::operation::{NOTED, Operation};
 pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
@@ -33,7 +33,7 @@ pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed};
 pub(crate) use self::rlock::RLockWire;
 pub(crate) use self::rw::{ReadWire, WriteWire};
 pub(crate) use self::script::{Call, LONGEST_SPAN, Script};
-pub(crate) use self::semaphore::{NOTED, Operation, SemaphoreWire};
+pub(crate) use self::semaphore::SemaphoreWire;
 pub(crate) use self::semaphore::{
     add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
 };

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::keys;
+use super::operation::Operation;
 use super::recipe::{Ask, Recipe, Relation};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, PUBLISH, millis, script};
-use super::semaphore::{Operation, acquired};
+use super::semaphore::acquired;
 use crate::name::{LockName, OwnerId};
 
 script!(ACQUIRE = "permits" + "permits_acquire");
@@ -67,7 +68,7 @@ impl PermitsWire {
     }
 
     /// Gives one permit back. Answers 1 or 0.
-    pub(crate) fn release_id(&self, operation: Operation<'_>, id: &str) -> Call {
+    pub(crate) fn release_id(&self, operation: &Operation, id: &str) -> Call {
         Call::new(&RELEASE_ID)
             .key(self.name.as_str())
             .key(&self.leases)
@@ -163,8 +164,8 @@ impl Recipe for PermitsWire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::operation::NOTED;
     use crate::wire::script::headers::assert_agrees;
-    use crate::wire::semaphore::NOTED;
 
     #[test]
     fn calls_agree_with_the_headers() {
@@ -172,7 +173,7 @@ mod tests {
         let owner = OwnerId::from_wire("u:1");
         let second = Duration::from_secs(1);
         let operation = Operation {
-            id: &owner,
+            id: owner.clone(),
             noted: NOTED,
         };
         let ask = Ask {
@@ -186,7 +187,7 @@ mod tests {
             wire.update(&owner, second, 1),
             wire.release(&owner),
             wire.inspect(),
-            wire.release_id(operation, "00"),
+            wire.release_id(&operation, "00"),
             wire.update_lease("00", second),
             wire.set(3),
         ];

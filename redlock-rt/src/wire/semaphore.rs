@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::keys;
+use super::operation::{NOTED, Operation};
 use super::recipe::{Ask, Recipe, Relation};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, PUBLISH, millis, script};
@@ -18,10 +19,6 @@ script!(SET = "semaphore_set");
 script!(ADD = "semaphore_add");
 script!(DRAIN = "semaphore_drain");
 script!(AVAILABLE = "semaphore_available");
-
-/// How long it is noted at least that something was done or withdrawn: far longer than a repeat, or
-/// a call that was lost in a connection, can be late.
-pub(crate) const NOTED: Duration = Duration::from_secs(120);
 
 /// The calls of a semaphore whose holds take so many permits each.
 #[derive(Debug)]
@@ -134,22 +131,8 @@ pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     }
 }
 
-/// A call that is carried out once however often it is sent, since it has a name of its own.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Operation<'a> {
-    pub(crate) id: &'a OwnerId,
-    /// For how long it is noted that it was done.
-    pub(crate) noted: Duration,
-}
-
-impl Operation<'_> {
-    pub(super) fn key(&self, name: &LockName) -> String {
-        keys::operation(name, self.id.as_str())
-    }
-}
-
 /// Sets the number of permits where there is none. Answers 1 or 0.
-pub(crate) fn set(name: &LockName, operation: Operation<'_>, permits: u32) -> Call {
+pub(crate) fn set(name: &LockName, operation: &Operation, permits: u32) -> Call {
     Call::new(&SET)
         .key(name.as_str())
         .key(&operation.key(name))
@@ -161,7 +144,7 @@ pub(crate) fn set(name: &LockName, operation: Operation<'_>, permits: u32) -> Ca
 }
 
 /// Adds free permits. Answers how many there are then.
-pub(crate) fn add(name: &LockName, operation: Operation<'_>, permits: i64) -> Call {
+pub(crate) fn add(name: &LockName, operation: &Operation, permits: i64) -> Call {
     Call::new(&ADD)
         .key(name.as_str())
         .key(&operation.key(name))
@@ -172,7 +155,7 @@ pub(crate) fn add(name: &LockName, operation: Operation<'_>, permits: i64) -> Ca
 }
 
 /// Takes all free permits. Answers how many they were.
-pub(crate) fn drain(name: &LockName, operation: Operation<'_>) -> Call {
+pub(crate) fn drain(name: &LockName, operation: &Operation) -> Call {
     Call::new(&DRAIN)
         .key(name.as_str())
         .key(&operation.key(name))
@@ -195,7 +178,7 @@ mod tests {
         let wire = SemaphoreWire::new(name.clone(), 3);
         let owner = OwnerId::from_wire("u:1");
         let operation = Operation {
-            id: &owner,
+            id: owner.clone(),
             noted: NOTED,
         };
         let calls = [
@@ -207,9 +190,9 @@ mod tests {
             }),
             wire.release(&owner),
             wire.withdraw(&owner),
-            set(&name, operation, 5),
-            add(&name, operation, -5),
-            drain(&name, operation),
+            set(&name, &operation, 5),
+            add(&name, &operation, -5),
+            drain(&name, &operation),
             available(&name),
         ];
         calls.iter().for_each(assert_agrees);

@@ -268,118 +268,68 @@ impl<K: Known> Held for LockGuard<K> {
     }
 }
 
-impl Handle for MultiLock {
-    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
-        Box::pin(async {
-            let guard = self.lock_with(options).await?;
-            Ok(Box::new(guard) as Box<dyn Held>)
-        })
-    }
+/// Locks made of several have their methods by the same names, and no type in common.
+macro_rules! composite {
+    ($lock:ty, $guard:ty) => {
+        impl Handle for $lock {
+            fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+                Box::pin(async {
+                    let guard = self.lock_with(options).await?;
+                    Ok(Box::new(guard) as Box<dyn Held>)
+                })
+            }
 
-    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(self.force_unlock())
-    }
+            fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+                Box::pin(self.force_unlock())
+            }
 
-    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(self.is_locked())
-    }
+            fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+                Box::pin(self.is_locked())
+            }
 
-    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
-        Box::pin(self.remaining_ttl())
-    }
+            fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+                Box::pin(self.remaining_ttl())
+            }
 
-    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
-        Box::pin(self.holders())
-    }
+            fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+                Box::pin(self.holders())
+            }
+        }
+
+        impl Held for $guard {
+            fn state(&self) -> GuardState {
+                self.state()
+            }
+
+            fn lost(&self) -> BoxFuture<'_, LostReason> {
+                Box::pin(self.lost())
+            }
+
+            fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+                Box::pin((*self).unlock())
+            }
+
+            /// That of the first of its holds.
+            fn owner(&self) -> OwnerId {
+                let mut owners = self.owners();
+                owners.swap_remove(0)
+            }
+
+            fn hold_count(&self) -> u32 {
+                self.hold_count()
+            }
+
+            fn token(&self) -> Option<u64> {
+                None
+            }
+
+            fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
+                let why = Failure::usage("it has one mode only");
+                Box::pin(async { Err((self as Box<dyn Held>, why)) })
+            }
+        }
+    };
 }
 
-impl Held for MultiLockGuard {
-    fn state(&self) -> GuardState {
-        self.state()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, LostReason> {
-        Box::pin(self.lost())
-    }
-
-    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
-        Box::pin((*self).unlock())
-    }
-
-    /// That of the first of its holds.
-    fn owner(&self) -> OwnerId {
-        let mut owners = self.owners();
-        owners.swap_remove(0)
-    }
-
-    fn hold_count(&self) -> u32 {
-        self.hold_count()
-    }
-
-    fn token(&self) -> Option<u64> {
-        None
-    }
-
-    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
-        let why = Failure::usage("it has one mode only");
-        Box::pin(async { Err((self as Box<dyn Held>, why)) })
-    }
-}
-
-impl Handle for RedLock {
-    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
-        Box::pin(async {
-            let guard = self.lock_with(options).await?;
-            Ok(Box::new(guard) as Box<dyn Held>)
-        })
-    }
-
-    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(self.force_unlock())
-    }
-
-    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(self.is_locked())
-    }
-
-    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
-        Box::pin(self.remaining_ttl())
-    }
-
-    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
-        Box::pin(self.holders())
-    }
-}
-
-impl Held for RedLockGuard {
-    fn state(&self) -> GuardState {
-        self.state()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, LostReason> {
-        Box::pin(self.lost())
-    }
-
-    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
-        Box::pin((*self).unlock())
-    }
-
-    /// That of the first of its holds.
-    fn owner(&self) -> OwnerId {
-        let mut owners = self.owners();
-        owners.swap_remove(0)
-    }
-
-    fn hold_count(&self) -> u32 {
-        self.hold_count()
-    }
-
-    fn token(&self) -> Option<u64> {
-        None
-    }
-
-    fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
-        let why = Failure::usage("it has one mode only");
-        Box::pin(async { Err((self as Box<dyn Held>, why)) })
-    }
-}
+composite!(MultiLock, MultiLockGuard);
+composite!(RedLock, RedLockGuard);

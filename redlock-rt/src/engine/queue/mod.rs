@@ -16,6 +16,7 @@ mod task;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -32,6 +33,8 @@ use crate::wire::Recipe;
 pub(super) struct Rooms {
     client: ClientId,
     map: Mutex<HashMap<LockName, Weak<Room>>>,
+    /// To be read without the lock on the way of every lock of another kind.
+    used: AtomicBool,
     pub(super) signal: Signal,
 }
 
@@ -40,6 +43,7 @@ impl Rooms {
         Self {
             client,
             map: Mutex::default(),
+            used: AtomicBool::new(false),
             signal: Signal::default(),
         }
     }
@@ -53,6 +57,7 @@ impl Rooms {
         line: impl FnOnce() -> Arc<Line>,
     ) -> Option<(Seat, Arc<Line>)> {
         recipe.queue()?;
+        self.used.store(true, Ordering::Release);
         let line = line();
         Some((self.room(recipe).sit(number, &line), line))
     }
@@ -82,13 +87,13 @@ impl Rooms {
         }
     }
 
-    fn all(&self) -> Vec<Arc<Room>> {
-        lock(&self.map).values().filter_map(Weak::upgrade).collect()
+    /// Whether anybody ever waited.
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Acquire)
     }
 
-    /// Whether anybody waits.
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.map).is_empty()
+    fn all(&self) -> Vec<Arc<Room>> {
+        lock(&self.map).values().filter_map(Weak::upgrade).collect()
     }
 
     /// The rooms whose beat is due, and when the next is.
