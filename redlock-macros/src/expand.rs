@@ -82,7 +82,6 @@ fn locked_body(plan: &Plan, function: &Function, body: &TokenStream) -> TokenStr
     let here = Span::mixed_site();
     let private = private(plan.krate.as_ref(), here);
     let key = key(plan, &private);
-    let client = client(plan, &private);
     let options = options(plan, &function.sig.ident, &private);
     let returns = erase_impl_trait(plan.returns.clone());
     let at_returns = here.located_at(plan.returns.span());
@@ -113,16 +112,17 @@ fn locked_body(plan: &Plan, function: &Function, body: &TokenStream) -> TokenStr
         .surround(&mut block, |tokens| body.to_tokens(tokens));
     quote_spanned! {here=>
         let key = #key;
-        let client = #client;
-        match #private::locked(client, key, #options, async move {
+        let entering = #options.enter(#private::Kind::Reentrant);
+        let body = async move {
             #returns_hint
             #block
-        })
-        .await
-        {
-            #private::core::result::Result::Ok(value) => value,
-            #private::core::result::Result::Err(error) => #from_lock_error(error),
-        }
+        };
+        let place = {
+            #[allow(unused_imports)]
+            use #private::{Sendable as _, Unsendable as _};
+            (&#private::Output::of(&body)).place()
+        };
+        entering.run(place, #from_lock_error, body).await
     }
 }
 
@@ -135,30 +135,30 @@ fn private(krate: Option<&Path>, here: Span) -> TokenStream {
 
 fn key(plan: &Plan, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site().located_at(plan.key_span);
-    let mut tokens = quote_spanned!(here=> #private::Key::new());
-    for part in &plan.key {
-        tokens.extend(match part {
-            Part::Text(text) => {
-                let text = LitStr::new(text, here);
-                quote_spanned!(here=> .literal(#text))
+    let segments = plan.key.iter().map(|part| match part {
+        Part::Text(text) => {
+            let text = LitStr::new(text, here);
+            quote_spanned!(here=> #private::Segment::Text(#text))
+        }
+        Part::Value {
+            placeholder,
+            root,
+            accesses,
+            spec,
+        } => {
+            let placeholder = LitStr::new(placeholder, here);
+            let colon = if spec.is_empty() { "" } else { ":" };
+            let format = LitStr::new(&format!("{{{colon}{spec}}}"), here);
+            let value = value(root, accesses, here);
+            quote_spanned! {here=>
+                #private::Segment::Value(
+                    #placeholder,
+                    #private::core::format_args!(#format, #value),
+                )
             }
-            Part::Value {
-                placeholder,
-                root,
-                accesses,
-                spec,
-            } => {
-                let placeholder = LitStr::new(placeholder, here);
-                let colon = if spec.is_empty() { "" } else { ":" };
-                let format = LitStr::new(&format!("{{{colon}{spec}}}"), here);
-                let value = value(root, accesses, here);
-                quote_spanned! {here=>
-                    .part(#placeholder, #private::core::format_args!(#format, #value))
-                }
-            }
-        });
-    }
-    tokens
+        }
+    });
+    quote_spanned!(here=> #private::key(&[#(#segments),*]))
 }
 
 /// `user.id()`
@@ -221,24 +221,27 @@ fn options(plan: &Plan, function: &Ident, private: &TokenStream) -> TokenStream 
     let here = Span::mixed_site();
     let core = quote_spanned!(here=> #private::core);
     let name = LitStr::new(&format!("::{}", function.unraw()), here);
+    let client = client(plan, private);
     let mut tokens = quote_spanned! {here=>
-        #private::Options::new(#core::concat!(#core::module_path!(), #name))
+        #private::Call::new(#core::concat!(#core::module_path!(), #name), key, #client)
     };
-    for (setter, duration) in [
+    for (name, duration) in [
         ("wait", plan.wait),
         ("lease", plan.lease),
         ("max_hold", plan.max_hold),
     ] {
         let Some(duration) = duration else { continue };
-        let setter = Ident::new(setter, here);
+        let setter = Ident::new(name, here);
         // A duration was made of milliseconds that fit.
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        tokens.extend(quote_spanned! {here=>
-            .#setter(#core::time::Duration::from_millis(#millis))
+        let duration = quote_spanned!(here=> #core::time::Duration::from_millis(#millis));
+        tokens.extend(match name {
+            "wait" => quote_spanned!(here=> .wait(#core::option::Option::Some(#duration))),
+            _ => quote_spanned!(here=> .#setter(#duration)),
         });
     }
     if let Some(renew) = plan.renew {
-        tokens.extend(quote_spanned!(here=> .renew(#renew)));
+        tokens.extend(quote_spanned!(here=> .renew(#private::renew(#renew))));
     }
     tokens
 }

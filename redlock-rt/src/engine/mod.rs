@@ -50,7 +50,7 @@ pub(crate) use self::acquire_all::Attempt;
 pub use self::backoff::Backoff;
 pub(crate) use self::errand::Errand;
 pub use self::frame::Owner;
-pub(crate) use self::frame::{Post, under, under_all};
+pub(crate) use self::frame::{Post, Scope};
 pub use self::hold::Unlocked;
 pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lock::Kind;
 use super::options::{LockOptions, check_lease};
-use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
+use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Scope, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 
@@ -39,6 +39,11 @@ impl<K: Kind> LockGuard<K> {
 
     pub(super) fn hold(&self) -> &Hold {
         &self.inner.hold
+    }
+
+    /// What a body under the lock runs in.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of(&self.inner.hold)
     }
 
     /// Releases the lock, and waits until Redis has said what became of it.
@@ -155,7 +160,7 @@ impl<K: Kind> LockGuard<K> {
             if let GuardState::Lost(reason) = self.state() {
                 return Err(hold.lost_error(ACTION, reason));
             }
-            let body = engine::under(hold, body);
+            let body = self.scope().run(body);
             engine::until_lost(self.inner.lost(), body)
                 .await
                 .map_err(|reason| {

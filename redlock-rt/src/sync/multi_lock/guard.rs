@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::group::Group;
 use super::super::options::check_lease;
-use crate::engine::{GuardState, LostReason, Unlocked};
+use crate::engine::{GuardState, LostReason, Scope, Unlocked};
 use crate::error::Error;
 use crate::name::OwnerId;
 
@@ -23,6 +23,16 @@ pub struct MultiLockGuard {
 impl MultiLockGuard {
     pub(super) fn new(group: Group) -> Self {
         Self { group }
+    }
+
+    /// What a body under the locks runs in.
+    pub(crate) fn scope(&self) -> Scope {
+        self.group.scope()
+    }
+
+    /// Returns the names of all locks.
+    pub(crate) fn name(&self) -> &str {
+        self.group.name()
     }
 
     /// Releases all locks, and waits until Redis has said what became of them.

@@ -239,6 +239,14 @@ impl MultiLock {
         self.acquire(&options, false).await
     }
 
+    /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
+    pub(crate) async fn lock_for_body(
+        &self,
+        options: LockOptions,
+    ) -> Result<MultiLockGuard, Error> {
+        self.acquire(&options, true).await
+    }
+
     /// Acquires all locks, runs `body` under them, and releases them.
     ///
     /// The body is dropped if any is lost; see [`MultiLockGuard::run`].
