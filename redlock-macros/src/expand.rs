@@ -15,9 +15,10 @@ use syn::{
 };
 
 use crate::args::Args;
-use crate::check::{Part, Plan, Step, check};
+use crate::check::check;
 use crate::errors::Errors;
 use crate::function::Function;
+use crate::plan::{Key, KeyWhat, Keys, Part, Plan, Renew, Step, Time, Wait};
 
 /// The whole of the attribute. With a mistake, the function stays as it was next to the messages:
 /// else every call of it would be one more error.
@@ -32,11 +33,11 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
         }
     };
     let mut errors = Errors::default();
-    let mut plans = Vec::new();
-    for args in std::iter::once(args).chain(take_further(&mut function)) {
-        let args = Args::parse(args, &mut errors);
-        plans.extend(check(args, &function, &mut errors));
-    }
+    let attributes = std::iter::once(args)
+        .chain(take_further(&mut function))
+        .map(|args| Args::parse(args, &mut errors))
+        .collect();
+    let plans = check(attributes, &function, &mut errors);
     let mut tokens = TokenStream::new();
     match errors.finish(plans) {
         Ok(plans) => {
@@ -134,9 +135,16 @@ fn private(krate: Option<&Path>, here: Span) -> TokenStream {
 }
 
 fn key(plan: &Plan, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site().located_at(plan.key_span);
+    let Keys::One(Key {
+        what: KeyWhat::Template(parts),
+        span,
+    }) = &plan.keys
+    else {
+        return quote!(::core::compile_error!("not expanded yet"));
+    };
+    let here = Span::mixed_site().located_at(*span);
     let mut tokens = quote_spanned!(here=> #private::Key::new());
-    for part in &plan.key {
+    for part in parts {
         tokens.extend(match part {
             Part::Text(text) => {
                 let text = LitStr::new(text, here);
@@ -224,10 +232,18 @@ fn options(plan: &Plan, function: &Ident, private: &TokenStream) -> TokenStream 
     let mut tokens = quote_spanned! {here=>
         #private::Options::new(#core::concat!(#core::module_path!(), #name))
     };
+    let wait = match &plan.wait {
+        Some(Wait::Literal(wait)) => Some(*wait),
+        Some(Wait::Forever | Wait::Expr(_)) | None => None,
+    };
+    let literal = |time: &Option<Time>| match time {
+        Some(Time::Literal(time)) => Some(*time),
+        Some(Time::Expr(_)) | None => None,
+    };
     for (setter, duration) in [
-        ("wait", plan.wait),
-        ("lease", plan.lease),
-        ("max_hold", plan.max_hold),
+        ("wait", wait),
+        ("lease", literal(&plan.lease)),
+        ("max_hold", literal(&plan.max_hold)),
     ] {
         let Some(duration) = duration else { continue };
         let setter = Ident::new(setter, here);
@@ -237,7 +253,7 @@ fn options(plan: &Plan, function: &Ident, private: &TokenStream) -> TokenStream 
             .#setter(#core::time::Duration::from_millis(#millis))
         });
     }
-    if let Some(renew) = plan.renew {
+    if let Some(Renew::Bool(renew)) = plan.renew {
         tokens.extend(quote_spanned!(here=> .renew(#renew)));
     }
     tokens

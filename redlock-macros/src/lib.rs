@@ -10,7 +10,7 @@
 //! | `template`, `duration`, `messages` | `&str` | pure functions, no tokens |
 //! | `function` | tokens | the annotated function, its body left unparsed |
 //! | `args` | tokens | options, each correct by itself |
-//! | `check` | options, function | a plan in which nothing is wrong |
+//! | `check` | options, function | `plan`, in which nothing is wrong |
 //! | `expand` | plan, function | tokens |
 
 use proc_macro::TokenStream;
@@ -22,6 +22,7 @@ mod errors;
 mod expand;
 mod function;
 mod messages;
+mod plan;
 mod template;
 
 /// Runs an async function under a distributed lock.

@@ -4,9 +4,9 @@ fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
     let mut errors = Errors::default();
     let args = Args::parse(args.parse().expect("tokens"), &mut errors);
     let function: Function = syn::parse_str(function).expect("function");
-    let plan = check(args, &function, &mut errors);
-    match errors.finish(plan) {
-        Ok(plan) => Ok(plan.expect("a plan, since there is no mistake")),
+    let plans = check(vec![args], &function, &mut errors);
+    match errors.finish(plans) {
+        Ok(mut plans) => Ok(plans.pop().expect("a plan, since there is no mistake")),
         Err(errors) => Err(errors.messages()),
     }
 }
