@@ -8,7 +8,7 @@
 //! | file | from | to |
 //! | --- | --- | --- |
 //! | `template`, `duration`, `messages` | `&str` | pure functions, no tokens |
-//! | `function` | tokens | the annotated function, its body left unparsed |
+//! | `function`, `form` | tokens | the annotated function, its body left unparsed |
 //! | `args` | tokens | options, each correct by itself |
 //! | `check` | options, function | `plan`, in which nothing is wrong |
 //! | `expand` | plan, function | tokens |
@@ -20,6 +20,7 @@ mod check;
 mod duration;
 mod errors;
 mod expand;
+mod form;
 mod function;
 mod messages;
 mod plan;

@@ -76,6 +76,12 @@ fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> 
         message += &format!("did you mean `{meant}`? ");
     }
     message += &parameters(function);
+    if function.bindings().iter().any(is_positional) {
+        message += &format!(
+            "\n`#[async_trait]` takes patterns away: to use such a parameter, give it a name, \
+             `{name}: ..`, and take it apart in the body"
+        );
+    }
     for parameter in function.unnamed_parameters() {
         let pattern = parameter.pat.to_token_stream();
         let ty = parameter.ty.to_token_stream();
@@ -92,12 +98,25 @@ fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> 
 
 fn names(function: &Function) -> Vec<String> {
     let receiver = function.sig.receiver().map(|_| "self".to_owned());
-    let bindings = function.bindings().into_iter().map(|name| name.to_string());
+    let bindings = function.bindings().into_iter();
+    let bindings = bindings
+        .filter(|name| !is_positional(name))
+        .map(|name| name.to_string());
     receiver.into_iter().chain(bindings).collect()
+}
+
+/// What `#[async_trait]` calls a parameter that is a pattern.
+fn is_positional(name: &Ident) -> bool {
+    let name = name.to_string();
+    let index = name.strip_prefix("__arg");
+    index.is_some_and(|index| index.parse::<u16>().is_ok())
 }
 
 fn parameters(function: &Function) -> String {
     match names(function).as_slice() {
+        [] if !function.bindings().is_empty() => {
+            format!("`{}` has no named parameters", function.sig.ident)
+        }
         [] => format!("`{}` has no parameters", function.sig.ident),
         names => format!("the parameters are {}", Names(names)),
     }

@@ -1,9 +1,10 @@
 //! Which functions a lock can be taken around.
 
 use syn::spanned::Spanned as _;
-use syn::{GenericArgument, PathArguments, ReturnType, Type, TypeParamBound};
+use syn::{ReturnType, Type, TypeParamBound};
 
 use crate::errors::Errors;
+use crate::form::{first_argument, name, ungrouped};
 use crate::function::Function;
 
 pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
@@ -20,11 +21,12 @@ pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
             "an `extern` function is called by code that cannot await a lock; put the attribute \
              on an `async fn` that it calls",
         );
-    } else if sig.asyncness.is_none() {
+    } else if sig.asyncness.is_none() && function.boxed().is_none() {
         let message = match &sig.output {
-            ReturnType::Type(_, ty) if lazy(ty).is_some() => {
+            ReturnType::Type(_, ty) if function.output().is_some() || lazy(ty).is_some() => {
                 "this function returns before its work is done, so the lock would be released \
-                 before it began; make it an `async fn` that awaits the work"
+                 before it began; make it an `async fn` that awaits the work, or let its body end \
+                 in `Box::pin(async move { .. })` and return nothing else, as `#[async_trait]` does"
             }
             _ => {
                 "`#[distributed_lock]` needs an `async fn`: a lock is waited for, and that would \
@@ -36,13 +38,15 @@ pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
     }
 }
 
-/// The return type, unless it is plain that it cannot carry a lock error. Aliases are left to the
-/// compiler, which knows what they stand for.
+/// The type that the work gives, unless it is plain that it cannot carry a lock error. Aliases are
+/// left to the compiler, which knows what they stand for.
 pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Type> {
     const FIX: &str = "return `Result<T, E>` with `E: From<redlock_rt::Error>`";
-    // A function that is not async has its message already.
-    function.sig.asyncness?;
-    let ReturnType::Type(_, ty) = &function.sig.output else {
+    if function.sig.asyncness.is_none() && function.boxed().is_none() {
+        // It has its message already.
+        return None;
+    }
+    let Some(ty) = function.output() else {
         errors.at(
             function.sig.ident.span(),
             format_args!(
@@ -91,16 +95,12 @@ fn lazy(ty: &Type) -> Option<&'static str> {
     match ungrouped(ty) {
         Type::ImplTrait(ty) => ty.bounds.iter().find_map(lazy_bound),
         Type::TraitObject(ty) => ty.bounds.iter().find_map(lazy_bound),
-        Type::Path(ty) => {
-            let name = ty.path.segments.last()?.ident.to_string();
-            match name.as_str() {
-                "Pin" | "Box" => first_argument(&Type::Path(ty.clone())).and_then(lazy),
-                "BoxFuture" | "LocalBoxFuture" => Some("future"),
-                "BoxStream" | "LocalBoxStream" => Some("stream"),
-                _ => None,
-            }
-        }
-        _ => None,
+        ty => match name(ty)?.as_str() {
+            "Pin" | "Box" => first_argument(ty).and_then(lazy),
+            "BoxFuture" | "LocalBoxFuture" => Some("future"),
+            "BoxStream" | "LocalBoxStream" => Some("stream"),
+            _ => None,
+        },
     }
 }
 
@@ -113,27 +113,5 @@ fn lazy_bound(bound: &TypeParamBound) -> Option<&'static str> {
         "Stream" | "TryStream" => Some("stream"),
         "Iterator" => Some("iterator"),
         _ => None,
-    }
-}
-
-/// `T` of `Result<T, E>`.
-fn first_argument(ty: &Type) -> Option<&Type> {
-    let Type::Path(ty) = ty else { return None };
-    let PathArguments::AngleBracketed(arguments) = &ty.path.segments.last()?.arguments else {
-        return None;
-    };
-    arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty),
-        _ => None,
-    })
-}
-
-fn ungrouped(mut ty: &Type) -> &Type {
-    loop {
-        ty = match ty {
-            Type::Group(group) => &group.elem,
-            Type::Paren(paren) => &paren.elem,
-            other => return other,
-        };
     }
 }
