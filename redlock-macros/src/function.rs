@@ -5,7 +5,11 @@ use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, FnArg, Pat, PatType, Signature, Token, Visibility, braced, token};
+use syn::{
+    Attribute, FnArg, Pat, PatType, ReturnType, Signature, Token, Type, Visibility, braced, token,
+};
+
+use crate::form::{self, Boxed, Form};
 
 /// A function with a body.
 #[derive(Debug)]
@@ -111,6 +115,35 @@ impl Function {
             inner_attrs.iter().for_each(|attr| attr.to_tokens(tokens));
             body.to_tokens(tokens);
         });
+    }
+
+    /// Where the work is done. A function where it is done neither in itself nor in a boxed future
+    /// is refused by `check`, and counts as the former.
+    #[allow(dead_code)] // Until it is expanded.
+    pub(crate) fn form(&self) -> Form {
+        match self.boxed() {
+            Some(boxed) => Form::Boxed(Box::new(boxed)),
+            None => Form::Async,
+        }
+    }
+
+    /// The future that is returned in a box, if the function returns one and can be seen to make
+    /// it.
+    pub(crate) fn boxed(&self) -> Option<Boxed> {
+        let (None, ReturnType::Type(_, ty)) = (&self.sig.asyncness, &self.sig.output) else {
+            return None;
+        };
+        form::boxed_output(ty)?;
+        Boxed::read(self.body.clone())
+    }
+
+    /// What the work gives: the type that is returned, or that the returned future gives.
+    pub(crate) fn output(&self) -> Option<&Type> {
+        match &self.sig.output {
+            ReturnType::Type(_, ty) if self.sig.asyncness.is_none() => form::boxed_output(ty),
+            ReturnType::Type(_, ty) => Some(ty),
+            ReturnType::Default => None,
+        }
     }
 
     /// The names that the parameters bring into the body, `self` not among them.

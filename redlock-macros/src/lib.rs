@@ -8,9 +8,9 @@
 //! | file | from | to |
 //! | --- | --- | --- |
 //! | `template`, `duration`, `messages` | `&str` | pure functions, no tokens |
-//! | `function` | tokens | the annotated function, its body left unparsed |
+//! | `function`, `form` | tokens | the annotated function, its body left unparsed |
 //! | `args` | tokens | options, each correct by itself |
-//! | `check` | options, function | a plan in which nothing is wrong |
+//! | `check` | options, function | `plan`, in which nothing is wrong |
 //! | `expand` | plan, function | tokens |
 
 use proc_macro::TokenStream;
@@ -20,8 +20,10 @@ mod check;
 mod duration;
 mod errors;
 mod expand;
+mod form;
 mod function;
 mod messages;
+mod plan;
 mod template;
 
 /// Runs an async function under a distributed lock.

@@ -144,6 +144,20 @@ impl Hold {
         lock(&self.lease).lost_reason(now)
     }
 
+    /// Keeps the lock from others until then at least, also after its last guard: the release then
+    /// sets the TTL instead. Only where [`Recipe::stay`] has a call.
+    pub(crate) fn stay_until(&self, until: Instant) {
+        lock(&self.lease).stay(until);
+    }
+
+    /// What ends the hold where the lock is to be nobody's for a while then.
+    pub(super) fn stay(&self, now: Instant) -> Option<Call> {
+        let rest = lock(&self.lease).stays()?.checked_duration_since(now)?;
+        // Redis counts in whole milliseconds, and takes none for the end.
+        let rest = rest.max(Duration::from_millis(1));
+        self.recipe.stay(&self.owner, rest)
+    }
+
     pub(crate) fn count(&self) -> u32 {
         lock(&self.lease).count()
     }

@@ -373,9 +373,10 @@ impl Settlement {
                 Some(told(answer).inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
-                let call = || match hold.repeated {
-                    true => hold.recipe.withdraw(&hold.owner),
-                    false => hold.recipe.release(&hold.owner),
+                let call = || match (hold.stay(clock::now()), hold.repeated) {
+                    (Some(stay), _) => stay,
+                    (None, true) => hold.recipe.withdraw(&hold.owner),
+                    (None, false) => hold.recipe.release(&hold.owner),
                 };
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
                 Some(told(answer).map(|reply| self.judged(reply)))

@@ -25,10 +25,10 @@ pub fn because(error: &Error) -> Because {
 }
 
 /// Leaves a trace of what is not told to the caller.
-pub fn skipped(function: &'static str, error: &Error) {
+pub fn skipped(error: &Error) {
     match because(error) {
-        Because::Timeout => tracing::debug!(function, %error, "not run under its lock"),
-        _ => tracing::warn!(function, %error, "not run under its lock"),
+        Because::Timeout => tracing::debug!(%error, "a function was not run"),
+        Because::Unavailable | Because::Other => tracing::warn!(%error, "a function was not run"),
     }
 }
 
@@ -46,5 +46,22 @@ pub trait FromLockError: Sized {
 impl<T, E: From<Error>> FromLockError for Result<T, E> {
     fn from_lock_error(error: Error) -> Self {
         Err(error.into())
+    }
+}
+
+/// How the annotated function's return type is without the body.
+#[diagnostic::on_unimplemented(
+    message = "`skip` needs a `Result<T, E>` whose `T` has a default value",
+    label = "has no value for a call that is skipped",
+    note = "implement `Default` for `T`, or name a value: `value(Ok(..))`"
+)]
+pub trait Skip: Sized {
+    /// Makes the return value of a function that is skipped.
+    fn skip() -> Self;
+}
+
+impl<T: Default, E> Skip for Result<T, E> {
+    fn skip() -> Self {
+        Ok(T::default())
     }
 }

@@ -12,16 +12,30 @@ use crate::engine::Owner;
 use crate::error::Error;
 use crate::sync::{LockOptions, MultiLock, Part, Renew};
 
-/// The kind of lock.
+/// A kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are called what the options are called")]
-pub enum Kind {
+pub enum LockKind {
     Reentrant,
     Fair,
     Read,
     Write,
     Fenced,
     Spin,
+}
+
+/// What is acquired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A lock, or several.
+    Lock(LockKind),
+    /// So many permits of so many.
+    Semaphore {
+        /// How many there are.
+        limit: u32,
+        /// How many are acquired.
+        take: u32,
+    },
 }
 
 /// What the loss of the lock means for a body that runs.
@@ -111,6 +125,12 @@ impl Call {
         self
     }
 
+    /// Sets the shortest time to hold.
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.options = self.options.min_hold(min_hold);
+        self
+    }
+
     /// Sets as whom.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.options = self.options.owner(owner);
@@ -129,17 +149,24 @@ impl Call {
     }
 
     /// Goes on without a lock.
-    pub fn without(label: &'static str) -> Entering {
-        Entering::new(std::future::ready(Ok(Session::without(label))))
+    pub fn without() -> Entering {
+        Entering::new(std::future::ready(Ok(Session::without())))
     }
 
     async fn acquire(self, kind: Kind) -> Result<Session, Error> {
         let (client, key) = (self.client?, self.key?);
         let wait = self.wait.unwrap_or_else(|| client.default_wait());
         let options = self.options.wait(wait);
-        let guard = match key {
-            Key::One(name) => one(&client, kind, &name, options).await?,
-            Key::All(names) => {
+        let guard = match (kind, key) {
+            (Kind::Semaphore { limit, take }, Key::One(name)) => {
+                let semaphore = client.permit_expirable_semaphore(name).limit(limit);
+                Guard::Permit(semaphore.acquire_many(take, options).await?)
+            }
+            (Kind::Semaphore { .. }, Key::All(_)) => {
+                return Err(Error::bad_input(ACTION, "no permits of several semaphores"));
+            }
+            (Kind::Lock(kind), Key::One(name)) => one(&client, kind, &name, options).await?,
+            (Kind::Lock(kind), Key::All(names)) => {
                 let parts = names.iter().map(|name| part(&client, kind, name));
                 let lock = MultiLock::new(parts);
                 Guard::Multi(lock.lock_for_body(options).await?)
@@ -151,33 +178,33 @@ impl Call {
 
 async fn one(
     client: &Client,
-    kind: Kind,
+    kind: LockKind,
     name: &str,
     options: LockOptions,
 ) -> Result<Guard, Error> {
     Ok(match kind {
-        Kind::Reentrant => Guard::Reentrant(client.rlock(name).lock_for_body(options).await?),
-        Kind::Fair => Guard::Fair(client.fair_lock(name).lock_for_body(options).await?),
-        Kind::Fenced => Guard::Fenced(client.fenced_lock(name).lock_for_body(options).await?),
-        Kind::Spin => Guard::Spin(client.spin_lock(name).lock_for_body(options).await?),
-        Kind::Read => {
+        LockKind::Reentrant => Guard::Reentrant(client.rlock(name).lock_for_body(options).await?),
+        LockKind::Fair => Guard::Fair(client.fair_lock(name).lock_for_body(options).await?),
+        LockKind::Fenced => Guard::Fenced(client.fenced_lock(name).lock_for_body(options).await?),
+        LockKind::Spin => Guard::Spin(client.spin_lock(name).lock_for_body(options).await?),
+        LockKind::Read => {
             let lock = client.read_write_lock(name).read_lock();
             Guard::Read(lock.lock_for_body(options).await?)
         }
-        Kind::Write => {
+        LockKind::Write => {
             let lock = client.read_write_lock(name).write_lock();
             Guard::Write(lock.lock_for_body(options).await?)
         }
     })
 }
 
-fn part(client: &Client, kind: Kind, name: &str) -> Part {
+fn part(client: &Client, kind: LockKind, name: &str) -> Part {
     match kind {
-        Kind::Reentrant => client.rlock(name).into(),
-        Kind::Fair => client.fair_lock(name).into(),
-        Kind::Fenced => client.fenced_lock(name).into(),
-        Kind::Spin => client.spin_lock(name).into(),
-        Kind::Read => client.read_write_lock(name).read_lock().into(),
-        Kind::Write => client.read_write_lock(name).write_lock().into(),
+        LockKind::Reentrant => client.rlock(name).into(),
+        LockKind::Fair => client.fair_lock(name).into(),
+        LockKind::Fenced => client.fenced_lock(name).into(),
+        LockKind::Spin => client.spin_lock(name).into(),
+        LockKind::Read => client.read_write_lock(name).read_lock().into(),
+        LockKind::Write => client.read_write_lock(name).write_lock().into(),
     }
 }

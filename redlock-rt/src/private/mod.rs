@@ -13,8 +13,8 @@ mod session;
 
 pub use ::core;
 
-pub use self::because::{Because, FromLockError, because, skipped};
-pub use self::call::{Call, Kind, OnLost, client, renew};
+pub use self::because::{Because, FromLockError, Skip, because, skipped};
+pub use self::call::{Call, Kind, LockKind, OnLost, client, renew};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
 pub use self::output::{Handed, Keep, Kept, Output, Sendable, Unsendable};

@@ -13,13 +13,13 @@ use crate::error::Error;
 
 /// Runs a body as soon as its lock is held. Dropped before it is ready, it drops the body first,
 /// then queues the release.
-pub struct Run<F: Future, K> {
+pub struct Run<F: Future, K, E> {
     course: Course,
     /// Boxed: one that is moved into the futures around it would make room for itself in each.
     body: Option<Pin<Box<F>>>,
     output: K,
     /// Makes the value of a call whose body has none.
-    fail: fn(Error) -> F::Output,
+    fail: Option<E>,
 }
 
 /// The way to a lock.
@@ -42,17 +42,17 @@ impl Entering {
 
     /// Runs `body` once the lock is held; its value waits in `output`, if it can, until it is
     /// released. What else happens becomes a value by `fail`.
-    pub fn run<F: Future, K: Keep<F::Output>>(
+    pub fn run<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output>(
         self,
         output: K,
-        fail: fn(Error) -> F::Output,
+        fail: E,
         body: F,
-    ) -> Run<F, K> {
+    ) -> Run<F, K, E> {
         Run {
             course: Course::Entering(self),
             body: Some(Box::pin(body)),
             output,
-            fail,
+            fail: Some(fail),
         }
     }
 }
@@ -67,17 +67,17 @@ impl Future for Entering {
 
 impl Session {
     /// As [`Entering::run`], under what is held already.
-    pub fn run<F: Future, K: Keep<F::Output>>(
+    pub fn run<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output>(
         self,
         output: K,
-        fail: fn(Error) -> F::Output,
+        fail: E,
         body: F,
-    ) -> Run<F, K> {
+    ) -> Run<F, K, E> {
         Run {
             course: Course::Held(self),
             body: Some(Box::pin(body)),
             output,
-            fail,
+            fail: Some(fail),
         }
     }
 }
@@ -174,9 +174,9 @@ impl Course {
 }
 
 // The body is pinned in its box, and nothing else is ever pinned.
-impl<F: Future, K> Unpin for Run<F, K> {}
+impl<F: Future, K, E> Unpin for Run<F, K, E> {}
 
-impl<F: Future, K: Keep<F::Output>> Future for Run<F, K> {
+impl<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output> Future for Run<F, K, E> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -184,18 +184,21 @@ impl<F: Future, K: Keep<F::Output>> Future for Run<F, K> {
         match this.course.drive(&mut this.body, &mut this.output, cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(value)) => Poll::Ready(value),
-            Poll::Ready(Err(error)) => Poll::Ready((this.fail)(error)),
+            Poll::Ready(Err(error)) => match this.fail.take() {
+                Some(fail) => Poll::Ready(fail(error)),
+                None => unreachable!("polled after its end"),
+            },
         }
     }
 }
 
-impl<F: Future, K> Drop for Run<F, K> {
+impl<F: Future, K, E> Drop for Run<F, K, E> {
     fn drop(&mut self) {
         self.course.abandon(&mut self.body);
     }
 }
 
-impl<F: Future, K> fmt::Debug for Run<F, K> {
+impl<F: Future, K, E> fmt::Debug for Run<F, K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run").finish_non_exhaustive()
     }

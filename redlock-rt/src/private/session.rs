@@ -56,9 +56,9 @@ impl Session {
     }
 
     /// Of a body that runs without a lock.
-    pub(super) fn without(label: &'static str) -> Self {
+    pub(super) fn without() -> Self {
         let terms = Terms {
-            label,
+            label: "",
             client: None,
             on_lost: OnLost::Finish,
         };

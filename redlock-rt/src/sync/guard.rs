@@ -37,6 +37,12 @@ impl<K: Kind> LockGuard<K> {
         }
     }
 
+    /// Held for as long as the options want at least.
+    pub(super) fn lasting(inner: HoldGuard, options: &LockOptions) -> Self {
+        options.stay(&inner.hold);
+        Self::new(inner)
+    }
+
     pub(super) fn hold(&self) -> &Hold {
         &self.inner.hold
     }

@@ -211,6 +211,7 @@ impl PermitExpirableSemaphore {
         let name = self.counted.taking(ACTION, permits, MOST_AT_ONCE)?;
         let named = |error: Error| error.named(name.as_arc());
         let wire = PermitsWire::new(name.clone(), permits);
+        options.without_min_hold().map_err(named)?;
         let terms = options.terms(&self.counted.engine).map_err(named)?;
         self.check(&wire, terms.lease)?;
         Ok((Arc::new(wire), terms))

@@ -196,6 +196,16 @@ impl Recipe for FairWire {
             .number(millis(self.queue.terms.place))
     }
 
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        let FairQueue {
+            name,
+            queue,
+            prefix,
+            ..
+        } = &self.queue;
+        Some(rlock::stay(name, Some(queue), owner.as_str(), rest, prefix))
+    }
+
     fn force_release(&self) -> Call {
         self.queue.call(&FORCE_RELEASE)
     }

@@ -77,6 +77,10 @@ impl Recipe for FencedWire {
         self.lock.release(owner)
     }
 
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        self.lock.stay(owner, rest)
+    }
+
     fn force_release(&self) -> Call {
         self.lock.force_release()
     }

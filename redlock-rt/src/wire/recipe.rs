@@ -54,6 +54,12 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
+    /// Ends the hold, and leaves the lock to nobody for `rest`; `None`: not of this kind. Answered by
+    /// [`HoldReply`](super::HoldReply).
+    fn stay(&self, _owner: &OwnerId, _rest: Duration) -> Option<Call> {
+        None
+    }
+
     /// Frees the lock whoever holds it. Answers 1 or 0.
     fn force_release(&self) -> Call;
 

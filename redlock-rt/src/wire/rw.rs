@@ -230,6 +230,11 @@ impl Recipe for WriteWire {
             .arg(PUBLISH)
     }
 
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        let Shared { name, channel, .. } = &self.shared;
+        Some(rlock::stay(name, None, &write_field(owner), rest, channel))
+    }
+
     fn force_release(&self) -> Call {
         Call::new(&WRITE_FORCE_RELEASE)
             .key(self.shared.name.as_str())

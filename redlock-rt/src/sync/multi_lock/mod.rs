@@ -343,6 +343,10 @@ impl MultiLock {
             let own = options.terms(&part.engine);
             let own = own.map_err(|error| error.named(part.recipe.name().as_arc()))?;
             let backoff_flaw = || part.backoff.and_then(|backoff| backoff.flaw());
+            if !part.recipe.is_exclusive() {
+                let refused = options.without_min_hold();
+                refused.map_err(|error| error.named(part.recipe.name().as_arc()))?;
+            }
             if let Some(flaw) = part.recipe.flaw(own.lease).or_else(backoff_flaw) {
                 let error = Error::bad_input("check lock options", flaw);
                 return Err(error.named(part.recipe.name().as_arc()));
@@ -368,7 +372,11 @@ impl MultiLock {
             let count = gathered.len();
             let group = Group::new(&self.name, count, count, gathered);
             match group.state() {
-                state if state.is_valid() => return Ok(MultiLockGuard::new(group)),
+                state if state.is_valid() => {
+                    let holds = group.holds();
+                    holds.iter().for_each(|(_, hold)| options.stay(hold));
+                    return Ok(MultiLockGuard::new(group));
+                }
                 GuardState::Lost(reason) => {
                     // One was lost while another was waited for, and all are given back.
                     group.leave();

@@ -1,12 +1,13 @@
 use super::*;
+use crate::form::Form;
 
 fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
     let mut errors = Errors::default();
     let args = Args::parse(args.parse().expect("tokens"), &mut errors);
     let function: Function = syn::parse_str(function).expect("function");
-    let plan = check(args, &function, &mut errors);
-    match errors.finish(plan) {
-        Ok(plan) => Ok(plan.expect("a plan, since there is no mistake")),
+    let plans = check(vec![args], &function, &mut errors);
+    match errors.finish(plans) {
+        Ok(mut plans) => Ok(plans.pop().expect("a plan, since there is no mistake")),
         Err(errors) => Err(errors.messages()),
     }
 }
@@ -190,6 +191,101 @@ fn only_async_functions() {
         assert_eq!(messages.len(), 1, "{function}: {messages:?}");
         assert!(messages[0].starts_with(start), "{function}: {messages:?}");
     }
+}
+
+/// What `#[async_trait]` 0.1.92 makes of
+/// `async fn place(&self, Path(id): Path<u64>, user: u64) -> Result<u64, E> { Ok(user) }`.
+const ASYNC_TRAIT: &str = "
+    #[allow(elided_named_lifetimes, clippy::async_yields_async)]
+    fn place<'life0, 'async_trait>(&'life0 self, __arg1: Path<u64>, user: u64)
+        -> ::core::pin::Pin<Box<
+            dyn ::core::future::Future<Output = Result<u64, E>> + ::core::marker::Send + 'async_trait
+        >>
+    where 'life0: 'async_trait, Self: 'async_trait
+    {
+        Box::pin(async move {
+            if let ::core::option::Option::Some(__ret) =
+                ::core::option::Option::None::<Result<u64, E>>
+            {
+                #[allow(unreachable_code)]
+                return __ret;
+            }
+            let __self = self;
+            let Path(id) = { let __arg1 = __arg1; __arg1 };
+            let user = user;
+            let __ret: Result<u64, E> = { Ok(user) };
+            #[allow(unreachable_code)]
+            __ret
+        })
+    }";
+
+#[test]
+fn what_async_trait_makes_is_an_async_function() {
+    let plan = check_with("key = \"<self.tenant>:<user>\"", ASYNC_TRAIT).expect("plan");
+    assert_eq!(
+        plan.returns,
+        syn::parse_str("Result<u64, E>").expect("type")
+    );
+    let function: Function = syn::parse_str(ASYNC_TRAIT).expect("function");
+    let Form::Boxed(boxed) = function.form() else {
+        panic!("not boxed")
+    };
+    assert!(boxed.before.is_empty());
+    assert!(boxed.body.to_string().starts_with("if let"));
+}
+
+#[test]
+fn what_async_trait_has_taken_away_is_told() {
+    let prefix = "no parameter `id` to put into the key; ";
+    let hint = "\n`#[async_trait]` takes patterns away: to use such a parameter, give it a name, \
+                `id: ..`, and take it apart in the body";
+    assert_eq!(
+        messages("key = \"<id>\"", ASYNC_TRAIT),
+        [format!("{prefix}the parameters are `self`, `user`{hint}")]
+    );
+    let only = "fn f(__arg0: Path<u64>) -> Pin<Box<dyn Future<Output = R>>> { \
+                Box::pin(async move { a }) }";
+    assert_eq!(
+        messages("key = \"<id>\"", only),
+        [format!("{prefix}`f` has no named parameters{hint}")]
+    );
+}
+
+#[test]
+fn a_boxed_future_has_to_be_made_at_the_end() {
+    let ty = "Pin<Box<dyn Future<Output = Result<u8, E>> + Send + '_>>";
+    for (ty, body) in [
+        (ty, "Box::pin(async move { Ok(1) })"),
+        (ty, "let a = 1; Box::pin(async { Ok(a) })"),
+        ("BoxFuture<'_, Result<u8, E>>", "Box::pin(async { Ok(1) })"),
+    ] {
+        let function = format!("fn f(&self) -> {ty} {{ {body} }}");
+        let plan = check_with("key = \"k\"", &function).expect(&function);
+        assert_eq!(plan.returns, syn::parse_str("Result<u8, E>").expect("type"));
+    }
+    for body in [
+        "Box::pin(self.inner())",
+        "async move { Ok(1) }.boxed()",
+        "if self.idle { return Box::pin(async { Ok(0) }); } Box::pin(async move { Ok(1) })",
+        "future",
+    ] {
+        let function = format!("fn f(&self) -> {ty} {{ {body} }}");
+        let messages = messages("key = \"k\"", &function);
+        assert_eq!(messages.len(), 1, "{function}: {messages:?}");
+        assert!(
+            messages[0].starts_with("this function returns before its work is done")
+                && messages[0].contains("`Box::pin(async move { .. })`"),
+            "{function}: {messages:?}"
+        );
+    }
+}
+
+#[test]
+fn a_boxed_future_must_carry_an_error_too() {
+    let function = "fn f() -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(async move {}) }";
+    let messages = messages("key = \"k\"", function);
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].starts_with("this type cannot say that the lock was not taken"));
 }
 
 #[test]

@@ -1,0 +1,105 @@
+//! What is locked.
+
+use proc_macro2::Ident;
+use syn::spanned::Spanned as _;
+use syn::{Expr, LitStr};
+
+use super::Spanned;
+use super::value::{bare, is_open, string};
+use crate::errors::Errors;
+use crate::template::{self, Segment};
+
+/// One key. A string literal is always a template.
+#[derive(Debug)]
+#[allow(dead_code)] // Until it is compared with others.
+pub(crate) enum KeyArg {
+    Template(LitStr, Vec<Segment>),
+    Expr(Expr),
+}
+
+/// Several keys.
+#[derive(Debug)]
+pub(crate) enum KeysArg {
+    /// At least one.
+    Each(Vec<Spanned<KeyArg>>),
+    List(Expr),
+}
+
+pub(super) fn key(_: &Ident, value: Expr, errors: &mut Errors) -> Option<KeyArg> {
+    if let Expr::Array(_) = value {
+        errors.on(&value, "several keys are `keys`: write `keys = [..]`");
+        return None;
+    }
+    one(value, errors, |value, errors| {
+        errors.on(
+            value,
+            "`key` is a template in quotes, whose placeholders are parameters: \
+             `key = \"order:<user_id>\"`, or an expression that makes a string",
+        );
+    })
+}
+
+pub(super) fn keys(_: &Ident, value: Expr, errors: &mut Errors) -> Option<KeysArg> {
+    const FORM: &str = "`keys` is a list: `keys = [\"account:<from>\", \"account:<to>\"]`";
+    let array = match value {
+        Expr::Array(array) => array,
+        list if is_open(&list) => return Some(KeysArg::List(list)),
+        other => {
+            match string(&other) {
+                Some(key) => errors.on(
+                    &other,
+                    format_args!("one key is `key`: write `key = {:?}`", key.value()),
+                ),
+                None => errors.on(
+                    &other,
+                    format_args!("{FORM}, or an expression that iterates over strings"),
+                ),
+            }
+            return None;
+        }
+    };
+    if array.elems.is_empty() {
+        errors.on(
+            &array,
+            format_args!("`keys` is empty, so nothing would be locked; {FORM}"),
+        );
+        return None;
+    }
+    let mut keys = Vec::new();
+    let count = array.elems.len();
+    for element in array.elems {
+        let span = element.span();
+        let key = one(bare(element), errors, |value, errors| {
+            errors.on(
+                value,
+                "each of the `keys` is a template in quotes or an expression that makes a string: \
+                 `keys = [\"account:<from>\", \"account:<to>\"]`",
+            );
+        });
+        keys.extend(key.map(|value| Spanned { value, span }));
+    }
+    (keys.len() == count).then_some(KeysArg::Each(keys))
+}
+
+fn one(
+    value: Expr,
+    errors: &mut Errors,
+    refuse: impl FnOnce(&Expr, &mut Errors),
+) -> Option<KeyArg> {
+    let Some(literal) = string(&value) else {
+        if is_open(&value) {
+            return Some(KeyArg::Expr(value));
+        }
+        refuse(&value, errors);
+        return None;
+    };
+    match template::parse(&literal.value()) {
+        Ok(segments) => Some(KeyArg::Template(literal.clone(), segments)),
+        Err(mistakes) => {
+            for mistake in mistakes {
+                errors.at(literal.span(), mistake);
+            }
+            None
+        }
+    }
+}
