@@ -9,7 +9,6 @@ use syn::{Attribute, GenericArgument, PathArguments, Token, Type, TypeParamBound
 
 /// Where the work is done that the lock is to guard.
 #[derive(Debug)]
-#[allow(dead_code)] // Until it is expanded.
 pub(crate) enum Form {
     /// In the body of the function: `async fn`.
     Async,
@@ -19,7 +18,6 @@ pub(crate) enum Form {
 
 /// A body that ends in `Box::pin(async move { .. })`.
 #[derive(Debug)]
-#[allow(dead_code)] // Until it is expanded.
 pub(crate) struct Boxed {
     /// The statements before it. None of them returns.
     pub(crate) before: TokenStream,
@@ -81,7 +79,6 @@ impl Boxed {
     }
 
     /// The body of the function, with `body` for what stood in the async block.
-    #[allow(dead_code)] // Until it is expanded.
     pub(crate) fn with_body(&self, body: &TokenStream) -> TokenStream {
         let mut tokens = self.before.clone();
         self.pin.to_tokens(&mut tokens);

@@ -119,7 +119,6 @@ impl Function {
 
     /// Where the work is done. A function where it is done neither in itself nor in a boxed future
     /// is refused by `check`, and counts as the former.
-    #[allow(dead_code)] // Until it is expanded.
     pub(crate) fn form(&self) -> Form {
         match self.boxed() {
             Some(boxed) => Form::Boxed(Box::new(boxed)),

@@ -7,7 +7,6 @@ use syn::{Expr, LitStr, Path, Type};
 
 /// One attribute, checked.
 #[derive(Debug)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) struct Plan {
     pub(crate) keys: Keys,
     pub(crate) kind: LockKind,
@@ -36,7 +35,6 @@ pub(crate) struct Plan {
 
 /// What is locked.
 #[derive(Debug)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) enum Keys {
     One(Key),
     /// At least one, and where the list was written.
@@ -53,7 +51,6 @@ pub(crate) struct Key {
 }
 
 #[derive(Debug)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) enum KeyWhat {
     Template(Vec<Part>),
     /// A string, or something like it.
@@ -82,7 +79,6 @@ pub(crate) enum Step {
 
 /// How long to wait for the lock.
 #[derive(Debug)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) enum Wait {
     Literal(Duration),
     Forever,
@@ -92,7 +88,6 @@ pub(crate) enum Wait {
 
 /// A duration that is not zero.
 #[derive(Debug)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) enum Time {
     Literal(Duration),
     /// Of type `Duration`.
@@ -101,7 +96,6 @@ pub(crate) enum Time {
 
 /// Whether and how often the lease is renewed.
 #[derive(Debug)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) enum Renew {
     Bool(bool),
     /// Not zero.
@@ -112,7 +106,6 @@ pub(crate) enum Renew {
 
 /// Which lock.
 #[derive(Debug, Default)]
-#[allow(dead_code)] // Until all of it is expanded.
 #[allow(clippy::large_enum_variant)] // There is one of it in a plan.
 pub(crate) enum LockKind {
     #[default]
@@ -131,7 +124,6 @@ pub(crate) enum LockKind {
 
 /// What the function does where its lock was not to be had.
 #[derive(Debug, Default)]
-#[allow(dead_code)] // Until all of it is expanded.
 pub(crate) enum Fallback {
     /// Returns the error.
     #[default]
