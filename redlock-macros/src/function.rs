@@ -160,7 +160,7 @@ impl Function {
             .filter(|parameter| !matches!(&*parameter.pat, Pat::Ident(_)))
     }
 
-    fn typed_parameters(&self) -> impl Iterator<Item = &PatType> {
+    pub(crate) fn typed_parameters(&self) -> impl Iterator<Item = &PatType> {
         self.sig.inputs.iter().filter_map(|input| match input {
             FnArg::Typed(parameter) => Some(parameter),
             FnArg::Receiver(_) => None,

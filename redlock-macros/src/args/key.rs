@@ -1,8 +1,8 @@
 //! What is locked.
 
 use proc_macro2::Ident;
+use syn::Expr;
 use syn::spanned::Spanned as _;
-use syn::{Expr, LitStr};
 
 use super::Spanned;
 use super::value::{bare, is_open, string};
@@ -11,10 +11,22 @@ use crate::template::{self, Segment};
 
 /// One key. A string literal is always a template.
 #[derive(Debug)]
-#[allow(dead_code)] // Until it is compared with others.
 pub(crate) enum KeyArg {
-    Template(LitStr, Vec<Segment>),
+    Template(Vec<Segment>),
     Expr(Expr),
+}
+
+impl KeyArg {
+    /// Whether these are sure to be the same key. Two calls need not be.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Template(one), Self::Template(other)) => one == other,
+            (Self::Expr(one), Self::Expr(other)) => {
+                matches!(one, Expr::Path(_) | Expr::Field(_)) && one == other
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Several keys.
@@ -94,7 +106,7 @@ fn one(
         return None;
     };
     match template::parse(&literal.value()) {
-        Ok(segments) => Some(KeyArg::Template(literal.clone(), segments)),
+        Ok(segments) => Some(KeyArg::Template(segments)),
         Err(mistakes) => {
             for mistake in mistakes {
                 errors.at(literal.span(), mistake);

@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall};
 
 use super::value::{bare, string, word};
 use crate::errors::Errors;
-use crate::messages::nearest;
+use crate::messages::{code, nearest};
 use crate::plan::{Fallback, OnLost};
 
 const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
@@ -232,15 +232,4 @@ pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnL
         format_args!("unknown strategy `{text}`; {hint}{LIST}"),
     );
     None
-}
-
-/// Tokens as one would write them, nearly.
-fn code(tokens: impl quote::ToTokens) -> String {
-    let text = tokens.to_token_stream().to_string();
-    text.replace(" :: ", "::")
-        .replace(" (", "(")
-        .replace("( ", "(")
-        .replace(" )", ")")
-        .replace(" . ", ".")
-        .replace(" ,", ",")
 }

@@ -27,7 +27,7 @@ fn every_option_is_read() {
            client = self.locks(), crate = crate::mock,"#,
     )
     .expect("options");
-    assert!(matches!(args.key.value(), Some(KeyArg::Template(_, parts)) if parts.len() == 2));
+    assert!(matches!(args.key.value(), Some(KeyArg::Template(parts)) if parts.len() == 2));
     assert!(matches!(
         args.wait.value(),
         Some(Wait::Literal(Duration::ZERO))

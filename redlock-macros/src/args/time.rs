@@ -77,8 +77,11 @@ pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Re
         Some(Lit::Bool(value)) => return Some(Renew::Bool(value.value)),
         Some(Lit::Str(_)) => {}
         None if is_open(&value) => match word(&value).map(ToString::to_string).as_deref() {
-            Some("none" | "None" | "never") => {
-                errors.on(&value, "a lease is not renewed with `renew = false`");
+            Some(word @ ("none" | "None" | "never")) => {
+                errors.on(
+                    &value,
+                    format_args!("`renew` is not `{word}`: write `renew = false` for no renewal"),
+                );
                 return None;
             }
             _ => return Some(Renew::Expr(value)),

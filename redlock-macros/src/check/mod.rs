@@ -1,5 +1,7 @@
 //! Rules that concern several options, or the function. What passes here is a [`Plan`].
 
+mod options;
+mod parameters;
 mod placeholder;
 mod returns;
 
@@ -9,13 +11,14 @@ use syn::Type;
 use crate::args::{Args, KeyArg, KeysArg, Slot, Spanned};
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::plan::{Key, KeyWhat, Keys, Part, Plan, Time};
+use crate::plan::{Key, KeyWhat, Keys, Part, Plan};
 use crate::template::Segment;
 
 /// Checks the options of each attribute on `function` against each other and against it.
 pub(crate) fn check(attributes: Vec<Args>, function: &Function, errors: &mut Errors) -> Vec<Plan> {
     returns::qualifiers(function, errors);
     let returns = returns::return_type(function, errors);
+    parameters::bound_twice(&attributes, errors);
     attributes
         .into_iter()
         .filter_map(|args| plan(args, function, returns.as_ref(), errors))
@@ -28,7 +31,8 @@ fn plan(
     returns: Option<&Type>,
     errors: &mut Errors,
 ) -> Option<Plan> {
-    durations(&args, errors);
+    options::check(&args, errors);
+    parameters::check(&args, function, errors);
     let keys = keys(args.key, args.keys, function, errors);
     Some(Plan {
         keys: keys?,
@@ -81,7 +85,7 @@ fn keys(
 fn key(key: Spanned<KeyArg>, function: &Function, errors: &mut Errors) -> Key {
     let span = key.span;
     let what = match key.value {
-        KeyArg::Template(_, segments) => KeyWhat::Template(parts(segments, span, function, errors)),
+        KeyArg::Template(segments) => KeyWhat::Template(parts(segments, span, function, errors)),
         KeyArg::Expr(expr) => KeyWhat::Expr(expr),
     };
     Key { what, span }
@@ -106,21 +110,6 @@ fn parts(
         }
     }
     parts
-}
-
-fn durations(args: &Args, errors: &mut Errors) {
-    let (Some(lease), Some(max_hold)) = (args.lease.get(), args.max_hold.get()) else {
-        return;
-    };
-    if let (Time::Literal(lease), Time::Literal(limit)) = (&lease.value, &max_hold.value)
-        && limit < lease
-    {
-        errors.at(
-            max_hold.span,
-            "`max_hold` is shorter than `lease`: the lock would outlive it; make `lease` at most \
-             `max_hold`",
-        );
-    }
 }
 
 #[cfg(test)]

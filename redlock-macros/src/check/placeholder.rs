@@ -1,11 +1,10 @@
 //! Placeholders are parameters.
 
 use proc_macro2::{Ident, Span};
-use quote::ToTokens as _;
 use syn::Pat;
 
 use crate::function::Function;
-use crate::messages::{Names, nearest};
+use crate::messages::{Names, code, nearest};
 use crate::plan::{Part, Step};
 use crate::template::{Access, Placeholder};
 
@@ -83,8 +82,8 @@ fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> 
         );
     }
     for parameter in function.unnamed_parameters() {
-        let pattern = parameter.pat.to_token_stream();
-        let ty = parameter.ty.to_token_stream();
+        let pattern = code(&parameter.pat);
+        let ty = code(&parameter.ty);
         let apart = match &*parameter.pat {
             Pat::Wild(_) => "",
             _ => " and take it apart in the body",

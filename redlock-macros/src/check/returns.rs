@@ -46,7 +46,11 @@ pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Ty
         // It has its message already.
         return None;
     }
-    let Some(ty) = function.output() else {
+    let is_unit =
+        |ty: &&Type| matches!(ungrouped(ty), Type::Tuple(tuple) if tuple.elems.is_empty());
+    // `#[async_trait]` spells out that nothing is returned, at a place of its own.
+    let spelled_out = function.sig.asyncness.is_none();
+    let Some(ty) = function.output().filter(|ty| !(spelled_out && is_unit(ty))) else {
         errors.at(
             function.sig.ident.span(),
             format_args!(

@@ -1,7 +1,7 @@
 use super::*;
 use crate::form::Form;
 
-fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
+pub(super) fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
     let mut errors = Errors::default();
     let args = Args::parse(args.parse().expect("tokens"), &mut errors);
     let function: Function = syn::parse_str(function).expect("function");
@@ -12,7 +12,7 @@ fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
     }
 }
 
-fn messages(args: &str, function: &str) -> Vec<String> {
+pub(super) fn messages(args: &str, function: &str) -> Vec<String> {
     check_with(args, function).expect_err(function)
 }
 
@@ -133,17 +133,44 @@ fn a_key_that_is_wrong_is_not_missing() {
 }
 
 #[test]
-fn max_hold_is_at_least_the_lease() {
-    let function = "async fn f() -> Result<(), E> {}";
+fn attributes_do_not_hide_each_others_names() {
+    let function: Function = syn::parse_str("async fn f() -> Result<(), E> {}").expect("function");
+    let messages = |attributes: &[&str]| {
+        let mut errors = Errors::default();
+        let attributes = attributes
+            .iter()
+            .map(|args| Args::parse(args.parse().expect("tokens"), &mut errors))
+            .collect();
+        let plans = check(attributes, &function, &mut errors);
+        errors.finish(plans.len()).map_err(Errors::messages)
+    };
     assert_eq!(
-        messages(r#"key = "k", lease = "1m", max_hold = "59s""#, function),
-        [
-            "`max_hold` is shorter than `lease`: the lock would outlive it; make `lease` at most \
-          `max_hold`"
-        ]
+        messages(&["key = \"a\", guard = g", "key = \"b\", guard = h"]),
+        Ok(2)
     );
-    check_with(r#"key = "k", lease = "1m", max_hold = "60s""#, function).expect("equal is enough");
-    check_with(r#"key = "k", max_hold = "1s""#, function).expect("the client's lease is not known");
+    assert_eq!(
+        messages(&[
+            "key = \"a\", guard = g",
+            "key = \"b\", kind = fenced, token = g"
+        ]),
+        Err(vec![
+            "`g` is bound by an attribute above already: give it another name".to_owned()
+        ])
+    );
+}
+
+#[test]
+fn what_is_wrong_with_the_function_is_said_once() {
+    let function: Function = syn::parse_str("fn f() -> Result<(), E> {}").expect("function");
+    let mut errors = Errors::default();
+    let args = || {
+        Args::parse(
+            "key = \"k\"".parse().expect("tokens"),
+            &mut Errors::default(),
+        )
+    };
+    check(vec![args(), args()], &function, &mut errors);
+    assert_eq!(errors.messages().len(), 1);
 }
 
 #[test]
@@ -285,7 +312,10 @@ fn a_boxed_future_must_carry_an_error_too() {
     let function = "fn f() -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(async move {}) }";
     let messages = messages("key = \"k\"", function);
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(messages[0].starts_with("this type cannot say that the lock was not taken"));
+    assert!(
+        messages[0].starts_with("`f` returns nothing"),
+        "{messages:?}"
+    );
 }
 
 #[test]
