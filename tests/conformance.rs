@@ -10,6 +10,10 @@
 
 #[path = "conformance/backend.rs"]
 mod backend;
+#[path = "conformance/locks.rs"]
+mod locks;
+#[path = "conformance/party.rs"]
+mod party;
 #[path = "conformance/subject.rs"]
 mod subject;
 #[path = "conformance/world.rs"]
@@ -115,4 +119,7 @@ kinds! {
     write_among_readers = crate::subject::WriteAmongReaders;
     fenced = redlock_rt::FencedLock;
     spin = redlock_rt::SpinLock;
+    multi = redlock_rt::MultiLock;
+    multi_one_by_one = crate::subject::OneByOne;
+    red = redlock_rt::RedLock;
 }

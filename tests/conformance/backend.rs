@@ -1,49 +1,66 @@
-//! Where the locks are: a real server, or an engine in this process.
+//! Where the locks are: real servers, or engines in this process.
+
+use std::sync::OnceLock;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
-use tests::{connection_over, shared_server};
+use tests::{RedisServer, connection_over, shared_server};
 
 pub(crate) trait Backend: Send + Sync + 'static {
-    fn open() -> Self;
+    /// So many servers.
+    fn open(servers: usize) -> Self;
 
-    /// A client of it with default options.
-    fn client(&self) -> ClientBuilder;
+    /// A client of one of them with default options.
+    fn client(&self, server: usize) -> ClientBuilder;
 
     /// A plain connection to it.
-    async fn connect(&self) -> MultiplexedConnection;
+    async fn connect(&self, server: usize) -> MultiplexedConnection;
 }
 
-/// The shared server.
+/// The shared server, and others that are shared likewise.
 pub(crate) struct Redis;
 
+/// More than one is for locks of several servers.
+static OTHERS: [OnceLock<RedisServer>; 2] = [OnceLock::new(), OnceLock::new()];
+
+impl Redis {
+    fn url(server: usize) -> String {
+        match server.checked_sub(1) {
+            None => shared_server().url(),
+            Some(other) => OTHERS[other].get_or_init(RedisServer::start).url(),
+        }
+    }
+}
+
 impl Backend for Redis {
-    fn open() -> Self {
+    fn open(_servers: usize) -> Self {
         Self
     }
 
-    fn client(&self) -> ClientBuilder {
-        Client::builder().url(&shared_server().url())
+    fn client(&self, server: usize) -> ClientBuilder {
+        Client::builder().url(&Self::url(server))
     }
 
-    async fn connect(&self) -> MultiplexedConnection {
-        shared_server().connect().await.unwrap()
+    async fn connect(&self, server: usize) -> MultiplexedConnection {
+        let url = Self::url(server);
+        let client = redis::Client::open(url).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
     }
 }
 
-/// An engine of the test's own.
-pub(crate) struct Embedded(Engine);
+/// Engines of the test's own.
+pub(crate) struct Embedded(Vec<Engine>);
 
 impl Backend for Embedded {
-    fn open() -> Self {
-        Self(Engine::new())
+    fn open(servers: usize) -> Self {
+        Self((0..servers).map(|_| Engine::new()).collect())
     }
 
-    fn client(&self) -> ClientBuilder {
-        Client::builder().embedded(&self.0)
+    fn client(&self, server: usize) -> ClientBuilder {
+        Client::builder().embedded(&self.0[server])
     }
 
-    async fn connect(&self) -> MultiplexedConnection {
-        connection_over(self.0.connect()).await.unwrap()
+    async fn connect(&self, server: usize) -> MultiplexedConnection {
+        connection_over(self.0[server].connect()).await.unwrap()
     }
 }

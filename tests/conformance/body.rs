@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, LockOptions};
+use redlock_rt::LockOptions;
 use tests::{eventually, within};
 use tokio::sync::oneshot;
 use tokio_test::{assert_pending, assert_ready, task};
 
 use crate::{
+    locks::{Guards, Locks},
+    party::Party,
     subject::{Guard, Subject},
     world::*,
 };
@@ -22,7 +24,7 @@ impl<F: Fn()> Drop for Witness<F> {
 }
 
 /// A guard that soon knows when its lock is deleted.
-async fn watchful<S: Subject>(world: &World, client: &Client) -> Guard<S> {
+async fn watchful<S: Subject>(world: &World, client: &Party) -> Guard<S> {
     let options = LockOptions::new().renew(Duration::from_millis(20));
     let lock = S::open(client, &world.name);
     lock.lock_with(options).await.unwrap()
@@ -90,6 +92,7 @@ pub(crate) async fn with_drops_the_body_before_the_guard<S: Subject>(world: &Wor
     let held = Log::default();
     let (started, start) = oneshot::channel();
     let body = async |_: &_| {
+        // The hold outlives the body.
         let _witness = Witness(|| held.add(client.stats().held));
         let _ = started.send(());
         std::future::pending::<()>().await;
@@ -101,7 +104,9 @@ pub(crate) async fn with_drops_the_body_before_the_guard<S: Subject>(world: &Wor
         }
     };
     within(DEADLINE, call).await;
-    assert_eq!(held.all(), [1], "the hold outlives the body");
+    let held = held.all();
+    assert_eq!(held.len(), 1);
+    world.assert_one_hold(held[0]);
     assert_eq!(client.stats().held, 0);
     eventually(DEADLINE, async || !world.is_there().await).await;
 }

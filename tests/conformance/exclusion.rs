@@ -5,11 +5,15 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use redlock_rt::Client;
 use tests::within;
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::{subject::Subject, world::*};
+use crate::{
+    locks::{Guards, Locks},
+    party::Party,
+    subject::Subject,
+    world::*,
+};
 
 pub(crate) async fn one_holder_at_a_time<S: Subject>(world: &World) {
     let (client, other) = (world.client(), world.client());
@@ -23,7 +27,7 @@ pub(crate) async fn one_holder_at_a_time<S: Subject>(world: &World) {
     assert!(rival.try_lock().await.unwrap().is_none(), "not re-entered");
     let second = lock.try_lock().await.unwrap();
     assert_eq!(second.is_some(), S::SHARED, "not re-entered");
-    assert!(second.is_none_or(|second| second.owner() != guard.owner()));
+    assert!(second.is_none_or(|second| !second.shares_with(&guard)));
     guard.unlock().await.unwrap();
 
     let guard = within(DEADLINE, elsewhere.lock()).await.unwrap();
@@ -57,7 +61,7 @@ pub(crate) async fn a_hundred_tasks_of_two_clients_count_to_a_hundred<S: Subject
 
 /// Counts under an exclusive lock; under a shared one, sees that nobody does.
 fn visit<S: Subject>(
-    client: &Client,
+    client: &Party,
     name: &str,
     count: Arc<AtomicU32>,
     inside: Arc<AtomicU32>,

@@ -4,23 +4,30 @@ use std::{collections::BTreeSet, time::Duration};
 
 use redlock_rt::LockOptions;
 use tests::{eventually, within};
-use tokio_test::{assert_pending, task};
+use tokio_test::task;
 
-use crate::{subject::Subject, world::*};
+use crate::{
+    locks::{Guards, Locks, share},
+    subject::Subject,
+    world::*,
+};
 
 pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: &World) {
     let (client, other) = (world.client(), world.client());
     assert_ne!(client.uuid(), other.uuid());
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let owner = guard.owner();
-    let (uuid, number) = owner.as_str().split_once(':').unwrap();
-    assert_eq!((uuid, owner.client()), (client.uuid(), client.uuid()));
-    assert_eq!(owner.to_string(), owner.as_str());
-    let groups: Vec<_> = uuid.split('-').map(str::len).collect();
-    assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
-    assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()));
-    assert_eq!(number, number.parse::<u64>().unwrap().to_string());
-    assert_eq!(world.fields().await, fields_of::<S>(owner));
+    let owners = guard.owners();
+    for owner in &owners {
+        let (uuid, number) = owner.as_str().split_once(':').unwrap();
+        assert_eq!(uuid, owner.client());
+        assert!(client.has(uuid), "{uuid}");
+        assert_eq!(owner.to_string(), owner.as_str());
+        let groups: Vec<_> = uuid.split('-').map(str::len).collect();
+        assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
+        assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()));
+        assert_eq!(number, number.parse::<u64>().unwrap().to_string());
+    }
+    world.assert_held_by::<S>(&owners).await;
     guard.unlock().await.unwrap();
 }
 
@@ -32,8 +39,10 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
     let mut owners = BTreeSet::new();
     for round in 0..30 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
-        let fresh = owners.insert(guard.owner().to_string());
-        assert!(fresh, "{} was used before", guard.owner());
+        for owner in guard.owners() {
+            let fresh = owners.insert(owner.to_string());
+            assert!(fresh, "{owner} was used before");
+        }
         let inner = guard.reenter().await.unwrap();
         match round % 5 {
             0 => drop(guard.unlock().await.unwrap()),
@@ -47,7 +56,8 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
                 let options = LockOptions::new().wait(Duration::from_millis(1));
                 assert!(rival.lock_with(options).await.is_err());
                 let mut call = task::spawn(lock.lock());
-                assert_pending!(call.poll());
+                // It may have what may be shared, where this thread had to wait in the middle.
+                assert!(call.poll().is_pending() || S::SHARED);
                 drop(guard);
             }
             _ => {
@@ -61,19 +71,19 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
             eventually(DEADLINE, async || !world.is_there().await).await;
         }
     }
-    assert_eq!(owners.len(), 30);
+    assert!(owners.len() >= 30);
 }
 
 pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
     let client = world.client_with(|builder| builder.lease(LEASE));
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let owner = guard.owner().clone();
+    let owners = guard.owners();
     let inner = guard.reenter().await.unwrap();
     guard.unlock().await.unwrap();
     // Through a renewal, a re-entry and an extension.
     tokio::time::sleep(LEASE).await;
     let innermost = inner.reenter().await.unwrap();
     inner.extend(2 * LEASE).await.unwrap();
-    assert_eq!(world.fields().await, fields_of::<S>(&owner));
-    assert_eq!(*innermost.owner(), owner);
+    world.assert_held_by::<S>(&owners).await;
+    assert!(share(&innermost.owners(), &owners));
 }

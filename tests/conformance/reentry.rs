@@ -3,20 +3,24 @@
 use std::{cell::Cell, time::Duration};
 
 use futures::future::{FutureExt, LocalBoxFuture};
-use redlock_rt::{ErrorKind, Lock, LockOptions, Owner, Unlocked};
+use redlock_rt::{ErrorKind, LockOptions, Owner, Unlocked};
 use tests::within;
 use tokio::{join, task::yield_now};
 
-use crate::{subject::Subject, world::*};
+use crate::{
+    locks::{Guards, Locks, share},
+    subject::{Guard, Subject},
+    world::*,
+};
 
 pub(crate) async fn a_guard_is_reentered<S: Subject>(world: &World) {
     let client = world.client();
     let outer = S::open(&client, &world.name).lock().await.unwrap();
     let inner = outer.reenter().await.unwrap();
-    assert_eq!(inner.owner(), outer.owner());
+    assert!(inner.shares_with(&outer));
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     assert_eq!(world.count::<S>(&outer).await, Some(2));
-    assert_eq!(client.stats().held, 1, "one hold, not two");
+    world.assert_one_hold(client.stats().held);
     assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
     assert_eq!(world.count::<S>(&outer).await, Some(1));
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
@@ -28,13 +32,13 @@ pub(crate) async fn a_body_reenters<S: Subject>(world: &World) {
     let outer = lock.lock().await.unwrap();
     let body = async {
         let inner = lock.lock().await.unwrap();
-        assert_eq!(inner.owner(), outer.owner());
+        assert!(inner.shares_with(&outer));
         assert_eq!(world.count::<S>(&outer).await, Some(2));
         assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
         // Another handle of the name is the same lock.
         let inner = S::open(&client, &world.name);
         let inner = inner.lock_with(LockOptions::new().wait(Duration::ZERO));
-        assert_eq!(inner.await.unwrap().owner(), outer.owner());
+        assert!(inner.await.unwrap().shares_with(&outer));
     };
     within(DEADLINE, outer.run(body)).await.unwrap();
     outer.unlock().await.unwrap();
@@ -44,9 +48,9 @@ pub(crate) async fn with_reenters<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
     let body = async |outer: &_| {
-        let outer: &crate::subject::Guard<S> = outer;
-        let inner = async |inner: &crate::subject::Guard<S>| {
-            assert_eq!(inner.owner(), outer.owner());
+        let outer: &Guard<S> = outer;
+        let inner = async |inner: &Guard<S>| {
+            assert!(inner.shares_with(outer));
             world.count::<S>(inner).await
         };
         assert_eq!(lock.with(inner).await.unwrap(), Some(2));
@@ -62,7 +66,7 @@ pub(crate) async fn try_lock_reenters<S: Subject>(world: &World) {
     let outer = lock.lock().await.unwrap();
     let body = async {
         let inner = lock.try_lock().await.unwrap().expect("re-entered");
-        assert_eq!(inner.owner(), outer.owner());
+        assert!(inner.shares_with(&outer));
         assert_eq!(world.count::<S>(&outer).await, Some(2));
         inner.unlock().await.unwrap()
     };
@@ -74,10 +78,10 @@ pub(crate) async fn reentry_goes_deep<S: Subject>(world: &World) {
     const DEPTH: u32 = 8;
     fn descend<'a, S: Subject>(
         world: &'a World,
-        lock: &'a Lock<S::Kind>,
+        lock: &'a S::Lock,
         depth: u32,
     ) -> LocalBoxFuture<'a, ()> {
-        let body = async move |guard: &crate::subject::Guard<S>| {
+        let body = async move |guard: &Guard<S>| {
             assert_eq!(world.count::<S>(guard).await, Some(depth));
             if depth < DEPTH {
                 descend::<S>(world, lock, depth + 1).await;
@@ -102,7 +106,7 @@ pub(crate) async fn an_owner_reenters<S: Subject>(world: &World) {
     let (handle, options) = (lock.clone(), of(&owner));
     let second = tokio::spawn(async move { handle.lock_with(options).await });
     let second = within(DEADLINE, second).await.unwrap().unwrap();
-    assert_eq!(first.owner(), second.owner());
+    assert!(first.shares_with(&second));
     assert_eq!(world.count::<S>(&first).await, Some(2));
 
     let rival = S::Rival::open(&client, &world.name);
@@ -120,13 +124,13 @@ pub(crate) async fn an_owner_holds_afresh_after_its_release<S: Subject>(world: &
     let owner = Owner::new();
     let options = || LockOptions::new().owner(&owner);
     let first = lock.lock_with(options()).await.unwrap();
-    let number = first.owner().clone();
+    let before = first.owners();
     first.unlock().await.unwrap();
     // Two at once, with nothing to join yet: one acquires, and the other joins it.
     let (one, another) = join!(lock.lock_with(options()), lock.lock_with(options()));
     let (one, another) = (one.unwrap(), another.unwrap());
-    assert_eq!(one.owner(), another.owner());
-    assert_ne!(*one.owner(), number);
+    assert!(one.shares_with(&another));
+    assert!(!share(&one.owners(), &before));
     assert_eq!(world.count::<S>(&one).await, Some(2));
     drop((one, another));
 }
@@ -175,8 +179,8 @@ pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subj
         lock.with(async |guard| {
             inside.set(inside.get() + 1);
             assert!(S::SHARED || inside.get() == 1, "two siblings at once");
-            let nested = async |nested: &crate::subject::Guard<S>| {
-                assert_eq!(nested.owner(), guard.owner());
+            let nested = async |nested: &Guard<S>| {
+                assert!(nested.shares_with(guard));
                 nested.hold_count()
             };
             assert_eq!(lock.with(nested).await.unwrap(), 2);
@@ -185,13 +189,14 @@ pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subj
                 assert!(S::SHARED || inside.get() == 1, "two siblings at once");
             }
             inside.set(inside.get() - 1);
-            guard.owner().clone()
+            guard.owners()
         })
     };
     let body = async |_: &_| join!(call(), call(), call());
     let (one, two, three) = within(DEADLINE, caller.with(body)).await.unwrap();
     let (one, two, three) = (one.unwrap(), two.unwrap(), three.unwrap());
-    assert!(one != two && two != three && one != three, "a hold each");
+    let shared = share(&one, &two) || share(&two, &three) || share(&one, &three);
+    assert!(!shared, "a hold each");
 }
 
 /// As before, where their caller holds the very lock: they re-enter it, one after the other.
@@ -205,7 +210,7 @@ pub(crate) async fn siblings_under_a_holder_take_turns<S: Subject>(world: &World
             // The holder, this body, and none of its siblings.
             let alone = (inside.get(), guard.hold_count()) == (1, 2);
             assert!(S::SHARED || alone, "two siblings at once");
-            let nested = async |nested: &crate::subject::Guard<S>| nested.hold_count();
+            let nested = async |nested: &Guard<S>| nested.hold_count();
             let count = lock.with(nested).await.unwrap();
             assert!(count == 3 || S::SHARED && count > 3, "{count}");
             for _ in 0..5 {
@@ -298,13 +303,10 @@ pub(crate) async fn a_lost_hold_is_not_revived<S: Subject>(world: &World) {
 
 /// Who is no caller of the holder's is refused or, where the lock is shared, has a hold of its own.
 #[track_caller]
-fn assert_not_reentered<S: Subject>(
-    outer: &crate::subject::Guard<S>,
-    inner: Option<crate::subject::Guard<S>>,
-) {
+fn assert_not_reentered<S: Subject>(outer: &Guard<S>, inner: Option<Guard<S>>) {
     assert_eq!(inner.is_some(), S::SHARED);
     assert_eq!(outer.hold_count(), 1);
-    assert!(inner.is_none_or(|inner| inner.owner() != outer.owner()));
+    assert!(inner.is_none_or(|inner| !inner.shares_with(outer)));
 }
 
 pub(crate) async fn spawned_tasks_inherit_nothing<S: Subject>(world: &World) {
@@ -335,7 +337,7 @@ pub(crate) async fn another_name_is_not_reentered<S: Subject>(world: &World) {
     let other = S::open(&client, &format!("{}:other", world.name));
     let body = async { other.lock().await.unwrap() };
     let inner = within(DEADLINE, outer.run(body)).await.unwrap();
-    assert_ne!(inner.owner(), outer.owner());
+    assert!(!inner.shares_with(&outer));
     assert_eq!((outer.hold_count(), inner.hold_count()), (1, 1));
     assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);

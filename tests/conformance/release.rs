@@ -1,9 +1,16 @@
 //! How a hold ends.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
 use redlock_rt::{LockOptions, Unlocked};
 use tests::{eventually, within};
 
-use crate::{subject::Subject, world::*};
+use crate::{
+    locks::{Guards, Locks},
+    subject::{Guard, Subject},
+    world::*,
+};
 
 pub(crate) async fn unlock_tells_what_became_of_it<S: Subject>(world: &World) {
     let client = world.client();
@@ -88,7 +95,7 @@ pub(crate) async fn a_late_release_frees_no_newer_hold<S: Subject>(world: &World
     within(DEADLINE, late.lost()).await;
     // The newer holds are of the same client: nothing but the number tells them apart.
     let newer = within(DEADLINE, lock.lock()).await.unwrap();
-    let newer_too = S::open(&client, dropped.name()).lock().await.unwrap();
+    let newer_too = S::open(&client, &dropped.name()).lock().await.unwrap();
     assert_eq!(late.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     drop(dropped);
     eventually(DEADLINE, async || client.stats().releases == 0).await;
@@ -149,16 +156,13 @@ pub(crate) async fn force_unlock_frees_it<S: Subject>(world: &World) {
 pub(crate) async fn a_panic_in_a_body_releases<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
-    let handle = lock.clone();
-    let task = tokio::spawn(async move {
-        handle
-            .with(async |guard| {
-                tokio::task::yield_now().await;
-                assert!(!guard.is_valid(), "this panic is part of the test");
-            })
-            .await
-    });
-    assert!(within(DEADLINE, task).await.unwrap_err().is_panic());
+    let body = async |guard: &Guard<S>| {
+        tokio::task::yield_now().await;
+        assert!(!guard.is_valid(), "this panic is part of the test");
+    };
+    // As in a task that panics, whose future is dropped.
+    let call = AssertUnwindSafe(lock.with(body)).catch_unwind();
+    assert!(within(DEADLINE, call).await.is_err());
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
 }

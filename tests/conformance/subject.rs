@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use redlock_rt::{
-    Backoff, Client, Fair, FairLock, Fenced, FencedLock, Kind, Lock, LockGuard, OwnerId, RLock,
-    Read, ReadLock, Reentrant, Spin, SpinLock, Write, WriteLock,
+    Backoff, FairLock, FencedLock, MultiLock, OwnerId, Part, RLock, ReadLock, RedLock, SpinLock,
+    WriteLock,
 };
+
+use crate::{locks::Locks, party::Party};
 
 /// A kind of lock.
 pub(crate) trait Subject: 'static {
-    type Kind: Kind;
+    type Lock: Locks;
 
     /// A lock of the same name that excludes this one, and is excluded by it.
     type Rival: Subject;
@@ -24,8 +26,25 @@ pub(crate) trait Subject: 'static {
     /// The prefix of what stays of a lock for good, beside no lock.
     const STAYS: Option<&'static str> = None;
 
+    /// Whether what is left of a lost lock is released when that is known, while its guard still
+    /// lives: for who needs a majority, what the dead keep is a server less.
+    const FREED_WHEN_LOST: bool = false;
+
+    /// How many servers it is over.
+    const SERVERS: usize = 1;
+
     /// The lock of this name.
-    fn open(client: &Client, name: &str) -> Lock<Self::Kind>;
+    fn open(client: &Party, name: &str) -> Self::Lock;
+
+    /// The keys that are the lock of this name, each on its server.
+    fn places(name: &str) -> Vec<(usize, String)> {
+        vec![(0, name.to_owned())]
+    }
+
+    /// Whoever has so many of its places has the lock.
+    fn need(places: usize) -> usize {
+        places
+    }
 
     /// The field of the hash NAME in which a hold of this owner is counted.
     fn field(owner: &OwnerId) -> String {
@@ -44,33 +63,33 @@ pub(crate) trait Subject: 'static {
 }
 
 /// The guard of a kind.
-pub(crate) type Guard<S> = LockGuard<<S as Subject>::Kind>;
+pub(crate) type Guard<S> = <<S as Subject>::Lock as Locks>::Guard;
 
 impl Subject for RLock {
-    type Kind = Reentrant;
+    type Lock = Self;
     type Rival = Self;
 
-    fn open(client: &Client, name: &str) -> Self {
+    fn open(client: &Party, name: &str) -> Self {
         client.rlock(name)
     }
 }
 
 impl Subject for FairLock {
-    type Kind = Fair;
+    type Lock = Self;
     type Rival = Self;
 
-    fn open(client: &Client, name: &str) -> Self {
+    fn open(client: &Party, name: &str) -> Self {
         client.fair_lock(name)
     }
 }
 
 /// Readers, that writers exclude.
 impl Subject for ReadLock {
-    type Kind = Read;
+    type Lock = Self;
     type Rival = WriteLock;
     const SHARED: bool = true;
 
-    fn open(client: &Client, name: &str) -> Self {
+    fn open(client: &Party, name: &str) -> Self {
         client.read_write_lock(name).read_lock()
     }
 
@@ -85,10 +104,10 @@ impl Subject for ReadLock {
 
 /// Writers, that writers exclude.
 impl Subject for WriteLock {
-    type Kind = Write;
+    type Lock = Self;
     type Rival = Self;
 
-    fn open(client: &Client, name: &str) -> Self {
+    fn open(client: &Party, name: &str) -> Self {
         client.read_write_lock(name).write_lock()
     }
 
@@ -105,10 +124,10 @@ impl Subject for WriteLock {
 pub(crate) struct WriteAmongReaders;
 
 impl Subject for WriteAmongReaders {
-    type Kind = Write;
+    type Lock = WriteLock;
     type Rival = ReadLock;
 
-    fn open(client: &Client, name: &str) -> WriteLock {
+    fn open(client: &Party, name: &str) -> WriteLock {
         WriteLock::open(client, name)
     }
 
@@ -126,24 +145,90 @@ fn moded(mode: &str, field: (String, String)) -> Vec<(String, String)> {
 }
 
 impl Subject for FencedLock {
-    type Kind = Fenced;
+    type Lock = Self;
     type Rival = Self;
 
     const STAYS: Option<&'static str> = Some("redisson_lock_token");
 
-    fn open(client: &Client, name: &str) -> Self {
+    fn open(client: &Party, name: &str) -> Self {
         client.fenced_lock(name)
     }
 }
 
 impl Subject for SpinLock {
-    type Kind = Spin;
+    type Lock = Self;
     type Rival = Self;
 
     const LOOKS_EVERY: Option<Duration> = Some(Duration::from_millis(20));
 
-    fn open(client: &Client, name: &str) -> Self {
+    fn open(client: &Party, name: &str) -> Self {
         let pause = Self::LOOKS_EVERY.unwrap();
         client.spin_lock(name).backoff(Backoff::constant(pause))
+    }
+}
+
+/// Two locks of one client as one, which one script takes.
+impl Subject for MultiLock {
+    type Lock = Self;
+    type Rival = Self;
+
+    fn open(client: &Party, name: &str) -> Self {
+        client.multi_lock([name, &second(name)])
+    }
+
+    fn places(name: &str) -> Vec<(usize, String)> {
+        vec![(0, name.to_owned()), (0, second(name))]
+    }
+}
+
+/// Two locks as one that no script takes at once.
+pub(crate) struct OneByOne;
+
+impl Subject for OneByOne {
+    type Lock = MultiLock;
+    type Rival = Self;
+
+    fn open(client: &Party, name: &str) -> MultiLock {
+        let parts = [
+            Part::from(client.fair_lock(second(name))),
+            Part::from(client.rlock(name)),
+        ];
+        MultiLock::new(parts)
+    }
+
+    fn places(name: &str) -> Vec<(usize, String)> {
+        MultiLock::places(name)
+    }
+}
+
+/// Comes behind the name in the order of a MultiLock, and is no name of another test.
+fn second(name: &str) -> String {
+    format!("{name}~")
+}
+
+/// A majority of three servers. Every behaviour applies; as for a spin lock nobody is woken, and what
+/// is judged is what a majority of the servers has. One differs: see
+/// [`FREED_WHEN_LOST`](Subject::FREED_WHEN_LOST).
+impl Subject for RedLock {
+    type Lock = Self;
+    type Rival = Self;
+
+    const SERVERS: usize = 3;
+    const FREED_WHEN_LOST: bool = true;
+    /// The longest pause between rounds.
+    const LOOKS_EVERY: Option<Duration> = Some(Duration::from_millis(100));
+
+    fn open(client: &Party, name: &str) -> Self {
+        client.quorum.redlock(name)
+    }
+
+    fn places(name: &str) -> Vec<(usize, String)> {
+        (0..Self::SERVERS)
+            .map(|server| (server, name.to_owned()))
+            .collect()
+    }
+
+    fn need(places: usize) -> usize {
+        places / 2 + 1
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, LockOptions, Unlocked};
+use redlock_rt::{ErrorKind, LockOptions, Unlocked};
 use tests::{eventually, within};
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -10,12 +10,14 @@ use tokio::{
 };
 
 use crate::{
+    locks::{Guards, Locks},
+    party::Party,
     subject::{Guard, Subject},
     world::*,
 };
 
 /// A task that waits for the lock, and gives it back with the moment when it had it.
-async fn waiter<S: Subject>(world: &World, client: &Client) -> JoinHandle<(Guard<S>, Instant)> {
+async fn waiter<S: Subject>(world: &World, client: &Party) -> JoinHandle<(Guard<S>, Instant)> {
     let before = client.stats().waiting;
     let lock = S::open(client, &world.name);
     let task = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });

@@ -7,12 +7,14 @@ use std::{
 };
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder, OwnerId};
+use redlock_rt::{ClientBuilder, OwnerId};
 use tests::{LeakCheck, eventually, trace_init, unique, within};
 use tokio::time::Instant;
 
 use crate::{
     backend::Backend,
+    locks::Guards,
+    party::Party,
     subject::{Guard, Subject},
 };
 
@@ -30,29 +32,41 @@ pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// Runs one behaviour and looks what it has left.
 pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     trace_init();
-    let backend = B::open();
+    let backend = B::open(S::SERVERS);
     let name = unique(name);
-    let redis = backend.connect().await;
-    let leaks = LeakCheck::over(backend.connect().await, &name);
+    let (mut redis, mut leaks) = (Vec::new(), Vec::new());
+    for server in 0..S::SERVERS {
+        redis.push(backend.connect(server).await);
+        leaks.push(LeakCheck::over(backend.connect(server).await, &name));
+    }
+    let places = S::places(&name);
     let world = World {
-        client: Box::new(move || backend.client()),
+        client: Box::new(move |server| backend.client(server)),
+        need: S::need(places.len()),
+        places,
         name,
         redis,
-        leaks: RefCell::new(Some(leaks)),
+        leaks: RefCell::new(leaks),
         beside: RefCell::default(),
     };
     within(2 * DEADLINE, behaviour(&world)).await;
     world.remove_what_stays::<S>().await;
-    let leaks = world.leaks.take().unwrap();
-    leaks.assert_clean().await;
+    for leaks in world.leaks.take() {
+        leaks.assert_clean().await;
+    }
 }
 
 pub(crate) struct World {
-    client: Box<dyn Fn() -> ClientBuilder + Send + Sync>,
+    client: Box<dyn Fn(usize) -> ClientBuilder + Send + Sync>,
     /// The name of the lock, and the prefix of all others.
     pub(crate) name: String,
-    redis: MultiplexedConnection,
-    leaks: RefCell<Option<LeakCheck>>,
+    /// The keys that are the lock, each on its server.
+    places: Vec<(usize, String)>,
+    /// Whoever has so many of them has the lock.
+    need: usize,
+    /// One for each server.
+    redis: Vec<MultiplexedConnection>,
+    leaks: RefCell<Vec<LeakCheck>>,
     /// What stands in Redis besides the lock for somebody who is played.
     beside: RefCell<Vec<String>>,
 }
@@ -73,81 +87,145 @@ impl World {
     }
 
     /// A client that is woken by announcements only.
-    pub(crate) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Party {
         self.client_with(|builder| builder.poll_interval(NEVER))
     }
 
     /// A client of these options; it must have nothing left in the end.
-    pub(crate) fn client_with(
-        &self,
-        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
-    ) -> Client {
-        // Short, since the end of each test waits for it.
-        let builder = (self.client)().linger(Duration::from_millis(20));
-        let client = options(builder).build().unwrap();
+    pub(crate) fn client_with(&self, options: impl Fn(ClientBuilder) -> ClientBuilder) -> Party {
+        let clients = (0..self.redis.len()).map(|server| {
+            // Short, since the end of each test waits for it.
+            let builder = (self.client)(server).linger(Duration::from_millis(20));
+            options(builder).build().unwrap()
+        });
+        let clients: Vec<_> = clients.collect();
         let mut leaks = self.leaks.borrow_mut();
-        *leaks = leaks.take().map(|check| check.client(&client));
-        client
+        for client in &clients {
+            let check = leaks.remove(0).client(client);
+            leaks.push(check);
+        }
+        Party::new(clients)
     }
 
-    /// Sends a command to Redis.
+    /// Sends a command to Redis, of several servers to the first.
     pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.redis_at(0, words).await
+    }
+
+    async fn redis_at<T: FromRedisValue>(&self, server: usize, words: &[&str]) -> T {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
+        let mut redis = self.redis[server].clone();
+        command.query_async(&mut redis).await.unwrap()
     }
 
-    /// What stands in Redis as the count of this guard's hold.
+    /// Sends a command of these words about each key that is the lock; the key is the second.
+    pub(crate) async fn each<T: FromRedisValue>(&self, command: &str, words: &[&str]) -> Vec<T> {
+        let mut answers = Vec::new();
+        for (server, key) in &self.places {
+            let words = [&[command, key], words].concat();
+            answers.push(self.redis_at(*server, &words).await);
+        }
+        answers
+    }
+
+    /// What stands in Redis as the count of this guard's hold, in as many places as are needed;
+    /// [`DIFFER`] where it does not stand in so many.
     pub(crate) async fn count<S: Subject>(&self, guard: &Guard<S>) -> Option<u32> {
-        let field = S::field(guard.owner());
-        self.redis(&["HGET", guard.name(), &field]).await
+        let (owners, mut counts) = (guard.owners(), Vec::new());
+        for (server, key) in S::places(&guard.name()) {
+            let mut found = None;
+            for field in owners.iter().map(S::field) {
+                let count = self.redis_at(server, &["HGET", &key, &field]).await;
+                found = found.or(count);
+            }
+            counts.push(found);
+        }
+        let often = |count: &Option<u32>| counts.iter().filter(|other| *other == count).count();
+        let agreed = counts.iter().find(|count| often(count) >= self.need);
+        agreed.copied().unwrap_or(DIFFER)
     }
 
     /// The TTL of the lock; `None` where there is none.
     pub(crate) async fn ttl(&self) -> Option<Duration> {
-        let millis: i64 = self.redis(&["PTTL", &self.name]).await;
+        let mut ttls: Vec<i64> = self.each("PTTL", &[]).await;
+        ttls.sort_unstable();
+        // Until then there are as many as are needed.
+        let millis = ttls[ttls.len() - self.need];
         u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
+    /// Whether anybody may have it: not enough places are free for somebody else.
     pub(crate) async fn is_there(&self) -> bool {
-        self.redis(&["EXISTS", &self.name]).await
+        let there: Vec<bool> = self.each("EXISTS", &[]).await;
+        let there = there.into_iter().filter(|there| *there).count();
+        there > self.places.len() - self.need
     }
 
     /// Takes the lock away under its holder, as an eviction does.
     pub(crate) async fn delete(&self) {
-        let deleted: bool = self.redis(&["DEL", &self.name]).await;
-        assert!(deleted, "there was no lock");
+        let deleted: Vec<bool> = self.each("DEL", &[]).await;
+        let deleted = deleted.into_iter().filter(|deleted| *deleted).count();
+        assert!(deleted >= self.need, "there was no lock");
         for key in self.beside.take() {
             let _: bool = self.redis(&["DEL", &key]).await;
         }
     }
 
-    /// The names of the fields of the lock, in order.
-    pub(crate) async fn fields(&self) -> Vec<String> {
-        let mut fields: Vec<String> = self.redis(&["HKEYS", &self.name]).await;
-        fields.sort();
-        fields
+    /// Asserts that these owners have the lock, and nobody else.
+    pub(crate) async fn assert_held_by<S: Subject>(&self, owners: &[OwnerId]) {
+        let fields: Vec<Vec<String>> = self.each("HKEYS", &[]).await;
+        let expected: Vec<_> = owners.iter().map(fields_of::<S>).collect();
+        let held = fields.iter().filter(|fields| {
+            let mut fields = (*fields).clone();
+            fields.sort();
+            expected.contains(&fields)
+        });
+        assert!(held.count() >= self.need, "{fields:?}, not {expected:?}");
+    }
+
+    /// How many holds one of the lock is at most.
+    pub(crate) fn holds(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Asserts that so many holds of a client are one of the lock.
+    #[track_caller]
+    pub(crate) fn assert_one_hold(&self, holds: usize) {
+        let one = self.need..=self.holds();
+        assert!(one.contains(&holds), "{holds} holds, not one");
     }
 
     /// Puts a lock of somebody else there.
     pub(crate) async fn occupy<S: Subject>(&self, owner: &str, lease: Duration) {
+        self.occupy_as::<S>(&vec![owner.to_owned(); self.places.len()], lease)
+            .await;
+    }
+
+    /// Likewise, of one owner for each place.
+    pub(crate) async fn occupy_as<S: Subject>(&self, owners: &[String], lease: Duration) {
         let millis = lease.as_millis().to_string();
         let script = "redis.call('DEL', KEYS[1]) \
                       redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
                       redis.call('PEXPIRE', KEYS[1], ARGV[1]) return 1";
-        let fields = S::fields(owner, 1);
-        let mut words = vec!["EVAL", script, "1", &self.name, &millis];
-        words.extend(fields.iter().flat_map(|(field, value)| [&**field, value]));
-        let _: u8 = self.redis(&words).await;
-        if let Some(key) = S::lease_key(&self.name, owner) {
+        for ((server, key), owner) in self.places.iter().zip(owners) {
+            let fields = S::fields(owner, 1);
+            let mut words = vec!["EVAL", script, "1", key, &millis];
+            words.extend(fields.iter().flat_map(|(field, value)| [&**field, value]));
+            let _: u8 = self.redis_at(*server, &words).await;
+        }
+        if let Some(key) = S::lease_key(&self.name, &owners[0]) {
             let _: () = self.redis(&["SET", &key, "1", "PX", &millis]).await;
             self.beside.borrow_mut().push(key);
         }
     }
 }
 
+/// What no hold has as its count.
+const DIFFER: Option<u32> = Some(u32::MAX);
+
 /// The names of the fields of a lock that this owner alone holds, in order.
-pub(crate) fn fields_of<S: Subject>(owner: &OwnerId) -> Vec<String> {
+fn fields_of<S: Subject>(owner: &OwnerId) -> Vec<String> {
     let fields = S::fields(owner.as_str(), 1).into_iter();
     let mut fields: Vec<String> = fields.map(|(field, _)| field).collect();
     fields.sort();
@@ -155,7 +233,7 @@ pub(crate) fn fields_of<S: Subject>(owner: &OwnerId) -> Vec<String> {
 }
 
 /// Waits until so many tasks of the client wait.
-pub(crate) async fn waits(client: &Client, count: usize) {
+pub(crate) async fn waits(client: &Party, count: usize) {
     eventually(DEADLINE, async || {
         let waiting = client.stats().waiting;
         if waiting == count {
@@ -169,7 +247,7 @@ pub(crate) async fn waits(client: &Client, count: usize) {
 
 /// Waits until a waiter of the client is subscribed and has looked since: from here on nothing but
 /// an announcement or time wakes it. Of a kind that announces nothing, nobody ever subscribes.
-pub(crate) async fn settles<S: Subject>(world: &World, client: &Client) {
+pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
     if S::LOOKS_EVERY.is_some() {
         assert_eq!(client.stats().subscriptions, 0);
         return;

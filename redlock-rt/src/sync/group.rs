@@ -14,6 +14,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
 use super::ballot::Ballot;
+use super::options::{LockOptions, check_lease};
 use crate::clock;
 use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Post, Scope, Unlocked};
 use crate::error::{Error, ErrorKind};
@@ -231,9 +232,8 @@ impl Group {
     /// Lengthens the leases of all parts; done when that is so for enough of them.
     pub(super) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
-        if let GuardState::Lost(reason) = self.state() {
-            return Err(self.lost_error(ACTION, reason));
-        }
+        check_lease(lease).map_err(|error| error.named(&self.name))?;
+        self.not_lost(ACTION)?;
         let holds = self.holds();
         let extend = |(_, hold): &(usize, Arc<Hold>)| {
             let hold = Arc::clone(hold);
@@ -258,6 +258,38 @@ impl Group {
         }
     }
 
+    /// Takes all holds once more: a group of its own that shares them. All or none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: the counts are set back in the background.
+    pub(super) async fn reenter(&self) -> Result<Self, Error> {
+        const ACTION: &str = "re-enter locks";
+        self.not_lost(ACTION)?;
+        let holds = self.holds();
+        let enter = |(place, hold): (usize, Arc<Hold>)| async move {
+            let terms = LockOptions::new().terms(&hold.engine)?;
+            let guard = hold.reenter(terms, None).await?;
+            Ok::<_, Error>(Part { place, guard })
+        };
+        let (mut parts, mut failed) = (Vec::with_capacity(holds.len()), None);
+        for entered in join_all(holds.iter().cloned().map(enter)).await {
+            match entered {
+                Ok(part) => parts.push(part),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            let patience = |(_, hold): &(usize, Arc<Hold>)| hold.engine.patience(clock::now());
+            let until = holds.iter().map(patience).max();
+            roll_back(parts, until.unwrap_or_else(clock::now)).await;
+            return Err(error);
+        }
+        let group = Self::new(&self.name, self.need, self.posts.len(), parts);
+        group.not_lost(ACTION)?;
+        Ok(group)
+    }
+
     /// Asks the servers of these parts whether they are still there; answers where they are.
     pub(super) async fn confirm(&self, until: Instant) -> HashSet<usize> {
         let held = self.holds().into_iter().filter(|(_, hold)| hold.is_valid());
@@ -276,9 +308,7 @@ impl Group {
     /// Runs `body` with all parts open for re-entry, and drops it as soon as the group is lost.
     pub(super) async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
         const ACTION: &str = "run a body under lock";
-        if let GuardState::Lost(reason) = self.state() {
-            return Err(self.lost_error(ACTION, reason));
-        }
+        self.not_lost(ACTION)?;
         let body = self.scope().run(body);
         engine::until_lost(self.lost(), body).await.map_err(|why| {
             let why = format!("{why}; the body was dropped, its outcome is unknown");
@@ -336,7 +366,35 @@ impl Group {
         tally.outcome(need)
     }
 
-    pub(super) fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
+    /// Ends the group, and waits until Redis has said what became of all its parts, also where some
+    /// of them were lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// The releases go on in the background.
+    pub(super) async fn unlock_all(&self) -> Result<Unlocked, Error> {
+        let (state, parts) = self.end();
+        let mut tally = Tally::default();
+        for outcome in join_all(parts.into_iter().map(|part| part.guard.unlock())).await {
+            tally.add(outcome);
+        }
+        match state.is_valid() {
+            true => tally.outcome(self.need),
+            false => Ok(Unlocked::AlreadyExpired),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// The group is lost already.
+    pub(super) fn not_lost(&self, action: &'static str) -> Result<(), Error> {
+        match self.state() {
+            GuardState::Lost(reason) => Err(self.lost_error(action, reason)),
+            _ => Ok(()),
+        }
+    }
+
+    fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
         Error::new(ErrorKind::Lost, action)
             .named(&self.name)
             .detail(reason.to_string())
@@ -406,6 +464,7 @@ impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Group")
             .field("name", &self.name)
+            .field("owners", &self.owners())
             .field("state", &self.state())
             .finish_non_exhaustive()
     }

@@ -7,10 +7,11 @@ use futures::future::join_all;
 
 use super::super::group::{Part as GroupPart, roll_back};
 use super::super::options::LockOptions;
-use super::{ACTION, Checked};
+use super::{ACTION, Checked, Flaw};
 use crate::clock;
 use crate::engine::{Attempt, Manner, Terms};
 use crate::error::{Error, ErrorKind};
+use crate::name::OwnerId;
 
 /// One call that wants all parts.
 pub(super) struct Asking<'a> {
@@ -121,6 +122,9 @@ impl Asking<'_> {
     async fn one_by_one(&self, taken: &mut Vec<GroupPart>) -> Result<(), Error> {
         let deadline = self.deadline();
         for (place, part) in self.parts.iter().enumerate() {
+            if self.is_among(part, taken).await? {
+                continue;
+            }
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
             if rest.is_some_and(|rest| rest.is_zero()) && !self.tries_once() {
                 let error = Error::new(ErrorKind::TimedOut, ACTION);
@@ -154,13 +158,61 @@ impl Asking<'_> {
         Ok(())
     }
 
+    /// Whether the lock was taken already, from the same server under another address. It tells by
+    /// itself: it knows the owner that was made up for the one that was taken. Else this call would
+    /// wait for itself.
+    async fn is_among(&self, part: &Checked, taken: &[GroupPart]) -> Result<bool, Error> {
+        for GroupPart { place, guard } in taken {
+            let known = &self.parts[*place];
+            if known.recipe.name() != part.recipe.name() {
+                continue;
+            }
+            let holders = self.holders_seen_by(part, known).await?;
+            if !holders.contains(&guard.hold.owner) {
+                continue;
+            }
+            if known.recipe.kind() != part.recipe.kind() {
+                return Err(Flaw::Kinds(part.recipe.name().clone()).into());
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Who holds the lock `known` where `part` is. Waits through outages as an acquisition does.
+    async fn holders_seen_by(
+        &self,
+        part: &Checked,
+        known: &Checked,
+    ) -> Result<Vec<OwnerId>, Error> {
+        let seen = known.seen_by(&part.engine);
+        let bound = self.deadline().filter(|_| !self.tries_once());
+        loop {
+            let asked = match bound {
+                Some(bound) => {
+                    tokio::time::timeout_at(clock::to_tokio(bound), seen.holders()).await
+                }
+                None => Ok(seen.holders().await),
+            };
+            match asked {
+                Ok(Err(error)) if error.is_unavailable() && !self.tries_once() => {}
+                Ok(answer) => return answer,
+                Err(_) => {
+                    return Err(Error::new(ErrorKind::Unavailable, ACTION)
+                        .named(part.recipe.name().as_arc())
+                        .detail("no answer in time"));
+                }
+            }
+        }
+    }
+
     /// All are there: from here on the terms count, and leases that are not renewed begin anew.
     async fn begin(&self, taken: &[GroupPart]) {
-        let last = taken.len().saturating_sub(1);
+        let last = taken.last().map(|last| last.place);
         let begun = taken.iter().map(|GroupPart { place, guard }| async move {
             let terms = self.terms[*place];
             guard.retune(terms);
-            if terms.renew.is_none() && *place < last {
+            if terms.renew.is_none() && Some(*place) != last {
                 let full = guard.hold.lengthen(ACTION, terms.lease, self.deadline());
                 if let Err(error) = full.await {
                     // Whether it is lost is for the guard to say.

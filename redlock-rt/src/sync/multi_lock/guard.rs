@@ -1,10 +1,11 @@
 //! The guard of several locks that are held together.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::group::Group;
-use super::super::options::check_lease;
+use super::Checked;
 use crate::engine::{GuardState, LostReason, Scope, Unlocked};
 use crate::error::Error;
 use crate::name::OwnerId;
@@ -18,11 +19,16 @@ use crate::name::OwnerId;
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard {
     group: Group,
+    /// By place.
+    parts: Arc<[Checked]>,
 }
 
 impl MultiLockGuard {
-    pub(super) fn new(group: Group) -> Self {
-        Self { group }
+    pub(super) fn new(group: Group, parts: &Arc<[Checked]>) -> Self {
+        Self {
+            group,
+            parts: Arc::clone(parts),
+        }
     }
 
     /// What a body under the locks runs in.
@@ -48,9 +54,10 @@ impl MultiLockGuard {
     /// # Errors
     ///
     /// Those of [`LockGuard::unlock`](crate::LockGuard::unlock), of the first that fails. Where any
-    /// lock had expired or was lost the answer is [`Unlocked::AlreadyExpired`].
+    /// lock had expired or was lost the answer is [`Unlocked::AlreadyExpired`], once the others are
+    /// released.
     pub async fn unlock(self) -> Result<Unlocked, Error> {
-        self.group.unlock().await
+        self.group.unlock_all().await
     }
 
     /// Returns what the guard knows of its locks at this moment, by the local clock alone.
@@ -86,8 +93,28 @@ impl MultiLockGuard {
     ///
     /// Those of [`LockGuard::extend`](crate::LockGuard::extend), of the first that fails.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
-        check_lease(lease).map_err(|error| error.named(self.group.name()))?;
         self.group.extend(lease).await
+    }
+
+    /// Takes all locks once more for the same owners: both guards must end before they are free.
+    ///
+    /// No lease is shortened by it, and `max_hold` is this guard's own.
+    ///
+    /// # Round trips
+    ///
+    /// One for each lock, side by side.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: the counts are set back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockGuard::reenter`](crate::LockGuard::reenter), of the first that fails; what was
+    /// taken of the others is given back.
+    pub async fn reenter(&self) -> Result<Self, Error> {
+        let group = self.group.reenter().await?;
+        Ok(Self::new(group, &self.parts))
     }
 
     /// Runs `body` under all locks, and drops it as soon as any is lost.
@@ -103,6 +130,47 @@ impl MultiLockGuard {
         // As for a single guard: not inlined into every future on the way.
         let body = Box::pin(body);
         self.group.run(body)
+    }
+
+    /// Returns the names of the locks as they stand in Redis, in the order in which they were taken.
+    pub fn names(&self) -> Vec<&str> {
+        let holds = self.group.holds();
+        let places = holds.into_iter().map(|(place, _)| place);
+        places.map(|place| self.name_at(place)).collect()
+    }
+
+    /// Returns the fencing tokens of those that are [`FencedLock`](crate::FencedLock)s, with the
+    /// names as in [`names`](Self::names), in the order of the locks.
+    ///
+    /// Each is for the resource of its own lock: send it along with the writes to that one. Tokens
+    /// of different names are not to be compared.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// use redlock_rt::{Client, MultiLock};
+    ///
+    /// let client = Client::embedded();
+    /// let accounts = ["account:7", "account:3"].map(|name| client.fenced_lock(name));
+    /// let guard = MultiLock::new(&accounts).lock().await?;
+    /// for (name, token) in guard.tokens() {
+    ///     // UPDATE accounts SET .., fence = :token WHERE name = :name AND fence <= :token
+    ///     assert_eq!(client.fenced_lock(name).token().await?, Some(token));
+    /// }
+    /// guard.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tokens(&self) -> Vec<(&str, u64)> {
+        let holds = self.group.holds().into_iter();
+        let tokens = holds.filter_map(|(place, hold)| Some((self.name_at(place), hold.token?)));
+        tokens.collect()
+    }
+
+    fn name_at(&self, place: usize) -> &str {
+        self.parts[place].recipe.name().as_str()
     }
 
     /// Returns the owners of the holds as they stand in Redis, in the order of the locks.

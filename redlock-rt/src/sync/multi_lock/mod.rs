@@ -4,6 +4,7 @@ mod acquire;
 mod guard;
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,8 @@ use crate::clock;
 use crate::connection::ServerId;
 use crate::engine::{Backoff, Engine, GuardState, LostReason};
 use crate::error::{Error, ErrorKind};
-use crate::name::{BadName, OwnerId};
-use crate::wire::Recipe;
+use crate::name::{BadName, LockName, OwnerId};
+use crate::wire::{Holder, Recipe};
 
 const ACTION: &str = "acquire locks";
 
@@ -119,7 +120,7 @@ enum Flaw {
     Empty,
     Name(BadName),
     /// Two kinds of lock of one name exclude each other.
-    Kinds(Arc<str>),
+    Kinds(LockName),
 }
 
 impl From<Flaw> for Error {
@@ -129,13 +130,18 @@ impl From<Flaw> for Error {
             Flaw::Name(bad) => bad.into(),
             Flaw::Kinds(name) => {
                 Self::bad_input(ACTION, "two kinds of lock of one name exclude each other")
-                    .named(&name)
+                    .named(name.as_arc())
             }
         }
     }
 }
 
 impl Checked {
+    /// This lock, as it stands where that client looks.
+    fn seen_by(&self, engine: &Arc<Engine>) -> Lock<AnyKind> {
+        Lock::of(engine, Arc::clone(&self.recipe))
+    }
+
     /// By name first: that is the same in every process, also where they call a server differently.
     fn order(&self, other: &Self) -> Ordering {
         let name = |part: &Self| part.recipe.name().clone();
@@ -295,14 +301,38 @@ impl MultiLock {
         Ok(!self.holders().await?.is_empty())
     }
 
+    /// Returns who holds the first of the locks that anybody holds; of several holders, any.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
+        Ok(self.holders().await?.into_iter().next())
+    }
+
     /// Returns who holds the locks, in their order.
     ///
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
     pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
-        let holders = self.ask(async |lock| lock.holders().await).await?;
-        Ok(holders.into_iter().flatten().collect())
+        let holders = self.survey().await?.into_iter().flatten();
+        // One that is known under two addresses says twice who holds it.
+        let mut seen = HashSet::new();
+        let owners = holders.map(|holder| holder.owner);
+        Ok(owners.filter(|owner| seen.insert(owner.clone())).collect())
+    }
+
+    /// Returns how often the locks are held as a whole: the smallest of their counts, zero where any
+    /// of them is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        let counts = self.survey().await?.into_iter();
+        let counts = counts.map(|holders| holders.iter().map(|holder| holder.count).sum());
+        Ok(counts.min().unwrap_or(0))
     }
 
     /// Returns how long the locks are held for at the longest, if nobody lengthens a lease; `None`
@@ -312,8 +342,17 @@ impl MultiLock {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
-        let rests = self.ask(async |lock| lock.remaining_ttl().await).await?;
-        Ok(rests.into_iter().flatten().max())
+        let held = self.survey().await?.into_iter();
+        let rests = held
+            .filter(|holders| !holders.is_empty())
+            .map(|holders| holders.into_iter().filter_map(|holder| holder.ttl).max());
+        let rests: Option<Vec<_>> = rests.collect();
+        Ok(rests.and_then(|rests| rests.into_iter().max()))
+    }
+
+    /// Who holds each of them.
+    async fn survey(&self) -> Result<Vec<Vec<Holder>>, Error> {
+        self.ask(async |lock| lock.inspect().await).await
     }
 
     /// Asks all locks side by side.
@@ -321,11 +360,8 @@ impl MultiLock {
         &self,
         question: impl AsyncFn(&Lock<AnyKind>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        let locks = self.parts()?.iter().map(|part| {
-            let recipe = Arc::clone(&part.recipe);
-            Lock::<AnyKind>::of(&part.engine, recipe)
-        });
-        let locks: Vec<_> = locks.collect();
+        let locks = self.parts()?.iter();
+        let locks: Vec<_> = locks.map(|part| part.seen_by(&part.engine)).collect();
         let answers = join_all(locks.iter().map(|lock| question(lock))).await;
         answers.into_iter().collect()
     }
@@ -369,13 +405,12 @@ impl MultiLock {
                 Some(_) => error,
                 None => error.named(&self.name),
             })?;
-            let count = gathered.len();
-            let group = Group::new(&self.name, count, count, gathered);
+            let group = Group::new(&self.name, gathered.len(), parts.len(), gathered);
             match group.state() {
                 state if state.is_valid() => {
                     let holds = group.holds();
                     holds.iter().for_each(|(_, hold)| options.stay(hold));
-                    return Ok(MultiLockGuard::new(group));
+                    return Ok(MultiLockGuard::new(group, parts));
                 }
                 GuardState::Lost(reason) => {
                     // One was lost while another was waited for, and all are given back.
@@ -430,7 +465,7 @@ fn check(parts: Vec<Part>) -> Result<Vec<Checked>, Flaw> {
     for pair in checked.windows(2) {
         let name = pair[0].recipe.name();
         if name == pair[1].recipe.name() && pair[0].server == pair[1].server {
-            return Err(Flaw::Kinds(Arc::clone(name.as_arc())));
+            return Err(Flaw::Kinds(name.clone()));
         }
     }
     Ok(checked)

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::group::Group;
-use super::super::options::check_lease;
+use super::super::group::{Group, roll_back};
+use super::super::options::LockOptions;
 use super::keeper::Charge;
 use super::quorum::Shared;
+use super::round::{Asking, Verdict};
+use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::Error;
 use crate::name::OwnerId;
@@ -24,7 +26,7 @@ use crate::name::OwnerId;
 #[clippy::has_significant_drop]
 pub struct RedLockGuard {
     quorum: Arc<Shared>,
-    group: Arc<Group>,
+    charge: Arc<Charge>,
     /// What the keeper knows it by.
     number: u64,
 }
@@ -34,8 +36,8 @@ impl RedLockGuard {
         let charge = Arc::new(charge);
         Self {
             quorum: Arc::clone(quorum),
-            group: Arc::clone(&charge.group),
             number: quorum.keeper.watch(&charge),
+            charge,
         }
     }
 
@@ -56,12 +58,12 @@ impl RedLockGuard {
     /// [`LockGuard::unlock`](crate::LockGuard::unlock). An expired or lost lock is no error, but
     /// [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
-        self.group.unlock().await
+        self.charge.group.unlock().await
     }
 
     /// Returns what the guard knows of its lock at this moment, by the local clock alone.
     pub fn state(&self) -> GuardState {
-        self.group.state()
+        self.charge.group.state()
     }
 
     /// Returns whether the lock is ours at this moment, by the local clock alone.
@@ -76,7 +78,7 @@ impl RedLockGuard {
     ///
     /// Safe: it only watches.
     pub async fn lost(&self) -> LostReason {
-        self.group.lost().await
+        self.charge.group.lost().await
     }
 
     /// Lengthens the lease to `lease` from now, where that is longer than what is left.
@@ -94,8 +96,61 @@ impl RedLockGuard {
     /// [`Lost`](crate::ErrorKind::Lost) where the lock is lost: nothing re-creates it. Those of
     /// [`LockGuard::extend`](crate::LockGuard::extend) where no majority agrees.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
-        check_lease(lease).map_err(|error| error.named(self.group.name()))?;
-        self.group.extend(lease).await
+        self.charge.group.extend(lease).await
+    }
+
+    /// Takes the lock once more for the same owners: both guards must end before it is free.
+    ///
+    /// No lease is shortened by it, and `max_hold` is this guard's own. A server where that fails is
+    /// made good in the background, as one that is lost.
+    ///
+    /// # Round trips
+    ///
+    /// One to each server, all at the same time; it returns a moment after a majority has agreed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: the counts are set back on all servers.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost) where the lock is lost; nothing revives it.
+    /// [`Quorum`](crate::ErrorKind::Quorum) where fewer than a majority answers; the counts are set
+    /// back.
+    pub async fn reenter(&self) -> Result<Self, Error> {
+        const ACTION: &str = "re-enter lock";
+        let charge = &*self.charge;
+        charge.group.not_lost(ACTION)?;
+        let options = LockOptions::new();
+        let terms = charge.engines.iter().map(|engine| options.terms(engine));
+        let terms = terms.collect::<Result<Vec<_>, _>>()?;
+        let asking = Asking {
+            engines: &charge.engines,
+            recipes: &charge.recipes,
+            terms: &terms,
+            owner: charge.owner.as_ref(),
+            for_body: false,
+            under: Some(charge.group.holds()),
+            need: self.quorum.need(),
+            server_timeout: charge.server_timeout,
+        };
+        let started = clock::now();
+        let patience = charge.engines.iter().map(|engine| engine.patience(started));
+        let until = patience.max().unwrap_or(started);
+        let mut round = asking.round(until).await;
+        if round.verdict() != Verdict::Acquired {
+            let error = round.fatal.pop();
+            let (parts, _) = round.into_parts();
+            roll_back(parts, until).await;
+            charge.group.not_lost(ACTION)?;
+            return Err(error.unwrap_or_else(|| self.quorum.starved(ACTION, charge.group.name())));
+        }
+        let (parts, missing) = round.into_parts();
+        let name = charge.group.name();
+        let group = Group::new(name, asking.need, charge.engines.len(), parts);
+        group.not_lost(ACTION)?;
+        let charge = asking.charge(group, missing, started);
+        Ok(Self::new(&self.quorum, charge))
     }
 
     /// Runs `body` under the lock, and drops it as soon as the lock is lost.
@@ -110,34 +165,40 @@ impl RedLockGuard {
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         // As for a lock on one server: not inlined into every future on the way.
         let body = Box::pin(body);
-        self.group.run(body)
+        self.charge.group.run(body)
+    }
+
+    /// Returns the name that the lock was made with; on each server the namespace of its client comes
+    /// before it.
+    pub fn name(&self) -> &str {
+        self.charge.group.name()
     }
 
     /// Returns on how many servers it is held at this moment.
     pub fn servers(&self) -> usize {
-        self.group.places().0.len()
+        self.charge.group.places().0.len()
     }
 
     /// Returns the owners of the holds as they stand on the servers, in their order.
     pub fn owners(&self) -> Vec<OwnerId> {
-        self.group.owners()
+        self.charge.group.owners()
     }
 
     /// Returns how many guards share the holds of a majority, this one included.
     pub fn hold_count(&self) -> u32 {
-        self.group.count()
+        self.charge.group.count()
     }
 }
 
 impl Drop for RedLockGuard {
     fn drop(&mut self) {
-        self.group.leave();
+        self.charge.group.leave();
         self.quorum.keeper.forget(self.number);
     }
 }
 
 impl fmt::Debug for RedLockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.group, f)
+        fmt::Debug::fmt(&self.charge.group, f)
     }
 }

@@ -19,7 +19,7 @@ use super::rest_of;
 use super::round::is_silent;
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{Engine, Manner, Owner, Signal, Terms};
+use crate::engine::{Engine, Hold, Manner, Owner, Signal, Terms};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
 
@@ -43,7 +43,7 @@ pub(super) struct Charge {
 
 impl Charge {
     /// Looks after the group until it is released or lost; what is lost is released.
-    async fn tend(&self) {
+    async fn tend(self: &Arc<Self>, keeper: &Keeper) {
         tokio::select! {
             // First: what is lost is not mended.
             biased;
@@ -51,12 +51,12 @@ impl Charge {
                 tracing::debug!(lock = &**self.group.name(), ?state, "a group is over");
                 self.group.leave();
             }
-            () = self.mend() => {}
+            () = self.mend(keeper) => {}
         }
     }
 
     /// Acquires again what is lost, for ever.
-    async fn mend(&self) {
+    async fn mend(self: &Arc<Self>, keeper: &Keeper) {
         // A lease that nobody lengthens is not begun anew.
         if self.terms.iter().any(|terms| terms.renew.is_none()) {
             return pending().await;
@@ -78,7 +78,7 @@ impl Charge {
                 self.group.part_lost(&[]).await;
                 continue;
             }
-            self.fill(&gaps).await;
+            self.fill(keeper, &gaps).await;
             let gaps = self.gaps();
             if gaps.is_empty() {
                 continue;
@@ -100,9 +100,9 @@ impl Charge {
     }
 
     /// Tries once to acquire what is missing.
-    async fn fill(&self, gaps: &[usize]) {
+    async fn fill(self: &Arc<Self>, keeper: &Keeper, gaps: &[usize]) {
         let until = clock::after(clock::now(), self.server_timeout);
-        let tries = gaps.iter().map(|&place| self.acquire(place, until));
+        let tries = gaps.iter().map(|&place| self.acquire(keeper, place, until));
         let acquired: Vec<Part> = join_all(tries).await.into_iter().flatten().collect();
         if acquired.is_empty() {
             return;
@@ -122,7 +122,12 @@ impl Charge {
         }
     }
 
-    async fn acquire(&self, place: usize, until: Instant) -> Option<Part> {
+    async fn acquire(
+        self: &Arc<Self>,
+        keeper: &Keeper,
+        place: usize,
+        until: Instant,
+    ) -> Option<Part> {
         let terms = self.terms[place];
         let max_hold = rest_of(terms.max_hold, self.started);
         if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
@@ -134,7 +139,15 @@ impl Charge {
             backoff: None,
         };
         let terms = Terms { max_hold, ..terms };
-        let lock = self.engines[place].lock(&self.recipes[place], terms, manner);
+        let lock = async {
+            match keeper.hold_of_kin(self, place) {
+                Some(hold) => hold.reenter(terms, Some(until)).await,
+                None => {
+                    let engine = &self.engines[place];
+                    engine.lock(&self.recipes[place], terms, manner).await
+                }
+            }
+        };
         match tokio::time::timeout_at(clock::to_tokio(until), lock).await {
             Ok(Ok(guard)) => Some(Part { place, guard }),
             Ok(Err(error)) => {
@@ -210,6 +223,20 @@ impl Keeper {
         drop(forgotten);
     }
 
+    /// What another guard of the same holds has there: acquired anew for each, it would be contended
+    /// among them. Two groups of one name are both valid only where one re-entered the other.
+    fn hold_of_kin(&self, charge: &Arc<Charge>, place: usize) -> Option<Arc<Hold>> {
+        let all: Vec<_> = lock(&self.charges).all.values().map(Arc::clone).collect();
+        let kin = all.iter().filter(|other| {
+            !Arc::ptr_eq(other, charge)
+                && other.group.name() == charge.group.name()
+                && other.group.state().is_valid()
+        });
+        let holds = kin.flat_map(|other| other.group.holds());
+        let mut there = holds.filter(|(at, hold)| *at == place && hold.is_valid());
+        there.next().map(|(_, hold)| hold)
+    }
+
     pub(super) fn close(&self) {
         self.signal.close();
     }
@@ -232,8 +259,9 @@ async fn run(keeper: Arc<Keeper>) {
     let mut begins = true;
     while !keeper.signal.is_closed() {
         for (number, charge) in keeper.take(begins) {
+            let keeper = &*keeper;
             under_way.push(async move {
-                charge.tend().await;
+                charge.tend(keeper).await;
                 number
             });
         }

@@ -217,6 +217,7 @@ impl RedLock {
             terms: &terms,
             owner: options.acting_as(),
             for_body,
+            under: None,
             need: self.quorum.need(),
             server_timeout,
         };
@@ -226,10 +227,9 @@ impl RedLock {
         let passes = tries_once || asking.is_around();
         let turn = match (passes, deadline) {
             (true, _) => None,
-            (false, None) => Some(queue.turn.lock().await),
-            (false, Some(deadline)) => {
-                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), queue.turn.lock());
-                let turn = turn.await.map_err(|_| {
+            (false, deadline) => {
+                let turn = self.quorum.turn(&queue, deadline).await;
+                let turn = turn.ok_or_else(|| {
                     let silent = queue.is_silent(started, server_timeout);
                     self.out_of_time(silent, wait)
                 })?;
@@ -258,7 +258,7 @@ impl RedLock {
                     let (parts, missing) = round.into_parts();
                     let group = Group::new(&self.name, asking.need, engines.len(), parts);
                     if group.state().is_valid() {
-                        let charge = asking.charge(group, missing, options, round_started);
+                        let charge = asking.charge(group, missing, round_started);
                         return Ok(RedLockGuard::new(&self.quorum, charge));
                     }
                     // Too late by our own clock: as if it had never been ours.
@@ -304,13 +304,7 @@ impl RedLock {
     }
 
     fn starved(&self) -> Error {
-        Error::new(ErrorKind::Quorum, ACTION)
-            .named(&self.name)
-            .detail(format!(
-                "{} of {} are needed",
-                self.quorum.need(),
-                self.quorum.engines.len()
-            ))
+        self.quorum.starved(ACTION, &self.name)
     }
 
     fn out_of_time(&self, starved: bool, wait: Option<Duration>) -> Error {

@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
+
+use futures::poll;
 
 use super::RedLock;
 use super::keeper::Keeper;
 use crate::clock;
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::shim::{Mutex, lock};
 use crate::wire::{RLockWire, Recipe};
@@ -51,6 +56,7 @@ pub(super) struct Shared {
     pub(super) engines: Vec<Arc<Engine>>,
     pub(super) keeper: Arc<Keeper>,
     queues: Mutex<Queues>,
+    waiting: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -107,6 +113,18 @@ impl Queue {
     }
 }
 
+/// A task that waits. Once it has its turn it asks the servers, and keeps it until it is dropped.
+pub(super) struct Waits<'a> {
+    waiting: &'a AtomicUsize,
+    turn: Option<tokio::sync::MutexGuard<'a, ()>>,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// See [`Queue::asks`].
 pub(super) struct Asks<'a>(&'a Queue);
 
@@ -139,6 +157,7 @@ impl Quorum {
                 engines,
                 keeper: Arc::default(),
                 queues: Mutex::default(),
+                waiting: AtomicUsize::new(0),
             }),
             server_timeout: None,
         })
@@ -166,6 +185,12 @@ impl Quorum {
     /// Returns how many of them make a majority.
     pub fn majority(&self) -> usize {
         self.shared.need()
+    }
+
+    /// Returns how many tasks wait for its locks; [`Client::stats`](crate::Client::stats) does not
+    /// count them.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Acquire)
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -200,6 +225,38 @@ impl Shared {
             let share = lease.unwrap_or_default() / 20;
             share.clamp(SHORTEST_SERVER_TIMEOUT, LONGEST_SERVER_TIMEOUT)
         })
+    }
+
+    /// Queues up and waits to be the first; `None`: `deadline` came before.
+    pub(super) async fn turn<'a>(
+        &'a self,
+        queue: &'a Queue,
+        deadline: Option<Instant>,
+    ) -> Option<Waits<'a>> {
+        let mut turn = pin!(queue.turn.lock());
+        let first = poll!(turn.as_mut());
+        // Counted once it has its place, so that who sees it counted comes behind it.
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut waits = Waits {
+            waiting: &self.waiting,
+            turn: None,
+        };
+        waits.turn = Some(match (first, deadline) {
+            (Poll::Ready(turn), _) => turn,
+            (Poll::Pending, None) => turn.await,
+            (Poll::Pending, Some(deadline)) => {
+                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), turn);
+                turn.await.ok()?
+            }
+        });
+        Some(waits)
+    }
+
+    pub(super) fn starved(&self, action: &'static str, name: &Arc<str>) -> Error {
+        let why = format!("{} of {} are needed", self.need(), self.engines.len());
+        Error::new(ErrorKind::Quorum, action)
+            .named(name)
+            .detail(why)
     }
 
     /// The queue of a name, made where there is none.

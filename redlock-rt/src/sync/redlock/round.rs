@@ -8,10 +8,10 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::super::group::{Group, Part, SHORTEST_GRACE};
-use super::super::options::LockOptions;
+use super::ACTION;
 use super::keeper::Charge;
 use crate::clock;
-use crate::engine::{Engine, HoldGuard, Manner, Owner, Terms};
+use crate::engine::{Engine, Hold, HoldGuard, Manner, Owner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
@@ -22,6 +22,8 @@ pub(super) struct Asking<'a> {
     pub(super) terms: &'a [Terms],
     pub(super) owner: Option<&'a Owner>,
     pub(super) for_body: bool,
+    /// The holds that are taken once more, by place; `None`: whatever the caller may have.
+    pub(super) under: Option<Vec<(usize, Arc<Hold>)>>,
     pub(super) need: usize,
     pub(super) server_timeout: Duration,
 }
@@ -135,7 +137,7 @@ impl Asking<'_> {
         };
         let mut under_way: FuturesUnordered<_> = asked
             .into_iter()
-            .map(|place| async move { (place, self.ask(place).await) })
+            .map(|place| async move { (place, self.ask(place, until).await) })
             .collect();
         let mut limit = until;
         loop {
@@ -155,8 +157,14 @@ impl Asking<'_> {
         }
     }
 
-    async fn ask(&self, place: usize) -> Result<HoldGuard, Error> {
+    async fn ask(&self, place: usize, until: Instant) -> Result<HoldGuard, Error> {
         let (engine, recipe) = (&self.engines[place], &self.recipes[place]);
+        if let Some(under) = &self.under {
+            let Some((_, hold)) = under.iter().find(|(held, _)| *held == place) else {
+                return Err(Error::new(ErrorKind::Lost, ACTION));
+            };
+            return hold.reenter(self.terms[place], Some(until)).await;
+        }
         let manner = Manner {
             wait: Some(Duration::ZERO),
             owner: self.owner,
@@ -173,19 +181,13 @@ impl Asking<'_> {
     }
 
     /// What the keeper is to know of a group that came about.
-    pub(super) fn charge(
-        &self,
-        group: Group,
-        missing: HashSet<usize>,
-        options: &LockOptions,
-        started: Instant,
-    ) -> Charge {
+    pub(super) fn charge(&self, group: Group, missing: HashSet<usize>, started: Instant) -> Charge {
         Charge {
             group: Arc::new(group),
             engines: self.engines.to_vec(),
             recipes: Arc::clone(self.recipes),
             terms: self.terms.to_vec(),
-            owner: options.acting_as().cloned(),
+            owner: self.owner.cloned(),
             missing,
             started,
             home: self.engines.first().and_then(|engine| engine.home()),

@@ -1,0 +1,184 @@
+//! What the suite asks of a lock and of its guard, whatever their types.
+
+use std::{fmt, time::Duration};
+
+use redlock_rt::{
+    Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard,
+    OwnerId, RedLock, RedLockGuard, Unlocked,
+};
+
+pub(crate) trait Locks: Clone + fmt::Debug + Send + Sync + 'static {
+    type Guard: Guards;
+
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Error>> + Send;
+    fn try_lock(&self) -> impl Future<Output = Result<Option<Self::Guard>, Error>> + Send;
+    fn lock_with(
+        &self,
+        options: LockOptions,
+    ) -> impl Future<Output = Result<Self::Guard, Error>> + Send;
+    /// Of whatever body, so it may be one that stays in its thread.
+    fn with<T>(
+        &self,
+        body: impl AsyncFnOnce(&Self::Guard) -> T,
+    ) -> impl Future<Output = Result<T, Error>>;
+    fn force_unlock(&self) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn is_locked(&self) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn holder(&self) -> impl Future<Output = Result<Option<OwnerId>, Error>> + Send;
+    fn holders(&self) -> impl Future<Output = Result<Vec<OwnerId>, Error>> + Send;
+    fn hold_count(&self) -> impl Future<Output = Result<u64, Error>> + Send;
+    fn remaining_ttl(&self) -> impl Future<Output = Result<Option<Duration>, Error>> + Send;
+}
+
+pub(crate) trait Guards: fmt::Debug + Send + Sync + Sized + 'static {
+    fn unlock(self) -> impl Future<Output = Result<Unlocked, Error>> + Send;
+    fn state(&self) -> GuardState;
+    fn is_valid(&self) -> bool;
+    fn lost(&self) -> impl Future<Output = LostReason> + Send;
+    fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), Error>> + Send;
+    fn reenter(&self) -> impl Future<Output = Result<Self, Error>> + Send;
+    fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>>;
+    fn hold_count(&self) -> u32;
+
+    /// What the lock was opened with.
+    fn name(&self) -> String;
+
+    /// The owners of its holds: one, unless it is a lock of several.
+    fn owners(&self) -> Vec<OwnerId>;
+
+    /// Whether both guards share their holds.
+    fn shares_with(&self, other: &Self) -> bool {
+        self.owners() == other.owners()
+    }
+}
+
+/// The methods of [`Locks`] as the types have them.
+macro_rules! as_the_type_has_them {
+    ($guard:ty) => {
+        type Guard = $guard;
+
+        fn lock(&self) -> impl Future<Output = Result<$guard, Error>> + Send {
+            Self::lock(self)
+        }
+        fn try_lock(&self) -> impl Future<Output = Result<Option<$guard>, Error>> + Send {
+            Self::try_lock(self)
+        }
+        fn lock_with(
+            &self,
+            options: LockOptions,
+        ) -> impl Future<Output = Result<$guard, Error>> + Send {
+            Self::lock_with(self, options)
+        }
+        fn with<T>(
+            &self,
+            body: impl AsyncFnOnce(&$guard) -> T,
+        ) -> impl Future<Output = Result<T, Error>> {
+            Self::with(self, body)
+        }
+        fn force_unlock(&self) -> impl Future<Output = Result<bool, Error>> + Send {
+            Self::force_unlock(self)
+        }
+        fn is_locked(&self) -> impl Future<Output = Result<bool, Error>> + Send {
+            Self::is_locked(self)
+        }
+        fn holder(&self) -> impl Future<Output = Result<Option<OwnerId>, Error>> + Send {
+            Self::holder(self)
+        }
+        fn holders(&self) -> impl Future<Output = Result<Vec<OwnerId>, Error>> + Send {
+            Self::holders(self)
+        }
+        fn hold_count(&self) -> impl Future<Output = Result<u64, Error>> + Send {
+            Self::hold_count(self)
+        }
+        fn remaining_ttl(&self) -> impl Future<Output = Result<Option<Duration>, Error>> + Send {
+            Self::remaining_ttl(self)
+        }
+    };
+}
+
+/// Those of [`Guards`] likewise.
+macro_rules! as_the_guard_has_them {
+    () => {
+        fn unlock(self) -> impl Future<Output = Result<Unlocked, Error>> + Send {
+            Self::unlock(self)
+        }
+        fn state(&self) -> GuardState {
+            Self::state(self)
+        }
+        fn is_valid(&self) -> bool {
+            Self::is_valid(self)
+        }
+        fn lost(&self) -> impl Future<Output = LostReason> + Send {
+            Self::lost(self)
+        }
+        fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), Error>> + Send {
+            Self::extend(self, lease)
+        }
+        fn reenter(&self) -> impl Future<Output = Result<Self, Error>> + Send {
+            Self::reenter(self)
+        }
+        fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
+            Self::run(self, body)
+        }
+        fn hold_count(&self) -> u32 {
+            Self::hold_count(self)
+        }
+    };
+}
+
+impl<K: Kind> Locks for Lock<K> {
+    as_the_type_has_them!(LockGuard<K>);
+}
+
+impl<K: Kind> Guards for LockGuard<K> {
+    as_the_guard_has_them!();
+
+    fn name(&self) -> String {
+        Self::name(self).to_owned()
+    }
+
+    fn owners(&self) -> Vec<OwnerId> {
+        vec![Self::owner(self).clone()]
+    }
+}
+
+impl Locks for MultiLock {
+    as_the_type_has_them!(MultiLockGuard);
+}
+
+impl Guards for MultiLockGuard {
+    as_the_guard_has_them!();
+
+    fn name(&self) -> String {
+        Self::names(self)[0].to_owned()
+    }
+
+    fn owners(&self) -> Vec<OwnerId> {
+        Self::owners(self)
+    }
+}
+
+impl Locks for RedLock {
+    as_the_type_has_them!(RedLockGuard);
+}
+
+impl Guards for RedLockGuard {
+    as_the_guard_has_them!();
+
+    fn name(&self) -> String {
+        Self::name(self).to_owned()
+    }
+
+    fn owners(&self) -> Vec<OwnerId> {
+        Self::owners(self)
+    }
+
+    /// Either may be without a server that was late.
+    fn shares_with(&self, other: &Self) -> bool {
+        share(&self.owners(), &other.owners())
+    }
+}
+
+/// Whether any hold is in both.
+pub(crate) fn share(these: &[OwnerId], those: &[OwnerId]) -> bool {
+    these.iter().any(|owner| those.contains(owner))
+}
