@@ -9,8 +9,11 @@ mod stage;
 
 mod cancel;
 mod faults;
+mod full;
 mod input;
+mod late;
 mod leases;
 mod limits;
 mod processes;
+mod turns;
 mod waiting;

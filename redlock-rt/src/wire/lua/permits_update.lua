@@ -11,10 +11,11 @@
 -- Redisson: RPermitExpirableSemaphore.updateLeaseTime.
 local deadline, all = now + tonumber(ARGV[3]), 1
 for _, id in ipairs(raw_ids(ARGV[4])) do
-    local score = redis.call('ZSCORE', KEYS[2], id)
-    if not score then
+    local score = tonumber(redis.call('ZSCORE', KEYS[2], id) or 0)
+    -- Of many that are over the sweep leaves some.
+    if score <= now then
         all = 0
-    elseif ARGV[5] == '1' or tonumber(score) < deadline then
+    elseif ARGV[5] == '1' or score < deadline then
         redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', deadline), id)
     end
 end
