@@ -189,3 +189,21 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     all.release().await.unwrap();
     stage.end(MANY.into()).await;
 }
+
+/// Who sleeps until the old end of it is told that there is a new one.
+#[tokio::test]
+async fn who_waits_for_a_permit_has_it_when_its_lease_was_shortened() {
+    let stage = Stage::open("shortened").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().lease(Duration::from_secs(3600));
+    let ids = semaphore.acquire_with(options).await.unwrap().forget();
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await.unwrap() }
+    });
+    stage.listening(1).await;
+    assert!(semaphore.update_lease(&ids[0], LEASE).await.unwrap());
+    let permit = within(DEADLINE, waiter).await.unwrap();
+    permit.release().await.unwrap();
+    stage.end(1).await;
+}

@@ -14,6 +14,7 @@ mod input;
 mod late;
 mod leases;
 mod limits;
+mod mixed;
 mod processes;
 mod turns;
 mod waiting;

@@ -14,6 +14,9 @@ if told then
 end
 local free = redis.call('GET', KEYS[1])
 if free then
+    if not string.match(free, '^-?%d+$') then
+        return redis.error_reply('WRONGTYPE the key holds no number of permits')
+    end
     redis.call('DECRBY', KEYS[1], free)
 end
 free = free or 0
