@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{GuardState, LockOptions, LostReason, Shutdown, Unlocked};
-use tests::within;
+use tests::{eventually, within};
 
 use crate::stage::{DEADLINE, Stage};
 
@@ -154,4 +154,56 @@ async fn a_forgotten_permit_ends_by_its_id_or_with_its_lease() {
     assert!(begin.elapsed() >= 2 * LEASE - LEASE / 10);
     both.release().await.unwrap();
     stage.end(2).await;
+}
+
+/// A call looks after no more than a hundred that are over.
+#[tokio::test]
+async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
+    const MANY: u32 = 250;
+    let stage = Stage::open("many-over").await;
+    let semaphore = stage.permits(MANY).await;
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let permits = semaphore.acquire_many(MANY, options).await.unwrap();
+    assert_eq!(within(DEADLINE, permits.lost()).await, LostReason::Expired);
+    let last: Vec<Vec<u8>> = stage
+        .redis(&["ZRANGE", &stage.leases_key(), "-1", "-1"])
+        .await;
+    let last: String = last[0].iter().map(|byte| format!("{byte:02x}")).collect();
+    let _ = permits.forget();
+    // Redis has it for a little longer than the guard.
+    eventually(DEADLINE, async || {
+        let (seconds, micros): (u64, u64) = stage.redis(&["TIME"]).await;
+        let now = (seconds * 1000 + micros / 1000).to_string();
+        let over: u32 = stage
+            .redis(&["ZCOUNT", &stage.leases_key(), "-inf", &now])
+            .await;
+        over == MANY
+    })
+    .await;
+    assert!(!semaphore.update_lease(&last, DEADLINE).await.unwrap());
+    // Seen by who acquires too, and by who waits.
+    let begin = Instant::now();
+    let all = within(DEADLINE, semaphore.acquire_many(MANY, LockOptions::new()));
+    let all = all.await.unwrap();
+    assert!(begin.elapsed() < DEADLINE / 2, "{:?}", begin.elapsed());
+    all.release().await.unwrap();
+    stage.end(MANY.into()).await;
+}
+
+/// Who sleeps until the old end of it is told that there is a new one.
+#[tokio::test]
+async fn who_waits_for_a_permit_has_it_when_its_lease_was_shortened() {
+    let stage = Stage::open("shortened").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().lease(Duration::from_secs(3600));
+    let ids = semaphore.acquire_with(options).await.unwrap().forget();
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await.unwrap() }
+    });
+    stage.listening(1).await;
+    assert!(semaphore.update_lease(&ids[0], LEASE).await.unwrap());
+    let permit = within(DEADLINE, waiter).await.unwrap();
+    permit.release().await.unwrap();
+    stage.end(1).await;
 }

@@ -157,6 +157,7 @@ impl Line {
             line: Arc::clone(self),
             ticket,
             trying: false,
+            wants_much: false,
             served: None,
         }
     }
@@ -269,6 +270,8 @@ pub(crate) struct Place {
     pub(crate) line: Arc<Line>,
     ticket: Ticket,
     trying: bool,
+    /// Who stands behind may have what this one was refused.
+    pub(super) wants_much: bool,
     /// Whether the lock that it leaves with is shared, and there is more of it.
     served: Option<(bool, bool)>,
 }
@@ -347,7 +350,7 @@ impl Drop for Place {
         let exit = match self.served {
             Some((shared, more)) => Exit::Served { shared, more },
             None => Exit::GaveUp {
-                trying: self.trying,
+                trying: self.trying || self.wants_much,
             },
         };
         let mut state = lock(&self.line.state);

@@ -407,6 +407,14 @@ impl Engine {
         )
     }
 
+    /// As [`next_poll`](Self::next_poll), where a lease is known that may be over before.
+    fn next_look(&self, now: Instant, lease: Option<Duration>) -> Instant {
+        let poll = self.next_poll(now);
+        // Redis expires by the millisecond: one more, and it is over.
+        let over = lease.map(|lease| clock::after(now, lease + Duration::from_millis(1)));
+        over.map_or(poll, |over| over.min(poll))
+    }
+
     /// The longest time for which a waiter goes without looking.
     pub(crate) fn longest_poll(&self) -> Duration {
         self.config.poll_interval * 2

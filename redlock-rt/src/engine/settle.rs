@@ -332,10 +332,11 @@ impl Settlement {
         Some(
             match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {
                 Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned) => {
-                    Ok(!bid.recipe.leaves_traces())
+                    let late = journey.open_since.is_some() && bid.recipe.notes_withdrawals();
+                    Ok(!(*traces || late || bid.recipe.leaves_traces()))
                 }
                 // From here on the number is used up: only its release is ever sent again.
-                Ok(AcquireReply::Acquired(_)) => {
+                Ok(AcquireReply::Acquired(..)) => {
                     journey.open_since = journey.sent;
                     Ok(false)
                 }
@@ -382,7 +383,7 @@ impl Settlement {
                 Some(told(answer).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
-                let Some(call) = hold.recipe.forget(&hold.owner) else {
+                let Some(call) = hold.recipe.forget(&hold.owner, hold.repeated) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let main = &hold.engine.main;

@@ -109,7 +109,8 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    /// Sets the number of permits if none is set; answers whether it was set.
+    /// Sets the number of permits if none is set, those that are still held from a semaphore that was
+    /// deleted included; answers whether it was set.
     ///
     /// # Round trips, cancel safety
     ///
@@ -119,7 +120,12 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        self.counted.try_set_permits(permits).await
+        const ACTION: &str = "set the permits of semaphore";
+        self.counted.having(ACTION, permits)?;
+        let set = self.counted.operate(ACTION, |name, operation| {
+            wire(name).set_once(operation, permits)
+        });
+        Ok(set.await? == 1)
     }
 
     /// Sets how many permits there are in all, those that are held included.

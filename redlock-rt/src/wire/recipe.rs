@@ -48,9 +48,14 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         self.release(owner)
     }
 
+    /// Whether [`withdraw`](Self::withdraw) is more than a release.
+    fn notes_withdrawals(&self) -> bool {
+        false
+    }
+
     /// Ends the hold without giving anything back, where Redis has note of it. Answered by
-    /// [`HoldReply`](super::HoldReply).
-    fn forget(&self, _owner: &OwnerId) -> Option<Call> {
+    /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its way.
+    fn forget(&self, _owner: &OwnerId, _repeated: bool) -> Option<Call> {
         None
     }
 
@@ -97,6 +102,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Whether the next may have it as well, after one who got `token` with it.
     fn leaves_more(&self, _token: Option<u64>) -> bool {
         !self.is_exclusive()
+    }
+
+    /// Whether who asks for less than this may have it where this was refused.
+    fn asks_for_many(&self) -> bool {
+        false
     }
 
     /// The kinds whose hold of the same lock is over once a fresh one of this kind is held.

@@ -16,10 +16,11 @@
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return -1
 end
-local free = tonumber(redis.call('GET', KEYS[1]) or 0)
-if not free then
+local free = redis.call('GET', KEYS[1]) or '0'
+if not string.match(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
+free = tonumber(free)
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
     return {free}
 end
