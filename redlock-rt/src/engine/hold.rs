@@ -99,7 +99,12 @@ impl Hold {
         });
         let before = match hold.recipe.is_exclusive() {
             true => hold.line.set_holder(&hold),
-            false => None,
+            false => {
+                if !hold.recipe.ousts().is_empty() {
+                    hold.line.add_sharer(&hold);
+                }
+                None
+            }
         };
         // Who holds another mode may have this one besides.
         let others = match bid.under {
@@ -108,7 +113,7 @@ impl Hold {
         };
         let name = hold.recipe.name();
         let others = others.iter();
-        let others = others.filter_map(|kind| hold.engine.lines.holder(kind, name));
+        let others = others.flat_map(|kind| hold.engine.lines.holders(kind, name));
         // They were forced or deleted, and their guards have not heard: they and ours must not both
         // report held.
         for before in before.into_iter().chain(others) {

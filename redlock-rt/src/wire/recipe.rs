@@ -109,7 +109,8 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         false
     }
 
-    /// The kinds whose hold of the same lock is over once a fresh one of this kind is held.
+    /// The other kinds whose holds of the same lock are over once a fresh one of this kind is held; none
+    /// where there is no other kind.
     fn ousts(&self) -> &'static [&'static str] {
         &[]
     }

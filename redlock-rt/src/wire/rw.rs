@@ -257,8 +257,8 @@ impl Recipe for WriteWire {
 
     fn ousts(&self) -> &'static [&'static str] {
         match self.preference.is_zero() {
-            true => &[PREFERRED],
-            false => &[WRITE],
+            true => &[PREFERRED, READ],
+            false => &[WRITE, READ],
         }
     }
 
