@@ -115,3 +115,7 @@ fn one(
         }
     }
 }
+
+#[cfg(test)]
+#[path = "key_tests.rs"]
+mod tests;

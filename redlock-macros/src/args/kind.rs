@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall, Lit};
 
 use super::value::{bare, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::messages::{Names, nearest};
+use crate::messages::{Names, code, nearest};
 use crate::plan::LockKind;
 
 const KINDS: [&str; 7] = [
@@ -74,10 +74,17 @@ pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKi
     if let Some(text) = string(&value) {
         let text = text.value();
         match KINDS.contains(&text.as_str()) {
-            true => errors.on(
-                &value,
-                format_args!("a kind is a word, without quotes: `kind = {text}`"),
-            ),
+            true => {
+                let limit = if text == "semaphore" {
+                    "(limit = 10)"
+                } else {
+                    ""
+                };
+                errors.on(
+                    &value,
+                    format_args!("a kind is a word, without quotes: `kind = {text}{limit}`"),
+                );
+            }
             false => errors.push(unknown(&value, &text)),
         }
         return None;
@@ -193,9 +200,7 @@ fn semaphore(call: &ExprCall, errors: &mut Errors) -> Option<LockKind> {
 }
 
 fn unknown_argument(name: &Expr) -> syn::Error {
-    use quote::ToTokens as _;
-
-    let text = name.to_token_stream().to_string();
+    let text = code(name);
     let foreign = match text.as_str() {
         "permits" | "max" | "max_permits" | "size" | "total" | "n" => Some("limit"),
         "count" | "acquire" | "permits_to_take" | "k" => Some("take"),
@@ -226,15 +231,15 @@ fn is_count(name: &Ident, value: &Expr, errors: &mut Errors) -> bool {
     if is_open(value) {
         return true;
     }
-    let meaning = if name == "limit" {
-        "that nobody could ever have a permit of"
+    let nothing = if name == "limit" {
+        "nobody could ever have a permit"
     } else {
-        "that are no lock"
+        "that would lock nothing"
     };
     match (count(value), literal(value)) {
         (Some(0), _) => errors.on(
             value,
-            format_args!("`{name}` cannot be zero: those are permits {meaning}; write at least 1"),
+            format_args!("`{name}` cannot be zero: {nothing}; write at least 1"),
         ),
         (Some(_), Some(Lit::Int(number))) if matches!(number.suffix(), "" | "u32") => return true,
         _ => errors.on(
@@ -247,3 +252,7 @@ fn is_count(name: &Ident, value: &Expr, errors: &mut Errors) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+#[path = "kind_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ mod value;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::ext::IdentExt as _;
+use syn::parse::discouraged::Speculative as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr, Path, Token};
@@ -95,9 +96,11 @@ impl<T> Slot<T> {
 
 /// A slot, whatever it is for.
 trait AnySlot {
-    /// Takes the value of the option called `name`, unless it has been set before; `None` is one
-    /// that could not even be read, and has been reported.
-    fn fill(&mut self, name: &Ident, value: Option<Expr>, errors: &mut Errors);
+    /// Takes the value of the option called `name`, unless it has been set before.
+    fn fill(&mut self, name: &Ident, value: Expr, errors: &mut Errors);
+
+    /// Takes note of a value that could not even be read, and is reported as such.
+    fn spoil(&mut self);
 }
 
 /// A slot and what reads its value.
@@ -107,18 +110,23 @@ impl<T, F> AnySlot for Reader<'_, T, F>
 where
     F: Fn(&Ident, Expr, &mut Errors) -> Option<T>,
 {
-    fn fill(&mut self, name: &Ident, value: Option<Expr>, errors: &mut Errors) {
+    fn fill(&mut self, name: &Ident, value: Expr, errors: &mut Errors) {
         let Self(slot, read) = self;
         if !slot.is_unset() {
             errors.at(name.span(), format_args!("`{name}` is set twice"));
             return;
         }
-        let read = value.and_then(|value| {
-            let span = value.span();
-            let value = read(name, value::bare(value), errors)?;
-            Some(Spanned { value, span })
-        });
-        **slot = read.map_or(Slot::Invalid, Slot::Set);
+        let span = value.span();
+        **slot = match read(name, value::bare(value), errors) {
+            Some(value) => Slot::Set(Spanned { value, span }),
+            None => Slot::Invalid,
+        };
+    }
+
+    fn spoil(&mut self) {
+        if self.0.is_unset() {
+            *self.0 = Slot::Invalid;
+        }
     }
 }
 
@@ -169,16 +177,19 @@ impl Args {
         };
         if !has_value {
             skip_to_comma(input);
-            slot.fill(&name, None, errors);
+            slot.spoil();
             return Err(names::without_value(&name));
         }
-        match input.parse() {
-            Ok(value) => slot.fill(&name, Some(value), errors),
+        // Aside, or what is left over in brackets is one more mistake.
+        let aside = input.fork();
+        match aside.parse() {
+            Ok(value) => slot.fill(&name, value, errors),
             Err(error) => {
-                slot.fill(&name, None, errors);
+                slot.spoil();
                 return Err(names::unreadable(&name, &error));
             }
         }
+        input.advance_to(&aside);
         Ok(())
     }
 

@@ -125,10 +125,19 @@ pub(super) fn without_value(name: &Ident) -> syn::Error {
 
 /// The value of `name` is no expression, for the reason that `error` gives.
 pub(super) fn unreadable(name: &Ident, error: &syn::Error) -> syn::Error {
-    syn::Error::new(
-        error.span(),
-        format_args!("`{name}`: {error}; write it as in {}", Example(name)),
-    )
+    let text = error.to_string();
+    // What has no place of its own is said of everything between the parentheses.
+    let span = if text.starts_with("unexpected end") {
+        name.span()
+    } else {
+        error.span()
+    };
+    let message = if name == "kind" {
+        format!("`kind`: {text}; write it as in `kind = semaphore(limit = 10)`")
+    } else {
+        format!("`{name}`: {text}; write it as in {}", Example(name))
+    };
+    syn::Error::new(span, message)
 }
 
 /// `wait = "1s"`, as code.

@@ -233,3 +233,7 @@ pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnL
     );
     None
 }
+
+#[cfg(test)]
+#[path = "strategy_tests.rs"]
+mod tests;

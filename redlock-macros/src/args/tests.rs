@@ -3,14 +3,14 @@ use std::time::Duration;
 use super::names::{FOREIGN, OPTIONS};
 use super::*;
 
-fn parse(text: &str) -> Result<Args, Vec<String>> {
+pub(super) fn parse(text: &str) -> Result<Args, Vec<String>> {
     let tokens = text.parse().expect("tokens");
     let mut errors = Errors::default();
     let args = Args::parse(tokens, &mut errors);
     errors.finish(args).map_err(Errors::messages)
 }
 
-fn messages(text: &str) -> Vec<String> {
+pub(super) fn messages(text: &str) -> Vec<String> {
     parse(text).expect_err(text)
 }
 
@@ -21,21 +21,38 @@ fn nothing_is_set_by_itself() {
 }
 
 #[test]
-fn every_option_is_read() {
+fn options_do_not_get_into_each_others_places() {
     let args = parse(
-        r#"key = "order:<id>", wait = "0s", lease = "30s", max_hold = "1m30s", renew = false,
-           client = self.locks(), crate = crate::mock,"#,
+        r#"key = "order:<id>", wait = "0s", lease = "30s", max_hold = "1m30s", min_hold = "1s",
+           renew = false, kind = fair, client = self.locks(), owner = me, on_timeout = skip,
+           on_unavailable = value(1), on_lost = finish, map_err = E::from, when = a > b,
+           guard = g, token = t, name = "n", crate = crate::mock,"#,
     )
     .expect("options");
     assert!(matches!(args.key.value(), Some(KeyArg::Template(parts)) if parts.len() == 2));
+    assert!(args.keys.is_unset());
     assert!(matches!(
         args.wait.value(),
         Some(Wait::Literal(Duration::ZERO))
     ));
     assert!(matches!(args.lease.value(), Some(Time::Literal(time)) if time.as_secs() == 30));
     assert!(matches!(args.max_hold.value(), Some(Time::Literal(time)) if time.as_secs() == 90));
+    assert!(matches!(args.min_hold.value(), Some(Time::Literal(time)) if time.as_secs() == 1));
     assert!(matches!(args.renew.value(), Some(Renew::Bool(false))));
+    assert!(matches!(args.kind.value(), Some(LockKind::Fair)));
     assert!(matches!(args.client.value(), Some(Expr::MethodCall(_))));
+    assert!(matches!(args.owner.value(), Some(Expr::Path(_))));
+    assert!(matches!(args.on_timeout.value(), Some(Fallback::Skip(_))));
+    assert!(matches!(
+        args.on_unavailable.value(),
+        Some(Fallback::Value(_))
+    ));
+    assert_eq!(args.on_lost.value(), Some(OnLost::Finish));
+    assert!(matches!(args.map_err.value(), Some(Expr::Path(_))));
+    assert!(matches!(args.when.value(), Some(Expr::Binary(_))));
+    assert_eq!(args.guard.value().expect("guard"), "g");
+    assert_eq!(args.token.value().expect("token"), "t");
+    assert_eq!(args.name.value().expect("name").value(), "n");
     assert_eq!(args.krate.value().map(|path| path.segments.len()), Some(2));
 }
 
@@ -57,15 +74,7 @@ fn each_listed_option_exists_and_each_hint_leads_to_one() {
 
 #[test]
 fn each_option_can_be_set_once() {
-    for (option, value) in [
-        ("key", "\"k\""),
-        ("wait", "\"1s\""),
-        ("lease", "\"1s\""),
-        ("max_hold", "\"1s\""),
-        ("renew", "true"),
-        ("client", "c"),
-        ("crate", "c"),
-    ] {
+    for (option, value) in OPTIONS {
         let text = format!("{option} = {value}, {option} = {value}");
         assert_eq!(messages(&text), [format!("`{option}` is set twice")]);
     }
@@ -98,6 +107,26 @@ fn unknown_options_get_a_hint_and_the_list() {
             "unknown option `ttl`; did you mean `lease`? ",
         ),
         (r#"colour = red"#, "unknown option `colour`; "),
+        (
+            "lockType = FAIR",
+            "unknown option `lockType`; did you mean `kind`? ",
+        ),
+        (
+            "permits = 3",
+            "unknown option `permits`; did you mean `kind = semaphore(limit = ..)`? ",
+        ),
+        (
+            "type = fair",
+            "unknown option `type`; did you mean `kind`? ",
+        ),
+        (
+            "on_timout = skip",
+            "unknown option `on_timout`; did you mean `on_timeout`? ",
+        ),
+        (
+            "lockAtLeastFor = 3",
+            "unknown option `lockAtLeastFor`; did you mean `min_hold`? ",
+        ),
         ("colour", "unknown option `colour`; "),
         ("colour(red)", "unknown option `colour`; "),
     ] {
@@ -119,53 +148,58 @@ fn an_option_that_cannot_be_read_hides_no_other() {
 }
 
 #[test]
-fn values_of_the_wrong_kind() {
+fn each_example_is_an_example() {
+    for (option, value) in OPTIONS {
+        parse(&format!("{option} = {value}")).expect(option);
+    }
+}
+
+#[test]
+fn what_lacks_its_name_or_its_value() {
     for (text, expected) in [
-        (
-            "key = b\"id\"",
-            "`key` is a template in quotes, whose placeholders are parameters: \
-             `key = \"order:<user_id>\"`, or an expression that makes a string",
-        ),
         (
             "\"order:<id>\"",
             "options have names: write `key = \"order:<id>\"`",
         ),
         ("renew", "`renew` needs a value: `renew = true`"),
+        ("renew =", "`renew` needs a value: `renew = true`"),
+        (
+            "renew = , key = \"k\"",
+            "`renew` needs a value: `renew = true`",
+        ),
         (
             "key(\"a\")",
             "`key` needs a value: `key = \"order:<user_id>\"`",
         ),
+        ("kind(fair)", "`kind` needs a value: `kind = fair`"),
+        ("when", "`when` needs a value: `when = amount > 0`"),
         (
-            "wait = 1",
-            "`wait` is a duration in quotes, with a unit: `wait = \"1s\"`",
+            "client = self.",
+            "`client`: unexpected end of input, expected identifier or integer; write it as in \
+             `client = self.locks`",
         ),
         (
-            "wait = 500ms",
-            "`wait` is a duration in quotes, with a unit: `wait = \"500ms\"`",
+            "guard = mut held",
+            "`guard`: expected an expression; write it as in `guard = guard`",
         ),
         (
-            "renew = \"yes\"",
-            "`renew` is `true`, `false`, or how often: `renew = \"3s\"`",
-        ),
-        (
-            "crate = \"redlock_rt\"",
-            "`crate` is the path of redlock_rt, without quotes: `crate = ::redlock_rt`",
-        ),
-        (
-            "lease = \"0ms\"",
-            "`lease` cannot be zero: that would be a lock that is free again at once; leave it \
-             out for the client's lease",
-        ),
-        (
-            "max_hold = \"0s\"",
-            "`max_hold` cannot be zero: that would be a lock that is never held; leave it out for \
-             no limit",
-        ),
-        (
-            "lease = \"500us\"",
-            "`lease`: `us` is too fine: Redis counts in whole milliseconds (\"1ms\")",
+            "kind = semaphore(limit: 3)",
+            "`kind`: expected `,`; write it as in `kind = semaphore(limit = 10)`",
         ),
     ] {
         assert_eq!(messages(text), [expected], "{text}");
     }
+}
+
+#[test]
+fn an_option_that_cannot_be_read_is_set_all_the_same() {
+    assert_eq!(messages("key = @").len(), 1);
+    assert_eq!(
+        messages("wait = @, wait = \"1s\"")[1],
+        "`wait` is set twice"
+    );
+    assert_eq!(
+        messages("wait, wait")[1],
+        "`wait` needs a value: `wait = \"1s\"`"
+    );
 }

@@ -155,3 +155,7 @@ fn expression(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr> {
     );
     None
 }
+
+#[cfg(test)]
+#[path = "time_tests.rs"]
+mod tests;

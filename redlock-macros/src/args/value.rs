@@ -165,3 +165,7 @@ pub(super) fn path(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Path> 
         }
     }
 }
+
+#[cfg(test)]
+#[path = "value_tests.rs"]
+mod tests;
