@@ -87,6 +87,8 @@ cases! {
         lock_of_many_without_renewal(20, 4)
         lock_of_many_with_a_body(10, 3)
         unlock_of_many(5, 2)
+        reenter_of_many(5, 2)
+        lock_of_many_under_two_addresses(10, 3)
         lock_of_many_whose_reply_is_lost(20, 3)
         lock_of_many_whose_request_is_lost(20, 3);
     outages:

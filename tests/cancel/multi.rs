@@ -1,8 +1,12 @@
 //! Locks that are taken together: all of them are free again.
 
+use std::time::Duration;
+
 use redlock_rt::{Error, LockOptions, MultiLock, MultiLockGuard, Owner, Unlocked};
+use tests::within;
 use tokio::task::yield_now;
 
+use crate::DEADLINE;
 use crate::stage::{At, NAME, Stage};
 
 /// Names before and behind the one that the stage looks at.
@@ -92,4 +96,24 @@ pub(crate) async fn lock_of_many_whose_request_is_lost(stage: &mut Stage, at: At
     warm(stage).await;
     stage.lose_request();
     lock_of_many(stage, at).await
+}
+
+pub(crate) async fn reenter_of_many(stage: &mut Stage, at: At) -> bool {
+    let guard = lock(stage).lock().await.unwrap();
+    let inner = stage.drop_at(at, guard.reenter()).await;
+    let completed = inner.map(|inner| drop(inner.unwrap())).is_some();
+    // What the dropped call has counted is set back behind it, on the same connections.
+    within(DEADLINE, guard.extend(Duration::from_secs(60)))
+        .await
+        .unwrap();
+    assert_eq!(guard.hold_count(), 1);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    completed
+}
+
+/// Through two clients of one server that call it by two addresses.
+pub(crate) async fn lock_of_many_under_two_addresses(stage: &mut Stage, at: At) -> bool {
+    let both = [stage.client.rlock(NAME), stage.other.rlock(NAME)];
+    let lock = MultiLock::new(both);
+    unlocked(stage.drop_at(at, lock.lock()).await).await
 }

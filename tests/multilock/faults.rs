@@ -75,6 +75,33 @@ async fn it_is_lost_at_the_first_deadline_where_a_server_is_silent() {
     eventually(DEADLINE, async || there.stats().names == 0).await;
 }
 
+/// It said at once that it was lost, and what was not lost was still held for others.
+#[tokio::test]
+async fn unlock_of_what_is_partly_lost_waits_for_the_releases_of_the_rest() {
+    let (server, prefix, names) = names("partly");
+    let proxy = Proxy::to(&server);
+    let there = settings(Client::builder().url(&proxy.url()));
+    let here = settings(Client::builder().url(&server.url()).lease(LEASE));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&here).client(&there);
+    let lock = MultiLock::new([here.rlock(&names[0]), there.rlock(&names[1])]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert!(here.rlock(&names[0]).force_unlock().await.unwrap());
+    within(DEADLINE, guard.lost()).await;
+    let gate = proxy.hold_reply("EVALSHA");
+    let mut unlock = std::pin::pin!(guard.unlock());
+    tokio::select! {
+        outcome = &mut unlock => panic!("{outcome:?} before the rest is released"),
+        () = gate.reached() => {}
+    }
+    assert!(futures::poll!(&mut unlock).is_pending());
+    gate.open();
+    let outcome = within(DEADLINE, unlock).await.unwrap();
+    assert_eq!(outcome, Unlocked::AlreadyExpired);
+    assert!(!here.rlock(&names[1]).is_locked().await.unwrap());
+    leaks.assert_clean().await;
+}
+
 #[tokio::test]
 async fn a_server_that_is_down_is_unavailable_within_the_wait_and_the_others_are_free() {
     const WAIT: Duration = Duration::from_millis(500);

@@ -3,11 +3,14 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+mod addresses;
 mod basics;
 mod contention;
 mod faults;
 mod philosophers;
+mod reentry;
 mod script;
+mod tokens;
 
 use std::time::Duration;
 

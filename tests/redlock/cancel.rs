@@ -184,3 +184,15 @@ fn extend() {
             .is_some()
     });
 }
+
+#[test]
+fn reenter() {
+    at_every_point(5, async |stage, polls, late| {
+        let guard = stage.lock.lock().await.unwrap();
+        let inner = drop_after(polls, late, guard.reenter()).await;
+        let completed = inner.map(|inner| drop(inner.unwrap())).is_some();
+        assert_eq!(guard.hold_count(), 1);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        completed
+    });
+}

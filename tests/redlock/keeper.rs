@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, LockOptions, Quorum, RedLockGuard};
+use redlock_rt::{Client, LockOptions, Quorum, RedLockGuard, Unlocked};
 use tests::{eventually, within};
 
 use crate::{DEADLINE, NAME};
@@ -74,6 +74,35 @@ async fn a_body_reenters_what_joined_meanwhile() {
         inner.unlock().await.unwrap();
     });
     within(DEADLINE, body).await.unwrap();
+}
+
+/// Each acquired it for itself, so one of them never had that server again.
+#[tokio::test]
+async fn a_server_that_forgets_is_shared_again_by_all_guards_of_the_hold() {
+    let (clients, quorum) = embedded();
+    let lock = quorum.redlock(NAME);
+    let outer = lock.lock_with(options()).await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let inside = outer.run(lock.lock_with(options())).await.unwrap().unwrap();
+    // More than a majority can be without, one after the other.
+    for client in &clients {
+        assert!(client.rlock(NAME).force_unlock().await.unwrap());
+        eventually(DEADLINE, async || {
+            let counts = client.rlock(NAME).hold_count().await.unwrap();
+            let servers = [outer.servers(), inner.servers(), inside.servers()];
+            match (counts, servers) {
+                (3, [3, 3, 3]) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+    assert_eq!(outer.owners(), inner.owners());
+    assert_eq!(outer.owners(), inside.owners());
+    for guard in [outer, inside] {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::StillHeld);
+    }
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
 }
 
 /// The time that it waited was counted as time that it held.

@@ -68,6 +68,37 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
     assert_eq!(guard.servers(), 5);
 }
 
+/// The counts of the others are set back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_reentered_by_a_majority_and_by_no_fewer() {
+    let servers = Servers::start(3);
+    let party = servers.party();
+    let lock = party.lock();
+    let long = LockOptions::new().lease(DEADLINE * 6);
+    let guard = within(DEADLINE, lock.lock_with(long)).await.unwrap();
+    assert_eq!(guard.servers(), 3);
+    servers.0[1].kill();
+    let inner = within(DEADLINE, guard.reenter()).await.unwrap();
+    assert_eq!((inner.servers(), inner.hold_count()), (2, 2));
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+
+    servers.0[2].kill();
+    let error = within(2 * DEADLINE, guard.reenter()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    assert_eq!(error.name(), Some(NAME));
+    // The leases of those that are away still run.
+    assert!(guard.is_valid());
+    let mut redis = servers.0[0].connect().await.unwrap();
+    let count: Vec<u32> = redis::cmd("HVALS")
+        .arg(NAME)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(count, [1]);
+    drop(guard);
+    servers.assert_free([0]).await;
+}
+
 /// Who answers after the majority joins all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_server_joins_later() {

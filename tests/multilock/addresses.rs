@@ -1,0 +1,164 @@
+//! One server that is known by several addresses.
+
+use std::time::Duration;
+
+use redlock_rt::{
+    Client, ErrorKind, LockOptions, MultiLock, Owner, Part, Unlocked, embedded::Engine,
+};
+use tests::{LeakCheck, Proxy, RedisServer, eventually, within};
+
+use crate::{DEADLINE, client, names, settings};
+
+/// A client that calls the server by its name rather than its number.
+fn by_name(server: &RedisServer) -> Client {
+    settings(Client::builder().url(&url_by_name(server)))
+}
+
+fn url_by_name(server: &RedisServer) -> String {
+    let url = server.url();
+    let by_name = url.replace("127.0.0.1", "localhost");
+    assert_ne!(by_name, url);
+    by_name.trim_end_matches('/').to_owned()
+}
+
+/// It waited for itself: what it held as one part it wanted as another.
+#[tokio::test]
+async fn a_server_under_two_addresses_is_taken_once() {
+    let (server, prefix, names) = names("addresses");
+    let (number, name) = (client(&server), by_name(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&number).client(&name);
+    let [a, b, c] = &names;
+    let lock = MultiLock::new([
+        number.rlock(a),
+        number.rlock(b),
+        name.rlock(a),
+        name.rlock(c),
+    ]);
+    let owner = Owner::new();
+    let ways = [
+        LockOptions::new(),
+        LockOptions::new().wait(DEADLINE),
+        LockOptions::new().wait(Duration::ZERO),
+        LockOptions::new().renew(false),
+        LockOptions::new().owner(&owner),
+    ];
+    for options in ways {
+        let guard = within(DEADLINE, lock.lock_with(options)).await.unwrap();
+        assert_eq!(guard.names(), [a, b, c]);
+        assert_eq!(lock.holders().await.unwrap(), guard.owners());
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        assert!(lock.try_lock().await.unwrap().is_none());
+        // Inside it is found to be one as well, and re-entered.
+        let inner = within(DEADLINE, guard.run(lock.lock())).await.unwrap();
+        assert_eq!(inner.unwrap().unlock().await.unwrap(), Unlocked::StillHeld);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    let held = within(DEADLINE, lock.with(async |guard| guard.owners().len()));
+    assert_eq!(held.await.unwrap(), 3);
+    leaks.assert_clean().await;
+}
+
+/// Where connectors lead cannot be compared at all.
+#[tokio::test]
+async fn two_clients_of_one_engine_are_one_server() {
+    let engine = Engine::new();
+    let clients = [(); 2].map(|()| settings(Client::builder().embedded(&engine)));
+    for names in [["x", "x"], ["x", "y"]] {
+        let parts = clients.iter().zip(names).map(|(client, name)| {
+            let both: [Part; 2] = [client.rlock(name).into(), client.rlock("z").into()];
+            both
+        });
+        let lock = MultiLock::new(parts.flatten());
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        let expected: &[&str] = match names {
+            ["x", "x"] => &["x", "z"],
+            _ => &["x", "y", "z"],
+        };
+        assert_eq!(guard.names(), expected);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    let other = Client::embedded();
+    let lock = MultiLock::new([clients[0].rlock("x"), other.rlock("x")]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.names(), ["x", "x"]);
+}
+
+#[tokio::test]
+async fn two_kinds_of_one_name_under_two_addresses_are_refused_at_once() {
+    let (server, prefix, names) = names("kinds");
+    let (number, name) = (client(&server), by_name(&server));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&number).client(&name);
+    let [a, b, _] = &names;
+    let rw = number.read_write_lock(b);
+    let pairs: [(Part, Part); 4] = [
+        (number.rlock(b).into(), name.fair_lock(b).into()),
+        (rw.write_lock().into(), name.rlock(b).into()),
+        (rw.read_lock().into(), name.spin_lock(b).into()),
+        (name.rlock(b).into(), rw.read_lock().into()),
+    ];
+    for (one, two) in pairs {
+        let lock = MultiLock::new([number.rlock(a).into(), one, two]);
+        let error = within(DEADLINE, lock.lock()).await.unwrap_err();
+        assert!(error.is_bad_input(), "{error}");
+        assert_eq!(error.name(), Some(&**b));
+        let error = within(DEADLINE, lock.try_lock()).await.unwrap_err();
+        assert!(error.is_bad_input(), "{error}");
+        for free in [a, b] {
+            assert!(!number.rlock(free).is_locked().await.unwrap());
+        }
+    }
+    leaks.assert_clean().await;
+}
+
+/// Another database is another place for keys.
+#[tokio::test]
+async fn two_databases_of_a_server_are_two_locks() {
+    let (server, prefix, names) = names("databases");
+    let zero = client(&server);
+    let one = settings(Client::builder().url(&format!("{}/1", url_by_name(&server))));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&zero).client(&one);
+    let lock = MultiLock::new([zero.rlock(&names[0]), one.rlock(&names[0])]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.owners().len(), 2);
+    guard.unlock().await.unwrap();
+    leaks.assert_clean().await;
+}
+
+/// Whether it is another server cannot be known before it answers.
+#[tokio::test]
+async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
+    const WAIT: Duration = Duration::from_millis(300);
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::to(&two);
+    // The one that answers is first.
+    let named = |url: &str, name| settings(Client::builder().url(url).server_name(name));
+    let (here, there) = (named(&one.url(), "first"), named(&proxy.url(), "second"));
+    there
+        .rlock("x")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    proxy.go_silent();
+    let lock = MultiLock::new([here.rlock("x"), there.rlock("x")]);
+    let bounded = lock.lock_with(LockOptions::new().wait(WAIT));
+    let error = within(DEADLINE, bounded).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.name(), Some("x"));
+    eventually(DEADLINE, async || {
+        !here.rlock("x").is_locked().await.unwrap()
+    })
+    .await;
+    // Without a bound it waits through the outage.
+    let waits = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually(DEADLINE, async || here.stats().held == 1).await;
+    proxy.resume();
+    let guard = within(2 * DEADLINE, waits).await.unwrap();
+    assert_eq!(guard.owners().len(), 2);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}

@@ -1,0 +1,88 @@
+//! A guard that is re-entered: all or nothing.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Unlocked};
+use tests::{LeakCheck, Proxy, RedisServer, within};
+
+use crate::{DEADLINE, client, names, settings};
+
+/// The counts of the first hold in these, as they stand in Redis.
+async fn counts(server: &RedisServer, names: &[String]) -> Vec<Option<u32>> {
+    let mut redis = server.connect().await.unwrap();
+    let mut counts = Vec::new();
+    for name in names {
+        let values: Vec<u32> = redis::cmd("HVALS")
+            .arg(name)
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        counts.push(values.first().copied());
+    }
+    counts
+}
+
+#[tokio::test]
+async fn a_part_that_is_gone_refuses_all_and_the_counts_of_the_rest_are_set_back() {
+    let (server, prefix, names) = names("gone");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    for gone in 0..3 {
+        let guard = client.multi_lock(&names).lock().await.unwrap();
+        assert!(client.rlock(&names[gone]).force_unlock().await.unwrap());
+        // Nobody has looked yet.
+        assert!(guard.is_valid());
+        let error = guard.reenter().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        assert_eq!(error.name(), Some(&*names[gone]));
+        let mut expected = vec![Some(1); 3];
+        expected[gone] = None;
+        assert_eq!(counts(&server, &names).await, expected);
+        assert!(!guard.is_valid());
+        assert!(guard.reenter().await.unwrap_err().is_lost());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+        assert_eq!(counts(&server, &names).await, [None; 3]);
+    }
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_refuses_all() {
+    let (server, prefix, names) = names("silent");
+    let proxy = Proxy::to(&server);
+    let short = |builder: redlock_rt::ClientBuilder| {
+        settings(builder.response_timeout(Duration::from_millis(100)))
+    };
+    let here = short(Client::builder().url(&server.url()));
+    let there = short(Client::builder().url(&proxy.url()));
+    let leaks = LeakCheck::on(&server, &prefix).await;
+    let leaks = leaks.client(&here).client(&there);
+    let lock = MultiLock::new([here.rlock(&names[0]), there.rlock(&names[1])]);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    proxy.go_silent();
+    let error = within(DEADLINE, guard.reenter()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(counts(&server, &names[..1]).await, [Some(1)]);
+    assert_eq!(guard.hold_count(), 1);
+    proxy.resume();
+    let inner = within(DEADLINE, guard.reenter()).await.unwrap();
+    assert_eq!(counts(&server, &names[..2]).await, [Some(2); 2]);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    leaks.assert_clean().await;
+}
+
+/// The lease and the end of the first guard's are not those of the second.
+#[tokio::test]
+async fn it_is_renewed_although_the_first_guard_is_not() {
+    let lease = Duration::from_millis(200);
+    let client = settings(Client::builder().embedded(&redlock_rt::embedded::Engine::new()));
+    let options = LockOptions::new().lease(lease).renew(false);
+    let guard = client.multi_lock(["a", "b"]).lock_with(options).await;
+    let guard = guard.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    tokio::time::sleep(2 * lease).await;
+    assert!(inner.is_valid());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::StillHeld);
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+}
