@@ -11,6 +11,7 @@ mod cancel;
 mod faults;
 mod input;
 mod leases;
+mod limit;
 mod limits;
 mod processes;
 mod waiting;

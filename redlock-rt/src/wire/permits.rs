@@ -33,15 +33,18 @@ pub(crate) struct PermitsWire {
     channel: String,
     leases: String,
     permits: u32,
+    /// How many there are where none were set; 0: none.
+    limit: u32,
 }
 
 impl PermitsWire {
-    pub(crate) fn new(name: LockName, permits: u32) -> Self {
+    pub(crate) fn new(name: LockName, permits: u32, limit: u32) -> Self {
         Self {
             channel: keys::semaphore_channel(&name),
             leases: keys::permit_leases(&name),
             name,
             permits,
+            limit,
         }
     }
 
@@ -116,6 +119,7 @@ impl Recipe for PermitsWire {
         self.call(&ACQUIRE)
             .number(millis(ask.lease))
             .arg(&self.ids(ask.owner))
+            .number(self.limit.into())
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn calls_agree_with_the_headers() {
-        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2);
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
         let owner = OwnerId::from_wire("u:1");
         let second = Duration::from_secs(1);
         let operation = Operation {
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn ids_are_of_the_owner_and_each_is_another() {
-        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2);
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
         let ids = |owner| wire.ids(&OwnerId::from_wire(owner));
         assert_eq!(ids("u:1"), ids("u:1"));
         assert_ne!(ids("u:1"), ids("u:2"));
@@ -208,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_redisson_would_take_for_none_is_refused() {
-        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 1);
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         assert_eq!(wire.flaw(Duration::from_secs(3600)), None);
         assert!(wire.flaw(TOO_LONG).is_some());
     }

@@ -27,15 +27,18 @@ pub(crate) struct SemaphoreWire {
     channel: String,
     holds: String,
     permits: u32,
+    /// How many there are where none were set; 0: none.
+    limit: u32,
 }
 
 impl SemaphoreWire {
-    pub(crate) fn new(name: LockName, permits: u32) -> Self {
+    pub(crate) fn new(name: LockName, permits: u32, limit: u32) -> Self {
         Self {
             channel: keys::semaphore_channel(&name),
             holds: keys::semaphore_holds(&name),
             name,
             permits,
+            limit,
         }
     }
 
@@ -71,6 +74,9 @@ impl Recipe for SemaphoreWire {
             .key(&keys::operation(&self.name, ask.owner.as_str()))
             .arg(ask.owner.as_str())
             .number(self.permits.into())
+            .number(self.limit.into())
+            .arg(&self.channel)
+            .arg(PUBLISH)
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
@@ -175,7 +181,7 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let name = LockName::new(None, "n").unwrap();
-        let wire = SemaphoreWire::new(name.clone(), 3);
+        let wire = SemaphoreWire::new(name.clone(), 3, 0);
         let owner = OwnerId::from_wire("u:1");
         let operation = Operation {
             id: owner.clone(),
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn who_got_the_last_permit_leaves_nothing_for_the_next() {
-        let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1);
+        let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         let left = |left| wire.acquired(Reply::List(vec![Reply::Int(left)]));
         assert_eq!(left(0), Ok(AcquireReply::Acquired(Some(0))));
         assert_eq!(left(2), Ok(AcquireReply::Acquired(Some(2))));

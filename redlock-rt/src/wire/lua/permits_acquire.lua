@@ -3,7 +3,7 @@
 -- Prelude: permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
---   the other
+--   the other, 5 how many permits there are where none were set (0: none)
 -- Returns: {permits left} = taken; else the ms until the next lease is over (-1: none is)
 --
 -- Invariants:
@@ -11,8 +11,10 @@
 --   ran before and its reply was lost: nothing more is taken, and no lease is shortened.
 -- * All or none: of a hold that was lost in part, the rest is given back first.
 -- * The leases go with the semaphore, where that has a TTL.
--- * Where an ACL forbids DECRBY nothing is left.
--- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis.
+-- * Where an ACL forbids DECRBY nothing is left but the number that was set.
+-- * Permits that are held from a semaphore that was deleted count: with them there are never more.
+-- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis; with a limit trySetPermits
+-- first.
 local ids = raw_ids(ARGV[4])
 local deadline = string.format('%.0f', now + tonumber(ARGV[3]))
 local mine, shorter = {}, {}
@@ -34,6 +36,12 @@ end
 if #mine > 0 then
     redis.call('ZREM', KEYS[2], unpack(mine))
     add(#mine)
+end
+local limit = tonumber(ARGV[5])
+if not free and limit > 0 then
+    free = limit - redis.call('ZCARD', KEYS[2])
+    redis.call('SET', KEYS[1], free)
+    redis.pcall(ARGV[2], ARGV[1], ARGV[5])
 end
 if not free or free < #ids then
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
