@@ -34,7 +34,8 @@ pub enum Shutdown {
     Drain(Duration),
     /// Release what is held at once; its guards are lost.
     ReleaseAll,
-    /// Release nothing: what is held ends with its lease.
+    /// Release nothing: what is held ends with its lease. Permits of a [`Semaphore`], which have
+    /// none, stay taken for ever.
     Abandon,
 }
 
@@ -181,12 +182,12 @@ impl Client {
     /// # Cancel safety
     ///
     /// Nothing is given out any more from the first poll on; what was not released by then ends
-    /// with its lease. May be called again.
+    /// with its lease, where it has one. May be called again.
     ///
     /// # Errors
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis could not be told of a release;
-    /// that lock ends with its lease.
+    /// that lock ends with its lease, but the permits of a [`Semaphore`] stay taken.
     pub async fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
         let (drain, release) = match how {
             Shutdown::Drain(drain) => (Some(drain), true),

@@ -1,5 +1,7 @@
 //! Permits that come back by themselves, and guards that know when theirs did.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redlock_rt::{GuardState, LockOptions, LostReason, Shutdown, Unlocked};
@@ -154,4 +156,99 @@ async fn a_forgotten_permit_ends_by_its_id_or_with_its_lease() {
     assert!(begin.elapsed() >= 2 * LEASE - LEASE / 10);
     both.release().await.unwrap();
     stage.end(2).await;
+}
+
+/// A guard that soon hears what became of its permit.
+async fn watchful(stage: &Stage) -> (redlock_rt::PermitExpirableSemaphore, redlock_rt::Permit) {
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().renew(Duration::from_millis(20));
+    let permit = semaphore.acquire_with(options).await.unwrap();
+    (semaphore, permit)
+}
+
+struct Witness(Arc<AtomicBool>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_body_runs_under_a_permit_and_may_borrow() {
+    let stage = Stage::open("body").await;
+    let (semaphore, permit) = watchful(&stage).await;
+    let borrowed = String::from("output");
+    let body = async {
+        tokio::task::yield_now().await;
+        assert_eq!(semaphore.available().await.unwrap(), 0);
+        borrowed.as_str()
+    };
+    assert_eq!(within(DEADLINE, permit.run(body)).await.unwrap(), "output");
+    assert_eq!(permit.run(async { 7 }).await.unwrap(), 7);
+    assert!(permit.is_valid());
+    permit.release().await.unwrap();
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_when_its_permit_is_lost() {
+    let stage = Stage::open("body-lost").await;
+    let (semaphore, permit) = watchful(&stage).await;
+    let dropped = Arc::new(AtomicBool::new(false));
+    let witness = Witness(Arc::clone(&dropped));
+    let body = async {
+        let _witness = witness;
+        semaphore.release(permit.id()).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let error = within(DEADLINE, permit.run(body)).await.unwrap_err();
+    assert!(dropped.load(Ordering::SeqCst), "before run returns");
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(error.name(), Some(stage.name.as_str()));
+    assert!(
+        error.to_string().contains("the body was dropped"),
+        "{error}"
+    );
+    // And another one is not started.
+    let body = async { panic!("under a permit that is lost") };
+    let error = within(DEADLINE, permit.run(body)).await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
+    stage.end(1).await;
+}
+
+/// Also where nobody can be asked: at its local deadline.
+#[tokio::test]
+async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
+    let stage = Stage::open("body-cut-off").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().lease(LEASE);
+    let permit = semaphore.acquire_with(options).await.unwrap();
+    stage.proxy.refuse();
+    stage.proxy.cut_all();
+    let begin = Instant::now();
+    let stopped = within(DEADLINE, permit.run(std::future::pending::<()>())).await;
+    assert!(begin.elapsed() <= LEASE, "{:?}", begin.elapsed());
+    assert!(stopped.unwrap_err().is_lost());
+    stage.proxy.accept();
+    drop(permit);
+    // Its lease ended it, or the release that came late.
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    stage.end(1).await;
+}
+
+/// One that is over at the same moment as the permit is not called lost.
+#[tokio::test]
+async fn a_body_that_completed_is_not_called_lost() {
+    let stage = Stage::open("body-done").await;
+    let (semaphore, permit) = watchful(&stage).await;
+    let body = async {
+        semaphore.release(permit.id()).await.unwrap();
+        permit.lost().await
+    };
+    let reason = within(DEADLINE, permit.run(body)).await.unwrap();
+    assert_eq!(reason, LostReason::Deleted);
+    drop(permit);
+    stage.end(1).await;
 }

@@ -377,7 +377,8 @@ impl Claim {
         deadline: Option<Instant>,
     ) -> Option<Result<AcquireReply, Fault>> {
         let bid = &self.bid;
-        self.open.get_or_insert_with(|| bid.engine.releases.open());
+        self.open
+            .get_or_insert_with(|| bid.engine.releases.open(bid.recipe.is_lasting()));
         let attempt = self
             .journey
             .attempt(&bid.engine.main, || bid.call(waits), deadline);

@@ -342,6 +342,21 @@ impl HoldGuard {
         lock(&self.hold.lease).state(self.id, now)
     }
 
+    /// Runs `body`, and drops it as soon as the lock is lost.
+    pub(crate) async fn run<T>(
+        &self,
+        action: &'static str,
+        body: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        if let GuardState::Lost(reason) = self.state() {
+            return Err(self.hold.lost_error(action, reason));
+        }
+        until_lost(self.lost(), body).await.map_err(|reason| {
+            let why = format!("{reason}; the body was dropped, its outcome is unknown");
+            self.hold.lost_error(action, reason).detail(why)
+        })
+    }
+
     /// Takes the lock in another mode besides, on this guard's terms; `None`: it is not to be had.
     pub(crate) async fn also(
         &self,

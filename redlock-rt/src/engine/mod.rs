@@ -332,7 +332,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Where releases could not be delivered; those locks end with their leases.
+    /// Where releases could not be delivered; it says what becomes of what was held.
     pub(crate) async fn shut_down(
         self: &Arc<Self>,
         drain: Option<Duration>,
@@ -351,18 +351,17 @@ impl Engine {
             for hold in self.watchdog.holds() {
                 hold.end(LostReason::ShutDown);
             }
-            let told = || self.releases.untold() == 0;
+            let told = || self.releases.untold().all == 0;
             self.wait_until(self.patience(clock::now()), told).await;
         }
         let left = match release {
-            true => self.releases.untold() + self.releases.forsaken(),
-            false => 0,
+            true => self.releases.left_over(),
+            false => None,
         };
         self.end();
-        if left == 0 {
+        let Some(why) = left else {
             return Ok(());
-        }
-        let why = format!("{left} releases could not be delivered; locks end with their leases");
+        };
         Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
     }
 

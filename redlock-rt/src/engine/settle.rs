@@ -413,6 +413,15 @@ impl Settlement {
         }
     }
 
+    /// Whether what stays behind has no lease that would end it.
+    pub(super) fn is_lasting(&self) -> bool {
+        match &self.subject {
+            Subject::Hold(hold) => hold.recipe.is_lasting(),
+            Subject::Ghost(ghost) => ghost.bid.recipe.is_lasting(),
+            Subject::Errand(_) => true,
+        }
+    }
+
     fn over(&self, outcome: &Result<HoldReply, Fault>) {
         let announced = matches!(outcome, Ok(HoldReply::Done));
         match &self.subject {
@@ -444,11 +453,21 @@ pub(crate) struct Unsettled {
 
 impl Unsettled {
     pub(super) fn new(settlement: Settlement) -> Self {
-        let open = settlement.engine().releases.open();
+        let open = settlement.engine().releases.open(settlement.is_lasting());
         Self {
             settlement: Some(settlement),
             _open: open,
         }
+    }
+
+    /// As [`Settlement::is_due`].
+    pub(super) fn is_due(&self) -> bool {
+        self.settlement.as_ref().is_some_and(Settlement::is_due)
+    }
+
+    /// As [`Settlement::is_lasting`].
+    pub(super) fn is_lasting(&self) -> bool {
+        self.settlement.as_ref().is_some_and(Settlement::is_lasting)
     }
 
     /// Runs it to its end; `None`: `until` came first.

@@ -83,6 +83,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
+    /// Whether a hold that nobody gives back stays: it has no lease.
+    fn is_lasting(&self) -> bool {
+        false
+    }
+
     /// Whether one hold excludes all others of this kind.
     fn is_exclusive(&self) -> bool {
         true

@@ -109,6 +109,10 @@ impl Recipe for SemaphoreWire {
         available(&self.name)
     }
 
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
     fn is_exclusive(&self) -> bool {
         false
     }
