@@ -5,11 +5,55 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::settle::{self, Settlement, Unsettled};
-use super::{Engine, clock};
+use super::{Engine, Repeat, clock};
 use crate::connection::Fault;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Malformed, Reply};
+
+impl Engine {
+    /// Makes a call that changes something, and says by an id which one it is; reads the answer.
+    ///
+    /// Unlike an [`Errand`] it does not go on in the background: after an error that says that
+    /// nothing was sent the caller may make another.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not run.
+    pub(crate) async fn once<T>(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: Call,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
+        let reply = self.send(action, name, call, Repeat::Always).await?;
+        read(reply).map_err(|malformed| misread(action, name, malformed))
+    }
+
+    /// Makes a call that changes nothing, or that sets what it means, and may be made again; reads
+    /// the answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not run.
+    pub(crate) async fn look<T>(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: Call,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
+        let reply = self.ask(action, name, call).await?;
+        read(reply).map_err(|malformed| misread(action, name, malformed))
+    }
+}
+
+fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error {
+    Error::new(ErrorKind::Protocol, action)
+        .named(name.as_arc())
+        .caused_by(Arc::new(malformed))
+}
 
 /// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. It
 /// says by an id which one it is.
@@ -32,12 +76,16 @@ impl Errand {
         }
     }
 
-    /// Makes the call, and waits for the answer.
+    /// Makes the call, waits for the answer, and reads it.
     ///
     /// # Cancel safety
     ///
     /// It goes on in the background.
-    pub(crate) async fn run(mut self, action: &'static str) -> Result<Reply, Error> {
+    pub(crate) async fn run<T>(
+        mut self,
+        action: &'static str,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
         let engine = Arc::clone(&self.engine);
         let name = self.name.clone();
         let named = |error: Error| error.named(name.as_arc());
@@ -54,7 +102,7 @@ impl Errand {
             None => return Err(unsettled.out_of_time(action)),
         }
         let reply = reply.get().cloned();
-        Ok(reply.unwrap_or(Reply::Nil))
+        read(reply.unwrap_or(Reply::Nil)).map_err(|malformed| misread(action, &name, malformed))
     }
 
     fn take(&mut self) -> Option<(Settlement, Arc<OnceLock<Reply>>)> {

@@ -68,7 +68,7 @@ use crate::clock;
 use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
-use crate::wire::{Call, NOTED, Operation, Recipe, Reply};
+use crate::wire::{Call, NOTED, Operation, Reply};
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -249,10 +249,10 @@ impl Engine {
     pub(crate) async fn ask(
         self: &Arc<Self>,
         action: &'static str,
-        recipe: &dyn Recipe,
+        name: &LockName,
         call: Call,
     ) -> Result<Reply, Error> {
-        let reply = self.send(action, recipe.name(), call, Repeat::Always).await;
+        let reply = self.send(action, name, call, Repeat::Always).await;
         reply.map_err(|error| match error.is_outcome_unknown() {
             true => error.known_as(ErrorKind::Unavailable),
             false => error,

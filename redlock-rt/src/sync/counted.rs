@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::{Engine, Repeat};
-use crate::error::{Error, ErrorKind};
+use crate::engine::Engine;
+use crate::error::Error;
 use crate::name::{BadName, LockName};
 use crate::wire::{self, Call, Malformed, Operation, Reply};
 
@@ -75,53 +75,38 @@ impl Counted {
     }
 
     /// Asks for something that says what it means, and may be asked again.
-    pub(super) async fn ask(&self, action: &'static str, call: Call) -> Result<Reply, Error> {
+    pub(super) async fn look<T>(
+        &self,
+        action: &'static str,
+        call: impl FnOnce(&LockName) -> Call,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
         let name = self.name()?;
-        let reply = self.engine.send(action, name, call, Repeat::Always).await;
-        reply.map_err(|error| match error.is_outcome_unknown() {
-            true => error.known_as(ErrorKind::Unavailable),
-            false => error,
-        })
+        self.engine.look(action, name, call(name), read).await
     }
 
     /// Has something done once, however often it must be sent.
-    pub(super) async fn operate(
+    pub(super) async fn once(
         &self,
         action: &'static str,
         call: impl FnOnce(&LockName, &Operation) -> Call,
     ) -> Result<i64, Error> {
         let name = self.name()?;
         let call = call(name, &self.engine.operation());
-        let reply = self.engine.send(action, name, call, Repeat::Always).await?;
-        self.number(action, reply)
-    }
-
-    pub(super) fn number(&self, action: &'static str, reply: Reply) -> Result<i64, Error> {
-        match reply {
-            Reply::Int(number) => Ok(number),
-            other => Err(self.malformed(action, other)),
-        }
-    }
-
-    pub(super) fn malformed(&self, action: &'static str, reply: Reply) -> Error {
-        let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(Malformed(reply)));
-        match &self.name {
-            Ok(name) => error.named(name.as_arc()),
-            Err(_) => error,
-        }
+        self.engine.once(action, name, call, wire::number).await
     }
 
     pub(super) async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         const ACTION: &str = "set the permits of semaphore";
         self.having(ACTION, permits)?;
-        let set = self.operate(ACTION, |name, operation| {
+        let set = self.once(ACTION, |name, operation| {
             wire::set_permits(name, operation, permits)
         });
         Ok(set.await? == 1)
     }
 
     pub(super) async fn add(&self, action: &'static str, permits: i64) -> Result<(), Error> {
-        let added = self.operate(action, |name, operation| {
+        let added = self.once(action, |name, operation| {
             wire::add_permits(name, operation, permits)
         });
         added.await.map(drop)

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::check_lease;
-use crate::engine::{self, Engine, Errand, Repeat};
+use crate::engine::{self, Engine, Errand};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
-use crate::wire::{
-    Call, Ended, GREATEST_COUNT, LatchWire, Look, Malformed, Reply, count_left, was_done,
-};
+use crate::wire::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};
 
 const SET: &str = "set latch";
 const COUNT_DOWN: &str = "count down latch";
@@ -132,7 +130,7 @@ impl CountDownLatch {
             })?;
         }
         let call = wire.set(count, self.ttl, &self.engine.operation());
-        self.send(SET, wire, call, was_done).await
+        self.engine.once(SET, wire.name(), call, was_done).await
     }
 
     /// Counts down by one; answers the count that is left. At zero all who wait go on.
@@ -154,7 +152,9 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
         let call = wire.count_down(&self.engine.operation());
-        self.send(COUNT_DOWN, wire, call, count_left).await
+        self.engine
+            .once(COUNT_DOWN, wire.name(), call, count_left)
+            .await
     }
 
     /// Returns a guard that counts down by one when it is dropped. Does no I/O.
@@ -168,7 +168,6 @@ impl CountDownLatch {
         let call = wire.count_down(&id);
         Ok(CountDownGuard {
             errand: Errand::new(&self.engine, wire.name(), call, id.noted),
-            name: wire.name().clone(),
         })
     }
 
@@ -232,13 +231,12 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn count(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
-        let look = self.send(COUNT, wire, wire.check(), Look::try_from).await;
-        match look {
-            Ok(Look::Closed(count, _)) => Ok(count),
-            Ok(Look::Ended(_)) => Ok(0),
-            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
-            Err(error) => Err(error),
-        }
+        let (name, call) = (wire.name(), wire.check());
+        let look = self.engine.look(COUNT, name, call, Look::try_from);
+        Ok(match look.await? {
+            Look::Closed(count, _) => count,
+            Look::Ended(_) => 0,
+        })
     }
 
     /// Deletes the latch; answers whether there was one. Those that wait get
@@ -258,29 +256,12 @@ impl CountDownLatch {
     pub async fn delete(&self) -> Result<bool, Error> {
         let wire = self.wire()?;
         let call = wire.delete(&self.engine.operation());
-        self.send(DELETE, wire, call, was_done).await
+        self.engine.once(DELETE, wire.name(), call, was_done).await
     }
 
     fn wire(&self) -> Result<&LatchWire, Error> {
         Ok(self.wire.as_ref().map_err(|bad| bad.clone())?)
     }
-
-    async fn send<T>(
-        &self,
-        action: &'static str,
-        wire: &LatchWire,
-        call: Call,
-        read: impl FnOnce(Reply) -> Result<T, Malformed>,
-    ) -> Result<T, Error> {
-        let sent = self.engine.send(action, wire.name(), call, Repeat::Always);
-        read(sent.await?).map_err(|malformed| misread(action, wire.name(), malformed))
-    }
-}
-
-fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error {
-    Error::new(ErrorKind::Protocol, action)
-        .named(name.as_arc())
-        .caused_by(Arc::new(malformed))
 }
 
 /// Counts a [`CountDownLatch`] down by one, once: when [`count_down`](Self::count_down) is called,
@@ -295,7 +276,6 @@ fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error
 #[clippy::has_significant_drop]
 pub struct CountDownGuard {
     errand: Errand,
-    name: LockName,
 }
 
 impl CountDownGuard {
@@ -316,8 +296,6 @@ impl CountDownGuard {
     /// time-out and two response time-outs; it then goes on in the background, so that there is
     /// nothing to try again. See also [`CountDownLatch`](CountDownLatch#errors).
     pub async fn count_down(self) -> Result<u64, Error> {
-        let Self { errand, name } = self;
-        let reply = errand.run(COUNT_DOWN).await?;
-        count_left(reply).map_err(|malformed| misread(COUNT_DOWN, &name, malformed))
+        self.errand.run(COUNT_DOWN, count_left).await
     }
 }

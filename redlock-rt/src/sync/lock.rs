@@ -328,7 +328,7 @@ impl<K: Kind> Lock<K> {
         call: impl FnOnce(&dyn Recipe) -> Call,
     ) -> Result<Reply, Error> {
         let wire = self.wire()?;
-        self.engine.ask(action, &**wire, call(&**wire)).await
+        self.engine.ask(action, wire.name(), call(&**wire)).await
     }
 
     pub(super) fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {

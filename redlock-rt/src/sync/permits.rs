@@ -11,7 +11,7 @@ use crate::clock;
 use crate::engine::{Engine, Manner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{ID_DIGITS, PermitsWire, Recipe, Reply};
+use crate::wire::{ID_DIGITS, PermitsWire, Recipe, free_and_held, number, was_done};
 
 /// As many permits may be acquired at once.
 const MOST_AT_ONCE: u32 = 1000;
@@ -141,9 +141,9 @@ impl PermitExpirableSemaphore {
     /// does not answer in time.
     pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
         const ACTION: &str = "set the permits of semaphore";
-        let name = self.counted.having(ACTION, permits)?;
-        let reply = self.counted.ask(ACTION, wire(name).set(permits)).await?;
-        self.counted.number(ACTION, reply).map(drop)
+        self.counted.having(ACTION, permits)?;
+        let call = |name: &_| wire(name).set(permits);
+        self.counted.look(ACTION, call, number).await.map(drop)
     }
 
     /// Makes the semaphore larger by so many permits, or smaller by a negative number.
@@ -292,7 +292,7 @@ impl PermitExpirableSemaphore {
     pub async fn try_release(&self, id: &str) -> Result<bool, Error> {
         const ACTION: &str = "release permit of semaphore";
         self.check_id(ACTION, id)?;
-        let released = self.counted.operate(ACTION, |name, operation| {
+        let released = self.counted.once(ACTION, |name, operation| {
             wire(name).release_id(operation, id)
         });
         Ok(released.await? == 1)
@@ -321,9 +321,8 @@ impl PermitExpirableSemaphore {
         self.check_id(ACTION, id)?;
         let wire = wire(self.counted.name()?);
         self.check(&wire, lease)?;
-        let call = wire.update_lease(id, lease);
-        let reply = self.counted.ask(ACTION, call).await?;
-        Ok(self.counted.number(ACTION, reply)? == 1)
+        let call = |_: &_| wire.update_lease(id, lease);
+        self.counted.look(ACTION, call, was_done).await
     }
 
     fn check_id(&self, action: &'static str, id: &str) -> Result<(), Error> {
@@ -376,15 +375,9 @@ impl PermitExpirableSemaphore {
     }
 
     async fn look(&self) -> Result<(i64, i64), Error> {
-        const ACTION: &str = "look at semaphore";
-        let call = wire(self.counted.name()?).inspect();
-        let reply = self.counted.ask(ACTION, call).await?;
-        if let Reply::List(items) = &reply
-            && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
-        {
-            return Ok((*free, *held));
-        }
-        Err(self.counted.malformed(ACTION, reply))
+        let call = |name: &_| wire(name).inspect();
+        let look = self.counted.look("look at semaphore", call, free_and_held);
+        look.await
     }
 }
 

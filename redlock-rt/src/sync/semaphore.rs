@@ -240,7 +240,7 @@ impl Semaphore {
     ///
     /// As [`release`](Self::release).
     pub async fn drain(&self) -> Result<i64, Error> {
-        let drained = self.counted.operate("drain semaphore", wire::drain_permits);
+        let drained = self.counted.once("drain semaphore", wire::drain_permits);
         drained.await
     }
 
@@ -255,10 +255,10 @@ impl Semaphore {
     /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
     /// answer in time.
     pub async fn available(&self) -> Result<i64, Error> {
-        const ACTION: &str = "look at semaphore";
-        let call = wire::available_permits(self.counted.name()?);
-        let reply = self.counted.ask(ACTION, call).await?;
-        self.counted.number(ACTION, reply)
+        let look = self
+            .counted
+            .look("look at semaphore", wire::available_permits, wire::number);
+        look.await
     }
 }
 

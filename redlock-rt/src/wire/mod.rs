@@ -25,7 +25,7 @@ pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
 pub(crate) use self::operation::{NOTED, Operation};
-pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
+pub(crate) use self::permits::{ID_DIGITS, PermitsWire, free_and_held};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;
@@ -35,6 +35,7 @@ pub(crate) use self::rw::{ReadWire, WriteWire};
 pub(crate) use self::script::{Call, LONGEST_SPAN, Script};
 pub(crate) use self::semaphore::SemaphoreWire;
 pub(crate) use self::semaphore::{
-    add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
+    add as add_permits, available as available_permits, drain as drain_permits, number,
+    set as set_permits,
 };
 pub(crate) use self::spin::SpinWire;

@@ -165,6 +165,16 @@ impl Recipe for PermitsWire {
     }
 }
 
+/// Reads how many permits are free and how many are held.
+pub(crate) fn free_and_held(reply: Reply) -> Result<(i64, i64), Malformed> {
+    if let Reply::List(items) = &reply
+        && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
+    {
+        return Ok((*free, *held));
+    }
+    Err(Malformed(reply))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,6 +141,14 @@ pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     }
 }
 
+/// Reads a number of permits.
+pub(crate) fn number(reply: Reply) -> Result<i64, Malformed> {
+    match reply {
+        Reply::Int(number) => Ok(number),
+        other => Err(Malformed(other)),
+    }
+}
+
 /// Sets the number of permits where there is none. Answers 1 or 0.
 pub(crate) fn set(name: &LockName, operation: &Operation, permits: u32) -> Call {
     Call::new(&SET)

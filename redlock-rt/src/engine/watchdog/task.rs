@@ -369,7 +369,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let reply = engine
-            .ask("inspect", &*recipe, recipe.inspect())
+            .ask("inspect", recipe.name(), recipe.inspect())
             .await
             .unwrap();
         let holder = Holder::decode(reply).unwrap().remove(0);
