@@ -7,12 +7,15 @@
 -- Invariants:
 -- * A repeat finds the note and answers as the first: nothing is added twice.
 -- * The number is checked before the note is written: INCRBY refuses what is none.
+-- * A full memory keeps no permit: Redis refuses INCRBY for that only where nothing was written
+--   before, so a DEL of what is not there comes first.
 -- Redisson: RSemaphore.release, RSemaphore.addPermits, RPermitExpirableSemaphore.addPermits; they
 -- make the semaphore where there is none.
 local told = redis.call('GET', KEYS[2])
 if told then
     return tonumber(told)
 end
+redis.call('DEL', KEYS[2])
 local free = redis.pcall('INCRBY', KEYS[1], ARGV[1])
 if type(free) == 'table' then
     if string.find(free.err, 'not an integer') then
