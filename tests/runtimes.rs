@@ -354,6 +354,14 @@ fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
         let name = unique("place");
         let client = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
         let foreign = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
+        // A client that has had a fair waiter beats wherever it is used, so in the first runtime.
+        current_thread().block_on(async {
+            let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
+            let waiter = start_waiting(&client, client.fair_lock(&name)).await;
+            obstacle.unlock().await.unwrap();
+            let guard = within(DEADLINE, waiter).await.unwrap();
+            guard.unlock().await.unwrap();
+        });
         while_another_ends(&client, runtimes, async |client, other_runtime| {
             let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
             let first = start_waiting(&client, client.fair_lock(&name)).await;
