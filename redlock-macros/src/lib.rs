@@ -22,6 +22,8 @@ mod errors;
 mod expand;
 mod form;
 mod function;
+#[cfg(test)]
+mod fuzz;
 mod messages;
 mod plan;
 mod template;

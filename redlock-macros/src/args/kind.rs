@@ -169,7 +169,10 @@ fn semaphore(call: &ExprCall, errors: &mut Errors) -> Option<LockKind> {
             &mut take
         };
         if slot.is_some() {
-            errors.at(name.span(), format_args!("`{name}` is set twice"));
+            errors.at(
+                name.span(),
+                format_args!("`{name}` is set twice: leave one of them out"),
+            );
             is_valid = false;
             continue;
         }

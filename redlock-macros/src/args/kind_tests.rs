@@ -154,10 +154,13 @@ fn arguments_of_a_semaphore() {
         ),
         ("limit = 3, colour = 2", unknown("colour", "")),
         ("limit = 3, a.b = 2", unknown("a.b", "")),
-        ("limit = 3, limit = 3", "`limit` is set twice".to_owned()),
+        (
+            "limit = 3, limit = 3",
+            "`limit` is set twice: leave one of them out".to_owned(),
+        ),
         (
             "limit = 3, take = 1, take = 0",
-            "`take` is set twice".to_owned(),
+            "`take` is set twice: leave one of them out".to_owned(),
         ),
     ] {
         let value = format!("semaphore({arguments})");

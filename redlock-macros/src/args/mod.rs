@@ -113,7 +113,10 @@ where
     fn fill(&mut self, name: &Ident, value: Expr, errors: &mut Errors) {
         let Self(slot, read) = self;
         if !slot.is_unset() {
-            errors.at(name.span(), format_args!("`{name}` is set twice"));
+            errors.at(
+                name.span(),
+                format_args!("`{name}` is set twice: leave one of them out"),
+            );
             return;
         }
         let span = value.span();

@@ -22,8 +22,8 @@ pub(super) const OPTIONS: [(&str, &str); 19] = [
     ("on_lost", "finish"),
     ("map_err", "AppError::Lock"),
     ("when", "amount > 0"),
-    ("guard", "guard"),
-    ("token", "token"),
+    ("guard", "held"),
+    ("token", "number"),
     ("name", "\"place-order\""),
     ("crate", "::redlock_rt"),
 ];

@@ -177,8 +177,8 @@ fn unknown(
         }),
     };
     let hint = match (simple.as_str(), meant) {
-        ("retry" | "wait" | "keepacquire" | "block", _) => {
-            "who is to wait longer has a longer `wait`; ".to_owned()
+        ("retry" | "wait" | "keepacquire" | "block", _) if name == "on_timeout" => {
+            "to wait longer, set a longer `wait`; ".to_owned()
         }
         (_, Some(meant)) => format!("did you mean `{meant}`? "),
         (_, None) => String::new(),

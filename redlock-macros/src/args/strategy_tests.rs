@@ -59,11 +59,7 @@ fn unknown_fallbacks_get_a_hint_and_the_list() {
         ("fallback(busy)", "fallback", "did you mean `call(path)`? "),
         ("return", "return", "did you mean `value(expr)`? "),
         ("Ok(None)", "Ok", "did you mean `value(Ok(None))`? "),
-        (
-            "retry",
-            "retry",
-            "who is to wait longer has a longer `wait`; ",
-        ),
+        ("retry", "retry", "to wait longer, set a longer `wait`; "),
         ("purple", "purple", ""),
         ("purple(1)", "purple", ""),
     ] {

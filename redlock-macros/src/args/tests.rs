@@ -76,7 +76,10 @@ fn each_listed_option_exists_and_each_hint_leads_to_one() {
 fn each_option_can_be_set_once() {
     for (option, value) in OPTIONS {
         let text = format!("{option} = {value}, {option} = {value}");
-        assert_eq!(messages(&text), [format!("`{option}` is set twice")]);
+        assert_eq!(
+            messages(&text),
+            [format!("`{option}` is set twice: leave one of them out")]
+        );
     }
 }
 
@@ -86,7 +89,7 @@ fn a_bad_value_is_no_reason_to_call_the_second_one_the_first() {
         messages(r#"wait = "1", wait = "1s""#),
         [
             "`wait`: duration without a unit: write \"1s\" or \"1ms\" (units: ms, s, m, h, d)",
-            "`wait` is set twice"
+            "`wait` is set twice: leave one of them out"
         ]
     );
 }
@@ -180,7 +183,7 @@ fn what_lacks_its_name_or_its_value() {
         ),
         (
             "guard = mut held",
-            "`guard`: expected an expression; write it as in `guard = guard`",
+            "`guard`: expected an expression; write it as in `guard = held`",
         ),
         (
             "kind = semaphore(limit: 3)",
@@ -196,7 +199,7 @@ fn an_option_that_cannot_be_read_is_set_all_the_same() {
     assert_eq!(messages("key = @").len(), 1);
     assert_eq!(
         messages("wait = @, wait = \"1s\"")[1],
-        "`wait` is set twice"
+        "`wait` is set twice: leave one of them out"
     );
     assert_eq!(
         messages("wait, wait")[1],

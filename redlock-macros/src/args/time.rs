@@ -52,7 +52,10 @@ pub(super) fn lease(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Ti
 
 pub(super) fn max_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Time> {
     if is_unbounded(&value) {
-        errors.on(&value, "leave `max_hold` out for no limit");
+        errors.on(
+            &value,
+            "`max_hold` is a duration: leave it out for no limit",
+        );
         return None;
     }
     let zero = "that would be a lock that is never held; leave it out for no limit";

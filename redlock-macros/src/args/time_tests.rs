@@ -59,7 +59,10 @@ fn other_times_have_an_end() {
                 "a lock without `lease` would outlive a process that has died; leave it out for \
                  the client's lease, which is renewed while the body runs",
             ),
-            ("max_hold", "leave `max_hold` out for no limit"),
+            (
+                "max_hold",
+                "`max_hold` is a duration: leave it out for no limit",
+            ),
             (
                 "min_hold",
                 "`min_hold` is a duration, `min_hold = \"10s\"`; leave it out for a lock that is \

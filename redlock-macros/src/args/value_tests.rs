@@ -29,7 +29,10 @@ fn conditions() {
 
 #[test]
 fn names_in_the_body() {
-    for (option, what) in [("guard", "guard"), ("token", "fencing token")] {
+    for (option, what, example) in [
+        ("guard", "guard", "held"),
+        ("token", "fencing token", "number"),
+    ] {
         for value in ["held", "_held", "r#type"] {
             parse(&format!("{option} = {value}")).expect(value);
         }
@@ -40,7 +43,7 @@ fn names_in_the_body() {
                 &format!("{option} = {value}"),
                 &format!(
                     "`{option}` is the name that the {what} gets in the body: \
-                     `{option} = {option}`"
+                     `{option} = {example}`"
                 ),
             );
         }

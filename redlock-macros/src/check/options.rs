@@ -95,7 +95,7 @@ fn keys(args: &Args, errors: &mut Errors) {
             {
                 errors.at(
                     key.span,
-                    "this is among the `keys` already: a lock is taken once",
+                    "this is among the `keys` already, and a lock is taken once: leave it out",
                 );
             }
         }

@@ -100,7 +100,7 @@ fn one_key_or_several() {
 
 #[test]
 fn no_key_is_among_the_keys_twice() {
-    let expected = "this is among the `keys` already: a lock is taken once";
+    let expected = "this is among the `keys` already, and a lock is taken once: leave it out";
     refused(r#"keys = ["a:<from>", "a:<to>", "a:<from>"]"#, expected);
     refused(r#"keys = [A, b, A]"#, expected);
     refused(r#"keys = [self_.a, self_.a]"#, expected);

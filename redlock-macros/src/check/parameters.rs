@@ -12,19 +12,22 @@ use crate::messages::code;
 use crate::plan::Fallback;
 use crate::template::{self, Segment};
 
+const ALONE: &str = "a template is a literal by itself; write it with nothing around it";
+const LISTED: &str = "templates are literals in a list by itself; write `keys = [..]`";
+
 pub(super) fn check(args: &Args, function: &Function, errors: &mut Errors) {
     shadowed(args, function, errors);
     passed_on(args, function, errors);
     match args.key.get().map(|key| &key.value) {
-        Some(KeyArg::Expr(key)) => unfilled_key(key, function, errors),
+        Some(KeyArg::Expr(key)) => unfilled(key, ALONE, function, errors),
         Some(KeyArg::Template(_)) | None => {}
     }
     match args.keys.get().map(|keys| &keys.value) {
-        Some(KeysArg::List(list)) => unfilled_key(list, function, errors),
+        Some(KeysArg::List(list)) => unfilled(list, LISTED, function, errors),
         Some(KeysArg::Each(each)) => {
             for key in each {
                 if let KeyArg::Expr(key) = &key.value {
-                    unfilled_key(key, function, errors);
+                    unfilled(key, ALONE, function, errors);
                 }
             }
         }
@@ -118,16 +121,12 @@ fn unnamed(parameter: &PatType) -> String {
 
 /// Looks for templates inside of an expression. They would be taken for plain text, which is one
 /// lock for every call.
-fn unfilled_key(key: impl ToTokens, function: &Function, errors: &mut Errors) {
+fn unfilled(key: impl ToTokens, fix: &str, function: &Function, errors: &mut Errors) {
     for literal in literals(key.to_token_stream()) {
         if let Some(placeholder) = placeholder(&literal, function) {
             errors.at(
                 literal.span(),
-                format_args!(
-                    "`<{placeholder}>` is not filled in here: a template is a literal by itself; \
-                     write {:?} and nothing around it, or `format!(\"..{{..}}\")`",
-                    literal.value()
-                ),
+                format_args!("`<{placeholder}>` is not filled in here: {fix}, or use `format!`"),
             );
         }
     }

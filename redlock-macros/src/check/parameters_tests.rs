@@ -70,19 +70,18 @@ fn what_is_passed_on_has_a_name() {
 #[test]
 fn templates_inside_of_expressions_are_found() {
     let function = "async fn f(&self, id: u64) -> Result<(), E> {}";
-    for (args, literal, placeholder) in [
-        (r#"key = "a:<id>".to_owned()"#, "a:<id>", "id"),
-        (r#"key = String::from("<id:08x>")"#, "<id:08x>", "id"),
-        (r#"key = &"<self.a.b()>""#, "<self.a.b()>", "self.a.b()"),
-        (r#"key = { let a = ["<id>"]; a[0] }"#, "<id>", "id"),
-        (r#"keys = vec!["a", "<id>"]"#, "<id>", "id"),
-        (r#"keys = &["a", "<id>"]"#, "<id>", "id"),
-        (r#"keys = ["a", "<id>".trim()]"#, "<id>", "id"),
+    let alone = "a template is a literal by itself; write it with nothing around it";
+    let listed = "templates are literals in a list by itself; write `keys = [..]`";
+    for (args, placeholder, fix) in [
+        (r#"key = "a:<id>".to_owned()"#, "id", alone),
+        (r#"key = String::from("<id:08x>")"#, "id", alone),
+        (r#"key = &"<self.a.b()>""#, "self.a.b()", alone),
+        (r#"key = { let a = ["<id>"]; a[0] }"#, "id", alone),
+        (r#"keys = ["a", "<id>".trim()]"#, "id", alone),
+        (r#"keys = vec!["a", "<id>"]"#, "id", listed),
+        (r#"keys = &["a", "<id>"]"#, "id", listed),
     ] {
-        let expected = format!(
-            "`<{placeholder}>` is not filled in here: a template is a literal by itself; write \
-             {literal:?} and nothing around it, or `format!(\"..{{..}}\")`"
-        );
+        let expected = format!("`<{placeholder}>` is not filled in here: {fix}, or use `format!`");
         assert_eq!(messages(args, function), [expected], "{args}");
     }
     for args in [

@@ -113,7 +113,7 @@ fn is_positional(name: &Ident) -> bool {
 
 fn parameters(function: &Function) -> String {
     match names(function).as_slice() {
-        [] if !function.bindings().is_empty() => {
+        [] if !function.sig.inputs.is_empty() => {
             format!("`{}` has no named parameters", function.sig.ident)
         }
         [] => format!("`{}` has no parameters", function.sig.ident),

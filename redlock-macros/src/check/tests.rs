@@ -77,7 +77,7 @@ fn unknown_placeholders_list_what_there_is() {
         (
             "<id>",
             "_: u64",
-            "no parameter `id` to put into the key; `place` has no parameters\n`_: u64` has no \
+            "no parameter `id` to put into the key; `place` has no named parameters\n`_: u64` has no \
              name: to use it as a whole, write `id: u64`",
         ),
         (
