@@ -63,7 +63,14 @@ async fn a_server_under_two_addresses_is_taken_once() {
 #[tokio::test]
 async fn two_clients_of_one_engine_are_one_server() {
     let engine = Engine::new();
-    let clients = [(); 2].map(|()| settings(Client::builder().embedded(&engine)));
+    let clients = [(); 2].map(|()| {
+        let engine = engine.clone();
+        let connect = move || {
+            let stream = engine.connect();
+            async { Ok(stream) }
+        };
+        settings(Client::builder().connector(connect))
+    });
     for names in [["x", "x"], ["x", "y"]] {
         let parts = clients.iter().zip(names).map(|(client, name)| {
             let both: [Part; 2] = [client.rlock(name).into(), client.rlock("z").into()];
@@ -131,10 +138,15 @@ async fn two_databases_of_a_server_are_two_locks() {
 #[tokio::test]
 async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
     const WAIT: Duration = Duration::from_millis(300);
+    const SHORT: Duration = Duration::from_millis(100);
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let proxy = Proxy::to(&two);
     // The one that answers is first.
-    let named = |url: &str, name| settings(Client::builder().url(url).server_name(name));
+    let named = |url: &str, name| {
+        let builder = Client::builder().url(url).server_name(name);
+        let builder = builder.response_timeout(SHORT).connect_timeout(SHORT);
+        settings(builder)
+    };
     let (here, there) = (named(&one.url(), "first"), named(&proxy.url(), "second"));
     there
         .rlock("x")
@@ -154,9 +166,10 @@ async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
         !here.rlock("x").is_locked().await.unwrap()
     })
     .await;
-    // Without a bound it waits through the outage.
+    // Without a bound it waits through the outage, longer than one question is asked for.
     let waits = tokio::spawn(async move { lock.lock().await.unwrap() });
     eventually(DEADLINE, async || here.stats().held == 1).await;
+    tokio::time::sleep(SHORT * 8).await;
     proxy.resume();
     let guard = within(2 * DEADLINE, waits).await.unwrap();
     assert_eq!(guard.owners().len(), 2);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Unlocked};
+use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Unlocked, embedded::Engine};
 use tests::{LeakCheck, Proxy, RedisServer, within};
 
 use crate::{DEADLINE, client, names, settings};
@@ -35,6 +35,7 @@ async fn a_part_that_is_gone_refuses_all_and_the_counts_of_the_rest_are_set_back
         let error = guard.reenter().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
         assert_eq!(error.name(), Some(&*names[gone]));
+        assert_eq!(client.stats().releases, 0, "nothing is left to do");
         let mut expected = vec![Some(1); 3];
         expected[gone] = None;
         assert_eq!(counts(&server, &names).await, expected);
@@ -76,7 +77,7 @@ async fn a_server_that_does_not_answer_refuses_all() {
 #[tokio::test]
 async fn it_is_renewed_although_the_first_guard_is_not() {
     let lease = Duration::from_millis(200);
-    let client = settings(Client::builder().embedded(&redlock_rt::embedded::Engine::new()));
+    let client = settings(Client::builder().embedded(&Engine::new()).lease(lease));
     let options = LockOptions::new().lease(lease).renew(false);
     let guard = client.multi_lock(["a", "b"]).lock_with(options).await;
     let guard = guard.unwrap();

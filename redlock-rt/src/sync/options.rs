@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::engine::{Engine, Hold, Owner, Terms};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::wire::LONGEST_SPAN;
 
 /// How the lease is renewed while a guard lives.
@@ -174,6 +174,15 @@ impl LockOptions {
                 max_hold,
             }),
         }
+    }
+}
+
+/// Of a try: contention is no error.
+pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>, Error> {
+    match outcome {
+        Ok(guard) => Ok(Some(guard)),
+        Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -14,11 +14,10 @@ use crate::name::{LockName, OwnerId};
 script!(READ_ACQUIRE = "rw_read_acquire");
 script!(READ_UPDATE = "rw_read_update");
 script!(READ_RELEASE = "rw_read_release");
-script!(READ_FORCE_RELEASE = "rw_read_force_release");
 script!(READ_INSPECT = "rw_read_inspect");
 script!(WRITE_ACQUIRE = "rw_write_acquire");
 script!(WRITE_RELEASE = "rw_write_release");
-script!(WRITE_FORCE_RELEASE = "rw_write_force_release");
+script!(FORCE_RELEASE = "rw_force_release");
 script!(WRITE_INSPECT = "rw_write_inspect");
 
 const READ: &str = "rw.read";
@@ -48,6 +47,15 @@ impl Shared {
             leases: keys::rw_leases(&name),
             name,
         }
+    }
+
+    fn force_release(&self, mode: &str) -> Call {
+        Call::new(&FORCE_RELEASE)
+            .key(self.name.as_str())
+            .arg(mode)
+            .arg(&self.leases)
+            .arg(&self.channel)
+            .arg(PUBLISH)
     }
 }
 
@@ -122,11 +130,7 @@ impl Recipe for ReadWire {
     }
 
     fn force_release(&self) -> Call {
-        Call::new(&READ_FORCE_RELEASE)
-            .key(self.0.name.as_str())
-            .arg(&self.0.leases)
-            .arg(&self.0.channel)
-            .arg(PUBLISH)
+        self.0.force_release("read")
     }
 
     fn inspect(&self) -> Call {
@@ -236,11 +240,7 @@ impl Recipe for WriteWire {
     }
 
     fn force_release(&self) -> Call {
-        Call::new(&WRITE_FORCE_RELEASE)
-            .key(self.shared.name.as_str())
-            .arg(&self.shared.leases)
-            .arg(&self.shared.channel)
-            .arg(PUBLISH)
+        self.shared.force_release("write")
     }
 
     fn inspect(&self) -> Call {

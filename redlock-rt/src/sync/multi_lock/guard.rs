@@ -13,8 +13,8 @@ use crate::name::OwnerId;
 /// All locks of a [`MultiLock`](crate::MultiLock), held together.
 ///
 /// It says of all what a [`LockGuard`](crate::LockGuard) says of one: held until the earliest of
-/// their local deadlines, and lost, for good, as soon as any of them is. Each is renewed by its own
-/// client. Dropping the guard queues all releases.
+/// their local deadlines, and lost, for good, as soon as any of them is; the others stay as they are
+/// until the guard ends. Each is renewed by its own client. Dropping the guard queues all releases.
 #[must_use = "dropping the guard releases the locks"]
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard {

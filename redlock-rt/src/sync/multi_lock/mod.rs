@@ -15,7 +15,7 @@ use self::acquire::Asking;
 pub use self::guard::MultiLockGuard;
 use super::group::Group;
 use super::lock::{AnyKind, Kind, Lock};
-use super::options::LockOptions;
+use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::connection::ServerId;
 use crate::engine::{Backoff, Engine, GuardState, LostReason};
@@ -76,6 +76,10 @@ impl fmt::Debug for Part {
 /// The order is by name, then by server (host and port of the URL, or
 /// [`server_name`](crate::ClientBuilder::server_name)). Only where one name is used on *several*
 /// servers must all processes call these servers the same.
+///
+/// A server that clients reach by several addresses (`localhost` and `127.0.0.1`, a proxy) is found
+/// to be one when the locks are taken: what is named twice is taken once, through the client whose
+/// address comes first.
 ///
 /// # Examples
 ///
@@ -158,6 +162,8 @@ impl MultiLock {
     /// They may be of different kinds: `MultiLock::new([Part::from(&a), Part::from(&b)])`. One that
     /// is named twice is taken once. No locks at all, a name that cannot be one, and two kinds of
     /// lock of one name are reported by every operation as [`BadInput`](ErrorKind::BadInput).
+    /// Two kinds of one name by two addresses of one server are refused likewise, by whatever
+    /// acquires them.
     pub fn new<P: Into<Part>>(parts: impl IntoIterator<Item = P>) -> Self {
         let parts: Vec<Part> = parts.into_iter().map(Into::into).collect();
         let parts = check(parts);
@@ -186,7 +192,8 @@ impl MultiLock {
     /// # Round trips
     ///
     /// One, however many locks there are, where all are [`RLock`](crate::RLock)s of one client that
-    /// are free. Otherwise those of each, one after the other.
+    /// are free. Otherwise those of each, one after the other, and one more for each that has the
+    /// name of one before it on another server, which may be the same one.
     ///
     /// # Fairness
     ///
@@ -218,14 +225,8 @@ impl MultiLock {
     ///
     /// Those of [`Lock::try_lock`]. Contention is no error but `None`.
     pub async fn try_lock(&self) -> Result<Option<MultiLockGuard>, Error> {
-        match self
-            .lock_with(LockOptions::new().wait(Duration::ZERO))
-            .await
-        {
-            Ok(guard) => Ok(Some(guard)),
-            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
-            Err(error) => Err(error),
-        }
+        let options = LockOptions::new().wait(Duration::ZERO);
+        unless_contended(self.lock_with(options).await)
     }
 
     /// Acquires all locks as the options say.

@@ -25,7 +25,7 @@ use self::quorum::Shared;
 use self::round::{Asking, Verdict};
 use super::group::{Group, roll_back};
 use super::lock::{AnyKind, Lock};
-use super::options::LockOptions;
+use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, OwnerId};
@@ -152,14 +152,8 @@ impl RedLock {
     /// As [`lock`](Self::lock), and [`Quorum`](ErrorKind::Quorum) where fewer than a majority
     /// answers in time. Contention is no error but `None`.
     pub async fn try_lock(&self) -> Result<Option<RedLockGuard>, Error> {
-        match self
-            .lock_with(LockOptions::new().wait(Duration::ZERO))
-            .await
-        {
-            Ok(guard) => Ok(Some(guard)),
-            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
-            Err(error) => Err(error),
-        }
+        let options = LockOptions::new().wait(Duration::ZERO);
+        unless_contended(self.lock_with(options).await)
     }
 
     /// Acquires the lock as the options say; a lease they do not name is that of each client.
