@@ -32,7 +32,7 @@ impl KeyArg {
 /// Several keys.
 #[derive(Debug)]
 pub(crate) enum KeysArg {
-    /// At least one.
+    /// At least one was written; what is wrong by itself is not among them.
     Each(Vec<Spanned<KeyArg>>),
     List(Expr),
 }
@@ -78,7 +78,6 @@ pub(super) fn keys(_: &Ident, value: Expr, errors: &mut Errors) -> Option<KeysAr
         return None;
     }
     let mut keys = Vec::new();
-    let count = array.elems.len();
     for element in array.elems {
         let span = element.span();
         let key = one(bare(element), errors, |value, errors| {
@@ -90,7 +89,7 @@ pub(super) fn keys(_: &Ident, value: Expr, errors: &mut Errors) -> Option<KeysAr
         });
         keys.extend(key.map(|value| Spanned { value, span }));
     }
-    (keys.len() == count).then_some(KeysArg::Each(keys))
+    Some(KeysArg::Each(keys))
 }
 
 fn one(

@@ -111,6 +111,19 @@ fn no_key_is_among_the_keys_twice() {
 }
 
 #[test]
+fn one_mistake_hides_no_other() {
+    // A key that is none and one whose parameter is none.
+    let expected = messages(r#"keys = ["<", "<id>", "a", "a"]"#, FUNCTION);
+    assert_eq!(expected.len(), 3, "{expected:?}");
+    // An option that is set again, to nothing.
+    let expected = messages(
+        r#"key = "k", lease = "2s", max_hold = "1s", lease"#,
+        FUNCTION,
+    );
+    assert_eq!(expected.len(), 2, "{expected:?}");
+}
+
+#[test]
 fn permits_of_several_semaphores_cannot_be_taken() {
     refused(
         r#"keys = ["a", "b"], kind = semaphore(limit = 2)"#,

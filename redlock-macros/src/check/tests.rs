@@ -279,6 +279,23 @@ fn what_async_trait_has_taken_away_is_told() {
 }
 
 #[test]
+fn only_what_returns_a_boxed_future_is_looked_into() {
+    let body = "{ Box::pin(async move { work().await }) }";
+    for (signature, is_boxed) in [
+        ("fn f() -> Pin<Box<dyn Future<Output = R>>>", true),
+        ("async fn f() -> Pin<Box<dyn Future<Output = R>>>", false),
+        ("async fn f() -> R", false),
+        ("async fn f()", false),
+        ("fn f() -> R", false),
+        ("fn f()", false),
+    ] {
+        let function: Function = syn::parse_str(&format!("{signature} {body}")).expect(signature);
+        let form = function.form();
+        assert_eq!(matches!(form, Form::Boxed(_)), is_boxed, "{signature}");
+    }
+}
+
+#[test]
 fn a_boxed_future_has_to_be_made_at_the_end() {
     let ty = "Pin<Box<dyn Future<Output = Result<u8, E>> + Send + '_>>";
     for (ty, body) in [
