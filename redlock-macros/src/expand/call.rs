@@ -26,10 +26,7 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStre
         plan.renew.as_ref().map(|renew| self::renew(renew, private)),
         time("max_hold", plan.max_hold.as_ref(), private),
         time("min_hold", plan.min_hold.as_ref(), private),
-        plan.owner.as_ref().map(|owner| {
-            let at_owner = here.located_at(owner.span());
-            quote_spanned!(at_owner=> .owner(&#owner))
-        }),
+        plan.owner.as_ref().map(|owner| self::owner(owner, private)),
         on_lost(plan.on_lost, private),
     ];
     let setters = setters.into_iter().flatten();
@@ -58,18 +55,32 @@ fn client(plan: &Plan, private: &TokenStream) -> TokenStream {
     let Some(client) = &plan.client else {
         return quote_spanned!(here=> #private::client(#option::None));
     };
-    let at_client = here.located_at(client.span());
-    let reference = quote_spanned!(at_client=> &#client);
     let krate = match &plan.krate {
         Some(krate) => quote_spanned!(here=> #krate),
         None => quote_spanned!(here=> ::redlock_rt),
     };
-    quote_spanned! {here=>
-        {
-            let client: &#krate::Client = #reference;
-            #private::client(#option::Some(client))
-        }
-    }
+    let (referred, client) = referred(client, &quote_spanned!(here=> #krate::Client));
+    quote_spanned!(here=> { #referred #private::client(#option::Some(#client)) })
+}
+
+fn owner(owner: &Expr, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let ty = quote_spanned!(here=> #private::Owner);
+    let (referred, owner) = referred(owner, &ty);
+    quote_spanned!(here=> .owner({ #referred #private::core::clone::Clone::clone(#owner) }))
+}
+
+/// Statements that make a reference to a `ty` of whatever dereferences to one, and its name. In two
+/// steps: what is expected of a generic call would say what it returns.
+fn referred(value: &Expr, ty: &TokenStream) -> (TokenStream, Ident) {
+    let here = Span::mixed_site();
+    let at_value = here.located_at(value.span());
+    let reference = Ident::new("reference", at_value);
+    let statements = quote_spanned! {here=>
+        let reference = &#value;
+        let reference: &#ty = #reference;
+    };
+    (statements, Ident::new("reference", here))
 }
 
 fn wait(wait: &Wait, private: &TokenStream) -> TokenStream {

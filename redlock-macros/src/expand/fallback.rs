@@ -23,7 +23,8 @@ pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
         Some(map_err) => {
             let here = Span::mixed_site();
             let at_map = here.located_at(map_err.span());
-            let mapped = quote_spanned!(at_map=> (#map_err)(error));
+            // Passed, not called: the type of a closure's parameter comes from what it is passed to.
+            let mapped = quote_spanned!(at_map=> #private::map_err(error, #map_err));
             quote_spanned! {here=>
                 |error| #private::core::result::Result::Err(#mapped)
             }

@@ -32,6 +32,11 @@ pub fn skipped(error: &Error) {
     }
 }
 
+/// Makes the function's error by the user's own hand.
+pub fn map_err<E>(error: Error, map: impl FnOnce(Error) -> E) -> E {
+    map(error)
+}
+
 /// How the annotated function's return type takes a lock error.
 #[diagnostic::on_unimplemented(
     message = "a function under `#[distributed_lock]` must return a `Result` whose error can be made from `redlock_rt::Error`",

@@ -132,8 +132,8 @@ impl Call {
     }
 
     /// Sets as whom.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.options = self.options.owner(owner);
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.options = self.options.owner(&owner);
         self
     }
 
@@ -159,6 +159,10 @@ impl Call {
         let options = self.options.wait(wait);
         let guard = match (kind, key) {
             (Kind::Semaphore { limit, take }, Key::One(name)) => {
+                if take > limit {
+                    let why = format!("{take} permits of at most {limit}");
+                    return Err(Error::bad_input(ACTION, why).named(&name.into()));
+                }
                 let semaphore = client.permit_expirable_semaphore(name).limit(limit);
                 Guard::Permit(semaphore.acquire_many(take, options).await?)
             }
