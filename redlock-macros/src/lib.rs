@@ -436,7 +436,7 @@ mod template;
 /// `#[async_trait]` makes it of the methods of an impl or trait. Put attributes that take the
 /// `async` away, such as `#[tokio::test]`, below this one.
 ///
-/// The future is `Send` if it was before. The release is awaited before the call returns if the
+/// The future is `Send` exactly if it was before. The release is awaited before the call returns if the
 /// function's return type is known to be `Send` (in a generic function: by its bounds). Else it is
 /// only under way by then, since a value that is not `Send` cannot wait for it.
 ///
@@ -468,13 +468,38 @@ mod template;
 ///     // Where the value waits for the release, if it is `Send`.
 ///     let (output, body) = __private::Output::of(body);
 ///     let place = (&output).place();
-///     entering
-///         .run(place, __private::FromLockError::from_lock_error, body)
-///         .await
+///     let fail = |error| __private::FromLockError::from_lock_error(error);
+///     entering.run(place, fail, body).await
 /// }
 /// ```
 ///
-/// with `__private` for `::redlock_rt::__private`, which is not for other code to call.
+/// With `guard = held, on_timeout = skip`, the body is made when it will run:
+///
+/// ```text
+///     let entering = /* as above */;
+///     let session = match entering.await {
+///         Ok(session) => session,
+///         Err(error) => return match __private::because(&error) {
+///             Because::Timeout => {
+///                 __private::skipped(&error); // leaves a trace
+///                 let value: Result<String, Error> = __private::skip();
+///                 value
+///             }
+///             Because::Unavailable => FromLockError::from_lock_error(error),
+///             Because::Other => FromLockError::from_lock_error(error),
+///         },
+///     };
+///     let held = session.held();
+///     let body = async move {
+///         let held = held.reentrant();
+///         Ok(format!("{item} for {user_id}"))
+///     };
+///     let (output, body) = __private::Output::of(body);
+///     let place = (&output).place();
+///     session.run(place, fail, body).await
+/// ```
+///
+/// `__private` is `::redlock_rt::__private`, which is not for other code to call.
 ///
 /// # Panics
 ///

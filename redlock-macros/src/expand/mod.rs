@@ -8,7 +8,7 @@ mod call;
 mod fallback;
 mod key;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, GenericArgument, Meta, Path, PathArguments, Type, token};
@@ -198,7 +198,8 @@ fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
         return call;
     };
     let at_when = here.located_at(when.span());
-    let condition = quote_spanned!(at_when=> let when: #private::core::primitive::bool = #when;);
+    let bool = relocated(&quote!(#private::core::primitive::bool), at_when);
+    let condition = quote_spanned!(at_when=> let when: #bool = #when;);
     quote_spanned! {here=>
         {
             #condition
@@ -238,6 +239,15 @@ fn private(krate: Option<&Path>, here: Span) -> TokenStream {
         Some(krate) => quote_spanned!(here=> #krate::__private),
         None => quote_spanned!(here=> ::redlock_rt::__private),
     }
+}
+
+/// The same, located there: what starts an expression is part of where the compiler sees it.
+fn relocated(tokens: &TokenStream, place: Span) -> TokenStream {
+    let moved = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(place));
+        token
+    };
+    tokens.clone().into_iter().map(moved).collect()
 }
 
 /// `impl Trait` cannot be named in a body; `_` stands for whatever it is.
