@@ -155,8 +155,9 @@ mod template;
 /// # }
 /// ```
 ///
-/// Put text between two placeholders: `<a><b>` is the same key for 1, 23 and for 12, 3. A name that
-/// is no parameter does not compile:
+/// Put text between two placeholders: `<a><b>` is the same key for 1, 23 and for 12, 3. Braces are
+/// text, such as a hash tag of a cluster: `{<tenant>}:<id>`; `{id}`, of a parameter `id`, does not
+/// compile, since it is hardly meant to be text. Nor does a name that is no parameter:
 ///
 /// ```compile_fail
 /// # use redlock_rt::{Error, distributed_lock};

@@ -2,7 +2,12 @@
 //! on.
 
 #![deny(warnings, clippy::all, clippy::pedantic)]
-#![allow(clippy::unwrap_used, clippy::unused_async, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::unused_async,
+    clippy::non_minimal_cfg,
+    reason = "tests"
+)]
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,14 +26,14 @@ async fn a_function_on_one_line_has_no_unnecessary_braces() {
 
 #[distributed_lock(key = "large", client = client)]
 async fn large(client: &Client) -> Result<u8, Error> {
-    let kept = [1; 20_000];
+    let kept = [1; 10_000];
     client.rlock("large").is_locked().await?;
     Ok(kept[17])
 }
 
 #[distributed_lock(key = "large", client = client, on_timeout = skip, guard = guard)]
 async fn large_with_guard(client: &Client) -> Result<u8, Error> {
-    let kept = [1; 20_000];
+    let kept = [1; 10_000];
     client.rlock(guard.name()).is_locked().await?;
     Ok(kept[17])
 }
@@ -97,7 +102,7 @@ async fn what_an_option_locks_is_free_for_the_next_and_for_the_body() {
 async fn on_this_system(
     client: &Client,
     #[cfg(any())] never: Never,
-    #[cfg(all())] id: u32,
+    #[cfg(not(any()))] id: u32,
 ) -> Result<u32, Error> {
     let mut id = id;
     if client.rlock("cfg:0").is_locked().await? {

@@ -29,7 +29,7 @@ pub(super) const OPTIONS: [(&str, &str); 19] = [
 ];
 
 /// What other libraries call our options. For a hint only: none of them is accepted.
-pub(super) const FOREIGN: [(&str, &str); 63] = [
+pub(super) const FOREIGN: [(&str, &str); 74] = [
     ("lock_key", "key"),
     ("lockKey", "key"),
     ("lock_name", "key"),
@@ -42,6 +42,13 @@ pub(super) const FOREIGN: [(&str, &str); 63] = [
     ("lock_type", "kind"),
     ("lockType", "kind"),
     ("type", "kind"),
+    ("fair", "kind = fair"),
+    ("read", "kind = read"),
+    ("write", "kind = write"),
+    ("fenced", "kind = fenced"),
+    ("spin", "kind = spin"),
+    ("reentrant", "kind = reentrant"),
+    ("semaphore", "kind = semaphore(limit = ..)"),
     ("permits", "kind = semaphore(limit = ..)"),
     ("limit", "kind = semaphore(limit = ..)"),
     ("max_permits", "kind = semaphore(limit = ..)"),
@@ -49,6 +56,10 @@ pub(super) const FOREIGN: [(&str, &str); 63] = [
     ("acquireTimeout", "wait"),
     ("timeout", "wait"),
     ("blocking", "wait"),
+    ("retry", "wait"),
+    ("retries", "wait"),
+    ("attempts", "wait"),
+    ("max_retries", "wait"),
     ("wait_time", "wait"),
     ("waitTime", "wait"),
     ("wait_timeout", "wait"),

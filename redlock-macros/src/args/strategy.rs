@@ -164,17 +164,21 @@ fn unknown(
         );
     }
     let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
-    let meant = match foreign {
-        Some((_, ours)) => Some((*ours).to_owned()),
-        // `Ok(None)`, `Err(AppError::Busy)`
-        None if call.is_some() && text.starts_with(char::is_uppercase) => {
-            Some(format!("value({})", code(value)))
-        }
-        None => nearest(text, FALLBACKS).map(|meant| match meant {
+    let near = || {
+        nearest(text, FALLBACKS).map(|meant| match meant {
             "value" => "value(expr)".to_owned(),
             "call" => "call(path)".to_owned(),
             word => word.to_owned(),
-        }),
+        })
+    };
+    let meant = match foreign {
+        // `Ok(None)`, `Err(AppError::Busy)`
+        _ if call.is_some() && text.starts_with(char::is_uppercase) => {
+            Some(format!("value({})", code(value)))
+        }
+        Some((_, ours)) => Some((*ours).to_owned()),
+        // `busy(user_id)`
+        None => near().or_else(|| call.map(|_| format!("call({text})"))),
     };
     let hint = match (simple.as_str(), meant) {
         ("retry" | "wait" | "keepacquire" | "block", _) if name == "on_timeout" => {

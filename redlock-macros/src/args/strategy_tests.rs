@@ -61,7 +61,7 @@ fn unknown_fallbacks_get_a_hint_and_the_list() {
         ("Ok(None)", "Ok", "did you mean `value(Ok(None))`? "),
         ("retry", "retry", "to wait longer, set a longer `wait`; "),
         ("purple", "purple", ""),
-        ("purple(1)", "purple", ""),
+        ("purple(1)", "purple", "did you mean `call(purple)`? "),
     ] {
         assert_eq!(
             refused("on_timeout", value),
@@ -183,6 +183,23 @@ fn unknown_ways_to_lose_get_a_hint_and_the_list() {
             refused("on_lost", value),
             "`finish` is a word, without quotes or arguments: `on_lost = finish`",
             "{value}"
+        );
+    }
+}
+
+#[test]
+fn what_looks_like_a_value_or_a_call_is_taken_for_one() {
+    for (value, text, meant) in [
+        ("Err(AppError::Busy)", "Err", "value(Err(AppError::Busy))"),
+        ("Ok(None)", "Ok", "value(Ok(None))"),
+        ("busy(user_id)", "busy", "call(busy)"),
+    ] {
+        assert_eq!(
+            refused("on_timeout", value),
+            format!(
+                "unknown strategy `{text}`; did you mean `{meant}`? `on_timeout` is `error`, \
+                 `skip`, `value(expr)` or `call(path)`"
+            )
         );
     }
 }

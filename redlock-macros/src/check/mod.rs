@@ -100,7 +100,12 @@ fn parts(
     let mut parts = Vec::new();
     for segment in segments {
         match segment {
-            Segment::Text(text) => parts.push(Part::Text(text)),
+            Segment::Text(text) => {
+                if let Some(error) = placeholder::foreign(&text, span, function) {
+                    errors.push(error);
+                }
+                parts.push(Part::Text(text));
+            }
             Segment::Placeholder(placeholder) => {
                 match placeholder::value(placeholder, span, function) {
                     Ok(part) => parts.push(part),

@@ -42,6 +42,49 @@ pub(super) fn value(
     })
 }
 
+/// What elsewhere is a placeholder is text here: `{user_id}`, `#user_id`, `${user_id}`. Where it names
+/// a parameter, or nothing at all, it was meant to be one: as text it is one lock for every call.
+/// (Braces that do not are a hash tag of a cluster.)
+pub(super) fn foreign(text: &str, span: Span, function: &Function) -> Option<syn::Error> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let bindings = function.bindings();
+    let has = |name: &str| bindings.iter().any(|binding| unraw(binding) == name);
+    text.char_indices().find_map(|(at, sign)| {
+        let rest = &text[at + sign.len_utf8()..];
+        let (written, inner) = match sign {
+            '{' => {
+                let inner = &rest[..rest.find('}')?];
+                (format!("{{{inner}}}"), inner.trim_start_matches(['#', '$']))
+            }
+            '#' | '$' => {
+                let inner = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+                (format!("{sign}{inner}"), inner)
+            }
+            _ => return None,
+        };
+        let inner = inner.trim();
+        let name = &inner[..inner.find(|c| !is_name(c)).unwrap_or(inner.len())];
+        let of_self = name == "self" && function.sig.receiver().is_some();
+        let meant = match sign {
+            '{' if inner.is_empty() => "user_id",
+            _ if has(name) || of_self => inner,
+            _ => return None,
+        };
+        Some(syn::Error::new(
+            span,
+            format_args!(
+                "`{written}` is only text here, so this would be one lock for every call; a \
+                 placeholder is written `<{meant}>` (if text is what you want, make it by an \
+                 expression: `key = format!(..)`)"
+            ),
+        ))
+    })
+}
+
+fn unraw(name: &Ident) -> String {
+    syn::ext::IdentExt::unraw(name).to_string()
+}
+
 /// `self`, resolved as the receiver is, shown where the key is.
 fn receiver(text: &str, span: Span, function: &Function) -> syn::Result<Ident> {
     match function.sig.receiver() {

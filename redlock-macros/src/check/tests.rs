@@ -430,3 +430,47 @@ fn a_method_without_a_body_cannot_be_locked() {
         "`f` has no body that could run under a lock: put the attribute on the method of each impl"
     );
 }
+
+#[test]
+fn placeholders_of_other_languages_are_not_taken_for_text() {
+    for (key, written, meant) in [
+        ("order:{user_id}", "{user_id}", "user_id"),
+        ("order:{user_id.0}:x", "{user_id.0}", "user_id.0"),
+        ("order:{user_id:08x}", "{user_id:08x}", "user_id:08x"),
+        ("order:#{user_id}", "{user_id}", "user_id"),
+        ("order:${user_id}", "{user_id}", "user_id"),
+        ("order:{#user_id}", "{#user_id}", "user_id"),
+        ("order:#user_id", "#user_id", "user_id"),
+        ("$user_id:<user_id>", "$user_id", "user_id"),
+        ("order:{self.id}", "{self.id}", "self.id"),
+        ("order:{type}", "{type}", "type"),
+        ("order:{}", "{}", "user_id"),
+        ("order:{ }", "{ }", "user_id"),
+    ] {
+        let expected = format!(
+            "`{written}` is only text here, so this would be one lock for every call; a \
+             placeholder is written `<{meant}>` (if text is what you want, make it by an \
+             expression: `key = format!(..)`)"
+        );
+        assert_eq!(
+            key_messages(key, "&self, user_id: (u64,), r#type: u8"),
+            [expected],
+            "{key}"
+        );
+    }
+    for key in [
+        "{<user_id>}:x",
+        "{orders}:<user_id>",
+        "{user}:<user_id>",
+        "order:{self}",
+        "order:{self.id}",
+        "#7:$:{",
+        "user_id",
+        "order:#",
+    ] {
+        accepts_key(key, "user_id: u64");
+    }
+    let keys = "keys = [\"a:<user_id>\", \"b:{user_id}\"]";
+    let function = "async fn f(user_id: u8) -> Result<(), E> {}";
+    assert_eq!(messages(keys, function).len(), 1);
+}
