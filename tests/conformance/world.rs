@@ -1,20 +1,17 @@
-//! What a behaviour is given: clients, a name of its own, a look into Redis, the leak check.
+//! What a behaviour of locks is given besides the [world](tests::World) that all are given.
 
 use std::{
     cell::RefCell,
+    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder, OwnerId};
-use tests::{LeakCheck, eventually, trace_init, unique, within};
+use redlock_rt::{Client, OwnerId};
+use tests::{Backend, eventually, within};
 use tokio::time::Instant;
 
-use crate::{
-    backend::Backend,
-    subject::{Guard, Subject},
-};
+use crate::subject::{Guard, Subject};
 
 /// For what must happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
@@ -29,32 +26,27 @@ pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 /// Runs one behaviour and looks what it has left.
 pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
-    trace_init();
-    let backend = B::open();
-    let name = unique(name);
-    let redis = backend.connect().await;
-    let leaks = LeakCheck::over(backend.connect().await, &name);
     let world = World {
-        client: Box::new(move || backend.client()),
-        name,
-        redis,
-        leaks: RefCell::new(Some(leaks)),
+        world: tests::World::open::<B>(name).await,
         beside: RefCell::default(),
     };
     within(2 * DEADLINE, behaviour(&world)).await;
     world.remove_what_stays::<S>().await;
-    let leaks = world.leaks.take().unwrap();
-    leaks.assert_clean().await;
+    world.assert_clean().await;
 }
 
 pub(crate) struct World {
-    client: Box<dyn Fn() -> ClientBuilder + Send + Sync>,
-    /// The name of the lock, and the prefix of all others.
-    pub(crate) name: String,
-    redis: MultiplexedConnection,
-    leaks: RefCell<Option<LeakCheck>>,
+    world: tests::World,
     /// What stands in Redis besides the lock for somebody who is played.
     beside: RefCell<Vec<String>>,
+}
+
+impl Deref for World {
+    type Target = tests::World;
+
+    fn deref(&self) -> &tests::World {
+        &self.world
+    }
 }
 
 impl World {
@@ -72,45 +64,10 @@ impl World {
         }
     }
 
-    /// A client that is woken by announcements only.
-    pub(crate) fn client(&self) -> Client {
-        self.client_with(|builder| builder.poll_interval(NEVER))
-    }
-
-    /// A client of these options; it must have nothing left in the end.
-    pub(crate) fn client_with(
-        &self,
-        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
-    ) -> Client {
-        // Short, since the end of each test waits for it.
-        let builder = (self.client)().linger(Duration::from_millis(20));
-        let client = options(builder).build().unwrap();
-        let mut leaks = self.leaks.borrow_mut();
-        *leaks = leaks.take().map(|check| check.client(&client));
-        client
-    }
-
-    /// Sends a command to Redis.
-    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
-    }
-
     /// What stands in Redis as the count of this guard's hold.
     pub(crate) async fn count<S: Subject>(&self, guard: &Guard<S>) -> Option<u32> {
         let field = S::field(guard.owner());
         self.redis(&["HGET", guard.name(), &field]).await
-    }
-
-    /// The TTL of the lock; `None` where there is none.
-    pub(crate) async fn ttl(&self) -> Option<Duration> {
-        let millis: i64 = self.redis(&["PTTL", &self.name]).await;
-        u64::try_from(millis).ok().map(Duration::from_millis)
-    }
-
-    pub(crate) async fn is_there(&self) -> bool {
-        self.redis(&["EXISTS", &self.name]).await
     }
 
     /// Takes the lock away under its holder, as an eviction does.

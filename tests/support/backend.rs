@@ -1,21 +1,27 @@
-//! Where the locks are: a real server, or an engine in this process.
+//! Where the things under test are: a real server, or an engine in this process.
+
+use std::future::Future;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
-use tests::{connection_over, shared_server};
 
-pub(crate) trait Backend: Send + Sync + 'static {
+use crate::{connection_over, shared_server};
+
+/// A place that clients connect to.
+pub trait Backend: Send + Sync + 'static {
+    /// The place, for one test.
     fn open() -> Self;
 
     /// A client of it with default options.
     fn client(&self) -> ClientBuilder;
 
     /// A plain connection to it.
-    async fn connect(&self) -> MultiplexedConnection;
+    fn connect(&self) -> impl Future<Output = MultiplexedConnection> + Send;
 }
 
 /// The shared server.
-pub(crate) struct Redis;
+#[derive(Debug)]
+pub struct Redis;
 
 impl Backend for Redis {
     fn open() -> Self {
@@ -27,12 +33,14 @@ impl Backend for Redis {
     }
 
     async fn connect(&self) -> MultiplexedConnection {
-        shared_server().connect().await.unwrap()
+        let connected = shared_server().connect().await;
+        connected.expect("the server answers")
     }
 }
 
 /// An engine of the test's own.
-pub(crate) struct Embedded(Engine);
+#[derive(Debug)]
+pub struct Embedded(Engine);
 
 impl Backend for Embedded {
     fn open() -> Self {
@@ -44,6 +52,7 @@ impl Backend for Embedded {
     }
 
     async fn connect(&self) -> MultiplexedConnection {
-        connection_over(self.0.connect()).await.unwrap()
+        let connected = connection_over(self.0.connect()).await;
+        connected.expect("the engine answers")
     }
 }
