@@ -219,16 +219,15 @@ fn who_waits_in_another_runtime_than_the_first_wakes_after_the_end_of_that_one()
         let other = stage.latch();
         let latch = client.count_down_latch(&stage.name);
         second.block_on(other.try_set_count(1)).unwrap();
-        let _ended = first.block_on(async {
+        let joins = |runtime: &tokio::runtime::Runtime, count| {
+            let entered = runtime.enter();
             let waits = wait(&latch);
-            waiting(&client, 1).await;
+            drop(entered);
+            second.block_on(waiting(&client, count));
             waits
-        });
-        let waits = second.block_on(async {
-            let waits = wait(&latch);
-            waiting(&client, 2).await;
-            waits
-        });
+        };
+        let _ended = joins(&first, 1);
+        let waits = joins(&second, 2);
         first.shutdown_background();
         second.block_on(async {
             assert_eq!(other.count_down().await.unwrap(), 0);
