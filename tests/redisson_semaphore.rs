@@ -185,6 +185,24 @@ async fn each_takes_what_the_other_let_expire() {
     both.end(1).await;
 }
 
+/// Java's thread sleeps until the end that it was told.
+#[tokio::test]
+async fn theirs_hears_that_a_lease_was_shortened() {
+    let both = Both::open("shortened").await;
+    assert!(both.leased.try_set_permits(1).await.unwrap());
+    let options = LockOptions::new().lease(Duration::from_secs(3600));
+    let ids = both.leased.acquire_with(options).await.unwrap().forget();
+    let waiter = tokio::spawn({
+        let theirs = both.their_leased.clone();
+        async move { theirs.acquire(None).await.unwrap() }
+    });
+    both.theirs_waits().await;
+    assert!(both.leased.update_lease(&ids[0], LEASE).await.unwrap());
+    let id = within(DEADLINE, waiter).await.unwrap();
+    both.leased.release(&id).await.unwrap();
+    both.end(1).await;
+}
+
 /// It takes away what is held; the guard hears of it.
 #[tokio::test]
 async fn a_clock_that_is_ahead_sweeps_what_is_held() {

@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_rt::{Client, ClientBuilder, GuardState, LostReason, RLock, RLockGuard, Unlocked};
+use redlock_rt::{
+    Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLockGuard, Unlocked,
+};
 use tests::{
     Gate, LeakCheck, Matcher, Proxy, SharedServer, eventually, shared_server, unique, within,
 };
@@ -112,7 +114,7 @@ fn assert_clean(client: &Client, name: &str) {
     });
 }
 
-async fn lock_and_unlock(lock: &RLock) {
+async fn lock_and_unlock<K: Kind>(lock: &Lock<K>) {
     let guard = within(PROMPT, lock.lock()).await.unwrap();
     assert_eq!(
         within(PROMPT, guard.unlock()).await.unwrap(),
@@ -121,7 +123,10 @@ async fn lock_and_unlock(lock: &RLock) {
 }
 
 /// A lock call that has been polled to where it waits for somebody else's release.
-async fn start_waiting(client: &Client, lock: RLock) -> tokio::task::JoinHandle<RLockGuard> {
+async fn start_waiting<K: Kind>(
+    client: &Client,
+    lock: Lock<K>,
+) -> tokio::task::JoinHandle<LockGuard<K>> {
     let waiting = client.stats().waiting;
     let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
     eventually(DEADLINE, async || client.stats().waiting > waiting).await;
@@ -171,10 +176,20 @@ fn a_lock_is_held_from_one_runtime_to_the_next() {
 
 #[test]
 fn a_waiter_that_dies_with_its_runtime_leaves_nothing() {
+    dies_with_its_runtime(|client, name| client.rlock(name));
+}
+
+/// Its place in the queue, too.
+#[test]
+fn a_fair_waiter_that_dies_with_its_runtime_leaves_nothing() {
+    dies_with_its_runtime(|client, name| client.fair_lock(name));
+}
+
+fn dies_with_its_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
     for (first, second) in runtimes().zip(runtimes()) {
-        let name = unique("waiter");
+        let name = &unique("waiter");
         let client = builder().build().unwrap();
-        let lock = client.rlock(&name);
+        let lock = open(&client, name);
         let guard = first.block_on(async {
             let guard = lock.lock().await.unwrap();
             for _ in 0..3 {
@@ -191,7 +206,7 @@ fn a_waiter_that_dies_with_its_runtime_leaves_nothing() {
             lock_and_unlock(&lock).await;
         });
         drop(second);
-        assert_clean(&client, &name);
+        assert_clean(&client, name);
     }
 }
 
@@ -301,8 +316,17 @@ fn a_lock_is_renewed_after_the_end_of_another_runtime() {
 
 #[test]
 fn a_waiter_is_woken_after_the_end_of_another_runtime() {
+    is_woken_after_another_runtime(|client, name| client.rlock(name));
+}
+
+#[test]
+fn a_fair_waiter_is_woken_after_the_end_of_another_runtime() {
+    is_woken_after_another_runtime(|client, name| client.fair_lock(name));
+}
+
+fn is_woken_after_another_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
     for runtimes in runtimes().zip(runtimes()) {
-        let name = unique("both-waiting");
+        let name = &unique("both-waiting");
         // Looking by itself would take longer than the test allows.
         let (client, foreign) = (
             builder().poll_interval(DEADLINE),
@@ -310,12 +334,55 @@ fn a_waiter_is_woken_after_the_end_of_another_runtime() {
         );
         let client = client.build().unwrap();
         while_another_ends(&client, runtimes, async |client, other_runtime| {
-            let obstacle = foreign.rlock(&name).lock().await.unwrap();
-            let waiter = start_waiting(&client, client.rlock(&name)).await;
+            let obstacle = open(&foreign, name).lock().await.unwrap();
+            let waiter = start_waiting(&client, open(&client, name)).await;
             eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
             other_runtime.now().await;
             obstacle.unlock().await.unwrap();
             drop(within(PROMPT, waiter).await.unwrap());
+        });
+        drop(foreign);
+        assert_clean(&client, name);
+    }
+}
+
+/// The beats that keep its place went on in the runtime that ends.
+#[test]
+fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
+    const WAITER_TIMEOUT: Duration = Duration::from_millis(300);
+    for runtimes in runtimes().zip(runtimes()) {
+        let name = unique("place");
+        let client = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
+        let foreign = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
+        // A client that has had a fair waiter beats wherever it is used, so in the first runtime.
+        current_thread().block_on(async {
+            let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
+            let waiter = start_waiting(&client, client.fair_lock(&name)).await;
+            obstacle.unlock().await.unwrap();
+            let guard = within(DEADLINE, waiter).await.unwrap();
+            guard.unlock().await.unwrap();
+        });
+        while_another_ends(&client, runtimes, async |client, other_runtime| {
+            let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
+            let first = start_waiting(&client, client.fair_lock(&name)).await;
+            let lock = foreign.fair_lock(&name);
+            eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+            other_runtime.now().await;
+            let ended = Instant::now();
+            eventually(DEADLINE, async || ended.elapsed() > WAITER_TIMEOUT * 3).await;
+            // Joining, it would sweep who is not heard of.
+            let second = start_waiting(&foreign, lock.clone()).await;
+            eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 2).await;
+            obstacle.unlock().await.unwrap();
+            let guard = within(PROMPT, first).await.unwrap();
+            assert!(!second.is_finished());
+            guard.unlock().await.unwrap();
+            within(PROMPT, second)
+                .await
+                .unwrap()
+                .unlock()
+                .await
+                .unwrap();
         });
         drop(foreign);
         assert_clean(&client, &name);

@@ -448,6 +448,71 @@ async fn release_all_ends_without_redis() {
     stage.assert_clean().await;
 }
 
+/// What becomes of that depends on whether it has a lease.
+#[tokio::test]
+async fn release_all_says_what_becomes_of_what_it_left() {
+    const LEASED: &str = "locks end with their leases";
+    const LASTING: &str = "permits without a lease stay taken, latches closed";
+    let brief = Duration::from_millis(100);
+    for (locks, permits, fate) in [
+        (1, 0, LEASED.to_owned()),
+        (0, 1, LASTING.to_owned()),
+        (2, 1, format!("{LEASED}, {LASTING}")),
+    ] {
+        let server = RedisServer::start();
+        let client = Client::builder()
+            .url(&server.url())
+            .response_timeout(brief)
+            .connect_timeout(brief)
+            .lease(Duration::from_secs(2));
+        let stage = Stage::with("left", server, client.build().unwrap()).await;
+        let (mut guards, mut taken) = (Vec::new(), Vec::new());
+        for number in 0..locks {
+            let lock = stage.client.rlock(stage.name(number));
+            guards.push(lock.lock().await.unwrap());
+        }
+        for _ in 0..permits {
+            let semaphore = stage.client.semaphore(stage.name(COUNT)).limit(1);
+            taken.push(semaphore.acquire(1).await.unwrap());
+        }
+        stage.server.pause();
+        let shutdown = stage.client.shutdown(Shutdown::ReleaseAll);
+        let error = within(DEADLINE, shutdown).await.unwrap_err();
+        let count = locks + permits;
+        let says = format!("{count} releases could not be delivered; {fate}");
+        assert!(error.to_string().ends_with(&says), "{error}");
+        // The same again, also once nobody tries any more.
+        eventually(DEADLINE, async || stage.client.stats().releases == 0).await;
+        let shutdown = stage.client.shutdown(Shutdown::ReleaseAll);
+        let error = within(DEADLINE, shutdown).await.unwrap_err();
+        assert!(error.to_string().ends_with(&says), "{error}");
+        stage.server.resume();
+        drop((guards, taken));
+        stage.assert_ended().await;
+    }
+}
+
+/// Nor is a latch counted down that nobody could be told of.
+#[tokio::test]
+async fn release_all_says_that_a_latch_was_not_counted_down() {
+    let server = RedisServer::start();
+    let brief = Duration::from_millis(100);
+    let client = Client::builder().url(&server.url());
+    let client = client.response_timeout(brief).connect_timeout(brief);
+    let stage = Stage::with("left-latch", server, client.build().unwrap()).await;
+    let latch = stage.client.count_down_latch(stage.name(0));
+    latch.try_set_count(1).await.unwrap();
+    stage.server.pause();
+    drop(latch.count_down_guard().unwrap());
+    let shutdown = stage.client.shutdown(Shutdown::ReleaseAll);
+    let error = within(DEADLINE, shutdown).await.unwrap_err();
+    let says =
+        "1 releases could not be delivered; permits without a lease stay taken, latches closed";
+    assert!(error.to_string().ends_with(says), "{error}");
+    stage.server.resume();
+    stage.assert_ended().await;
+}
+
 /// A client ends with its last handle and guard: what its guards hold is still released.
 #[tokio::test]
 async fn guards_that_outlive_the_last_handle_are_released() {

@@ -5,7 +5,11 @@ use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, FnArg, Pat, PatType, Signature, Token, Visibility, braced, token};
+use syn::{
+    Attribute, FnArg, Pat, PatType, ReturnType, Signature, Token, Type, Visibility, braced, token,
+};
+
+use crate::form::{self, Boxed, Form};
 
 /// A function with a body.
 #[derive(Debug)]
@@ -113,6 +117,34 @@ impl Function {
         });
     }
 
+    /// Where the work is done. A function where it is done neither in itself nor in a boxed future
+    /// is refused by `check`, and counts as the former.
+    pub(crate) fn form(&self) -> Form {
+        match self.boxed() {
+            Some(boxed) => Form::Boxed(Box::new(boxed)),
+            None => Form::Async,
+        }
+    }
+
+    /// The future that is returned in a box, if the function returns one and can be seen to make
+    /// it.
+    pub(crate) fn boxed(&self) -> Option<Boxed> {
+        let (None, ReturnType::Type(_, ty)) = (&self.sig.asyncness, &self.sig.output) else {
+            return None;
+        };
+        form::boxed_output(ty)?;
+        Boxed::read(self.body.clone())
+    }
+
+    /// What the work gives: the type that is returned, or that the returned future gives.
+    pub(crate) fn output(&self) -> Option<&Type> {
+        match &self.sig.output {
+            ReturnType::Type(_, ty) if self.sig.asyncness.is_none() => form::boxed_output(ty),
+            ReturnType::Type(_, ty) => Some(ty),
+            ReturnType::Default => None,
+        }
+    }
+
     /// The names that the parameters bring into the body, `self` not among them.
     pub(crate) fn bindings(&self) -> Vec<Ident> {
         let mut names = Vec::new();
@@ -128,7 +160,7 @@ impl Function {
             .filter(|parameter| !matches!(&*parameter.pat, Pat::Ident(_)))
     }
 
-    fn typed_parameters(&self) -> impl Iterator<Item = &PatType> {
+    pub(crate) fn typed_parameters(&self) -> impl Iterator<Item = &PatType> {
         self.sig.inputs.iter().filter_map(|input| match input {
             FnArg::Typed(parameter) => Some(parameter),
             FnArg::Receiver(_) => None,

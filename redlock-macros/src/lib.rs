@@ -8,9 +8,9 @@
 //! | file | from | to |
 //! | --- | --- | --- |
 //! | `template`, `duration`, `messages` | `&str` | pure functions, no tokens |
-//! | `function` | tokens | the annotated function, its body left unparsed |
+//! | `function`, `form` | tokens | the annotated function, its body left unparsed |
 //! | `args` | tokens | options, each correct by itself |
-//! | `check` | options, function | a plan in which nothing is wrong |
+//! | `check` | options, function | `plan`, in which nothing is wrong |
 //! | `expand` | plan, function | tokens |
 
 use proc_macro::TokenStream;
@@ -20,8 +20,12 @@ mod check;
 mod duration;
 mod errors;
 mod expand;
+mod form;
 mod function;
+#[cfg(test)]
+mod fuzz;
 mod messages;
+mod plan;
 mod template;
 
 /// Runs an async function under a distributed lock.
@@ -50,17 +54,34 @@ mod template;
 ///
 /// | option | value | without it |
 /// | --- | --- | --- |
-/// | `key` | what is locked, a [template](#the-key) | required |
-/// | `wait` | how long to wait for the lock; `"0s"` tries once | the client's default |
+/// | `key` | what is locked: a [template](#the-key), or an expression | required, or `keys` |
+/// | `keys` | [several](#several-keys) of these, held together | |
+/// | `kind` | the [kind](#the-kind) of lock | `reentrant` |
+/// | `wait` | how long to wait for the lock; `"0s"` tries once, `forever` has no end | the client's default |
 /// | `lease` | after how long Redis frees the lock of a process that has died | the client's default |
+/// | `renew` | `true`, `false`, or how often the lease is renewed while the body runs | `true`: each third of the lease |
 /// | `max_hold` | how long the lock is held at most, however long the body takes | no limit |
-/// | `renew` | `true` or `false`: whether the lease is renewed while the body runs | `true` |
+/// | `min_hold` | how long [others are kept out](#once-in-a-while) at least, however soon the body ends | no longer than the body |
+/// | `on_timeout` | [what is returned](#when-the-lock-is-not-to-be-had) where others had the lock for all of `wait` | `error` |
+/// | `on_unavailable` | the same where Redis was not there | `error` |
+/// | `on_lost` | what becomes of a body whose [lock is lost](#when-the-lock-is-lost) | `cancel` |
+/// | `map_err` | makes the function's error of a `redlock_rt::Error` | [`From`] |
+/// | `when` | a condition: where it is false, the body runs without a lock | `true` |
+/// | `guard` | what the [guard](#the-guard) is called in the body | it cannot be seen |
+/// | `token` | what the [fencing token](#the-guard) is called in the body | it cannot be seen |
+/// | `owner` | an expression: the `Owner` to lock as | a fresh one, or that of the call around |
 /// | `client` | an expression: [the client](#the-client) to lock with | the process's default |
+/// | `name` | what the function is called in logs and hooks | its path |
 /// | `crate` | the path of `redlock_rt`, where it has another name | `::redlock_rt` |
 ///
 /// Durations are whole numbers with a unit, in quotes: `"500ms"`, `"1s"`, `"2m"`, `"1h"`, `"7d"`,
-/// also together: `"1m30s"`. They are checked at compile time, and so is that `max_hold` is at
-/// least `lease`.
+/// also together: `"1m30s"`. They are checked at compile time, also against each other: `max_hold`
+/// is at least `lease`, and `renew` is less. Or they are any expression that is a `Duration`.
+///
+/// Expressions see what the body sees: the parameters, `self`, whatever is in scope. They are
+/// evaluated in the order `when`, key, `client`, the others, when the call is first polled, before
+/// anything is awaited; they cannot await, and only `value(..)` and `call(..)`, which are evaluated
+/// instead of the body, may take a parameter.
 ///
 /// # The key
 ///
@@ -143,6 +164,71 @@ mod template;
 /// }
 /// ```
 ///
+/// An expression in place of the template is displayed in the same way: `key = self.key_of(order)`.
+///
+/// # Several keys
+///
+/// `keys` are held together or not at all, by a `MultiLock`: sorted, each once, so that calls with
+/// opposite orders do not wait for each other. All have the same kind and options, and `wait` is one
+/// budget for all of them.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(keys = ["account:<from>", "account:<to>"], wait = "2s")]
+/// async fn transfer(from: u32, to: u32, amount: u64) -> Result<u64, Error> {
+///     Ok(amount)
+/// }
+///
+/// #[distributed_lock(keys = seats.iter().map(|seat| format!("seat:{seat}")))]
+/// async fn book(seats: &[u32]) -> Result<usize, Error> {
+///     Ok(seats.len())
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # redlock_rt::set_default_client(Client::embedded());
+///
+/// let (there, back) = tokio::join!(transfer(1, 2, 30), transfer(2, 1, 40));
+/// assert_eq!((there?, back?), (30, 40));
+/// assert_eq!(book(&[12, 13, 12]).await?, 3);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # The kind
+///
+/// | `kind` | is |
+/// | --- | --- |
+/// | `reentrant` | `RLock`: one call at a time |
+/// | `fair` | `FairLock`: the same, first come, first served, across processes |
+/// | `read`, `write` | `ReadWriteLock`: many calls of readers, or one of a writer |
+/// | `fenced` | `FencedLock`: one at a time, each with a larger token |
+/// | `spin` | `SpinLock`: one at a time, for bodies of milliseconds |
+/// | `semaphore(limit = N)` | `PermitExpirableSemaphore`: at most `N` calls at a time |
+///
+/// A call under a semaphore takes one permit, or `take = K` of them. The first call sets the number
+/// of permits; a semaphore that exists keeps its own, so change `N` by
+/// `PermitExpirableSemaphore::set_permits` too.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "bank", kind = semaphore(limit = 2), wait = "0s")]
+/// async fn call_bank(nested: u32) -> Result<u32, Error> {
+///     // Permits are not re-entered: each call has one of its own.
+///     match nested {
+///         0 => Ok(0),
+///         _ => Box::pin(call_bank(nested - 1)).await,
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # redlock_rt::set_default_client(Client::embedded());
+///
+/// assert_eq!(call_bank(1).await?, 0);
+/// assert!(call_bank(2).await.unwrap_err().is_contended());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # The client
 ///
 /// `client` is any expression that is a client, or refers or dereferences to one: a field
@@ -211,15 +297,117 @@ mod template;
 /// # }
 /// ```
 ///
-/// It also returns one when the lock was lost while the body ran: someone deleted it, Redis lost
-/// it, or it could not be renewed in time. The body is then dropped where it awaits, and the error
-/// (`is_lost()`) means that how much of it was done is not known. A body that has come to its end
-/// keeps its value, whatever happens to the lock.
+/// Where `E` cannot be made from it, `map_err` does that: a path or a closure.
+///
+/// # When the lock is not to be had
+///
+/// By default the call fails, *closed*: nothing is ever done unlocked because Redis is down.
+/// `on_timeout` says what is returned instead where somebody else had the lock for all of `wait`,
+/// `on_unavailable` where Redis could not be reached or did not answer:
+///
+/// | value | returns |
+/// | --- | --- |
+/// | `error` | the error |
+/// | `skip` | `Ok` of the [default](Default) value |
+/// | `value(..)` | what the expression is, of the function's return type |
+/// | `call(path)` | what this async function returns, called with the same parameters (and `self`) |
+///
+/// Every other error, such as a blank key, stays one: the function always returns a `Result`.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "sweep", wait = "0s", on_timeout = skip)]
+/// async fn sweep() -> Result<u32, Error> {
+///     Ok(17)
+/// }
+///
+/// #[distributed_lock(key = "rates:<day>", wait = "50ms", on_timeout = call(cached))]
+/// async fn rates(day: &str) -> Result<String, Error> {
+///     Ok(format!("fresh rates of {day}"))
+/// }
+///
+/// async fn cached(day: &str) -> Result<String, Error> {
+///     Ok(format!("old rates of {day}"))
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # let client = Client::embedded();
+/// # redlock_rt::set_default_client(client.clone());
+///
+/// assert_eq!(sweep().await?, 17);
+/// let elsewhere = client.multi_lock(["sweep", "rates:monday"]).lock().await?;
+/// assert_eq!(sweep().await?, 0);
+/// assert_eq!(rates("monday").await?, "old rates of monday");
+/// # elsewhere.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # When the lock is lost
+///
+/// Someone deletes it, Redis loses it, or it cannot be renewed in time: then another call may run
+/// beside this one. `on_lost` says what becomes of the body:
+///
+/// | value | does |
+/// | --- | --- |
+/// | `cancel` | drops the body where it awaits, and returns an error (`is_lost()`): how much of it was done is not known |
+/// | `finish` | lets it come to its end, and returns its value |
+/// | `error_after` | lets it come to its end, and returns an error in place of its value |
+///
+/// A body that has come to its end keeps its value, whatever happens to the lock (but for
+/// `error_after`). That the lock was lost by then is counted in `Stats::late_losses`, and told to
+/// the hook of `ClientBuilder::on_late_loss`.
+///
+/// # The guard
+///
+/// `guard = name` lets the body see its guard, of the kind's own type: to ask whether it is still
+/// valid before a step that cannot be taken back, to extend the lease, to know the owner.
+/// `token = name`, for `kind = fenced`, is the token to send along with every write.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "ledger", kind = fenced, guard = guard, token = token)]
+/// async fn append(line: &str) -> Result<String, Error> {
+///     assert!(guard.is_valid());
+///     Ok(format!("{line} by {}: {}", guard.owner(), token > 0))
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # redlock_rt::set_default_client(Client::embedded());
+/// # assert!(append("x").await?.ends_with("true"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Once in a while
+///
+/// A job that every machine starts at the same hour, and that only one is to run: `wait = "0s"` and
+/// `on_timeout = skip` let the others pass. If it is done before the last machine's clock strikes,
+/// that one would run it again; `min_hold` keeps it out. Redis does that, so the process need not
+/// live on.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "report", wait = "0s", min_hold = "5m", on_timeout = skip)]
+/// async fn nightly_report() -> Result<bool, Error> {
+///     Ok(true)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # redlock_rt::set_default_client(Client::embedded());
+///
+/// assert!(nightly_report().await?);
+/// assert!(!nightly_report().await?);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Release
 ///
 /// The lock is released when the body ends, in whichever way: by its value, `return`, `?`, a panic.
-/// The call returns after the release, so what its caller does next comes after it for others too.
+/// The call returns after the release, so what its caller does next comes after it for others too;
+/// but where Redis does not answer it waits no longer than the client's response time-out, or what is
+/// left of the lease, and the release goes on in the background.
 /// A call that is dropped before it ends releases in the background. Work that the body has spawned
 /// and not awaited is not under the lock.
 ///
@@ -235,9 +423,13 @@ mod template;
 /// # Where it can stand
 ///
 /// On an `async fn`: a function, a method with any kind of `self`, a method of a trait or of its
-/// impl; generic or not. The future is `Send` if it was before, provided that what it returns is
-/// `Send` too: the lock is released while the returned value is waiting to be handed over. Put
-/// attributes that take the `async` away, such as `#[tokio::test]`, below this one.
+/// impl; generic or not. On a function that returns its work as `Box::pin(async move { .. })`, as
+/// `#[async_trait]` makes it of the methods of an impl or trait. Put attributes that take the
+/// `async` away, such as `#[tokio::test]`, below this one.
+///
+/// The future is `Send` if it was before. The release is awaited before the call returns if the
+/// function's return type is known to be `Send` (in a generic function: by its bounds). Else it is
+/// only under way by then, since a value that is not `Send` cannot wait for it.
 ///
 /// Not on other functions, which would have to block the thread, nor where the work is done after
 /// the function has returned (a returned future, stream or iterator): that would be unlocked.

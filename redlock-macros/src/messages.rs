@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use quote::ToTokens;
+
 /// `a`, `b` and `c`, as code.
 pub(crate) struct Names<'a>(pub(crate) &'a [String]);
 
@@ -29,6 +31,27 @@ pub(crate) fn nearest<'a>(
         .filter(|(distance, name)| *distance <= limit && *distance < name.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// Tokens as one would write them, nearly.
+pub(crate) fn code(tokens: impl ToTokens) -> String {
+    let mut text = tokens.to_token_stream().to_string();
+    for (apart, together) in [
+        (" :: ", "::"),
+        (":: ", "::"),
+        (" :", ":"),
+        (" (", "("),
+        ("( ", "("),
+        (" )", ")"),
+        (" . ", "."),
+        (" ,", ","),
+        (" < ", "<"),
+        (" >", ">"),
+        ("& ", "&"),
+    ] {
+        text = text.replace(apart, together);
+    }
+    text
 }
 
 /// Edits from one word to the other: characters put in, taken out, replaced or swapped with their
@@ -83,6 +106,21 @@ mod tests {
         }
         for wrong in ["", "x", "colour", "hold", "on_timeout"] {
             assert_eq!(nearest(wrong, names), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn code_is_shown_as_it_is_written() {
+        for text in [
+            "Path(id)",
+            "&str",
+            "::a::B<C, D>",
+            "Ok(None)",
+            "Err(a.b(c))",
+            "Req { id }",
+        ] {
+            let tokens: proc_macro2::TokenStream = text.parse().expect("tokens");
+            assert_eq!(code(tokens), text);
         }
     }
 

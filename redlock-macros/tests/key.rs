@@ -167,7 +167,7 @@ async fn functions_written_by_macros() {
 #[distributed_lock(
     key = "all",
     wait = "0s",
-    lease = "30s",
+    lease = "1m30s",
     max_hold = "1m30s",
     renew = false,
     client = client,
@@ -194,7 +194,7 @@ async fn options_are_passed_on_and_those_not_given_are_left_to_the_client() {
                 name: "key::every_option",
                 key: "all".to_owned(),
                 wait: Some(Duration::ZERO),
-                lease: Some(Duration::from_secs(30)),
+                lease: Some(Duration::from_secs(90)),
                 max_hold: Some(Duration::from_secs(90)),
                 renew: Some(false),
             },

@@ -1,5 +1,7 @@
 //! The client: a handle to one server and what is shared by all locks there.
 
+mod late_loss;
+
 use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,6 +9,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub use self::late_loss::LateLoss;
+use self::late_loss::LateLossHook;
+pub(crate) use self::late_loss::LateLosses;
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine};
 use crate::error::Error;
@@ -24,6 +29,7 @@ use crate::sync::{
 pub struct Client {
     engine: Arc<Engine>,
     default_wait: Option<Duration>,
+    late_losses: Arc<LateLosses>,
 }
 
 /// How to end a client.
@@ -34,11 +40,12 @@ pub enum Shutdown {
     Drain(Duration),
     /// Release what is held at once; its guards are lost.
     ReleaseAll,
-    /// Release nothing: what is held ends with its lease.
+    /// Release nothing: what is held ends with its lease. Permits of a [`Semaphore`], which have
+    /// none, stay taken for ever.
     Abandon,
 }
 
-/// What a client has at one moment; all zero but `tasks` where nothing is in use.
+/// What a client has at one moment; all zero but `tasks` and `late_losses` where nothing is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -56,6 +63,9 @@ pub struct Stats {
     pub names: usize,
     /// Background tasks that run: three at most, and one more once a fair lock was waited for.
     pub tasks: usize,
+    /// Bodies under the attribute, since the client was made, that completed although their lock
+    /// was lost by then; see [`ClientBuilder::on_late_loss`].
+    pub late_losses: u64,
 }
 
 impl Client {
@@ -172,6 +182,7 @@ impl Client {
             releases: engine.releasing(),
             names: engine.names(),
             tasks: engine.tasks(),
+            late_losses: self.late_losses.count(),
         }
     }
 
@@ -181,12 +192,12 @@ impl Client {
     /// # Cancel safety
     ///
     /// Nothing is given out any more from the first poll on; what was not released by then ends
-    /// with its lease. May be called again.
+    /// with its lease, where it has one. May be called again.
     ///
     /// # Errors
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis could not be told of a release;
-    /// that lock ends with its lease.
+    /// that lock ends with its lease, but the permits of a [`Semaphore`] stay taken.
     pub async fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
         let (drain, release) = match how {
             Shutdown::Drain(drain) => (Some(drain), true),
@@ -194,6 +205,10 @@ impl Client {
             Shutdown::Abandon => (None, false),
         };
         self.engine.shut_down(drain, release).await
+    }
+
+    pub(crate) fn late_losses(&self) -> &LateLosses {
+        &self.late_losses
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {
@@ -256,6 +271,7 @@ pub struct ClientBuilder {
     timeouts: Timeouts,
     waiter_timeout: Duration,
     dedicated_thread: bool,
+    on_late_loss: Option<LateLossHook>,
 }
 
 #[derive(Clone)]
@@ -296,6 +312,7 @@ impl ClientBuilder {
             },
             waiter_timeout: Duration::from_secs(5),
             dedicated_thread: false,
+            on_late_loss: None,
         }
     }
 
@@ -412,6 +429,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Calls `hook` when a body under the attribute has completed although its lock was lost by
+    /// then: what it did may have met another holder, and its caller is not told (unless by
+    /// `on_lost = error_after`). Such bodies are counted in [`Stats::late_losses`].
+    ///
+    /// The hook is called by the task that ran the body, before the call returns. Defaults to none.
+    pub fn on_late_loss(mut self, hook: impl Fn(&LateLoss) + Send + Sync + 'static) -> Self {
+        self.on_late_loss = Some(LateLossHook::new(hook));
+        self
+    }
+
     /// Makes the client; it connects when it is first used.
     ///
     /// # Errors
@@ -466,6 +493,7 @@ impl ClientBuilder {
         Ok(Client {
             engine: Engine::new(config),
             default_wait: self.default_wait,
+            late_losses: Arc::new(LateLosses::new(self.on_late_loss)),
         })
     }
 

@@ -112,10 +112,12 @@ mod sync;
 mod wire;
 
 #[doc(hidden)]
-#[path = "private.rs"]
+#[path = "private/mod.rs"]
 pub mod __private;
 
-pub use client::{Client, ClientBuilder, Shutdown, Stats, default_client, set_default_client};
+pub use client::{
+    Client, ClientBuilder, LateLoss, Shutdown, Stats, default_client, set_default_client,
+};
 pub use engine::{Backoff, GuardState, LostReason, Owner, Unlocked};
 pub use error::{Error, ErrorKind};
 pub use name::OwnerId;

@@ -9,11 +9,10 @@ use std::{
 use futures::future::join_all;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{ClientBuilder, OwnerId};
-use tests::{LeakCheck, eventually, trace_init, unique, within};
+use tests::{Backend, LeakCheck, eventually, trace_init, unique, within};
 use tokio::time::Instant;
 
 use crate::{
-    backend::Backend,
     locks::Guards,
     party::Party,
     subject::{Guard, Subject},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use redlock_rt::{Client, Error, ErrorKind, Shutdown};
-use tests::{eventually, shared_server, within};
+use tests::{RedisServer, eventually, shared_server, within};
 
 use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
 
@@ -266,5 +266,25 @@ async fn a_name_with_braces() {
     for note in notes {
         let _: usize = stage.redis(&["DEL", &note]).await;
     }
+    stage.assert_clean().await;
+}
+
+/// Those that wait would else wait for who needs the memory.
+#[tokio::test]
+async fn a_count_down_needs_no_memory() {
+    let server = RedisServer::start();
+    let mut stage = Stage::on(&server, "latch-full").await;
+    let latch = stage.latch();
+    assert!(latch.try_set_count(2).await.unwrap());
+    let guard = latch.count_down_guard().unwrap();
+    let waits = wait(&latch);
+    stage.subscribed(1).await;
+    let _: () = stage.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert_eq!(within(DEADLINE, latch.count_down()).await.unwrap(), 1);
+    drop(guard);
+    ended(waits).await.unwrap();
+    let refused = latch.try_set_count(1).await;
+    assert_kind(refused, ErrorKind::Unavailable, &stage.name);
+    let _: () = stage.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
     stage.assert_clean().await;
 }

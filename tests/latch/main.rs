@@ -13,4 +13,5 @@ mod cancel;
 mod cost;
 mod ends;
 mod lost_reply;
+mod mixed;
 mod waking;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_rt::{ErrorKind, LockOptions, LostReason, Unlocked};
+use redlock_rt::{ErrorKind, GuardState, LockOptions, LostReason, Unlocked};
 use tests::{eventually, within};
 use tokio::{
     sync::Barrier,
@@ -324,5 +324,31 @@ async fn a_lock_of_another_kind_is_somebody_elses() {
         assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     }
     let _: bool = stage.redis(&["DEL", &stage.name]).await;
+    stage.end().await;
+}
+
+/// Found in review: a reader whose lock was forced reported held until its next look, beside a
+/// writer of its own client.
+#[tokio::test]
+async fn a_forced_reader_is_lost_as_soon_as_its_own_client_writes() {
+    let stage = Stage::set("forced-reader").await;
+    let (client, other) = (stage.client(), stage.client());
+    let lock = stage.lock_of(&client);
+    let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
+    assert!(
+        stage
+            .lock_of(&other)
+            .read_lock()
+            .force_unlock()
+            .await
+            .unwrap()
+    );
+    let writing = lock.write().await.unwrap();
+    for reader in &readers {
+        assert_eq!(reader.state(), GuardState::Lost(LostReason::Taken));
+    }
+    assert!(writing.is_valid());
+    writing.unlock().await.unwrap();
+    drop(readers);
     stage.end().await;
 }

@@ -81,6 +81,24 @@ async fn what_is_no_number_is_of_another_type() {
         assert_eq!(kinds, [ErrorKind::WrongType; 4]);
     }
     let _: () = stage.redis(&["DEL", &stage.name]).await;
+    for value in ["many", "1.5", "0x10", "nan", " 5", ""] {
+        let _: () = stage.redis(&["SET", &stage.name, value]).await;
+        let kinds = [
+            semaphore.acquire(1).await.unwrap_err().kind(),
+            semaphore.available().await.unwrap_err().kind(),
+            semaphore.release(1).await.unwrap_err().kind(),
+            semaphore.drain().await.unwrap_err().kind(),
+            leased.acquire().await.unwrap_err().kind(),
+            leased.available().await.unwrap_err().kind(),
+            leased.set_permits(1).await.unwrap_err().kind(),
+            leased.add_permits(1).await.unwrap_err().kind(),
+        ];
+        assert_eq!(kinds, [ErrorKind::WrongType; 8], "{value:?}");
+        let there: String = stage.redis(&["GET", &stage.name]).await;
+        assert_eq!(there, value);
+    }
+    let holds: bool = stage.redis(&["EXISTS", &stage.holds_key()]).await;
+    assert!(!holds);
     let _: () = stage.redis(&["SET", &stage.name, "0"]).await;
     stage.end(0).await;
 }

@@ -1,9 +1,11 @@
 //! Permits that come back by themselves, and guards that know when theirs did.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redlock_rt::{GuardState, LockOptions, LostReason, Shutdown, Unlocked};
-use tests::within;
+use tests::{eventually, within};
 
 use crate::stage::{DEADLINE, Stage};
 
@@ -154,4 +156,151 @@ async fn a_forgotten_permit_ends_by_its_id_or_with_its_lease() {
     assert!(begin.elapsed() >= 2 * LEASE - LEASE / 10);
     both.release().await.unwrap();
     stage.end(2).await;
+}
+
+/// A call looks after no more than a hundred that are over.
+#[tokio::test]
+async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
+    const MANY: u32 = 250;
+    let stage = Stage::open("many-over").await;
+    let semaphore = stage.permits(MANY).await;
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let permits = semaphore.acquire_many(MANY, options).await.unwrap();
+    assert_eq!(within(DEADLINE, permits.lost()).await, LostReason::Expired);
+    let last: Vec<Vec<u8>> = stage
+        .redis(&["ZRANGE", &stage.leases_key(), "-1", "-1"])
+        .await;
+    let last: String = last[0].iter().map(|byte| format!("{byte:02x}")).collect();
+    let _ = permits.forget();
+    // Redis has it for a little longer than the guard.
+    eventually(DEADLINE, async || {
+        let (seconds, micros): (u64, u64) = stage.redis(&["TIME"]).await;
+        let now = (seconds * 1000 + micros / 1000).to_string();
+        let over: u32 = stage
+            .redis(&["ZCOUNT", &stage.leases_key(), "-inf", &now])
+            .await;
+        over == MANY
+    })
+    .await;
+    assert!(!semaphore.update_lease(&last, DEADLINE).await.unwrap());
+    // Seen by who acquires too, and by who waits.
+    let begin = Instant::now();
+    let all = within(DEADLINE, semaphore.acquire_many(MANY, LockOptions::new()));
+    let all = all.await.unwrap();
+    assert!(begin.elapsed() < DEADLINE / 2, "{:?}", begin.elapsed());
+    all.release().await.unwrap();
+    stage.end(MANY.into()).await;
+}
+
+/// Who sleeps until the old end of it is told that there is a new one.
+#[tokio::test]
+async fn who_waits_for_a_permit_has_it_when_its_lease_was_shortened() {
+    let stage = Stage::open("shortened").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().lease(Duration::from_secs(3600));
+    let ids = semaphore.acquire_with(options).await.unwrap().forget();
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await.unwrap() }
+    });
+    stage.listening(1).await;
+    assert!(semaphore.update_lease(&ids[0], LEASE).await.unwrap());
+    let permit = within(DEADLINE, waiter).await.unwrap();
+    permit.release().await.unwrap();
+    stage.end(1).await;
+}
+
+/// A guard that soon hears what became of its permit.
+async fn watchful(stage: &Stage) -> (redlock_rt::PermitExpirableSemaphore, redlock_rt::Permit) {
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().renew(Duration::from_millis(20));
+    let permit = semaphore.acquire_with(options).await.unwrap();
+    (semaphore, permit)
+}
+
+struct Witness(Arc<AtomicBool>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_body_runs_under_a_permit_and_may_borrow() {
+    let stage = Stage::open("body").await;
+    let (semaphore, permit) = watchful(&stage).await;
+    let borrowed = String::from("output");
+    let body = async {
+        tokio::task::yield_now().await;
+        assert_eq!(semaphore.available().await.unwrap(), 0);
+        borrowed.as_str()
+    };
+    assert_eq!(within(DEADLINE, permit.run(body)).await.unwrap(), "output");
+    assert_eq!(permit.run(async { 7 }).await.unwrap(), 7);
+    assert!(permit.is_valid());
+    permit.release().await.unwrap();
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_when_its_permit_is_lost() {
+    let stage = Stage::open("body-lost").await;
+    let (semaphore, permit) = watchful(&stage).await;
+    let dropped = Arc::new(AtomicBool::new(false));
+    let witness = Witness(Arc::clone(&dropped));
+    let body = async {
+        let _witness = witness;
+        semaphore.release(permit.id()).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let error = within(DEADLINE, permit.run(body)).await.unwrap_err();
+    assert!(dropped.load(Ordering::SeqCst), "before run returns");
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(error.name(), Some(stage.name.as_str()));
+    assert!(
+        error.to_string().contains("the body was dropped"),
+        "{error}"
+    );
+    // And another one is not started.
+    let body = async { panic!("under a permit that is lost") };
+    let error = within(DEADLINE, permit.run(body)).await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
+    stage.end(1).await;
+}
+
+/// Also where nobody can be asked: at its local deadline.
+#[tokio::test]
+async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
+    let stage = Stage::open("body-cut-off").await;
+    let semaphore = stage.permits(1).await;
+    let options = LockOptions::new().lease(LEASE);
+    let permit = semaphore.acquire_with(options).await.unwrap();
+    stage.proxy.refuse();
+    stage.proxy.cut_all();
+    let begin = Instant::now();
+    let stopped = within(DEADLINE, permit.run(std::future::pending::<()>())).await;
+    assert!(begin.elapsed() <= LEASE, "{:?}", begin.elapsed());
+    assert!(stopped.unwrap_err().is_lost());
+    stage.proxy.accept();
+    drop(permit);
+    // Its lease ended it, or the release that came late.
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    stage.end(1).await;
+}
+
+/// One that is over at the same moment as the permit is not called lost.
+#[tokio::test]
+async fn a_body_that_completed_is_not_called_lost() {
+    let stage = Stage::open("body-done").await;
+    let (semaphore, permit) = watchful(&stage).await;
+    let body = async {
+        semaphore.release(permit.id()).await.unwrap();
+        permit.lost().await
+    };
+    let reason = within(DEADLINE, permit.run(body)).await.unwrap();
+    assert_eq!(reason, LostReason::Deleted);
+    drop(permit);
+    stage.end(1).await;
 }

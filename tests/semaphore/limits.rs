@@ -203,3 +203,18 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
     permit.release().await.unwrap();
     stage.end(2).await;
 }
+
+/// What is held goes on, and comes back to the new semaphore: there are never more in use.
+#[tokio::test]
+async fn permits_that_are_held_count_in_a_semaphore_that_was_made_anew() {
+    let stage = Stage::open("anew").await;
+    let semaphore = stage.permits(2).await;
+    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    assert!(semaphore.try_set_permits(3).await.unwrap());
+    assert!(!semaphore.try_set_permits(4).await.unwrap());
+    assert_eq!(semaphore.permits().await.unwrap(), 3);
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert_eq!(two.release().await.unwrap(), Unlocked::Released);
+    stage.end(3).await;
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
 use tests::{LeakCheck, Matcher, Proxy, eventually, shared_server, trace_init, unique};
@@ -106,6 +107,15 @@ impl Stage {
     pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// A command as it stood in a frame.
+    pub(crate) async fn redis_raw(&self, words: &[Bytes]) -> redis::Value {
+        let mut command = redis::Cmd::new();
+        words.iter().for_each(|word| {
+            command.arg(&word[..]);
+        });
         command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 

@@ -41,6 +41,7 @@ struct Shared {
     connect: Connect,
     slow: AtomicBool,
     refusing: AtomicBool,
+    mute: AtomicBool,
     moved: AtomicUsize,
     seen: Mutex<Seen>,
 }
@@ -98,6 +99,7 @@ impl Wires {
             connect,
             slow: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
             moved: AtomicUsize::new(0),
             seen: Mutex::default(),
         };
@@ -218,6 +220,21 @@ impl Wires {
     pub fn accept(&self) {
         self.shared.refusing.store(false, Ordering::Relaxed);
     }
+
+    /// Passes on what is asked, and no answer: a server that hangs. What comes meanwhile is there
+    /// when it [speaks](Self::speak) again.
+    pub fn hang(&self) {
+        self.shared.mute.store(true, Ordering::Relaxed);
+    }
+
+    /// Passes answers on again.
+    pub fn speak(&self) {
+        self.shared.mute.store(false, Ordering::Relaxed);
+        let wires = lock(&self.shared.seen).wires.clone();
+        let wakers = wires.iter().map(|(_, line)| lock(line).wakers[READ].take());
+        let wakers: Vec<_> = wakers.collect();
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
 }
 
 impl fmt::Debug for Wires {
@@ -329,6 +346,9 @@ impl AsyncRead for Wire {
         let before = buffer.filled().len();
         let mut line = lock(&self.line);
         line.wakers[READ] = Some(cx.waker().clone());
+        if self.shared.mute.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
         let read = match &mut line.stream {
             Some(stream) if self.shared.slow.load(Ordering::Relaxed) => {
                 let mut bytes = [0; PIECE];

@@ -118,82 +118,25 @@ pub(crate) fn set_default_client(client: Client) {
 #[doc(hidden)]
 pub(crate) mod __private {
     pub(crate) use ::core;
+    pub(crate) use redlock_rt::__private::{Kind, LockKind, Output, Segment, Sendable, Unsendable};
 
     use super::*;
 
-    pub(crate) struct Key(Result<String, Error>);
-
-    impl Key {
-        #[allow(clippy::new_without_default)]
-        pub(crate) fn new() -> Self {
-            Self(Ok(String::new()))
-        }
-
-        pub(crate) fn literal(mut self, text: &str) -> Self {
-            if let Ok(key) = &mut self.0 {
-                key.push_str(text);
-            }
-            self
-        }
-
-        pub(crate) fn part(mut self, placeholder: &str, value: fmt::Arguments<'_>) -> Self {
-            let value = value.to_string();
-            if value.trim().is_empty() {
-                return Self(Err(Error::BlankPart(placeholder.to_owned())));
-            }
-            if let Ok(key) = &mut self.0 {
-                key.push_str(&value);
-            }
-            self
-        }
-    }
-
-    pub(crate) struct Options {
-        name: &'static str,
-        wait: Option<Duration>,
-        lease: Option<Duration>,
-        max_hold: Option<Duration>,
-        renew: Option<bool>,
-    }
-
-    impl Options {
-        pub(crate) const fn new(name: &'static str) -> Self {
-            Self {
-                name,
-                wait: None,
-                lease: None,
-                max_hold: None,
-                renew: None,
+    pub(crate) fn key(segments: &[Segment<'_>]) -> Result<String, Error> {
+        let mut key = String::new();
+        for segment in segments {
+            match segment {
+                Segment::Text(text) => key.push_str(text),
+                Segment::Value(placeholder, value) => {
+                    let value = value.to_string();
+                    if value.trim().is_empty() {
+                        return Err(Error::BlankPart((*placeholder).to_owned()));
+                    }
+                    key.push_str(&value);
+                }
             }
         }
-
-        pub(crate) const fn wait(self, wait: Duration) -> Self {
-            Self {
-                wait: Some(wait),
-                ..self
-            }
-        }
-
-        pub(crate) const fn lease(self, lease: Duration) -> Self {
-            Self {
-                lease: Some(lease),
-                ..self
-            }
-        }
-
-        pub(crate) const fn max_hold(self, max_hold: Duration) -> Self {
-            Self {
-                max_hold: Some(max_hold),
-                ..self
-            }
-        }
-
-        pub(crate) const fn renew(self, renew: bool) -> Self {
-            Self {
-                renew: Some(renew),
-                ..self
-            }
-        }
+        Ok(key)
     }
 
     pub(crate) fn client(explicit: Option<&Client>) -> Result<Client, Error> {
@@ -203,47 +146,97 @@ pub(crate) mod __private {
             .ok_or(Error::NoClient)
     }
 
-    pub(crate) async fn locked<T>(
-        client: Result<Client, Error>,
-        key: Key,
-        options: Options,
-        body: impl Future<Output = T>,
-    ) -> Result<T, Error> {
-        let client = client?;
-        let key = key.0?;
-        let Options {
-            name,
-            wait,
-            lease,
-            max_hold,
-            renew,
-        } = options;
-        let asked = Asked {
-            name,
-            key,
-            wait,
-            lease,
-            max_hold,
-            renew,
-        };
-        client.0.asked.lock().unwrap().push(asked);
-        if client.0.refuse {
-            return Err(Error::Refused);
-        }
-        let _permit = client.0.permits.acquire().await.expect("never closed");
-        client.note("locked");
-        let _released = Released(&client);
-        let value = body.await;
-        // The real one awaits its release here, with the value at hand.
-        tokio::task::yield_now().await;
-        Ok(value)
+    pub(crate) fn renew(renew: bool) -> bool {
+        renew
     }
 
-    struct Released<'a>(&'a Client);
+    pub(crate) struct Call {
+        client: Result<Client, Error>,
+        key: Result<String, Error>,
+        asked: Asked,
+    }
 
-    impl Drop for Released<'_> {
+    impl Call {
+        pub(crate) fn new(
+            name: &'static str,
+            key: Result<String, Error>,
+            client: Result<Client, Error>,
+        ) -> Self {
+            let asked = Asked {
+                name,
+                ..Asked::default()
+            };
+            Self { client, key, asked }
+        }
+
+        pub(crate) fn wait(mut self, wait: Option<Duration>) -> Self {
+            self.asked.wait = wait;
+            self
+        }
+
+        pub(crate) fn lease(mut self, lease: Duration) -> Self {
+            self.asked.lease = Some(lease);
+            self
+        }
+
+        pub(crate) fn max_hold(mut self, max_hold: Duration) -> Self {
+            self.asked.max_hold = Some(max_hold);
+            self
+        }
+
+        pub(crate) fn renew(mut self, renew: bool) -> Self {
+            self.asked.renew = Some(renew);
+            self
+        }
+
+        pub(crate) fn enter(self, _: Kind) -> Entering {
+            Entering(self)
+        }
+
+        async fn acquire(self) -> Result<Session, Error> {
+            let client = self.client?;
+            let asked = Asked {
+                key: self.key?,
+                ..self.asked
+            };
+            client.0.asked.lock().unwrap().push(asked);
+            if client.0.refuse {
+                return Err(Error::Refused);
+            }
+            client
+                .0
+                .permits
+                .acquire()
+                .await
+                .expect("never closed")
+                .forget();
+            client.note("locked");
+            Ok(Session(client))
+        }
+    }
+
+    pub(crate) struct Session(Client);
+
+    pub(crate) struct Entering(Call);
+
+    impl Entering {
+        pub(crate) async fn run<T>(
+            self,
+            _: impl redlock_rt::__private::Keep<T>,
+            fail: fn(Error) -> T,
+            body: impl Future<Output = T>,
+        ) -> T {
+            match self.0.acquire().await {
+                Ok(_session) => body.await,
+                Err(error) => fail(error),
+            }
+        }
+    }
+
+    impl Drop for Session {
         fn drop(&mut self) {
             self.0.note("released");
+            self.0.grant();
         }
     }
 

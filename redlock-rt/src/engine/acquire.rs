@@ -93,14 +93,14 @@ pub(crate) async fn acquire(
                     return Err(error);
                 };
                 match outcome {
-                    Ok(AcquireReply::Acquired(token)) => {
+                    Ok(AcquireReply::Acquired(token, next)) => {
                         let now = clock::now();
                         let guard = claim.succeed(token, now)?;
                         if guard.state_at(now).is_valid() {
                             let shared = !recipe.is_exclusive();
                             let more = recipe.leaves_more(token);
-                            let poll = engine.next_poll(now);
-                            stand.place.served(shared, more, poll);
+                            let retry_at = engine.next_look(now, next);
+                            stand.place.served(shared, more, retry_at);
                             return Ok(guard);
                         }
                         // Too late by our own clock: as if it had never been ours.
@@ -117,10 +117,7 @@ pub(crate) async fn acquire(
                         fault = None;
                         pause = SHORTEST_PAUSE;
                         let now = clock::now();
-                        let poll = engine.next_poll(now);
-                        // Redis expires by the millisecond: one more, and it is over.
-                        let over = ttl.map(|ttl| clock::after(now, ttl + Duration::from_millis(1)));
-                        let latest = over.map_or(poll, |over| over.min(poll));
+                        let latest = engine.next_look(now, ttl);
                         let Some(retry_at) = pace.refused(now, latest) else {
                             return Err(out_of_retries(recipe));
                         };
@@ -203,7 +200,7 @@ pub(crate) async fn try_acquire(
     };
     let late = || Err(Fault::timed_out("no answer in time"));
     match outcome.unwrap_or_else(late) {
-        Ok(AcquireReply::Acquired(token)) => {
+        Ok(AcquireReply::Acquired(token, _)) => {
             let now = clock::now();
             let guard = claim.succeed(token, now)?;
             if guard.state_at(now).is_valid() {
@@ -281,7 +278,8 @@ impl Stand {
         let poll = engine.next_poll(now);
         let own = || engine.lines.seat(&**recipe, *number);
         let Some((seat, own)) = engine.rooms.sit(recipe, *number, own) else {
-            let place = line.enter(poll);
+            let mut place = line.enter(poll);
+            place.wants_much = recipe.asks_for_many();
             if let Some(channel) = recipe.channel() {
                 line.listen_if_confirmed(&engine.hub, channel);
             }
@@ -377,7 +375,8 @@ impl Claim {
         deadline: Option<Instant>,
     ) -> Option<Result<AcquireReply, Fault>> {
         let bid = &self.bid;
-        self.open.get_or_insert_with(|| bid.engine.releases.open());
+        self.open
+            .get_or_insert_with(|| bid.engine.releases.open(bid.recipe.is_lasting()));
         let attempt = self
             .journey
             .attempt(&bid.engine.main, || bid.call(waits), deadline);
@@ -386,11 +385,13 @@ impl Claim {
         if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned)) =
             reply
         {
-            // Whatever was sent before under this number did not get the lock either.
+            // Whatever was sent before under this number did not get the lock either; but where
+            // nobody could kill its connection it may come still.
+            self.bid.repeated |= self.journey.is_open() && self.bid.recipe.notes_withdrawals();
             self.journey.close();
-            self.traces |= waits && bid.recipe.leaves_traces();
+            self.traces |= waits && self.bid.recipe.leaves_traces();
         }
-        if !matches!(reply, Some(Ok(AcquireReply::Acquired(_)))) && !self.is_open() {
+        if !matches!(reply, Some(Ok(AcquireReply::Acquired(..)))) && !self.is_open() {
             self.open = None;
         }
         reply
@@ -398,13 +399,13 @@ impl Claim {
 
     /// Whether Redis may have something of this number.
     fn is_open(&self) -> bool {
-        self.traces || self.journey.is_open()
+        self.traces || self.bid.repeated || self.journey.is_open()
     }
 
     fn succeed(&mut self, token: Option<u64>, now: Instant) -> Result<HoldGuard, Error> {
         self.done = true;
         let sent = self.journey.sent.unwrap_or(now);
-        self.bid.repeated = self.journey.is_open();
+        self.bid.repeated |= self.journey.is_open();
         let guard = Hold::acquired(&self.bid, token, sent, now);
         // Looked at once the hold is among those that a shut-down ends: either it finds the hold,
         // or we find it closing.
@@ -424,7 +425,7 @@ impl Drop for Claim {
         let Bid { engine, .. } = &self.bid;
         let ghost = Ghost {
             bid: self.bid.clone(),
-            traces: self.traces,
+            traces: self.traces || self.bid.repeated,
             journey: std::mem::take(&mut self.journey),
         };
         engine.releases.push(Settlement::ghost(ghost));

@@ -97,7 +97,7 @@ impl Claims {
             lease: terms.lease,
             journey: Journey::default(),
             done: false,
-            _open: engine.releases.open(),
+            _open: engine.releases.open(false),
         }
     }
 

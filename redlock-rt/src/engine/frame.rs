@@ -62,31 +62,50 @@ impl Post {
 /// The turn among sibling bodies.
 pub(super) type Turn = Arc<tokio::sync::Mutex<()>>;
 
-/// Runs `body` in a frame of its own, in which `hold` may be re-entered.
-pub(crate) async fn under<F: Future>(hold: &Arc<Hold>, body: F) -> F::Output {
-    let parent = FRAME.try_with(Clone::clone).ok();
-    let frame = Frame(Arc::new(Level {
-        parent,
-        place: Place::Hold(Arc::clone(hold)),
-        turn: Turn::default(),
-    }));
-    FRAME.scope(frame, body).await
+/// What a body runs in: the caller's frames, and its own around them.
+#[derive(Clone, Default)]
+pub(crate) struct Scope(Option<Frame>);
+
+impl Scope {
+    /// A frame of its own, in which `hold` may be re-entered.
+    pub(crate) fn of(hold: &Arc<Hold>) -> Self {
+        Self::around(Place::Hold(Arc::clone(hold)), innermost())
+    }
+
+    /// As [`of`](Self::of), for a body that runs under several holds at once.
+    pub(crate) fn of_all(posts: &[Arc<Post>]) -> Self {
+        let places = posts.iter().map(|post| Place::Post(Arc::clone(post)));
+        let around = |outer: Self, place| Self::around(place, outer.0);
+        places.fold(Self(innermost()), around)
+    }
+
+    fn around(place: Place, parent: Option<Frame>) -> Self {
+        Self(Some(Frame(Arc::new(Level {
+            parent,
+            place,
+            turn: Turn::default(),
+        }))))
+    }
+
+    /// Runs `body` in it.
+    pub(crate) async fn run<F: Future>(self, body: F) -> F::Output {
+        match self.0 {
+            Some(frame) => FRAME.scope(frame, body).await,
+            None => body.await,
+        }
+    }
+
+    /// Polls, or drops, a part of a body in it.
+    pub(crate) fn enter(&self, part: impl FnOnce()) {
+        match &self.0 {
+            Some(frame) => FRAME.sync_scope(frame.clone(), part),
+            None => part(),
+        }
+    }
 }
 
-/// As [`under`], for a body that runs under several holds at once.
-pub(crate) async fn under_all<F: Future>(posts: &[Arc<Post>], body: F) -> F::Output {
-    let around = FRAME.try_with(Clone::clone).ok();
-    let frame = posts.iter().fold(around, |parent, post| {
-        Some(Frame(Arc::new(Level {
-            parent,
-            place: Place::Post(Arc::clone(post)),
-            turn: Turn::default(),
-        })))
-    });
-    match frame {
-        Some(frame) => FRAME.scope(frame, body).await,
-        None => body.await,
-    }
+fn innermost() -> Option<Frame> {
+    FRAME.try_with(Clone::clone).ok()
 }
 
 /// A hold that the caller is under, and what a lock is to it.
@@ -129,7 +148,7 @@ impl Around {
 
 /// What the caller's frames hold of this lock.
 pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<Around> {
-    let innermost = FRAME.try_with(Clone::clone).ok();
+    let innermost = innermost();
     let mut frame = innermost.as_ref();
     let mut found: Option<Around> = None;
     while let Some(Frame(level)) = frame {

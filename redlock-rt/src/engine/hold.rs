@@ -99,7 +99,12 @@ impl Hold {
         });
         let before = match hold.recipe.is_exclusive() {
             true => hold.line.set_holder(&hold),
-            false => None,
+            false => {
+                if !hold.recipe.ousts().is_empty() {
+                    hold.line.add_sharer(&hold);
+                }
+                None
+            }
         };
         // Who holds another mode may have this one besides.
         let others = match bid.under {
@@ -108,7 +113,7 @@ impl Hold {
         };
         let name = hold.recipe.name();
         let others = others.iter();
-        let others = others.filter_map(|kind| hold.engine.lines.holder(kind, name));
+        let others = others.flat_map(|kind| hold.engine.lines.holders(kind, name));
         // They were forced or deleted, and their guards have not heard: they and ours must not both
         // report held.
         for before in before.into_iter().chain(others) {
@@ -142,6 +147,20 @@ impl Hold {
 
     fn lost_reason(&self, now: Instant) -> Option<LostReason> {
         lock(&self.lease).lost_reason(now)
+    }
+
+    /// Keeps the lock from others until then at least, also after its last guard: the release then
+    /// sets the TTL instead. Only where [`Recipe::stay`] has a call.
+    pub(crate) fn stay_until(&self, until: Instant) {
+        lock(&self.lease).stay(until);
+    }
+
+    /// What ends the hold where the lock is to be nobody's for a while then.
+    pub(super) fn stay(&self, now: Instant) -> Option<Call> {
+        let rest = lock(&self.lease).stays()?.checked_duration_since(now)?;
+        // Redis counts in whole milliseconds, and takes none for the end.
+        let rest = rest.max(Duration::from_millis(1));
+        self.recipe.stay(&self.owner, rest)
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -340,6 +359,21 @@ impl HoldGuard {
 
     pub(crate) fn state_at(&self, now: Instant) -> GuardState {
         lock(&self.hold.lease).state(self.id, now)
+    }
+
+    /// Runs `body`, and drops it as soon as the lock is lost.
+    pub(crate) async fn run<T>(
+        &self,
+        action: &'static str,
+        body: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        if let GuardState::Lost(reason) = self.state() {
+            return Err(self.hold.lost_error(action, reason));
+        }
+        until_lost(self.lost(), body).await.map_err(|reason| {
+            let why = format!("{reason}; the body was dropped, its outcome is unknown");
+            self.hold.lost_error(action, reason).detail(why)
+        })
     }
 
     /// Takes the lock in another mode besides, on this guard's terms; `None`: it is not to be had.

@@ -142,6 +142,8 @@ pub(crate) struct Lease {
     look_every: Option<Duration>,
     /// It has no lease.
     permanent: bool,
+    /// Until then the lock is to be nobody's after the last guard left.
+    stays: Option<Instant>,
 }
 
 /// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
@@ -166,6 +168,7 @@ impl Lease {
             verify_at: look_every.map(|every| after(sent, every)),
             look_every,
             permanent: terms.lease == Duration::MAX,
+            stays: None,
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -252,6 +255,15 @@ impl Lease {
                 .until
                 .map(|until| until.saturating_duration_since(now)),
         })
+    }
+
+    /// Keeps the lock from others until then at least, also once no guard is left.
+    pub(crate) fn stay(&mut self, until: Instant) {
+        self.stays = self.stays.max(Some(until));
+    }
+
+    pub(crate) fn stays(&self) -> Option<Instant> {
+        self.stays
     }
 
     /// The hold count as Redis is to know it.

@@ -8,7 +8,8 @@
 //!
 //! 1. Only the head takes a permit.
 //! 2. A permit that a head took and did not use up (it left before the outcome was known) passes
-//!    to the next head; so does one that it never took. Where many may hold the lock at a time, a
+//!    to the next head; so does one that it never took. Who gives up on much leaves a permit to the
+//!    next, who may want less. Where many may hold the lock at a time, a
 //!    head that was served leaves a permit for the next if there is more to be had, and one that
 //!    was given meanwhile.
 //! 3. Whoever becomes head is woken, since it has the timers and the subscription to look after.
@@ -41,7 +42,8 @@ pub(crate) enum Exit {
     /// It holds the lock. Unless it is `shared`, the next has nothing to try before a release is
     /// announced. Where it is, the next has where there is `more` of it, or was announced to be.
     Served { shared: bool, more: bool },
-    /// It gave up. `trying`: with a try under way, whose outcome nobody else will look at.
+    /// It gave up. `trying`: with a try under way, whose outcome nobody else will look at, or after
+    /// one whose outcome need not be that of the next.
     GaveUp { trying: bool },
 }
 

@@ -54,8 +54,29 @@ pub(crate) struct Line {
     state: Mutex<LineState>,
     /// The hold of this client, where the kind has one holder at a time.
     holder: Mutex<Weak<Hold>>,
+    /// The holds of this client, where the kind has several and another kind excludes them.
+    sharers: Mutex<Sharers>,
     /// Keeps the channel subscribed while anybody waits.
     attachment: Mutex<Option<Attachment>>,
+}
+
+/// Holds, most of which have not ended.
+#[derive(Debug, Default)]
+struct Sharers {
+    holds: Vec<Weak<Hold>>,
+    /// With so many what has ended is forgotten.
+    sweep_at: usize,
+}
+
+impl Sharers {
+    /// Swept whenever they have doubled, each costs the same however many there are.
+    fn add(&mut self, hold: &Arc<Hold>) {
+        if self.holds.len() >= self.sweep_at {
+            self.holds.retain(|hold| hold.strong_count() > 0);
+            self.sweep_at = 2 * self.holds.len().max(8);
+        }
+        self.holds.push(Arc::downgrade(hold));
+    }
 }
 
 impl Lines {
@@ -78,6 +99,7 @@ impl Lines {
                 key,
                 state: Mutex::new(LineState::default()),
                 holder: Mutex::new(Weak::new()),
+                sharers: Mutex::default(),
                 attachment: Mutex::new(None),
             });
             *known = Arc::downgrade(&line);
@@ -98,12 +120,12 @@ impl Lines {
         line.is_some_and(|line| line.is_held())
     }
 
-    /// The hold of this client in a lock of this kind, where that has one holder at a time.
-    pub(super) fn holder(&self, kind: &'static str, name: &LockName) -> Option<Arc<Hold>> {
+    /// The holds of this client in a lock of this kind.
+    pub(super) fn holders(&self, kind: &'static str, name: &LockName) -> Vec<Arc<Hold>> {
         let (name, seat) = (name.clone(), None);
         let key = Key { kind, name, seat };
-        let line = lock(&self.map).get(&key)?.upgrade()?;
-        lock(&line.holder).upgrade()
+        let line = lock(&self.map).get(&key).and_then(Weak::upgrade);
+        line.map_or_else(Vec::new, |line| line.holders())
     }
 
     /// Whether this client neither holds the lock nor waits for it.
@@ -157,6 +179,7 @@ impl Line {
             line: Arc::clone(self),
             ticket,
             trying: false,
+            wants_much: false,
             served: None,
         }
     }
@@ -204,6 +227,18 @@ impl Line {
         let new = Arc::downgrade(hold);
         let before = std::mem::replace(&mut *lock(&self.holder), new);
         before.upgrade()
+    }
+
+    /// Keeps one of several holds in mind.
+    pub(super) fn add_sharer(&self, hold: &Arc<Hold>) {
+        lock(&self.sharers).add(hold);
+    }
+
+    fn holders(&self) -> Vec<Arc<Hold>> {
+        let one = lock(&self.holder).upgrade();
+        let several = lock(&self.sharers);
+        let several = several.holds.iter().filter_map(Weak::upgrade);
+        one.into_iter().chain(several).collect()
     }
 
     fn is_held(&self) -> bool {
@@ -269,6 +304,8 @@ pub(crate) struct Place {
     pub(crate) line: Arc<Line>,
     ticket: Ticket,
     trying: bool,
+    /// Who stands behind may have what this one was refused.
+    pub(super) wants_much: bool,
     /// Whether the lock that it leaves with is shared, and there is more of it.
     served: Option<(bool, bool)>,
 }
@@ -347,7 +384,7 @@ impl Drop for Place {
         let exit = match self.served {
             Some((shared, more)) => Exit::Served { shared, more },
             None => Exit::GaveUp {
-                trying: self.trying,
+                trying: self.trying || self.wants_much,
             },
         };
         let mut state = lock(&self.line.state);

@@ -50,7 +50,7 @@ pub(crate) use self::acquire_all::Attempt;
 pub use self::backoff::Backoff;
 pub(crate) use self::errand::Errand;
 pub use self::frame::Owner;
-pub(crate) use self::frame::{Post, under, under_all};
+pub(crate) use self::frame::{Post, Scope};
 pub use self::hold::Unlocked;
 pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
@@ -332,7 +332,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Where releases could not be delivered; those locks end with their leases.
+    /// Where releases could not be delivered; it says what becomes of what was held.
     pub(crate) async fn shut_down(
         self: &Arc<Self>,
         drain: Option<Duration>,
@@ -351,18 +351,17 @@ impl Engine {
             for hold in self.watchdog.holds() {
                 hold.end(LostReason::ShutDown);
             }
-            let told = || self.releases.untold() == 0;
+            let told = || self.releases.untold().all == 0;
             self.wait_until(self.patience(clock::now()), told).await;
         }
         let left = match release {
-            true => self.releases.untold() + self.releases.forsaken(),
-            false => 0,
+            true => self.releases.left_over(),
+            false => None,
         };
         self.end();
-        if left == 0 {
+        let Some(why) = left else {
             return Ok(());
-        }
-        let why = format!("{left} releases could not be delivered; locks end with their leases");
+        };
         Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
     }
 
@@ -405,6 +404,14 @@ impl Engine {
             now,
             self.config.poll_interval.mul_f64(1.0 + fastrand::f64()),
         )
+    }
+
+    /// As [`next_poll`](Self::next_poll), where a lease is known that may be over before.
+    fn next_look(&self, now: Instant, lease: Option<Duration>) -> Instant {
+        let poll = self.next_poll(now);
+        // Redis expires by the millisecond: one more, and it is over.
+        let over = lease.map(|lease| clock::after(now, lease + Duration::from_millis(1)));
+        over.map_or(poll, |over| over.min(poll))
     }
 
     /// The longest time for which a waiter goes without looking.

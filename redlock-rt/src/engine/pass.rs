@@ -81,11 +81,7 @@ pub(crate) async fn pass(
                     Ok(Look::Closed(_, ttl)) => {
                         fault = None;
                         pause = SHORTEST_PAUSE;
-                        let now = clock::now();
-                        let poll = engine.next_poll(now);
-                        // Redis expires by the millisecond: one more, and it is gone.
-                        let over = ttl.map(|ttl| clock::after(now, ttl + Duration::from_millis(1)));
-                        let again = over.map_or(poll, |over| over.min(poll));
+                        let again = engine.next_look(clock::now(), ttl);
                         place.shut(again, Health::Answering);
                         place.gate.listen(&engine.hub);
                     }

@@ -23,10 +23,55 @@ pub(crate) struct Releases {
     queue: Mutex<Queue<Settlement>>,
     under_way: AtomicUsize,
     /// What Redis may still have to be told, besides the queue, whoever runs it: see [`Open`].
-    open: AtomicUsize,
+    open: Tally,
     /// What nobody told Redis any more, since the queue was closed.
-    forsaken: AtomicUsize,
+    forsaken: Tally,
     pub(super) signal: Signal,
+}
+
+/// How much there is of something.
+#[derive(Debug, Default)]
+struct Tally {
+    all: AtomicUsize,
+    lasting: AtomicUsize,
+}
+
+impl Tally {
+    fn add(&self, lasting: bool) {
+        self.all.fetch_add(1, Ordering::AcqRel);
+        self.lasting
+            .fetch_add(usize::from(lasting), Ordering::AcqRel);
+    }
+
+    fn subtract(&self, lasting: bool) {
+        self.all.fetch_sub(1, Ordering::AcqRel);
+        self.lasting
+            .fetch_sub(usize::from(lasting), Ordering::AcqRel);
+    }
+
+    fn read(&self) -> Untold {
+        Untold {
+            all: self.all.load(Ordering::Acquire),
+            lasting: self.lasting.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// How much Redis was not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Untold {
+    pub(super) all: usize,
+    /// Of that, what has no lease that would end it.
+    pub(super) lasting: usize,
+}
+
+impl Untold {
+    fn and(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            lasting: self.lasting + other.lasting,
+        }
+    }
 }
 
 /// First in, first out, until it is closed.
@@ -80,8 +125,8 @@ impl Releases {
         Self {
             queue: Mutex::new(Queue::default()),
             under_way: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            forsaken: AtomicUsize::new(0),
+            open: Tally::default(),
+            forsaken: Tally::default(),
             signal: Signal::default(),
         }
     }
@@ -103,10 +148,13 @@ impl Releases {
         }
     }
 
-    /// Marks something that has to be over before the client may end.
-    pub(super) fn open(self: &Arc<Self>) -> Open {
-        self.open.fetch_add(1, Ordering::AcqRel);
-        Open(Arc::clone(self))
+    /// Marks something that has to be over before the client may end; `lasting`: no lease ends it.
+    pub(super) fn open(self: &Arc<Self>, lasting: bool) -> Open {
+        self.open.add(lasting);
+        Open {
+            releases: Arc::clone(self),
+            lasting,
+        }
     }
 
     /// How many settlements wait or are under way.
@@ -115,15 +163,33 @@ impl Releases {
     }
 
     /// How much Redis may still have to be told, whoever does it.
-    pub(super) fn untold(&self) -> usize {
+    pub(super) fn untold(&self) -> Untold {
         // The lock is held over both: what leaves the one for the other is counted before.
         let queue = lock(&self.queue);
-        queue.items.len() + self.open.load(Ordering::Acquire)
+        let lasting = queue.items.iter().filter(|item| item.is_lasting()).count();
+        let queued = Untold {
+            all: queue.items.len(),
+            lasting,
+        };
+        queued.and(self.open.read())
     }
 
     /// How much Redis was not told before the queue was closed, and never will be.
-    pub(super) fn forsaken(&self) -> usize {
-        self.forsaken.load(Ordering::Acquire)
+    pub(super) fn forsaken(&self) -> Untold {
+        self.forsaken.read()
+    }
+
+    /// Why the client could not end as it was asked to; `None` where Redis was told all.
+    pub(super) fn left_over(&self) -> Option<String> {
+        let left = self.untold().and(self.forsaken());
+        let fate = match left.lasting {
+            _ if left.all == 0 => return None,
+            0 => "locks end with their leases",
+            lasting if lasting == left.all => "permits without a lease stay taken, latches closed",
+            _ => "locks end with their leases, permits without a lease stay taken, latches closed",
+        };
+        let count = left.all;
+        Some(format!("{count} releases could not be delivered; {fate}"))
     }
 
     /// Ends the task and drops what is left.
@@ -135,8 +201,9 @@ impl Releases {
     }
 
     fn forsake(&self, settlement: Settlement) {
-        let count = usize::from(settlement.is_due());
-        self.forsaken.fetch_add(count, Ordering::AcqRel);
+        if settlement.is_due() {
+            self.forsaken.add(settlement.is_lasting());
+        }
     }
 
     /// The next to run. Where all places are taken, only one that has a turn: those that wait for
@@ -166,13 +233,26 @@ struct UnderWay<'a> {
 
 impl UnderWay<'_> {
     async fn run(mut self) {
-        if let Some(unsettled) = &mut self.unsettled
-            && let Some(Err(fault)) = unsettled.run(None).await
-        {
-            tracing::warn!(
+        let Some(unsettled) = &mut self.unsettled else {
+            return;
+        };
+        let (due, lasting) = (unsettled.is_due(), unsettled.is_lasting());
+        let Some(Err(fault)) = unsettled.run(None).await else {
+            return;
+        };
+        // The end of the connection may be heard of before that of this task.
+        if due && self.releases.signal.is_closed() {
+            self.releases.forsaken.add(lasting);
+        }
+        match lasting {
+            true => tracing::warn!(
+                ?fault,
+                "what was left to the background failed; a permit stays taken, or a latch closed"
+            ),
+            false => tracing::warn!(
                 ?fault,
                 "what was left to the background failed; a lock ends with its lease"
-            );
+            ),
         }
     }
 }
@@ -187,12 +267,15 @@ impl Drop for UnderWay<'_> {
 
 /// An acquisition, or a settlement that somebody runs: the client does not end before it, or in
 /// the middle of it.
-pub(super) struct Open(Arc<Releases>);
+pub(super) struct Open {
+    releases: Arc<Releases>,
+    lasting: bool,
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
         // What was left unfinished is in the queue already.
-        self.0.open.fetch_sub(1, Ordering::AcqRel);
+        self.releases.open.subtract(self.lasting);
     }
 }
 

@@ -332,10 +332,11 @@ impl Settlement {
         Some(
             match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {
                 Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned) => {
-                    Ok(!bid.recipe.leaves_traces())
+                    let late = journey.open_since.is_some() && bid.recipe.notes_withdrawals();
+                    Ok(!(*traces || late || bid.recipe.leaves_traces()))
                 }
                 // From here on the number is used up: only its release is ever sent again.
-                Ok(AcquireReply::Acquired(_)) => {
+                Ok(AcquireReply::Acquired(..)) => {
                     journey.open_since = journey.sent;
                     Ok(false)
                 }
@@ -373,15 +374,16 @@ impl Settlement {
                 Some(told(answer).inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
-                let call = || match hold.repeated {
-                    true => hold.recipe.withdraw(&hold.owner),
-                    false => hold.recipe.release(&hold.owner),
+                let call = || match (hold.stay(clock::now()), hold.repeated) {
+                    (Some(stay), _) => stay,
+                    (None, true) => hold.recipe.withdraw(&hold.owner),
+                    (None, false) => hold.recipe.release(&hold.owner),
                 };
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
                 Some(told(answer).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
-                let Some(call) = hold.recipe.forget(&hold.owner) else {
+                let Some(call) = hold.recipe.forget(&hold.owner, hold.repeated) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let main = &hold.engine.main;
@@ -410,6 +412,15 @@ impl Settlement {
         match &self.subject {
             Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
             Subject::Ghost(_) | Subject::Errand(_) => true,
+        }
+    }
+
+    /// Whether what stays behind has no lease that would end it.
+    pub(super) fn is_lasting(&self) -> bool {
+        match &self.subject {
+            Subject::Hold(hold) => hold.recipe.is_lasting(),
+            Subject::Ghost(ghost) => ghost.bid.recipe.is_lasting(),
+            Subject::Errand(_) => true,
         }
     }
 
@@ -444,11 +455,21 @@ pub(crate) struct Unsettled {
 
 impl Unsettled {
     pub(super) fn new(settlement: Settlement) -> Self {
-        let open = settlement.engine().releases.open();
+        let open = settlement.engine().releases.open(settlement.is_lasting());
         Self {
             settlement: Some(settlement),
             _open: open,
         }
+    }
+
+    /// As [`Settlement::is_due`].
+    pub(super) fn is_due(&self) -> bool {
+        self.settlement.as_ref().is_some_and(Settlement::is_due)
+    }
+
+    /// As [`Settlement::is_lasting`].
+    pub(super) fn is_lasting(&self) -> bool {
+        self.settlement.as_ref().is_some_and(Settlement::is_lasting)
     }
 
     /// Runs it to its end; `None`: `until` came first.

@@ -16,6 +16,7 @@ pub(super) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 pub(super) struct Counted {
     pub(super) engine: Arc<Engine>,
     name: Result<LockName, BadName>,
+    limit: Option<u32>,
 }
 
 impl Counted {
@@ -23,7 +24,13 @@ impl Counted {
         Self {
             engine: Arc::clone(engine),
             name: LockName::new(engine.namespace(), name),
+            limit: None,
         }
+    }
+
+    pub(super) fn limited(mut self, permits: u32) -> Self {
+        self.limit = Some(permits);
+        self
     }
 
     pub(super) fn name(&self) -> Result<&LockName, Error> {
@@ -44,6 +51,19 @@ impl Counted {
             _ => return Ok(name),
         };
         Err(Error::bad_input(action, why).named(name.as_arc()))
+    }
+
+    /// How many permits an acquisition makes where none were set; zero: none.
+    pub(super) fn limit(&self, action: &'static str) -> Result<u32, Error> {
+        let why = match self.limit {
+            None => return Ok(0),
+            Some(0) => "a limit of no permits".to_owned(),
+            Some(limit) if limit > MOST_PERMITS => {
+                format!("a limit of more than {MOST_PERMITS} permits")
+            }
+            Some(limit) => return Ok(limit),
+        };
+        Err(Error::bad_input(action, why).named(self.name()?.as_arc()))
     }
 
     /// The name, if it can have so many permits.

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::ballot::Ballot;
 use super::options::{LockOptions, check_lease};
 use crate::clock;
-use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Post, Unlocked};
+use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Post, Scope, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -300,11 +300,16 @@ impl Group {
         join_all(asked).await.into_iter().flatten().collect()
     }
 
+    /// What a body under the group runs in: all parts are open for re-entry.
+    pub(super) fn scope(&self) -> Scope {
+        Scope::of_all(&self.posts)
+    }
+
     /// Runs `body` with all parts open for re-entry, and drops it as soon as the group is lost.
     pub(super) async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
         const ACTION: &str = "run a body under lock";
         self.not_lost(ACTION)?;
-        let body = engine::under_all(&self.posts, body);
+        let body = self.scope().run(body);
         engine::until_lost(self.lost(), body).await.map_err(|why| {
             let why = format!("{why}; the body was dropped, its outcome is unknown");
             Error::new(ErrorKind::Lost, ACTION)

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::lock::Kind;
 use super::options::{LockOptions, check_lease};
-use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Unlocked};
-use crate::error::{Error, ErrorKind};
+use crate::engine::{GuardState, Hold, HoldGuard, LostReason, Scope, Unlocked};
+use crate::error::Error;
 use crate::name::OwnerId;
 
 /// A lock that is held, and the truth about it.
@@ -37,8 +37,19 @@ impl<K: Kind> LockGuard<K> {
         }
     }
 
+    /// Held for as long as the options want at least.
+    pub(super) fn lasting(inner: HoldGuard, options: &LockOptions) -> Self {
+        options.stay(&inner.hold);
+        Self::new(inner)
+    }
+
     pub(super) fn hold(&self) -> &Hold {
         &self.inner.hold
+    }
+
+    /// What a body under the lock runs in.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of(&self.inner.hold)
     }
 
     /// Releases the lock, and waits until Redis has said what became of it.
@@ -57,8 +68,8 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable) where Redis cannot be reached, and
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it does not answer, for the connect
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis cannot be reached, and
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where it does not answer, for the connect
     /// time-out and two response time-outs; the release then goes on in the background. An expired
     /// or lost lock is no error, but [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
@@ -99,8 +110,8 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) where the lock is gone: nothing re-creates it.
-    /// [`BadInput`](ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
+    /// [`Lost`](crate::ErrorKind::Lost) where the lock is gone: nothing re-creates it.
+    /// [`BadInput`](crate::ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
         check_lease(lease).map_err(|error| error.named(self.inner.hold.recipe.name().as_arc()))?;
@@ -125,8 +136,8 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) where the lock is gone; nothing revives it.
-    /// [`Unavailable`](ErrorKind::Unavailable) where Redis does not answer in time; the count is
+    /// [`Lost`](crate::ErrorKind::Lost) where the lock is gone; nothing revives it.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not answer in time; the count is
     /// set back.
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
@@ -143,7 +154,7 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) where the body was dropped; unless it was not started, its outcome
+    /// [`Lost`](crate::ErrorKind::Lost) where the body was dropped; unless it was not started, its outcome
     /// is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         const ACTION: &str = "run a body under lock";
@@ -151,20 +162,8 @@ impl<K: Kind> LockGuard<K> {
         // and as what it awaits: eight times for each level of nesting.
         let body = Box::pin(body);
         async move {
-            let hold = &self.inner.hold;
-            if let GuardState::Lost(reason) = self.state() {
-                return Err(hold.lost_error(ACTION, reason));
-            }
-            let body = engine::under(hold, body);
-            engine::until_lost(self.inner.lost(), body)
-                .await
-                .map_err(|reason| {
-                    Error::new(ErrorKind::Lost, ACTION)
-                        .named(hold.recipe.name().as_arc())
-                        .detail(format!(
-                            "{reason}; the body was dropped, its outcome is unknown"
-                        ))
-                })
+            let body = self.scope().run(body);
+            self.inner.run(ACTION, body).await
         }
     }
 

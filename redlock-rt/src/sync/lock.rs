@@ -172,14 +172,14 @@ impl<K: Kind> Lock<K> {
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, manner) = self.prepare(&options)?;
         let guard = self.engine.lock(recipe, terms, manner).await?;
-        Ok(LockGuard::new(guard))
+        Ok(LockGuard::lasting(guard, &options))
     }
 
     /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, manner) = self.prepare(&options)?;
         let guard = self.engine.lock_for_body(recipe, terms, manner).await?;
-        Ok(LockGuard::new(guard))
+        Ok(LockGuard::lasting(guard, &options))
     }
 
     fn prepare<'a>(
@@ -190,6 +190,9 @@ impl<K: Kind> Lock<K> {
         let named = |error: Error| error.named(recipe.name().as_arc());
         let terms = options.terms(&self.engine).map_err(named)?;
         let backoff_flaw = || self.backoff.and_then(|backoff| backoff.flaw());
+        if !recipe.is_exclusive() {
+            options.without_min_hold().map_err(named)?;
+        }
         if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
             return Err(named(Error::bad_input("check lock options", flaw)));
         }

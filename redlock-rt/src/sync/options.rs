@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, Owner, Terms};
+use crate::clock;
+use crate::engine::{Engine, Hold, Owner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::LONGEST_SPAN;
 
@@ -54,6 +55,7 @@ pub struct LockOptions {
     lease: Option<Duration>,
     renew: Renew,
     max_hold: Option<Duration>,
+    min_hold: Option<Duration>,
     owner: Option<Owner>,
 }
 
@@ -97,6 +99,17 @@ impl LockOptions {
         self
     }
 
+    /// Sets the shortest time to hold: where the last guard ends before, the lock is nobody's until
+    /// then, so that what is to run once in a while does not run again at once, on another machine
+    /// whose clock is late. Redis keeps it, so the process may end meanwhile; one that *crashes*
+    /// under the lock leaves it for its lease alone. Only for exclusive locks on one server each.
+    /// Defaults to `None`. (Known as `lockAtLeastFor` from ShedLock.)
+    #[must_use]
+    pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
+        self.min_hold = min_hold.into();
+        self
+    }
+
     /// Sets the identity to acquire as: it re-enters what it holds. Defaults to a fresh one.
     #[must_use]
     pub fn owner(mut self, owner: &Owner) -> Self {
@@ -106,6 +119,24 @@ impl LockOptions {
 
     pub(super) fn waiting(&self) -> Option<Duration> {
         self.wait
+    }
+
+    /// Has a lock that was acquired last as long as it should at least.
+    pub(super) fn stay(&self, hold: &Hold) {
+        if let Some(min_hold) = self.min_hold {
+            hold.stay_until(clock::after(clock::now(), min_hold));
+        }
+    }
+
+    /// Of a kind that cannot be left to nobody.
+    pub(super) fn without_min_hold(&self) -> Result<(), Error> {
+        match self.min_hold {
+            Some(_) => Err(Error::bad_input(
+                "check lock options",
+                "min_hold is for exclusive locks on one server each",
+            )),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn acting_as(&self) -> Option<&Owner> {
@@ -129,9 +160,15 @@ impl LockOptions {
             Renew::Every(every) => Some(every),
             Renew::Never => None,
         };
-        match self.max_hold {
-            Some(max_hold) if max_hold < lease => refuse("max_hold is shorter than the lease"),
-            max_hold => Ok(Terms {
+        match (self.max_hold, self.min_hold) {
+            (_, Some(min_hold)) if min_hold > LONGEST_SPAN => {
+                refuse("min_hold is longer than redis can keep")
+            }
+            (Some(max_hold), Some(min_hold)) if max_hold < min_hold => {
+                refuse("max_hold is shorter than min_hold")
+            }
+            (Some(max_hold), _) if max_hold < lease => refuse("max_hold is shorter than the lease"),
+            (max_hold, _) => Ok(Terms {
                 lease,
                 renew,
                 max_hold,

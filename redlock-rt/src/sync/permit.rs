@@ -89,6 +89,43 @@ impl Permit {
         self.inner.lost().await
     }
 
+    /// Runs `body` under the permits, and drops it as soon as one of them is lost.
+    ///
+    /// Cancelling takes effect at the body's next await: the body is dropped completely, then this
+    /// returns. What the body spawned goes on. A body that completed is never called lost, and under
+    /// a permit that is lost already none is started.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost) where the body was dropped; unless it was not started, its
+    /// outcome is unknown.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// use std::time::Duration;
+    /// use redlock_rt::{Client, LockOptions};
+    ///
+    /// let client = Client::embedded();
+    /// let calls = client.permit_expirable_semaphore("calls to the bank").limit(2);
+    /// let options = LockOptions::new().renew(Duration::from_millis(20));
+    /// let permit = calls.acquire_with(options).await?;
+    /// assert_eq!(permit.run(async { "paid" }).await?, "paid");
+    ///
+    /// calls.release(permit.id()).await?;
+    /// let stopped = permit.run(std::future::pending::<()>()).await;
+    /// assert!(stopped.unwrap_err().is_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
+        // Boxed for the reason that there is for a lock's: see there.
+        let body = Box::pin(body);
+        self.inner.run("run a body under permit of semaphore", body)
+    }
+
     /// Lengthens the lease to `lease` from now, if that is longer than what is left.
     ///
     /// # Round trips

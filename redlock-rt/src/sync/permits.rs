@@ -22,7 +22,8 @@ const MOST_AT_ONCE: u32 = 1000;
 /// Each permit has an id and a lease. While its guard lives the watchdog renews it; the permit of a
 /// process that died is free after its lease, and a waiter takes it within milliseconds of that.
 /// (Redisson renews no permits: there the lease is the longest time to hold.) The permits must be
-/// [set](Self::try_set_permits) once before the first can be acquired.
+/// [set](Self::try_set_permits) once before the first can be acquired, or the handle has a
+/// [limit](Self::limit).
 ///
 /// Do **not** use it where an overlap would do harm: as for every lock with a lease, a process that
 /// is paused for longer than that goes on with a permit that somebody else has. Redisson clients
@@ -81,7 +82,35 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    /// Sets the number of permits if none is set; answers whether it was set.
+    /// Sets how many permits there are where an acquisition with this handle finds that none were
+    /// [set](Self::try_set_permits); a semaphore that exists keeps its own number. Costs no call.
+    ///
+    /// All handles of a name should have the same limit: whoever waits behind one without it waits
+    /// until somebody sets the number. A limit of zero, or of more than 2147483647, is refused by the
+    /// acquisition.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// let client = redlock_rt::Client::embedded();
+    /// let calls = client.permit_expirable_semaphore("calls to the bank").limit(2);
+    /// let permit = calls.acquire().await?;
+    /// assert_eq!((calls.available().await?, calls.permits().await?), (1, 2));
+    /// # permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn limit(self, permits: u32) -> Self {
+        Self {
+            counted: self.counted.limited(permits),
+        }
+    }
+
+    /// Sets the number of permits if none is set, those that are still held from a semaphore that was
+    /// deleted included; answers whether it was set.
     ///
     /// # Round trips, cancel safety
     ///
@@ -91,7 +120,12 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        self.counted.try_set_permits(permits).await
+        const ACTION: &str = "set the permits of semaphore";
+        self.counted.having(ACTION, permits)?;
+        let set = self.counted.operate(ACTION, |name, operation| {
+            wire(name).set_once(operation, permits)
+        });
+        Ok(set.await? == 1)
     }
 
     /// Sets how many permits there are in all, those that are held included.
@@ -210,7 +244,9 @@ impl PermitExpirableSemaphore {
         const ACTION: &str = "acquire permits of semaphore";
         let name = self.counted.taking(ACTION, permits, MOST_AT_ONCE)?;
         let named = |error: Error| error.named(name.as_arc());
-        let wire = PermitsWire::new(name.clone(), permits);
+        let limit = self.counted.limit(ACTION)?;
+        let wire = PermitsWire::new(name.clone(), permits, limit);
+        options.without_min_hold().map_err(named)?;
         let terms = options.terms(&self.counted.engine).map_err(named)?;
         self.check(&wire, terms.lease)?;
         Ok((Arc::new(wire), terms))
@@ -361,7 +397,7 @@ impl PermitExpirableSemaphore {
 
 /// For calls that take nothing.
 fn wire(name: &LockName) -> PermitsWire {
-    PermitsWire::new(name.clone(), 1)
+    PermitsWire::new(name.clone(), 1, 0)
 }
 
 impl fmt::Debug for PermitExpirableSemaphore {

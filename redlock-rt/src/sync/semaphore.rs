@@ -18,8 +18,8 @@ use crate::wire::{self, Recipe, SemaphoreWire};
 /// themselves, unless you share the semaphore with a Redisson `RSemaphore`, or permits are to
 /// outlive their process.
 ///
-/// The permits must be [set](Self::try_set_permits) once before the first can be acquired. They are
-/// no property of a client: nobody checks that as many are released as were acquired
+/// The permits must be [set](Self::try_set_permits) once before the first can be acquired, or the
+/// handle has a [limit](Self::limit). They are no property of a client: nobody checks that as many are released as were acquired
 /// ([`release`](Self::release) adds permits that nobody had), and deleting the key forgets them.
 ///
 /// # Round trips
@@ -73,6 +73,33 @@ impl Semaphore {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
         Self {
             counted: Counted::new(engine, name),
+        }
+    }
+
+    /// Sets how many permits there are where an acquisition with this handle finds that none were
+    /// [set](Self::try_set_permits); a semaphore that exists keeps its own number. Costs no call.
+    ///
+    /// All handles of a name should have the same limit: whoever waits behind one without it waits
+    /// until somebody sets the number. A limit of zero, or of more than 2147483647, is refused by the
+    /// acquisition.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// let client = redlock_rt::Client::embedded();
+    /// let printers = client.semaphore("printers").limit(3);
+    /// let one = printers.acquire(1).await?;
+    /// assert_eq!(printers.available().await?, 2);
+    /// # one.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn limit(self, permits: u32) -> Self {
+        Self {
+            counted: self.counted.limited(permits),
         }
     }
 
@@ -155,10 +182,10 @@ impl Semaphore {
     }
 
     fn recipe(&self, permits: u32) -> Result<Arc<dyn Recipe>, Error> {
-        let name = self
-            .counted
-            .taking("acquire permits of semaphore", permits, MOST_PERMITS)?;
-        Ok(Arc::new(SemaphoreWire::new(name.clone(), permits)))
+        const ACTION: &str = "acquire permits of semaphore";
+        let name = self.counted.taking(ACTION, permits, MOST_PERMITS)?;
+        let limit = self.counted.limit(ACTION)?;
+        Ok(Arc::new(SemaphoreWire::new(name.clone(), permits, limit)))
     }
 
     /// Adds so many permits, whoever had them: for those whose guard was

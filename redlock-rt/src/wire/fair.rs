@@ -175,7 +175,7 @@ impl Recipe for FairWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         match &reply {
-            Reply::Nil => Ok(AcquireReply::Acquired(None)),
+            Reply::Nil => Ok(AcquireReply::Acquired(None, None)),
             Reply::List(items) => match items.as_slice() {
                 [Reply::Int(ttl @ -1..), Reply::Int(0)] => Ok(AcquireReply::Held(ttl_of(*ttl))),
                 [Reply::Int(-1..), Reply::Int(1)] => Ok(AcquireReply::Behind),
@@ -194,6 +194,16 @@ impl Recipe for FairWire {
             .call(&RELEASE)
             .arg(owner.as_str())
             .number(millis(self.queue.terms.place))
+    }
+
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        let FairQueue {
+            name,
+            queue,
+            prefix,
+            ..
+        } = &self.queue;
+        Some(rlock::stay(name, Some(queue), owner.as_str(), rest, prefix))
     }
 
     fn force_release(&self) -> Call {
@@ -264,7 +274,10 @@ mod tests {
     fn replies_are_decoded() {
         let wire = wire("n");
         let list = |ttl, next| Reply::List(vec![Reply::Int(ttl), Reply::Int(next)]);
-        assert_eq!(wire.acquired(Reply::Nil), Ok(AcquireReply::Acquired(None)));
+        assert_eq!(
+            wire.acquired(Reply::Nil),
+            Ok(AcquireReply::Acquired(None, None))
+        );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(wire.acquired(list(5, 0)), Ok(held));
         assert_eq!(wire.acquired(list(-1, 1)), Ok(AcquireReply::Behind));

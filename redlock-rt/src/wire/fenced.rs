@@ -63,7 +63,7 @@ impl Recipe for FencedWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         match token(reply)? {
-            Ok(token) => Ok(AcquireReply::Acquired(Some(token))),
+            Ok(token) => Ok(AcquireReply::Acquired(Some(token), None)),
             Err(Reply::Nil) => Err(Malformed(Reply::Nil)),
             Err(held) => AcquireReply::try_from(held),
         }
@@ -75,6 +75,10 @@ impl Recipe for FencedWire {
 
     fn release(&self, owner: &OwnerId) -> Call {
         self.lock.release(owner)
+    }
+
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        self.lock.stay(owner, rest)
     }
 
     fn force_release(&self) -> Call {
@@ -147,7 +151,7 @@ mod tests {
         let token = u64::from(u32::MAX) << 20;
         assert_eq!(
             read(Reply::Text(token.to_string())),
-            Ok(AcquireReply::Acquired(Some(token)))
+            Ok(AcquireReply::Acquired(Some(token), None))
         );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(read(Reply::Int(5)), Ok(held));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::keys;
-use super::operation::Operation;
+use super::operation::{NOTED, Operation};
 use super::recipe::{Ask, Recipe, Relation};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, PUBLISH, millis, script};
@@ -17,6 +17,7 @@ script!(RELEASE = "permits" + "permits_release");
 script!(RELEASE_ID = "permits" + "permits_release_id");
 script!(UPDATE = "permits" + "permits_update");
 script!(SET = "permits" + "permits_set");
+script!(SET_ONCE = "permits" + "permits_set_once");
 script!(INSPECT = "permits" + "permits_inspect");
 
 /// Hexadecimal digits of an id.
@@ -33,24 +34,43 @@ pub(crate) struct PermitsWire {
     channel: String,
     leases: String,
     permits: u32,
+    /// How many there are where none were set; 0: none.
+    limit: u32,
 }
 
 impl PermitsWire {
-    pub(crate) fn new(name: LockName, permits: u32) -> Self {
+    pub(crate) fn new(name: LockName, permits: u32, limit: u32) -> Self {
         Self {
             channel: keys::semaphore_channel(&name),
             leases: keys::permit_leases(&name),
             name,
             permits,
+            limit,
         }
     }
 
     fn call(&self, script: &'static super::Script) -> Call {
-        Call::new(script)
-            .key(self.name.as_str())
-            .key(&self.leases)
-            .arg(&self.channel)
-            .arg(PUBLISH)
+        self.begin(script, None)
+    }
+
+    /// As [`call`](Self::call), with the note of this operation.
+    fn call_of(&self, script: &'static super::Script, operation: &OwnerId) -> Call {
+        let note = keys::operation(&self.name, operation.as_str());
+        self.begin(script, Some(&note))
+    }
+
+    fn begin(&self, script: &'static super::Script, note: Option<&str>) -> Call {
+        let call = Call::new(script).key(self.name.as_str()).key(&self.leases);
+        let call = match note {
+            Some(note) => call.key(note),
+            None => call,
+        };
+        call.arg(&self.channel).arg(PUBLISH)
+    }
+
+    fn end(&self, owner: &OwnerId, noted: Duration) -> Call {
+        let call = self.call_of(&RELEASE, owner).arg(&self.ids(owner));
+        call.number(millis(noted))
     }
 
     /// The ids of the permits of a hold, one behind the other. They follow from the owner, so that
@@ -69,12 +89,7 @@ impl PermitsWire {
 
     /// Gives one permit back. Answers 1 or 0.
     pub(crate) fn release_id(&self, operation: &Operation, id: &str) -> Call {
-        Call::new(&RELEASE_ID)
-            .key(self.name.as_str())
-            .key(&self.leases)
-            .key(&operation.key(&self.name))
-            .arg(&self.channel)
-            .arg(PUBLISH)
+        self.call_of(&RELEASE_ID, &operation.id)
             .arg(id)
             .number(millis(operation.noted))
     }
@@ -87,6 +102,13 @@ impl PermitsWire {
     fn update_leases(&self, ids: &str, lease: Duration, shorten: u64) -> Call {
         let call = self.call(&UPDATE).number(millis(lease)).arg(ids);
         call.number(shorten)
+    }
+
+    /// Sets how many permits there are in all where none are set. Answers 1 or 0.
+    pub(crate) fn set_once(&self, operation: &Operation, permits: u32) -> Call {
+        self.call_of(&SET_ONCE, &operation.id)
+            .number(permits.into())
+            .number(millis(operation.noted))
     }
 
     /// Sets how many permits there are in all. Answers how many are free then.
@@ -113,9 +135,10 @@ impl Recipe for PermitsWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        self.call(&ACQUIRE)
+        self.call_of(&ACQUIRE, ask.owner)
             .number(millis(ask.lease))
             .arg(&self.ids(ask.owner))
+            .number(self.limit.into())
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
@@ -127,7 +150,15 @@ impl Recipe for PermitsWire {
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
-        self.call(&RELEASE).arg(&self.ids(owner))
+        self.end(owner, Duration::ZERO)
+    }
+
+    fn withdraw(&self, owner: &OwnerId) -> Call {
+        self.end(owner, NOTED)
+    }
+
+    fn notes_withdrawals(&self) -> bool {
+        true
     }
 
     /// Never sent: permits are given back one by one, by their ids.
@@ -151,6 +182,10 @@ impl Recipe for PermitsWire {
         false
     }
 
+    fn asks_for_many(&self) -> bool {
+        self.permits > 1
+    }
+
     fn leaves_more(&self, left: Option<u64>) -> bool {
         left != Some(0)
     }
@@ -164,12 +199,11 @@ impl Recipe for PermitsWire {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::operation::NOTED;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]
     fn calls_agree_with_the_headers() {
-        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2);
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
         let owner = OwnerId::from_wire("u:1");
         let second = Duration::from_secs(1);
         let operation = Operation {
@@ -186,17 +220,19 @@ mod tests {
             wire.acquire(&ask),
             wire.update(&owner, second, 1),
             wire.release(&owner),
+            wire.withdraw(&owner),
             wire.inspect(),
             wire.release_id(&operation, "00"),
             wire.update_lease("00", second),
             wire.set(3),
+            wire.set_once(&operation, 3),
         ];
         calls.iter().for_each(assert_agrees);
     }
 
     #[test]
     fn ids_are_of_the_owner_and_each_is_another() {
-        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2);
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
         let ids = |owner| wire.ids(&OwnerId::from_wire(owner));
         assert_eq!(ids("u:1"), ids("u:1"));
         assert_ne!(ids("u:1"), ids("u:2"));
@@ -208,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_redisson_would_take_for_none_is_refused() {
-        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 1);
+        let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         assert_eq!(wire.flaw(Duration::from_secs(3600)), None);
         assert!(wire.flaw(TOO_LONG).is_some());
     }

@@ -48,9 +48,20 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         self.release(owner)
     }
 
+    /// Whether [`withdraw`](Self::withdraw) is more than a release.
+    fn notes_withdrawals(&self) -> bool {
+        false
+    }
+
     /// Ends the hold without giving anything back, where Redis has note of it. Answered by
+    /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its way.
+    fn forget(&self, _owner: &OwnerId, _repeated: bool) -> Option<Call> {
+        None
+    }
+
+    /// Ends the hold, and leaves the lock to nobody for `rest`; `None`: not of this kind. Answered by
     /// [`HoldReply`](super::HoldReply).
-    fn forget(&self, _owner: &OwnerId) -> Option<Call> {
+    fn stay(&self, _owner: &OwnerId, _rest: Duration) -> Option<Call> {
         None
     }
 
@@ -83,6 +94,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
+    /// Whether a hold that nobody gives back stays: it has no lease.
+    fn is_lasting(&self) -> bool {
+        false
+    }
+
     /// Whether one hold excludes all others of this kind.
     fn is_exclusive(&self) -> bool {
         true
@@ -93,7 +109,13 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         !self.is_exclusive()
     }
 
-    /// The kinds whose hold of the same lock is over once a fresh one of this kind is held.
+    /// Whether who asks for less than this may have it where this was refused.
+    fn asks_for_many(&self) -> bool {
+        false
+    }
+
+    /// The other kinds whose holds of the same lock are over once a fresh one of this kind is held; none
+    /// where there is no other kind.
     fn ousts(&self) -> &'static [&'static str] {
         &[]
     }

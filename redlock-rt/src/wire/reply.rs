@@ -26,8 +26,9 @@ pub(crate) struct Malformed(pub(crate) Reply);
 /// The answer to an attempt to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
-    /// Ours, with the fencing token where the kind has one, or how many permits were left.
-    Acquired(Option<u64>),
+    /// Ours, with the fencing token where the kind has one, or how many permits were left; and, where
+    /// none were, after how long the next may be free.
+    Acquired(Option<u64>, Option<Duration>),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),
     /// Somebody else is next; who queues is told when it is its turn.
@@ -41,7 +42,7 @@ impl TryFrom<Reply> for AcquireReply {
 
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match reply {
-            Reply::Nil => Ok(Self::Acquired(None)),
+            Reply::Nil => Ok(Self::Acquired(None, None)),
             Reply::Int(ttl @ -1..) => Ok(Self::Held(ttl_of(ttl))),
             other => Err(Malformed(other)),
         }
@@ -113,7 +114,7 @@ mod tests {
     fn acquire_replies() {
         assert_eq!(
             AcquireReply::try_from(Reply::Nil),
-            Ok(AcquireReply::Acquired(None))
+            Ok(AcquireReply::Acquired(None, None))
         );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(AcquireReply::try_from(Reply::Int(5)), Ok(held));

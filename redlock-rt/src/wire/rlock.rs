@@ -12,6 +12,7 @@ script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "rlock_force_release");
 script!(INSPECT = "rlock_inspect");
+script!(STAY = "lock_stay");
 
 pub(super) const KIND: &str = "rlock";
 
@@ -58,6 +59,10 @@ impl Recipe for RLockWire {
             .arg(PUBLISH)
     }
 
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        Some(stay(&self.name, None, owner.as_str(), rest, &self.channel))
+    }
+
     fn force_release(&self) -> Call {
         Call::new(&FORCE_RELEASE)
             .key(self.name.as_str())
@@ -87,6 +92,23 @@ pub(super) fn update(name: &LockName, owner: &OwnerId, lease: Duration, count: u
         .number(count.into())
 }
 
+/// For every kind whose lock is a hash with a TTL, and exclusive.
+pub(super) fn stay(
+    name: &LockName,
+    queue: Option<&str>,
+    field: &str,
+    rest: Duration,
+    channel: &str,
+) -> Call {
+    Call::new(&STAY)
+        .key(name.as_str())
+        .key(queue.unwrap_or(name.as_str()))
+        .arg(field)
+        .number(millis(rest))
+        .arg(channel)
+        .arg(PUBLISH)
+}
+
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
 pub(super) fn inspect(name: &LockName) -> Call {
     Call::new(&INSPECT).key(name.as_str())
@@ -111,6 +133,7 @@ mod tests {
             }),
             wire.update(&owner, lease, 2),
             wire.release(&owner),
+            wire.stay(&owner, lease).unwrap(),
             wire.force_release(),
             wire.inspect(),
         ];

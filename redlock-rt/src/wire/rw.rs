@@ -234,6 +234,11 @@ impl Recipe for WriteWire {
             .arg(PUBLISH)
     }
 
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        let Shared { name, channel, .. } = &self.shared;
+        Some(rlock::stay(name, None, &write_field(owner), rest, channel))
+    }
+
     fn force_release(&self) -> Call {
         self.shared.force_release("write")
     }
@@ -252,8 +257,8 @@ impl Recipe for WriteWire {
 
     fn ousts(&self) -> &'static [&'static str] {
         match self.preference.is_zero() {
-            true => &[PREFERRED],
-            false => &[WRITE],
+            true => &[PREFERRED, READ],
+            false => &[WRITE, READ],
         }
     }
 

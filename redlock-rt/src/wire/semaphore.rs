@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::keys;
 use super::operation::{NOTED, Operation};
 use super::recipe::{Ask, Recipe, Relation};
-use super::reply::{AcquireReply, Malformed, Reply};
+use super::reply::{AcquireReply, Malformed, Reply, ttl_of};
 use super::script::{Call, PUBLISH, millis, script};
 use crate::name::{LockName, OwnerId};
 
@@ -27,15 +27,18 @@ pub(crate) struct SemaphoreWire {
     channel: String,
     holds: String,
     permits: u32,
+    /// How many there are where none were set; 0: none.
+    limit: u32,
 }
 
 impl SemaphoreWire {
-    pub(crate) fn new(name: LockName, permits: u32) -> Self {
+    pub(crate) fn new(name: LockName, permits: u32, limit: u32) -> Self {
         Self {
             channel: keys::semaphore_channel(&name),
             holds: keys::semaphore_holds(&name),
             name,
             permits,
+            limit,
         }
     }
 
@@ -71,6 +74,9 @@ impl Recipe for SemaphoreWire {
             .key(&keys::operation(&self.name, ask.owner.as_str()))
             .arg(ask.owner.as_str())
             .number(self.permits.into())
+            .number(self.limit.into())
+            .arg(&self.channel)
+            .arg(PUBLISH)
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
@@ -90,8 +96,16 @@ impl Recipe for SemaphoreWire {
         self.end(owner, NOTED)
     }
 
-    fn forget(&self, owner: &OwnerId) -> Option<Call> {
-        Some(Call::new(&FORGET).key(&self.holds).arg(owner.as_str()))
+    fn notes_withdrawals(&self) -> bool {
+        true
+    }
+
+    fn forget(&self, owner: &OwnerId, repeated: bool) -> Option<Call> {
+        let noted = if repeated { NOTED } else { Duration::ZERO };
+        let call = Call::new(&FORGET)
+            .key(&self.holds)
+            .key(&keys::operation(&self.name, owner.as_str()));
+        Some(call.arg(owner.as_str()).number(millis(noted)))
     }
 
     /// Never sent: a permit has no owner that others know of.
@@ -103,8 +117,16 @@ impl Recipe for SemaphoreWire {
         available(&self.name)
     }
 
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
     fn is_exclusive(&self) -> bool {
         false
+    }
+
+    fn asks_for_many(&self) -> bool {
+        self.permits > 1
     }
 
     fn leaves_more(&self, left: Option<u64>) -> bool {
@@ -117,13 +139,20 @@ impl Recipe for SemaphoreWire {
     }
 }
 
-/// Reads a list of the permits left, or what a refusal says.
+/// Reads a list of the permits left and, where a kind has leases, when the next of them is over; or
+/// what a refusal says.
 pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     match reply {
         Reply::List(items) => match items.as_slice() {
-            [Reply::Int(left)] => Ok(AcquireReply::Acquired(Some(
-                u64::try_from(*left).unwrap_or(0),
-            ))),
+            [Reply::Int(left), next @ ..] => {
+                let next = match next {
+                    [] => None,
+                    [Reply::Int(next)] => ttl_of(*next),
+                    _ => return Err(Malformed(Reply::List(items))),
+                };
+                let left = u64::try_from(*left).unwrap_or(0);
+                Ok(AcquireReply::Acquired(Some(left), next))
+            }
             _ => Err(Malformed(Reply::List(items))),
         },
         Reply::Nil => Err(Malformed(Reply::Nil)),
@@ -175,7 +204,7 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let name = LockName::new(None, "n").unwrap();
-        let wire = SemaphoreWire::new(name.clone(), 3);
+        let wire = SemaphoreWire::new(name.clone(), 3, 0);
         let owner = OwnerId::from_wire("u:1");
         let operation = Operation {
             id: owner.clone(),
@@ -196,17 +225,30 @@ mod tests {
             available(&name),
         ];
         calls.iter().for_each(assert_agrees);
-        wire.forget(&owner).iter().for_each(assert_agrees);
+        for repeated in [false, true] {
+            wire.forget(&owner, repeated).iter().for_each(assert_agrees);
+        }
     }
 
     #[test]
     fn who_got_the_last_permit_leaves_nothing_for_the_next() {
-        let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1);
+        let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         let left = |left| wire.acquired(Reply::List(vec![Reply::Int(left)]));
-        assert_eq!(left(0), Ok(AcquireReply::Acquired(Some(0))));
-        assert_eq!(left(2), Ok(AcquireReply::Acquired(Some(2))));
+        assert_eq!(left(0), Ok(AcquireReply::Acquired(Some(0), None)));
+        assert_eq!(left(2), Ok(AcquireReply::Acquired(Some(2), None)));
         assert!(!wire.leaves_more(Some(0)) && wire.leaves_more(Some(2)));
         assert_eq!(wire.acquired(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
         assert!(wire.acquired(Reply::Nil).is_err());
+        let with = |next| wire.acquired(Reply::List(vec![Reply::Int(0), next]));
+        let soon = Some(Duration::from_millis(5));
+        assert_eq!(
+            with(Reply::Int(5)),
+            Ok(AcquireReply::Acquired(Some(0), soon))
+        );
+        assert_eq!(
+            with(Reply::Int(-1)),
+            Ok(AcquireReply::Acquired(Some(0), None))
+        );
+        assert!(with(Reply::Nil).is_err());
     }
 }

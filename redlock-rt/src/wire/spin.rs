@@ -49,6 +49,10 @@ impl Recipe for SpinWire {
             .arg(owner.as_str())
     }
 
+    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        Some(rlock::stay(&self.name, None, owner.as_str(), rest, ""))
+    }
+
     fn force_release(&self) -> Call {
         Call::new(&FORCE_RELEASE).key(self.name.as_str())
     }

@@ -1,6 +1,6 @@
 use redlock_rt::{Error, distributed_lock};
 
-#[distributed_lock(key = user_id)]
+#[distributed_lock(key = 42)]
 async fn place(user_id: u64) -> Result<(), Error> {
     Ok(())
 }

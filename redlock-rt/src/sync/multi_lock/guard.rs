@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::group::Group;
 use super::Checked;
-use crate::engine::{GuardState, LostReason, Unlocked};
+use crate::engine::{GuardState, LostReason, Scope, Unlocked};
 use crate::error::Error;
 use crate::name::OwnerId;
 
@@ -29,6 +29,16 @@ impl MultiLockGuard {
             group,
             parts: Arc::clone(parts),
         }
+    }
+
+    /// What a body under the locks runs in.
+    pub(crate) fn scope(&self) -> Scope {
+        self.group.scope()
+    }
+
+    /// Returns the names of all locks.
+    pub(crate) fn name(&self) -> &str {
+        self.group.name()
     }
 
     /// Releases all locks, and waits until Redis has said what became of them.

@@ -246,6 +246,14 @@ impl MultiLock {
         self.acquire(&options, false).await
     }
 
+    /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
+    pub(crate) async fn lock_for_body(
+        &self,
+        options: LockOptions,
+    ) -> Result<MultiLockGuard, Error> {
+        self.acquire(&options, true).await
+    }
+
     /// Acquires all locks, runs `body` under them, and releases them.
     ///
     /// The body is dropped if any is lost; see [`MultiLockGuard::run`].
@@ -372,6 +380,10 @@ impl MultiLock {
             let own = options.terms(&part.engine);
             let own = own.map_err(|error| error.named(part.recipe.name().as_arc()))?;
             let backoff_flaw = || part.backoff.and_then(|backoff| backoff.flaw());
+            if !part.recipe.is_exclusive() {
+                let refused = options.without_min_hold();
+                refused.map_err(|error| error.named(part.recipe.name().as_arc()))?;
+            }
             if let Some(flaw) = part.recipe.flaw(own.lease).or_else(backoff_flaw) {
                 let error = Error::bad_input("check lock options", flaw);
                 return Err(error.named(part.recipe.name().as_arc()));
@@ -396,7 +408,11 @@ impl MultiLock {
             })?;
             let group = Group::new(&self.name, gathered.len(), parts.len(), gathered);
             match group.state() {
-                state if state.is_valid() => return Ok(MultiLockGuard::new(group, parts)),
+                state if state.is_valid() => {
+                    let holds = group.holds();
+                    holds.iter().for_each(|(_, hold)| options.stay(hold));
+                    return Ok(MultiLockGuard::new(group, parts));
+                }
                 GuardState::Lost(reason) => {
                     // One was lost while another was waited for, and all are given back.
                     group.leave();

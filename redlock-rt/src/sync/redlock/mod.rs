@@ -195,6 +195,7 @@ impl RedLock {
     async fn acquire(&self, options: &LockOptions, for_body: bool) -> Result<RedLockGuard, Error> {
         let recipes = self.recipes()?;
         let named = |error: Error| error.named(&self.name);
+        options.without_min_hold().map_err(named)?;
         let engines = &self.quorum.engines;
         let terms = engines.iter().map(|engine| options.terms(engine));
         let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;

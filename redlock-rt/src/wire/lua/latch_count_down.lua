@@ -10,6 +10,8 @@
 -- * Where there is no latch nothing is created, not even a note: a repeat that finds one then counts
 --   it down, as if only now it had been sent.
 -- * Counted down leaves no mark.
+-- * A full memory keeps nobody waiting: Redis refuses DECR for that only where nothing was written
+--   before, so a DEL of what is not there comes first.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
 -- Redisson: countDownAsync, which counts again when it is repeated.
 local noted = redis.call('GET', KEYS[3])
@@ -19,6 +21,7 @@ end
 if redis.call('EXISTS', KEYS[1]) == 0 then
     return 0
 end
+redis.call('DEL', KEYS[3])
 local left = redis.call('DECR', KEYS[1])
 if left <= 0 then
     left = 0

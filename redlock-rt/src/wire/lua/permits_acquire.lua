@@ -1,18 +1,43 @@
 -- Takes permits with a lease.
 --
 -- Prelude: permits
--- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
+-- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
+--   that this owner was withdrawn (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
---   the other
--- Returns: {permits left} = taken; else the ms until the next lease is over (-1: none is)
+--   the other, 5 how many permits there are where none were set (0: none)
+-- Returns: {permits left}, or where none are {0, ms until the next lease is over (-1: none is)} =
+--   taken; else these ms
 --
 -- Invariants:
 -- * Ids are made for one hold and never used again, so finding them here means that this very call
 --   ran before and its reply was lost: nothing more is taken, and no lease is shortened.
+-- * A call that comes after its withdrawal takes nothing: nobody would give it back before its lease
+--   is over.
 -- * All or none: of a hold that was lost in part, the rest is given back first.
 -- * The leases go with the semaphore, where that has a TTL.
--- * Where an ACL forbids DECRBY nothing is left.
--- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis.
+-- * Where an ACL forbids DECRBY nothing is left but the number that was set.
+-- * Permits that are held from a semaphore that was deleted count: with them there are never more.
+-- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis; with a limit trySetPermits
+-- first.
+local function next_over()
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    local score = tonumber(first[2] or 922337203685477)
+    if score >= 922337203685477 then
+        return -1
+    end
+    return math.max(0, score - now)
+end
+
+local function taken(left)
+    if left > 0 then
+        return {left}
+    end
+    return {0, next_over()}
+end
+
+if redis.call('EXISTS', KEYS[3]) == 1 then
+    return next_over()
+end
 local ids = raw_ids(ARGV[4])
 local deadline = string.format('%.0f', now + tonumber(ARGV[3]))
 local mine, shorter = {}, {}
@@ -29,19 +54,20 @@ if #mine == #ids then
     for _, id in ipairs(shorter) do
         redis.call('ZADD', KEYS[2], 'XX', deadline, id)
     end
-    return {free or 0}
+    return taken(free or 0)
 end
 if #mine > 0 then
     redis.call('ZREM', KEYS[2], unpack(mine))
     add(#mine)
 end
+local limit = tonumber(ARGV[5])
+if not free and limit > 0 then
+    free = limit - redis.call('ZCARD', KEYS[2])
+    redis.call('SET', KEYS[1], free)
+    redis.pcall(ARGV[2], ARGV[1], ARGV[5])
+end
 if not free or free < #ids then
-    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    local score = tonumber(first[2] or 922337203685477)
-    if score >= 922337203685477 then
-        return -1
-    end
-    return math.max(0, score - now)
+    return next_over()
 end
 for _, id in ipairs(ids) do
     redis.call('ZADD', KEYS[2], deadline, id)
@@ -55,4 +81,4 @@ local ttl = redis.call('PTTL', KEYS[1])
 if ttl > 0 then
     redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
 end
-return {left}
+return taken(left)

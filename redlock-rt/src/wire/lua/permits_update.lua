@@ -8,14 +8,21 @@
 --
 -- Invariants:
 -- * It gives no lease to a permit that has none any more.
--- Redisson: RPermitExpirableSemaphore.updateLeaseTime.
-local deadline, all = now + tonumber(ARGV[3]), 1
+-- * Who waits, for as long as it was told, hears of a shorter lease, and looks again.
+-- Redisson: RPermitExpirableSemaphore.updateLeaseTime, which tells nobody.
+local deadline, all, shorter = now + tonumber(ARGV[3]), 1, false
 for _, id in ipairs(raw_ids(ARGV[4])) do
-    local score = redis.call('ZSCORE', KEYS[2], id)
-    if not score then
+    local score = tonumber(redis.call('ZSCORE', KEYS[2], id) or 0)
+    -- Of many that are over the sweep leaves some.
+    if score <= now then
         all = 0
-    elseif ARGV[5] == '1' or tonumber(score) < deadline then
+    elseif ARGV[5] == '1' or score < deadline then
         redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', deadline), id)
+        shorter = shorter or deadline < score
     end
+end
+if shorter then
+    -- Threads of Java wake by the number that they are told.
+    redis.pcall(ARGV[2], ARGV[1], '1')
 end
 return all

@@ -2,24 +2,33 @@
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
 --   this owner was withdrawn (STRING)
--- ARGV: 1 owner, 2 permits
+-- ARGV: 1 owner, 2 permits, 3 how many permits there are where none were set (0: none), 4 channel,
+--   5 publish command
 -- Returns: {permits left} = taken; else -1
 --
 -- Invariants:
 -- * An owner number is minted for one hold and never used again, so finding the owner here means
 --   that this very call ran before and its reply was lost: nothing more is taken.
 -- * A call that comes after its withdrawal takes nothing: nobody would give it back.
--- * Where an ACL forbids DECRBY nothing is left.
--- Redisson: RSemaphore.tryAcquire.
+-- * Where an ACL forbids DECRBY nothing is left but the number that was set.
+-- * Holds of a semaphore that was deleted have no part in one that is made here.
+-- Redisson: RSemaphore.tryAcquire; with a limit RSemaphore.trySetPermits first.
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return -1
 end
-local free = tonumber(redis.call('GET', KEYS[1]) or 0)
-if not free then
+local free = redis.call('GET', KEYS[1]) or '0'
+if not string.match(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
+free = tonumber(free)
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
     return {free}
+end
+if ARGV[3] ~= '0' and redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.call('SET', KEYS[1], ARGV[3])
+    redis.call('DEL', KEYS[2])
+    redis.pcall(ARGV[5], ARGV[4], ARGV[3])
+    free = tonumber(ARGV[3])
 end
 if free < tonumber(ARGV[2]) then
     return -1

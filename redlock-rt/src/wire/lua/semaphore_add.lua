@@ -6,14 +6,23 @@
 --
 -- Invariants:
 -- * A repeat finds the note and answers as the first: nothing is added twice.
--- * The number is checked before the note is written: INCRBY refuses what is no number.
+-- * The number is checked before the note is written: INCRBY refuses what is none.
+-- * A full memory keeps no permit: Redis refuses INCRBY for that only where nothing was written
+--   before, so a DEL of what is not there comes first.
 -- Redisson: RSemaphore.release, RSemaphore.addPermits, RPermitExpirableSemaphore.addPermits; they
 -- make the semaphore where there is none.
 local told = redis.call('GET', KEYS[2])
 if told then
     return tonumber(told)
 end
-local free = redis.call('INCRBY', KEYS[1], ARGV[1])
+redis.call('DEL', KEYS[2])
+local free = redis.pcall('INCRBY', KEYS[1], ARGV[1])
+if type(free) == 'table' then
+    if string.find(free.err, 'not an integer') then
+        return redis.error_reply('WRONGTYPE the key holds no number of permits')
+    end
+    return free
+end
 redis.call('SET', KEYS[2], free, 'PX', ARGV[4])
 if free > 0 and tonumber(ARGV[1]) > 0 then
     redis.pcall(ARGV[3], ARGV[2], free)

@@ -7,8 +7,8 @@
 -- Invariants:
 -- * It changes nothing.
 -- Redisson: RSemaphore.availablePermits.
-local free = tonumber(redis.call('GET', KEYS[1]) or 0)
-if not free then
+local free = redis.call('GET', KEYS[1]) or '0'
+if not string.match(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
-return free
+return tonumber(free)

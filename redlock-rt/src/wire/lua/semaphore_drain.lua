@@ -5,7 +5,7 @@
 -- Returns: how many were taken; negative where so many were lacking
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first: what was added since stays.
+-- * A repeat finds the note and answers as the first: what was added or set since stays.
 -- * A semaphore that does not exist is not made, and the TTL of one that has one stays.
 -- Redisson: RSemaphore.drainPermits.
 local told = redis.call('GET', KEYS[2])
@@ -13,9 +13,12 @@ if told then
     return tonumber(told)
 end
 local free = redis.call('GET', KEYS[1])
-if not free then
-    return 0
+if free then
+    if not string.match(free, '^-?%d+$') then
+        return redis.error_reply('WRONGTYPE the key holds no number of permits')
+    end
+    redis.call('DECRBY', KEYS[1], free)
 end
-redis.call('DECRBY', KEYS[1], free)
+free = free or 0
 redis.call('SET', KEYS[2], free, 'PX', ARGV[1])
 return tonumber(free)

@@ -10,22 +10,26 @@
 --   however late it is.
 -- * The owner's number of permits is that which it took, not what a call says.
 -- * A semaphore that was deleted is not made anew.
+-- * A full memory keeps no permit: Redis refuses INCRBY for that only where nothing was written
+--   before, so HDEL comes first. Where INCRBY is refused otherwise the hold stays.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
 -- Redisson: RSemaphore.releaseIfExists.
+local given, permits = 0, redis.call('HGET', KEYS[2], ARGV[1])
+if permits then
+    redis.call('HDEL', KEYS[2], ARGV[1])
+    if redis.call('EXISTS', KEYS[1]) == 1 then
+        local free = redis.pcall('INCRBY', KEYS[1], permits)
+        if type(free) == 'table' then
+            redis.call('HSET', KEYS[2], ARGV[1], permits)
+            return free
+        end
+        given = 1
+        if free > 0 then
+            redis.pcall(ARGV[3], ARGV[2], free)
+        end
+    end
+end
 if tonumber(ARGV[4]) > 0 then
     redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
 end
-local permits = redis.call('HGET', KEYS[2], ARGV[1])
-if not permits then
-    return 0
-end
-if redis.call('EXISTS', KEYS[1]) == 0 then
-    redis.call('HDEL', KEYS[2], ARGV[1])
-    return 0
-end
-local free = redis.call('INCRBY', KEYS[1], permits)
-redis.call('HDEL', KEYS[2], ARGV[1])
-if free > 0 then
-    redis.pcall(ARGV[3], ARGV[2], free)
-end
-return 1
+return given

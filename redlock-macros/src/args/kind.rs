@@ -1,0 +1,261 @@
+//! Which lock.
+
+use proc_macro2::Ident;
+use syn::spanned::Spanned as _;
+use syn::{Expr, ExprCall, Lit};
+
+use super::value::{bare, is_open, literal, string, word};
+use crate::errors::Errors;
+use crate::messages::{Names, code, nearest};
+use crate::plan::LockKind;
+
+const KINDS: [&str; 7] = [
+    "reentrant",
+    "fair",
+    "read",
+    "write",
+    "fenced",
+    "spin",
+    "semaphore",
+];
+
+/// What kinds are called elsewhere, in lower case and in one word. For a hint only.
+const FOREIGN: [(&str, &str); 28] = [
+    ("exclusive", "reentrant"),
+    ("mutex", "reentrant"),
+    ("lock", "reentrant"),
+    ("rlock", "reentrant"),
+    ("default", "reentrant"),
+    ("fairlock", "fair"),
+    ("rfairlock", "fair"),
+    ("fifo", "fair"),
+    ("queue", "fair"),
+    ("shared", "read"),
+    ("reader", "read"),
+    ("readlock", "read"),
+    ("writer", "write"),
+    ("writelock", "write"),
+    ("rw", "write"),
+    ("rwlock", "write"),
+    ("readwrite", "write"),
+    ("readwritelock", "write"),
+    ("fence", "fenced"),
+    ("fencing", "fenced"),
+    ("token", "fenced"),
+    ("fencedlock", "fenced"),
+    ("spinlock", "spin"),
+    ("rspinlock", "spin"),
+    ("permit", "semaphore(limit = ..)"),
+    ("permits", "semaphore(limit = ..)"),
+    ("rsemaphore", "semaphore(limit = ..)"),
+    ("counting", "semaphore(limit = ..)"),
+];
+
+const SEMAPHORE: &str = "`kind = semaphore(limit = 10)`";
+
+pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKind> {
+    if let Expr::Call(call) = &value
+        && let Some(name) = word(&call.func)
+    {
+        return match name.to_string().as_str() {
+            "semaphore" => semaphore(call, errors),
+            text => {
+                match KINDS.contains(&text) {
+                    true => errors.on(
+                        call,
+                        format_args!("`{text}` takes no arguments: write `kind = {text}`"),
+                    ),
+                    false => errors.push(unknown(name, text)),
+                }
+                None
+            }
+        };
+    }
+    if let Some(text) = string(&value) {
+        let text = text.value();
+        match KINDS.contains(&text.as_str()) {
+            true => {
+                let limit = if text == "semaphore" {
+                    "(limit = 10)"
+                } else {
+                    ""
+                };
+                errors.on(
+                    &value,
+                    format_args!("a kind is a word, without quotes: `kind = {text}{limit}`"),
+                );
+            }
+            false => errors.push(unknown(&value, &text)),
+        }
+        return None;
+    }
+    let Some(name) = word(&value) else {
+        errors.on(&value, format_args!("`kind` is the lock to take; {}", List));
+        return None;
+    };
+    Some(match name.to_string().as_str() {
+        "reentrant" => LockKind::Reentrant,
+        "fair" => LockKind::Fair,
+        "read" => LockKind::Read,
+        "write" => LockKind::Write,
+        "fenced" => LockKind::Fenced,
+        "spin" => LockKind::Spin,
+        "semaphore" => {
+            errors.on(
+                name,
+                format_args!("a semaphore needs its number of permits: {SEMAPHORE}"),
+            );
+            return None;
+        }
+        text => {
+            errors.push(unknown(name, text));
+            return None;
+        }
+    })
+}
+
+fn unknown(at: impl quote::ToTokens, text: &str) -> syn::Error {
+    let simple = text.replace('_', "").to_lowercase();
+    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
+    let hint = match (simple.as_str(), foreign) {
+        ("multi" | "multilock", _) => {
+            "several keys are locked together with `keys = [..]`; ".to_owned()
+        }
+        (_, Some((_, ours))) => format!("did you mean `{ours}`? "),
+        _ => match nearest(text, KINDS) {
+            Some(meant) => format!("did you mean `{meant}`? "),
+            None => String::new(),
+        },
+    };
+    syn::Error::new_spanned(at, format_args!("unknown kind `{text}`; {hint}{List}"))
+}
+
+/// The list of kinds, for messages.
+struct List;
+
+impl std::fmt::Display for List {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut kinds = KINDS.map(str::to_owned);
+        kinds[KINDS.len() - 1] += "(limit = ..)";
+        write!(f, "the kinds are {}", Names(&kinds))
+    }
+}
+
+/// `semaphore(limit = 10, take = 2)`
+fn semaphore(call: &ExprCall, errors: &mut Errors) -> Option<LockKind> {
+    const FORM: &str = "`kind = semaphore(limit = 10, take = 1)`";
+    let (mut limit, mut take) = (None, None);
+    let mut is_valid = true;
+    for argument in &call.args {
+        let Expr::Assign(argument) = argument else {
+            errors.on(
+                argument,
+                format_args!("what a semaphore is set to has names: {FORM}"),
+            );
+            is_valid = false;
+            continue;
+        };
+        let name = match word(&argument.left) {
+            Some(name) if name == "limit" || name == "take" => name,
+            _ => {
+                errors.push(unknown_argument(&argument.left));
+                is_valid = false;
+                continue;
+            }
+        };
+        let slot = if name == "limit" {
+            &mut limit
+        } else {
+            &mut take
+        };
+        if slot.is_some() {
+            errors.at(
+                name.span(),
+                format_args!("`{name}` is set twice: leave one of them out"),
+            );
+            is_valid = false;
+            continue;
+        }
+        let value = bare(Expr::clone(&argument.right));
+        is_valid &= is_count(name, &value, errors);
+        *slot = Some(value);
+    }
+    if limit.is_none() && is_valid {
+        errors.on(
+            call,
+            format_args!("a semaphore needs its number of permits: {SEMAPHORE}"),
+        );
+    }
+    let limit = limit.filter(|_| is_valid)?;
+    if let (Some(limit), Some(taken)) = (count(&limit), take.as_ref().and_then(count))
+        && taken > limit
+    {
+        errors.at(
+            take.span(),
+            format_args!(
+                "`take` is more than `limit`: nobody could ever have {taken} of {limit} permits; \
+                 take at most {limit}"
+            ),
+        );
+        return None;
+    }
+    Some(LockKind::Semaphore { limit, take })
+}
+
+fn unknown_argument(name: &Expr) -> syn::Error {
+    let text = code(name);
+    let foreign = match text.as_str() {
+        "permits" | "max" | "max_permits" | "size" | "total" | "n" => Some("limit"),
+        "count" | "acquire" | "permits_to_take" | "k" => Some("take"),
+        _ => None,
+    };
+    let hint = match foreign.or_else(|| nearest(&text, ["limit", "take"])) {
+        Some(meant) => format!("did you mean `{meant}`? "),
+        None => String::new(),
+    };
+    syn::Error::new_spanned(
+        name,
+        format_args!("unknown `{text}` of a semaphore; {hint}it has `limit` and `take`"),
+    )
+}
+
+/// The number that a literal stands for.
+fn count(value: &Expr) -> Option<u32> {
+    match value {
+        Expr::Lit(value) => match &value.lit {
+            Lit::Int(number) => number.base10_parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_count(name: &Ident, value: &Expr, errors: &mut Errors) -> bool {
+    if is_open(value) {
+        return true;
+    }
+    let nothing = if name == "limit" {
+        "nobody could ever have a permit"
+    } else {
+        "that would lock nothing"
+    };
+    match (count(value), literal(value)) {
+        (Some(0), _) => errors.on(
+            value,
+            format_args!("`{name}` cannot be zero: {nothing}; write at least 1"),
+        ),
+        (Some(_), Some(Lit::Int(number))) if matches!(number.suffix(), "" | "u32") => return true,
+        _ => errors.on(
+            value,
+            format_args!(
+                "`{name}` is a number of permits, from 1 to {}: `{name} = 1`",
+                u32::MAX
+            ),
+        ),
+    }
+    false
+}
+
+#[cfg(test)]
+#[path = "kind_tests.rs"]
+mod tests;

@@ -1,0 +1,234 @@
+//! The options of the attribute, each by itself: what it is called, what it may be set to.
+//! Rules that concern several of them, or the function, are in `check`.
+
+mod key;
+mod kind;
+mod names;
+mod strategy;
+mod time;
+mod value;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use syn::ext::IdentExt as _;
+use syn::parse::discouraged::Speculative as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::spanned::Spanned as _;
+use syn::{Expr, LitStr, Path, Token};
+
+use crate::errors::Errors;
+use crate::plan::{Fallback, LockKind, OnLost, Renew, Time, Wait};
+
+pub(crate) use self::key::{KeyArg, KeysArg};
+
+/// A value and where it was written.
+#[derive(Debug, Clone)]
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    /// Of the first token, if there are several.
+    pub(crate) span: Span,
+}
+
+/// The options as they were set.
+#[derive(Debug, Default)]
+pub(crate) struct Args {
+    pub(crate) key: Slot<KeyArg>,
+    pub(crate) keys: Slot<KeysArg>,
+    pub(crate) kind: Slot<LockKind>,
+    pub(crate) wait: Slot<Wait>,
+    pub(crate) lease: Slot<Time>,
+    pub(crate) renew: Slot<Renew>,
+    pub(crate) max_hold: Slot<Time>,
+    pub(crate) min_hold: Slot<Time>,
+    pub(crate) client: Slot<Expr>,
+    pub(crate) owner: Slot<Expr>,
+    pub(crate) on_timeout: Slot<Fallback>,
+    pub(crate) on_unavailable: Slot<Fallback>,
+    pub(crate) on_lost: Slot<OnLost>,
+    pub(crate) map_err: Slot<Expr>,
+    pub(crate) when: Slot<Expr>,
+    pub(crate) guard: Slot<Ident>,
+    pub(crate) token: Slot<Ident>,
+    pub(crate) name: Slot<LitStr>,
+    pub(crate) krate: Slot<Path>,
+}
+
+/// The place of one option.
+#[derive(Debug)]
+pub(crate) enum Slot<T> {
+    Unset,
+    /// Set to something that was reported as a mistake: not missing, and a second one is one too
+    /// many all the same.
+    Invalid,
+    Set(Spanned<T>),
+}
+
+// Derived, it would ask for `T: Default`.
+#[allow(clippy::derivable_impls)]
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self::Unset
+    }
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn get(&self) -> Option<&Spanned<T>> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Unset | Self::Invalid => None,
+        }
+    }
+
+    pub(crate) fn set(self) -> Option<Spanned<T>> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Unset | Self::Invalid => None,
+        }
+    }
+
+    pub(crate) fn value(self) -> Option<T> {
+        self.set().map(|set| set.value)
+    }
+
+    pub(crate) fn is_unset(&self) -> bool {
+        matches!(self, Self::Unset)
+    }
+}
+
+/// A slot, whatever it is for.
+trait AnySlot {
+    /// Takes the value of the option called `name`, unless it has been set before.
+    fn fill(&mut self, name: &Ident, value: Expr, errors: &mut Errors);
+
+    /// Takes note of a value that could not even be read, and is reported as such.
+    fn spoil(&mut self);
+}
+
+/// A slot and what reads its value.
+struct Reader<'a, T, F>(&'a mut Slot<T>, F);
+
+impl<T, F> AnySlot for Reader<'_, T, F>
+where
+    F: Fn(&Ident, Expr, &mut Errors) -> Option<T>,
+{
+    fn fill(&mut self, name: &Ident, value: Expr, errors: &mut Errors) {
+        let Self(slot, read) = self;
+        if !slot.is_unset() {
+            errors.at(
+                name.span(),
+                format_args!("`{name}` is set twice: leave one of them out"),
+            );
+            return;
+        }
+        let span = value.span();
+        **slot = match read(name, value::bare(value), errors) {
+            Some(value) => Slot::Set(Spanned { value, span }),
+            None => Slot::Invalid,
+        };
+    }
+
+    fn spoil(&mut self) {
+        if self.0.is_unset() {
+            *self.0 = Slot::Invalid;
+        }
+    }
+}
+
+impl Args {
+    /// Reads what stands between the parentheses, as far as it can be read.
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut args = Self::default();
+        let read = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                if let Err(error) = args.parse_option(input, errors) {
+                    errors.push(error);
+                    skip_to_comma(input);
+                }
+                if !input.is_empty()
+                    && let Err(error) = input.parse::<Token![,]>()
+                {
+                    errors.push(error);
+                    skip_to_comma(input);
+                    let _ = input.parse::<Token![,]>();
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = read.parse2(tokens) {
+            errors.push(error);
+        }
+        args
+    }
+
+    /// `name = value`
+    fn parse_option(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        if input.peek(LitStr) {
+            let key: LitStr = input.parse()?;
+            let message = format!("options have names: write `key = {:?}`", key.value());
+            // One mistake, one message: the key is there, it only lacks its name.
+            self.key = Slot::Invalid;
+            return Err(syn::Error::new(key.span(), message));
+        }
+        let name = input.call(Ident::parse_any)?;
+        let text = name.unraw().to_string();
+        let Some(mut slot) = self.slot(&text) else {
+            skip_to_comma(input);
+            return Err(names::unknown(&name));
+        };
+        let has_value = input.peek(Token![=]) && {
+            input.parse::<Token![=]>()?;
+            !input.is_empty() && !input.peek(Token![,])
+        };
+        if !has_value {
+            skip_to_comma(input);
+            slot.spoil();
+            return Err(names::without_value(&name));
+        }
+        // Aside, or what is left over in brackets is one more mistake.
+        let aside = input.fork();
+        match aside.parse() {
+            Ok(value) => slot.fill(&name, value, errors),
+            Err(error) => {
+                slot.spoil();
+                return Err(names::unreadable(&name, &error));
+            }
+        }
+        input.advance_to(&aside);
+        Ok(())
+    }
+
+    /// The place of the option called `name`. To add one: a field, a line here, its name in
+    /// `OPTIONS`.
+    fn slot(&mut self, name: &str) -> Option<Box<dyn AnySlot + '_>> {
+        Some(match name {
+            "key" => Box::new(Reader(&mut self.key, key::key)),
+            "keys" => Box::new(Reader(&mut self.keys, key::keys)),
+            "kind" => Box::new(Reader(&mut self.kind, kind::kind)),
+            "wait" => Box::new(Reader(&mut self.wait, time::wait)),
+            "lease" => Box::new(Reader(&mut self.lease, time::lease)),
+            "renew" => Box::new(Reader(&mut self.renew, time::renew)),
+            "max_hold" => Box::new(Reader(&mut self.max_hold, time::max_hold)),
+            "min_hold" => Box::new(Reader(&mut self.min_hold, time::min_hold)),
+            "client" => Box::new(Reader(&mut self.client, value::any)),
+            "owner" => Box::new(Reader(&mut self.owner, value::owner)),
+            "on_timeout" => Box::new(Reader(&mut self.on_timeout, strategy::fallback)),
+            "on_unavailable" => Box::new(Reader(&mut self.on_unavailable, strategy::fallback)),
+            "on_lost" => Box::new(Reader(&mut self.on_lost, strategy::on_lost)),
+            "map_err" => Box::new(Reader(&mut self.map_err, value::function)),
+            "when" => Box::new(Reader(&mut self.when, value::condition)),
+            "guard" => Box::new(Reader(&mut self.guard, value::binding)),
+            "token" => Box::new(Reader(&mut self.token, value::binding)),
+            "name" => Box::new(Reader(&mut self.name, value::label)),
+            "crate" => Box::new(Reader(&mut self.krate, value::path)),
+            _ => return None,
+        })
+    }
+}
+
+fn skip_to_comma(input: ParseStream<'_>) {
+    while !input.is_empty() && !input.peek(Token![,]) {
+        let _ = input.parse::<proc_macro2::TokenTree>();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! What is to happen where the lock is not to be had, or is lost.
+
+use proc_macro2::Ident;
+use syn::spanned::Spanned as _;
+use syn::{Expr, ExprCall};
+
+use super::value::{bare, string, word};
+use crate::errors::Errors;
+use crate::messages::{code, nearest};
+use crate::plan::{Fallback, OnLost};
+
+const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
+const FORMS: &str = "`error`, `skip`, `value(expr)` or `call(path)`";
+
+/// What is asked for elsewhere, in lower case and in one word. For a hint only.
+const FOREIGN: [(&str, &str); 19] = [
+    ("throw", "error"),
+    ("throwing", "error"),
+    ("raise", "error"),
+    ("fail", "error"),
+    ("failfast", "error"),
+    ("exception", "error"),
+    ("err", "error"),
+    ("panic", "error"),
+    ("ignore", "skip"),
+    ("default", "skip"),
+    ("none", "skip"),
+    ("returndefault", "skip"),
+    ("skipimmediately", "skip"),
+    ("return", "value(expr)"),
+    ("fallback", "call(path)"),
+    ("custom", "call(path)"),
+    ("handler", "call(path)"),
+    ("handle", "call(path)"),
+    ("function", "call(path)"),
+];
+
+/// Ways to ask for what there is not.
+const UNLOCKED: [&str; 12] = [
+    "rununlocked",
+    "unlocked",
+    "run",
+    "runanyway",
+    "proceed",
+    "continue",
+    "goon",
+    "bypass",
+    "failopen",
+    "open",
+    "nooperation",
+    "noop",
+];
+
+pub(super) fn fallback(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Fallback> {
+    let (strategy, call) = match &value {
+        Expr::Call(call) => (&*call.func, Some(call)),
+        other => (other, None),
+    };
+    let Some(text) = text(strategy) else {
+        match &value {
+            Expr::Path(path) => errors.on(
+                &value,
+                format_args!(
+                    "`{name}` is {FORMS}; did you mean `call({})`?",
+                    code(&path.path)
+                ),
+            ),
+            _ => errors.on(&value, format_args!("`{name}` is {FORMS}")),
+        }
+        return None;
+    };
+    if string(strategy).is_some() && FALLBACKS.contains(&text.as_str()) {
+        let form = match text.as_str() {
+            "value" => "value(expr)",
+            "call" => "call(path)",
+            word => word,
+        };
+        errors.on(
+            &value,
+            format_args!("a strategy is written without quotes: `{name} = {form}`"),
+        );
+        return None;
+    }
+    match (text.as_str(), call) {
+        ("error", None) => Some(Fallback::Error),
+        ("skip", None) => Some(Fallback::Skip(value.span())),
+        ("error" | "skip", Some(call)) => {
+            errors.on(
+                call,
+                format_args!(
+                    "`{text}` takes no arguments: write `{name} = {text}`, or `value(expr)` to \
+                     return something else"
+                ),
+            );
+            None
+        }
+        ("value", _) => only_argument(call)
+            .or_else(|| {
+                errors.on(
+                    &value,
+                    format_args!(
+                        "`value` needs one expression, what the function returns then: \
+                         `{name} = value(Ok(None))`"
+                    ),
+                );
+                None
+            })
+            .map(Fallback::Value),
+        ("call", _) => match only_argument(call) {
+            Some(Expr::Path(path)) if path.qself.is_none() => Some(Fallback::Call(path.path)),
+            _ => {
+                errors.on(
+                    &value,
+                    format_args!(
+                        "`call` needs one path, of an async function that takes the same \
+                         parameters: `{name} = call(Self::busy)`"
+                    ),
+                );
+                None
+            }
+        },
+        _ => {
+            errors.push(unknown(name, &value, strategy, &text, call));
+            None
+        }
+    }
+}
+
+/// A strategy as it was written: a word, a word in quotes, or one that is a keyword.
+fn text(strategy: &Expr) -> Option<String> {
+    match strategy {
+        Expr::Continue(_) => Some("continue".to_owned()),
+        Expr::Return(_) => Some("return".to_owned()),
+        other => match string(other) {
+            Some(text) => Some(text.value()),
+            None => word(other).map(ToString::to_string),
+        },
+    }
+}
+
+fn only_argument(call: Option<&ExprCall>) -> Option<Expr> {
+    let arguments = &call?.args;
+    match arguments.len() {
+        1 => arguments.first().cloned().map(bare),
+        _ => None,
+    }
+}
+
+fn unknown(
+    name: &Ident,
+    value: &Expr,
+    strategy: &Expr,
+    text: &str,
+    call: Option<&ExprCall>,
+) -> syn::Error {
+    let simple = text.replace('_', "").to_lowercase();
+    if UNLOCKED.contains(&simple.as_str()) {
+        return syn::Error::new_spanned(
+            value,
+            format_args!(
+                "`{text}`: the body never runs without its lock, or what the lock guards would be \
+                 broken just when there is trouble; `{name}` is {FORMS}"
+            ),
+        );
+    }
+    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
+    let meant = match foreign {
+        Some((_, ours)) => Some((*ours).to_owned()),
+        // `Ok(None)`, `Err(AppError::Busy)`
+        None if call.is_some() && text.starts_with(char::is_uppercase) => {
+            Some(format!("value({})", code(value)))
+        }
+        None => nearest(text, FALLBACKS).map(|meant| match meant {
+            "value" => "value(expr)".to_owned(),
+            "call" => "call(path)".to_owned(),
+            word => word.to_owned(),
+        }),
+    };
+    let hint = match (simple.as_str(), meant) {
+        ("retry" | "wait" | "keepacquire" | "block", _) if name == "on_timeout" => {
+            "to wait longer, set a longer `wait`; ".to_owned()
+        }
+        (_, Some(meant)) => format!("did you mean `{meant}`? "),
+        (_, None) => String::new(),
+    };
+    syn::Error::new_spanned(
+        strategy,
+        format_args!("unknown strategy `{text}`; {hint}`{name}` is {FORMS}"),
+    )
+}
+
+pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnLost> {
+    const STRATEGIES: [&str; 3] = ["cancel", "finish", "error_after"];
+    const LIST: &str = "`on_lost` is `cancel` (the body is dropped), `finish` (it runs to its end \
+                        and keeps its value) or `error_after` (it runs to its end, then the loss \
+                        is returned)";
+    let strategy = match &value {
+        Expr::Call(call) => &*call.func,
+        other => other,
+    };
+    let Some(text) = text(strategy) else {
+        errors.on(&value, LIST);
+        return None;
+    };
+    let is_plain = word(&value).is_some();
+    match text.as_str() {
+        "cancel" if is_plain => return Some(OnLost::Cancel),
+        "finish" if is_plain => return Some(OnLost::Finish),
+        "error_after" if is_plain => return Some(OnLost::ErrorAfter),
+        text if STRATEGIES.contains(&text) => {
+            errors.on(
+                &value,
+                format_args!("`{text}` is a word, without quotes or arguments: `on_lost = {text}`"),
+            );
+            return None;
+        }
+        _ => {}
+    }
+    let simple = text.replace('_', "").to_lowercase();
+    let meant = match simple.as_str() {
+        "ignore" | "continue" | "run" | "goon" | "log" | "noop" | "nooperation" => Some("finish"),
+        "abort" | "drop" | "stop" | "kill" | "interrupt" | "failfast" => Some("cancel"),
+        "error" | "throw" | "fail" | "raise" | "throwafter" => Some("error_after"),
+        _ => nearest(&text, STRATEGIES),
+    };
+    let hint = match meant {
+        Some(meant) => format!("did you mean `{meant}`? "),
+        None => String::new(),
+    };
+    errors.on(
+        strategy,
+        format_args!("unknown strategy `{text}`; {hint}{LIST}"),
+    );
+    None
+}
+
+#[cfg(test)]
+#[path = "strategy_tests.rs"]
+mod tests;

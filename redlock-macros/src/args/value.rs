@@ -1,0 +1,171 @@
+//! Values that are not particular to one option, and the options that are hardly more than that.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens as _;
+use syn::ext::IdentExt as _;
+use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, Path, UnOp};
+
+use super::names::Example;
+use crate::errors::Errors;
+
+/// Without brackets that mean nothing: those that were written, and the invisible ones around what
+/// a `macro_rules!` variable stands for.
+pub(super) fn bare(mut value: Expr) -> Expr {
+    loop {
+        value = match value {
+            Expr::Group(group) => *group.expr,
+            Expr::Paren(paren) => *paren.expr,
+            other => return other,
+        };
+    }
+}
+
+pub(super) fn string(value: &Expr) -> Option<&LitStr> {
+    match literal(value)? {
+        Lit::Str(literal) if literal.suffix().is_empty() => Some(literal),
+        _ => None,
+    }
+}
+
+/// Something with a value of its own: `-1` too, though it is no literal to the compiler.
+pub(super) fn literal(value: &Expr) -> Option<&Lit> {
+    match value {
+        Expr::Lit(ExprLit { lit, .. }) => Some(lit),
+        Expr::Unary(ExprUnary {
+            op: UnOp::Neg(_),
+            expr,
+            ..
+        }) => literal(expr),
+        _ => None,
+    }
+}
+
+/// The word that a value is: `forever`.
+pub(super) fn word(value: &Expr) -> Option<&Ident> {
+    match value {
+        Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
+        _ => None,
+    }
+}
+
+/// Whether this may have any type: a name, a call, a block. What it is, the compiler knows.
+pub(super) fn is_open(value: &Expr) -> bool {
+    literal(value).is_none()
+        && !matches!(
+            value,
+            Expr::Array(_)
+                | Expr::Assign(_)
+                | Expr::Break(_)
+                | Expr::Closure(_)
+                | Expr::Continue(_)
+                | Expr::ForLoop(_)
+                | Expr::Infer(_)
+                | Expr::Let(_)
+                | Expr::Range(_)
+                | Expr::Repeat(_)
+                | Expr::Return(_)
+                | Expr::Tuple(_)
+                | Expr::While(_)
+        )
+}
+
+pub(super) fn any(_: &Ident, value: Expr, _: &mut Errors) -> Option<Expr> {
+    Some(value)
+}
+
+pub(super) fn owner(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr> {
+    if is_open(&value) {
+        return Some(value);
+    }
+    errors.on(
+        &value,
+        "`owner` is an expression of type `Owner`, such as a field: `owner = self.owner`",
+    );
+    None
+}
+
+pub(super) fn condition(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr> {
+    if is_open(&value) || matches!(literal(&value), Some(Lit::Bool(_))) {
+        return Some(value);
+    }
+    match string(&value).and_then(|text| text.parse::<TokenStream>().ok()) {
+        Some(condition) if !condition.is_empty() => errors.on(
+            &value,
+            format_args!("`when` is a condition without quotes: `when = {condition}`"),
+        ),
+        _ => errors.on(
+            &value,
+            "`when` is a condition, an expression of type `bool`: `when = amount > 0`",
+        ),
+    }
+    None
+}
+
+pub(super) fn function(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr> {
+    if matches!(value, Expr::Path(_) | Expr::Closure(_)) {
+        return Some(value);
+    }
+    errors.on(
+        &value,
+        "`map_err` is what makes your error from a `redlock_rt::Error`: a path, \
+         `map_err = AppError::Lock`, or a closure, `map_err = |error| AppError::Lock(error)`",
+    );
+    None
+}
+
+pub(super) fn binding(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Ident> {
+    match word(&value) {
+        Some(word) if syn::parse2::<Ident>(word.to_token_stream()).is_ok() => Some(word.clone()),
+        _ => {
+            errors.on(
+                &value,
+                format_args!(
+                    "`{name}` is the name that the {} gets in the body: {}",
+                    if name.unraw() == "guard" {
+                        "guard"
+                    } else {
+                        "fencing token"
+                    },
+                    Example(name)
+                ),
+            );
+            None
+        }
+    }
+}
+
+pub(super) fn label(name: &Ident, value: Expr, errors: &mut Errors) -> Option<LitStr> {
+    match string(&value) {
+        Some(text) if !text.value().trim().is_empty() => return Some(text.clone()),
+        Some(_) => errors.on(
+            &value,
+            "`name` is blank: logs and hooks could not tell the function; leave it out for the \
+             function's path",
+        ),
+        None => errors.on(
+            &value,
+            format_args!(
+                "`name` is text in quotes, what logs and hooks call the function: {}",
+                Example(name)
+            ),
+        ),
+    }
+    None
+}
+
+pub(super) fn path(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Path> {
+    match value {
+        Expr::Path(path) if path.qself.is_none() => Some(path.path),
+        other => {
+            errors.on(
+                &other,
+                "`crate` is the path of redlock_rt, without quotes: `crate = ::redlock_rt`",
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "value_tests.rs"]
+mod tests;

@@ -1,0 +1,189 @@
+//! Options that contradict each other.
+
+use std::time::Duration;
+
+use proc_macro2::Span;
+
+use crate::args::{Args, KeysArg, Slot};
+use crate::errors::Errors;
+use crate::plan::{LockKind, Renew, Time, Wait};
+
+pub(super) fn check(args: &Args, errors: &mut Errors) {
+    durations(args, errors);
+    waiting(args, errors);
+    keys(args, errors);
+    kinds(args, errors);
+    bindings(args, errors);
+}
+
+fn durations(args: &Args, errors: &mut Errors) {
+    let lease = literal(&args.lease);
+    let max_hold = literal(&args.max_hold);
+    let min_hold = literal(&args.min_hold);
+    let renew = args.renew.get();
+    if let (Some((lease, _)), Some((max_hold, span))) = (lease, max_hold) {
+        let is_renewed = !matches!(renew, Some(renew) if matches!(renew.value, Renew::Bool(false)));
+        if max_hold < lease {
+            errors.at(
+                span,
+                "`max_hold` is shorter than `lease`: the lock would outlive it; make `lease` at \
+                 most `max_hold`",
+            );
+        } else if max_hold > lease && !is_renewed {
+            errors.at(
+                span,
+                "`max_hold` is never reached: with `renew = false` the lock ends with its shorter \
+                 `lease`; leave out `max_hold`, or `renew`",
+            );
+        }
+    }
+    if let (Some((lease, _)), Some(renew)) = (lease, renew)
+        && let Renew::Every(every) = renew.value
+        && every >= lease
+    {
+        errors.at(
+            renew.span,
+            "`renew` is not shorter than `lease`: the lock would end before it is renewed; leave \
+             it out for every third of the lease",
+        );
+    }
+    if let (Some((min_hold, span)), Some((max_hold, _))) = (min_hold, max_hold)
+        && min_hold > max_hold
+    {
+        errors.at(
+            span,
+            "`min_hold` is longer than `max_hold`: make it at most as long",
+        );
+    }
+}
+
+fn literal(time: &Slot<Time>) -> Option<(Duration, Span)> {
+    let time = time.get()?;
+    match time.value {
+        Time::Literal(literal) => Some((literal, time.span)),
+        Time::Expr(_) => None,
+    }
+}
+
+fn waiting(args: &Args, errors: &mut Errors) {
+    if let (Some(wait), Some(on_timeout)) = (args.wait.get(), args.on_timeout.get())
+        && matches!(wait.value, Wait::Forever)
+    {
+        errors.at(
+            on_timeout.span,
+            "`on_timeout` never happens with `wait = forever`: leave it out, or wait for a \
+             duration",
+        );
+    }
+}
+
+fn keys(args: &Args, errors: &mut Errors) {
+    let Some(keys) = args.keys.get() else { return };
+    if !args.key.is_unset() {
+        errors.at(
+            keys.span,
+            "`key` and `keys` are both set: one lock has a `key`, several that are taken together \
+             have `keys`; write all of them into `keys`",
+        );
+    }
+    if let KeysArg::Each(each) = &keys.value {
+        for (index, key) in each.iter().enumerate() {
+            let earlier = &each[..index];
+            if earlier
+                .iter()
+                .any(|earlier| earlier.value.is_same(&key.value))
+            {
+                errors.at(
+                    key.span,
+                    "this is among the `keys` already, and a lock is taken once: leave it out",
+                );
+            }
+        }
+    }
+    if let Some(kind) = args.kind.get()
+        && matches!(kind.value, LockKind::Semaphore { .. })
+    {
+        errors.at(
+            kind.span,
+            "`keys` are locks, and permits of several semaphores cannot be taken together: use \
+             one `key`, or another kind",
+        );
+    }
+}
+
+fn kinds(args: &Args, errors: &mut Errors) {
+    let reentrant = LockKind::Reentrant;
+    let kind = match &args.kind {
+        Slot::Unset => &reentrant,
+        Slot::Set(kind) => &kind.value,
+        // Whatever was meant may go with all of the others.
+        Slot::Invalid => return,
+    };
+    if let (LockKind::Semaphore { .. }, Some(owner)) = (kind, args.owner.get()) {
+        errors.at(
+            owner.span,
+            "`owner` does not go with a semaphore: permits belong to nobody; leave it out",
+        );
+    }
+    if let Some(min_hold) = args.min_hold.get() {
+        if matches!(kind, LockKind::Semaphore { .. } | LockKind::Read) {
+            errors.at(
+                min_hold.span,
+                "`min_hold` needs a lock that one caller holds alone: it goes only with the kinds \
+                 `reentrant`, `write`, `fair`, `fenced` and `spin`",
+            );
+        } else if !args.keys.is_unset() {
+            errors.at(
+                min_hold.span,
+                "`min_hold` goes only with one `key`, not with `keys`: leave it out",
+            );
+        }
+    }
+    if let Some(token) = args.token.get() {
+        if !args.keys.is_unset() {
+            errors.at(
+                token.span,
+                "`token` goes only with one `key`: the locks of `keys` have no fencing token \
+                 together; leave it out",
+            );
+        } else if !matches!(kind, LockKind::Fenced) {
+            errors.at(
+                token.span,
+                "only a fenced lock has a fencing token: add `kind = fenced`",
+            );
+        }
+    }
+}
+
+fn bindings(args: &Args, errors: &mut Errors) {
+    let (guard, token) = (args.guard.get(), args.token.get());
+    if let (Some(guard), Some(token)) = (guard, token)
+        && guard.value == token.value
+    {
+        errors.at(
+            token.span,
+            format_args!(
+                "`guard` and `token` are both called `{}`: give them different names",
+                token.value
+            ),
+        );
+    }
+    if args.when.is_unset() {
+        return;
+    }
+    for (option, binding) in [("guard", guard), ("token", token)] {
+        if let Some(binding) = binding {
+            errors.at(
+                binding.span,
+                format_args!(
+                    "`{option}` does not go with `when`: where that is false, the body runs \
+                     without a lock and there is no {option}; leave one of them out"
+                ),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,148 @@
+//! Placeholders are parameters.
+
+use proc_macro2::{Ident, Span};
+use syn::Pat;
+
+use crate::function::Function;
+use crate::messages::{Names, code, nearest};
+use crate::plan::{Part, Step};
+use crate::template::{Access, Placeholder};
+
+pub(super) fn value(
+    placeholder: Placeholder,
+    span: Span,
+    function: &Function,
+) -> syn::Result<Part> {
+    let Placeholder {
+        text,
+        root,
+        accesses,
+        spec,
+    } = placeholder;
+    let root = if root == "self" {
+        receiver(&text, span, function)?
+    } else {
+        parameter(&root, span, function)?
+    };
+    let accesses = accesses
+        .into_iter()
+        .map(|access| {
+            Ok(match access {
+                Access::Field(name) => Step::Field(identifier(&name, &text, span)?),
+                Access::Index(index) => Step::Index(index),
+                Access::Method(name) => Step::Method(identifier(&name, &text, span)?),
+            })
+        })
+        .collect::<syn::Result<_>>()?;
+    Ok(Part::Value {
+        placeholder: text,
+        root,
+        accesses,
+        spec,
+    })
+}
+
+/// `self`, resolved as the receiver is, shown where the key is.
+fn receiver(text: &str, span: Span, function: &Function) -> syn::Result<Ident> {
+    match function.sig.receiver() {
+        Some(receiver) => Ok(Ident::new(
+            "self",
+            receiver.self_token.span.located_at(span),
+        )),
+        None => Err(syn::Error::new(
+            span,
+            format_args!(
+                "`<{text}>` needs a method, and `{}` has no `self`; {}",
+                function.sig.ident,
+                parameters(function)
+            ),
+        )),
+    }
+}
+
+/// The parameter called `name`, resolved as it is, shown where the key is.
+fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> {
+    let bindings = function.bindings();
+    let is_called = |binding: &&Ident| syn::ext::IdentExt::unraw(*binding) == name;
+    if let Some(binding) = bindings.iter().find(is_called) {
+        let mut root = binding.clone();
+        root.set_span(binding.span().located_at(span));
+        return Ok(root);
+    }
+    let mut message = format!("no parameter `{name}` to put into the key; ");
+    let names: Vec<String> = names(function);
+    if let Some(meant) = nearest(name, names.iter().map(String::as_str)) {
+        message += &format!("did you mean `{meant}`? ");
+    }
+    message += &parameters(function);
+    if function.bindings().iter().any(is_positional) {
+        message += &format!(
+            "\n`#[async_trait]` takes patterns away: to use such a parameter, give it a name, \
+             `{name}: ..`, and take it apart in the body"
+        );
+    }
+    for parameter in function.unnamed_parameters() {
+        let pattern = code(&parameter.pat);
+        let ty = code(&parameter.ty);
+        let apart = match &*parameter.pat {
+            Pat::Wild(_) => "",
+            _ => " and take it apart in the body",
+        };
+        message += &format!(
+            "\n`{pattern}: {ty}` has no name: to use it as a whole, write `{name}: {ty}`{apart}"
+        );
+    }
+    Err(syn::Error::new(span, message))
+}
+
+fn names(function: &Function) -> Vec<String> {
+    let receiver = function.sig.receiver().map(|_| "self".to_owned());
+    let bindings = function.bindings().into_iter();
+    let bindings = bindings
+        .filter(|name| !is_positional(name))
+        .map(|name| name.to_string());
+    receiver.into_iter().chain(bindings).collect()
+}
+
+/// What `#[async_trait]` calls a parameter that is a pattern.
+fn is_positional(name: &Ident) -> bool {
+    let name = name.to_string();
+    let index = name.strip_prefix("__arg");
+    index.is_some_and(|index| index.parse::<u16>().is_ok())
+}
+
+fn parameters(function: &Function) -> String {
+    match names(function).as_slice() {
+        [] if !function.sig.inputs.is_empty() => {
+            format!("`{}` has no named parameters", function.sig.ident)
+        }
+        [] => format!("`{}` has no parameters", function.sig.ident),
+        names => format!("the parameters are {}", Names(names)),
+    }
+}
+
+/// A field or a method; raw if its name is a keyword.
+fn identifier(name: &str, text: &str, span: Span) -> syn::Result<Ident> {
+    let wrong = || {
+        syn::Error::new(
+            span,
+            format_args!("`{name}` in placeholder `<{text}>` is no name"),
+        )
+    };
+    if name == "await" {
+        return Err(syn::Error::new(
+            span,
+            format_args!("`<{text}>` cannot await: a key is made before the lock is waited for"),
+        ));
+    }
+    if let Ok(ident) = syn::parse_str::<Ident>(name) {
+        return Ok(Ident::new(&ident.to_string(), span));
+    }
+    let keyword = syn::parse::Parser::parse_str(<Ident as syn::ext::IdentExt>::parse_any, name);
+    match name {
+        "self" | "Self" | "super" | "crate" => Err(wrong()),
+        _ => keyword
+            .map(|_| Ident::new_raw(name, span))
+            .map_err(|_| wrong()),
+    }
+}

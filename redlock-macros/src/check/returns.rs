@@ -1,0 +1,121 @@
+//! Which functions a lock can be taken around.
+
+use syn::spanned::Spanned as _;
+use syn::{ReturnType, Type, TypeParamBound};
+
+use crate::errors::Errors;
+use crate::form::{first_argument, name, ungrouped};
+use crate::function::Function;
+
+pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
+    let sig = &function.sig;
+    if let Some(constness) = &sig.constness {
+        errors.at(
+            constness.span(),
+            "a `const fn` may run in the compiler, where there is no Redis to lock in; make it an \
+             `async fn`",
+        );
+    } else if let Some(abi) = &sig.abi {
+        errors.on(
+            abi,
+            "an `extern` function is called by code that cannot await a lock; put the attribute \
+             on an `async fn` that it calls",
+        );
+    } else if sig.asyncness.is_none() && function.boxed().is_none() {
+        let message = match &sig.output {
+            ReturnType::Type(_, ty) if function.output().is_some() || lazy(ty).is_some() => {
+                "this function returns before its work is done, so the lock would be released \
+                 before it began; make it an `async fn` that awaits the work, or let its body end \
+                 in `Box::pin(async move { .. })` and return nothing else, as `#[async_trait]` does"
+            }
+            _ => {
+                "`#[distributed_lock]` needs an `async fn`: a lock is waited for, and that would \
+                 block the thread here. (If another attribute has taken the `async` away, such as \
+                 `#[tokio::test]`, put that one below this one.)"
+            }
+        };
+        errors.at(sig.fn_token.span, message);
+    }
+}
+
+/// The type that the work gives, unless it is plain that it cannot carry a lock error. Aliases are
+/// left to the compiler, which knows what they stand for.
+pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Type> {
+    const FIX: &str = "return `Result<T, E>` with `E: From<redlock_rt::Error>`";
+    if function.sig.asyncness.is_none() && function.boxed().is_none() {
+        // It has its message already.
+        return None;
+    }
+    let is_unit =
+        |ty: &&Type| matches!(ungrouped(ty), Type::Tuple(tuple) if tuple.elems.is_empty());
+    // `#[async_trait]` spells out that nothing is returned, at a place of its own.
+    let spelled_out = function.sig.asyncness.is_none();
+    let Some(ty) = function.output().filter(|ty| !(spelled_out && is_unit(ty))) else {
+        errors.at(
+            function.sig.ident.span(),
+            format_args!(
+                "`{}` returns nothing, so its caller would never learn that the lock was not \
+                 taken and nothing was done; {FIX}",
+                function.sig.ident
+            ),
+        );
+        return None;
+    };
+    let inner = ungrouped(ty);
+    if let Some(kind) = lazy(inner).or_else(|| first_argument(inner).and_then(lazy)) {
+        errors.on(
+            ty,
+            format_args!(
+                "the {kind} returned here does its work later, when the lock has been released; \
+                 await or collect it in the body and return the outcome"
+            ),
+        );
+        return None;
+    }
+    if matches!(
+        inner,
+        Type::Tuple(_)
+            | Type::Reference(_)
+            | Type::Array(_)
+            | Type::Slice(_)
+            | Type::Never(_)
+            | Type::Ptr(_)
+            | Type::FnPtr(_)
+            | Type::ImplTrait(_)
+            | Type::TraitObject(_)
+    ) {
+        errors.on(
+            ty,
+            format_args!("this type cannot say that the lock was not taken; {FIX}"),
+        );
+        return None;
+    }
+    Some(Type::clone(ty))
+}
+
+/// What a type is that works only after it was returned. Recognised by its name, so a hint for
+/// those who would else lock nothing, and no proof.
+fn lazy(ty: &Type) -> Option<&'static str> {
+    match ungrouped(ty) {
+        Type::ImplTrait(ty) => ty.bounds.iter().find_map(lazy_bound),
+        Type::TraitObject(ty) => ty.bounds.iter().find_map(lazy_bound),
+        ty => match name(ty)?.as_str() {
+            "Pin" | "Box" => first_argument(ty).and_then(lazy),
+            "BoxFuture" | "LocalBoxFuture" => Some("future"),
+            "BoxStream" | "LocalBoxStream" => Some("stream"),
+            _ => None,
+        },
+    }
+}
+
+fn lazy_bound(bound: &TypeParamBound) -> Option<&'static str> {
+    let TypeParamBound::Trait(bound) = bound else {
+        return None;
+    };
+    match bound.path.segments.last()?.ident.to_string().as_str() {
+        "Future" | "IntoFuture" => Some("future"),
+        "Stream" | "TryStream" => Some("stream"),
+        "Iterator" => Some("iterator"),
+        _ => None,
+    }
+}

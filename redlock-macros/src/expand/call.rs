@@ -1,0 +1,175 @@
+//! What asks for the lock, with the options of the function.
+
+use std::time::Duration;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::{Expr, LitStr};
+
+use super::Names;
+use super::key::keys;
+use crate::function::Function;
+use crate::plan::{LockKind, OnLost, Plan, Renew, Time, Wait};
+
+/// An expression of the way to the lock.
+pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = &names.private;
+    let label = label(plan, function, private);
+    let key = keys(&plan.keys, names);
+    let client = client(plan, private);
+    let setters = [
+        plan.wait.as_ref().map(|wait| self::wait(wait, private)),
+        time("lease", plan.lease.as_ref(), private),
+        plan.renew.as_ref().map(|renew| self::renew(renew, private)),
+        time("max_hold", plan.max_hold.as_ref(), private),
+        time("min_hold", plan.min_hold.as_ref(), private),
+        plan.owner.as_ref().map(|owner| self::owner(owner, private)),
+        on_lost(plan.on_lost, private),
+    ];
+    let setters = setters.into_iter().flatten();
+    let kind = kind(&plan.kind, private);
+    quote_spanned! {here=>
+        #private::Call::new(#label, #key, #client) #(#setters)* .enter(#private::Kind::#kind)
+    }
+}
+
+fn label(plan: &Plan, function: &Function, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    if let Some(name) = &plan.name {
+        return quote_spanned!(here=> #name);
+    }
+    let name = LitStr::new(&format!("::{}", function.sig.ident.unraw()), here);
+    quote_spanned! {here=>
+        #private::core::concat!(#private::core::module_path!(), #name)
+    }
+}
+
+/// Whatever dereferences to a client will do: `Client`, `Arc<Client>`, a static `LazyLock<Client>`.
+/// The block ends what the expression borrows and keeps, before anything is awaited.
+fn client(plan: &Plan, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let option = quote_spanned!(here=> #private::core::option::Option);
+    let Some(client) = &plan.client else {
+        return quote_spanned!(here=> #private::client(#option::None));
+    };
+    let krate = match &plan.krate {
+        Some(krate) => quote_spanned!(here=> #krate),
+        None => quote_spanned!(here=> ::redlock_rt),
+    };
+    let (referred, client) = referred(client, &quote_spanned!(here=> #krate::Client));
+    quote_spanned!(here=> { #referred #private::client(#option::Some(#client)) })
+}
+
+fn owner(owner: &Expr, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let ty = quote_spanned!(here=> #private::Owner);
+    let (referred, owner) = referred(owner, &ty);
+    quote_spanned!(here=> .owner({ #referred #private::core::clone::Clone::clone(#owner) }))
+}
+
+/// Statements that make a reference to a `ty` of whatever dereferences to one, and its name. In two
+/// steps: what is expected of a generic call would say what it returns.
+fn referred(value: &Expr, ty: &TokenStream) -> (TokenStream, Ident) {
+    let here = Span::mixed_site();
+    let at_value = here.located_at(value.span());
+    let reference = Ident::new("reference", at_value);
+    let statements = quote_spanned! {here=>
+        let reference = &#value;
+        let reference: &#ty = #reference;
+    };
+    (statements, Ident::new("reference", here))
+}
+
+fn wait(wait: &Wait, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let option = quote_spanned!(here=> #private::core::option::Option);
+    match wait {
+        Wait::Forever => quote_spanned!(here=> .wait(#option::None)),
+        Wait::Literal(wait) => {
+            let wait = millis(*wait, private);
+            quote_spanned!(here=> .wait(#option::Some(#wait)))
+        }
+        Wait::Expr(wait) => {
+            let wait = typed(wait, private);
+            quote_spanned!(here=> .wait(#option::Some(#wait)))
+        }
+    }
+}
+
+fn time(setter: &str, time: Option<&Time>, private: &TokenStream) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let setter = Ident::new(setter, here);
+    let time = match time? {
+        Time::Literal(time) => millis(*time, private),
+        Time::Expr(time) => typed(time, private),
+    };
+    Some(quote_spanned!(here=> .#setter(#time)))
+}
+
+fn renew(renew: &Renew, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    match renew {
+        Renew::Bool(renew) => quote_spanned!(here=> .renew(#private::renew(#renew))),
+        Renew::Every(every) => {
+            let every = millis(*every, private);
+            quote_spanned!(here=> .renew(#private::renew(#every)))
+        }
+        Renew::Expr(renew) => {
+            let at_renew = here.located_at(renew.span());
+            quote_spanned!(at_renew=> .renew(#private::renew(#renew)))
+        }
+    }
+}
+
+fn on_lost(on_lost: OnLost, private: &TokenStream) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    match on_lost {
+        OnLost::Cancel => None,
+        OnLost::Finish => Some(quote_spanned!(here=> .on_lost(#private::OnLost::Finish))),
+        OnLost::ErrorAfter => Some(quote_spanned!(here=> .on_lost(#private::OnLost::ErrorAfter))),
+    }
+}
+
+fn kind(kind: &LockKind, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let lock = |kind| quote_spanned!(here=> Lock(#private::LockKind::#kind));
+    match kind {
+        LockKind::Reentrant => lock(quote_spanned!(here=> Reentrant)),
+        LockKind::Fair => lock(quote_spanned!(here=> Fair)),
+        LockKind::Read => lock(quote_spanned!(here=> Read)),
+        LockKind::Write => lock(quote_spanned!(here=> Write)),
+        LockKind::Fenced => lock(quote_spanned!(here=> Fenced)),
+        LockKind::Spin => lock(quote_spanned!(here=> Spin)),
+        LockKind::Semaphore { limit, take } => {
+            let u32 = quote_spanned!(here=> #private::core::primitive::u32);
+            let count = |count: &Expr| {
+                let at_count = here.located_at(count.span());
+                quote_spanned!(at_count=> { let count: #u32 = #count; count })
+            };
+            let limit = count(limit);
+            let take = match take {
+                Some(take) => count(take),
+                None => quote_spanned!(here=> 1),
+            };
+            quote_spanned!(here=> Semaphore { limit: #limit, take: #take })
+        }
+    }
+}
+
+/// A duration of the user's own making.
+fn typed(value: &Expr, private: &TokenStream) -> TokenStream {
+    let at_value = Span::mixed_site().located_at(value.span());
+    quote_spanned! {at_value=>
+        { let time: #private::core::time::Duration = #value; time }
+    }
+}
+
+fn millis(duration: Duration, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    // A duration was made of milliseconds that fit.
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    quote_spanned!(here=> #private::core::time::Duration::from_millis(#millis))
+}

@@ -1,0 +1,96 @@
+//! What the function returns where its body does not.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{FnArg, Pat};
+
+use super::Names;
+use crate::function::Function;
+use crate::plan::{Fallback, Plan};
+
+/// What makes the return value of an error.
+pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
+    let Names {
+        private,
+        returns,
+        at_returns,
+    } = names;
+    match &plan.map_err {
+        None => quote_spanned! {*at_returns=>
+            <#returns as #private::FromLockError>::from_lock_error
+        },
+        Some(map_err) => {
+            let here = Span::mixed_site();
+            let at_map = here.located_at(map_err.span());
+            // Passed, not called: the type of a closure's parameter comes from what it is passed to.
+            let mapped = quote_spanned!(at_map=> #private::map_err(error, #map_err));
+            quote_spanned! {here=>
+                |error| #private::core::result::Result::Err(#mapped)
+            }
+        }
+    }
+}
+
+/// Returns from the function what is to be returned for `error`.
+pub(super) fn fallbacks(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = &names.private;
+    let timeout = fallback(&plan.on_timeout, plan, function, names);
+    let unavailable = fallback(&plan.on_unavailable, plan, function, names);
+    let other = fallback(&Fallback::Error, plan, function, names);
+    quote_spanned! {here=>
+        return match #private::because(&error) {
+            #private::Because::Timeout => #timeout,
+            #private::Because::Unavailable => #unavailable,
+            #private::Because::Other => #other,
+        };
+    }
+}
+
+fn fallback(fallback: &Fallback, plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+    let here = Span::mixed_site();
+    let Names {
+        private, returns, ..
+    } = names;
+    let value = match fallback {
+        Fallback::Error => {
+            let fail = fail(plan, names);
+            return quote_spanned!(here=> (#fail)(error));
+        }
+        Fallback::Skip(span) => {
+            let at_skip = here.located_at(*span);
+            quote_spanned!(at_skip=> <#returns as #private::Skip>::skip())
+        }
+        Fallback::Value(value) => quote_spanned!(here=> #value),
+        Fallback::Call(path) => {
+            let at_path = here.located_at(path.span());
+            let arguments = arguments(function);
+            quote_spanned!(at_path=> #path(#(#arguments),*).await)
+        }
+    };
+    quote_spanned! {here=>
+        {
+            #private::skipped(&error);
+            let value: #returns = #value;
+            value
+        }
+    }
+}
+
+/// The parameters, to be passed on; each has a name.
+fn arguments(function: &Function) -> impl Iterator<Item = TokenStream> {
+    function.sig.inputs.iter().map(|input| match input {
+        FnArg::Receiver(receiver) => {
+            let this = receiver.self_token;
+            quote!(#this)
+        }
+        FnArg::Typed(parameter) => match &*parameter.pat {
+            Pat::Ident(pattern) => {
+                let name: &Ident = &pattern.ident;
+                quote!(#name)
+            }
+            other => quote!(#other),
+        },
+    })
+}

@@ -1,0 +1,101 @@
+//! What makes the key.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
+use syn::{Expr, ExprField, ExprMethodCall, Index, LitStr, Member, token};
+
+use super::Names;
+use crate::plan::{Key, KeyWhat, Keys, Part, Step};
+
+/// An expression of the key of a call.
+pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
+    let private = &names.private;
+    match keys {
+        Keys::One(one) => key(one, names),
+        Keys::Each(each, span) => {
+            let here = Span::mixed_site().located_at(*span);
+            let each = each.iter().map(|one| key(one, names));
+            quote_spanned!(here=> #private::keys([#(#each),*]))
+        }
+        Keys::List(list) => {
+            let here = Span::mixed_site().located_at(list.span());
+            quote_spanned!(here=> #private::list(#list))
+        }
+    }
+}
+
+fn key(key: &Key, names: &Names) -> TokenStream {
+    let here = Span::mixed_site().located_at(key.span);
+    let private = &names.private;
+    match &key.what {
+        KeyWhat::Template(parts) => {
+            let segments = parts.iter().map(|part| segment(part, here, private));
+            quote_spanned!(here=> #private::key(&[#(#segments),*]))
+        }
+        KeyWhat::Expr(value) => quote_spanned! {here=>
+            #private::key_of(#private::core::format_args!("{}", #value))
+        },
+    }
+}
+
+fn segment(part: &Part, here: Span, private: &TokenStream) -> TokenStream {
+    match part {
+        Part::Text(text) => {
+            let text = LitStr::new(text, here);
+            quote_spanned!(here=> #private::Segment::Text(#text))
+        }
+        Part::Value {
+            placeholder,
+            root,
+            accesses,
+            spec,
+        } => {
+            let placeholder = LitStr::new(placeholder, here);
+            let colon = if spec.is_empty() { "" } else { ":" };
+            let format = LitStr::new(&format!("{{{colon}{spec}}}"), here);
+            let value = value(root, accesses, here);
+            quote_spanned! {here=>
+                #private::Segment::Value(
+                    #placeholder,
+                    #private::core::format_args!(#format, #value),
+                )
+            }
+        }
+    }
+}
+
+/// `user.id()`
+fn value(root: &Ident, accesses: &[Step], here: Span) -> Expr {
+    let root: Expr = syn::parse_quote!(#root);
+    accesses.iter().fold(root, |base, access| {
+        let field = |base, member| {
+            Expr::Field(ExprField {
+                attrs: Vec::new(),
+                base: Box::new(base),
+                dot_token: token::Dot(here),
+                member,
+            })
+        };
+        match access {
+            Step::Field(name) => field(base, Member::Named(name.clone())),
+            Step::Index(index) => field(
+                base,
+                Member::Unnamed(Index {
+                    index: *index,
+                    span: here,
+                }),
+            ),
+            Step::Method(name) => Expr::MethodCall(ExprMethodCall {
+                attrs: Vec::new(),
+                receiver: Box::new(base),
+                dot_token: token::Dot(here),
+                method: name.clone(),
+                turbofish: None,
+                paren_token: token::Paren(here),
+                args: Punctuated::new(),
+            }),
+        }
+    })
+}

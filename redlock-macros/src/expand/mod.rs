@@ -1,0 +1,267 @@
+//! The expansion; `lib.rs` shows it.
+//!
+//! Generated tokens are *located* where the user wrote what they come from, so that the compiler
+//! points there, but *resolved* as the macro's own (`mixed_site`): locals cannot clash with the
+//! user's, and lints treat them as generated.
+
+mod call;
+mod fallback;
+mod key;
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{Attribute, GenericArgument, Meta, Path, PathArguments, Type};
+
+use self::call::call;
+use self::fallback::{fail, fallbacks};
+use crate::args::Args;
+use crate::check::check;
+use crate::errors::Errors;
+use crate::form::Form;
+use crate::function::Function;
+use crate::plan::{Fallback, Keys, LockKind, Plan};
+
+/// The whole of the attribute. With a mistake, the function stays as it was next to the messages:
+/// else every call of it would be one more error.
+pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut function: Function = match syn::parse2(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            // On something else than a function, the options do not matter.
+            let mut tokens = Errors::from(error).into_compile_error();
+            tokens.extend(item);
+            return tokens;
+        }
+    };
+    let mut errors = Errors::default();
+    let attributes = std::iter::once(args)
+        .chain(take_further(&mut function))
+        .map(|args| Args::parse(args, &mut errors))
+        .collect();
+    let plans = check(attributes, &function, &mut errors);
+    let mut tokens = TokenStream::new();
+    match errors.finish(plans) {
+        Ok(plans) => {
+            let form = function.form();
+            let (brace, inner) = match &form {
+                Form::Async => (function.brace, &function.body),
+                Form::Boxed(boxed) => (boxed.brace, &boxed.body),
+            };
+            let body = plans.iter().rev().fold(inner.clone(), |body, plan| {
+                let mut block = TokenStream::new();
+                brace.surround(&mut block, |tokens| body.to_tokens(tokens));
+                locked(plan, &function, &block)
+            });
+            let body = match form {
+                Form::Async => body,
+                Form::Boxed(boxed) => boxed.with_body(&body),
+            };
+            function.with_body(&body, &mut tokens);
+        }
+        Err(errors) => {
+            tokens.extend(errors.into_compile_error());
+            // A parameter that only the key uses is not what is wrong.
+            tokens.extend(quote!(#[allow(unused_variables, unused_mut)]));
+            function.with_body(&function.body, &mut tokens);
+        }
+    }
+    tokens
+}
+
+/// Takes the options of the attributes below this one from the function. The compiler would expand
+/// them later, so around this one, and take the locks in the opposite order of how they are read.
+fn take_further(function: &mut Function) -> Vec<TokenStream> {
+    let is_ours = |attr: &mut Attribute| {
+        attr.path()
+            .segments
+            .last()
+            .is_some_and(|name| name.ident == "distributed_lock")
+    };
+    let options = |attr: Attribute| match attr.meta {
+        Meta::List(list) => list.tokens,
+        Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
+    };
+    function
+        .attrs
+        .extract_if(.., is_ours)
+        .map(options)
+        .collect()
+}
+
+/// What is the same all over an expansion.
+struct Names {
+    /// The path of the module that expanded code calls.
+    private: TokenStream,
+    /// What the function returns, as far as it can be named.
+    returns: Type,
+    at_returns: Span,
+}
+
+/// What runs `block` under the lock of `plan`.
+fn locked(plan: &Plan, function: &Function, block: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let names = Names {
+        private: private(plan.krate.as_ref(), here),
+        returns: erase_impl_trait(plan.returns.clone()),
+        at_returns: here.located_at(plan.returns.span()),
+    };
+    let private = &names.private;
+    let entering = entering(plan, function, &names);
+    let fail = fail(plan, &names);
+    let hint = hint(&names);
+    // The type of an async block that is awaited in a box is inferred too.
+    let outer_hint = match function.sig.asyncness {
+        Some(_) => TokenStream::new(),
+        None => hint.clone(),
+    };
+    let bindings = bindings(plan, &names);
+    let run = quote_spanned! {here=>
+        let body = async move {
+            #hint
+            #bindings
+            #block
+        };
+        let place = {
+            #[allow(unused_imports)]
+            use #private::{Sendable as _, Unsendable as _};
+            (&#private::Output::of(&body)).place()
+        };
+    };
+    let is_error = |fallback: &Fallback| matches!(fallback, Fallback::Error);
+    let falls_back = !is_error(&plan.on_timeout) || !is_error(&plan.on_unavailable);
+    if !falls_back && bindings.is_empty() {
+        return quote_spanned! {here=>
+            #outer_hint
+            let entering = #entering;
+            #run
+            entering.run(place, #fail, body).await
+        };
+    }
+    let fallbacks = fallbacks(plan, function, &names);
+    let held = match bindings.is_empty() {
+        true => TokenStream::new(),
+        false => quote_spanned!(here=> let held = session.held();),
+    };
+    // The body takes the parameters, which a fallback may use: so it is made when it will run.
+    quote_spanned! {here=>
+        #outer_hint
+        let session = match #entering.await {
+            #private::core::result::Result::Ok(session) => session,
+            #private::core::result::Result::Err(error) => { #fallbacks }
+        };
+        #held
+        #run
+        session.run(place, #fail, body).await
+    }
+}
+
+/// The type of an async block is not declared but inferred, by what it returns first. So this makes
+/// the declared type the first: what does not fit is reported where the user wrote it.
+fn hint(names: &Names) -> TokenStream {
+    let Names {
+        returns,
+        at_returns,
+        ..
+    } = names;
+    quote_spanned! {*at_returns=>
+        #[allow(
+            unknown_lints,
+            unreachable_code,
+            clippy::diverging_sub_expression,
+            clippy::empty_loop,
+            clippy::let_unit_value,
+            clippy::let_with_type_underscore,
+            clippy::needless_return,
+            clippy::unreachable
+        )]
+        if false {
+            let fake_return: #returns = loop {};
+            return fake_return;
+        }
+    }
+}
+
+/// The way to the lock, or to none.
+fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = &names.private;
+    let call = call(plan, function, names);
+    let Some(when) = &plan.when else {
+        return call;
+    };
+    let at_when = here.located_at(when.span());
+    let condition = quote_spanned!(at_when=> let when: #private::core::primitive::bool = #when;);
+    quote_spanned! {here=>
+        {
+            #condition
+            if when { #call } else { #private::Call::without() }
+        }
+    }
+}
+
+/// What the body sees of its guard.
+fn bindings(plan: &Plan, names: &Names) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = &names.private;
+    let kind = match (&plan.keys, &plan.kind) {
+        (Keys::Each(..) | Keys::List(_), _) => quote_spanned!(here=> multi),
+        (_, LockKind::Reentrant) => quote_spanned!(here=> reentrant),
+        (_, LockKind::Fair) => quote_spanned!(here=> fair),
+        (_, LockKind::Read) => quote_spanned!(here=> read),
+        (_, LockKind::Write) => quote_spanned!(here=> write),
+        (_, LockKind::Fenced) => quote_spanned!(here=> fenced),
+        (_, LockKind::Spin) => quote_spanned!(here=> spin),
+        (_, LockKind::Semaphore { .. }) => quote_spanned!(here=> permit),
+    };
+    let guard = plan
+        .guard
+        .as_ref()
+        .map(|guard| quote_spanned!(here=> let #guard = held.#kind();));
+    let token = plan.token.as_ref().map(|token| {
+        quote_spanned! {here=>
+            let #token: #private::core::primitive::u64 = held.fenced().token();
+        }
+    });
+    quote_spanned!(here=> #guard #token)
+}
+
+fn private(krate: Option<&Path>, here: Span) -> TokenStream {
+    match krate {
+        Some(krate) => quote_spanned!(here=> #krate::__private),
+        None => quote_spanned!(here=> ::redlock_rt::__private),
+    }
+}
+
+/// `impl Trait` cannot be named in a body; `_` stands for whatever it is.
+fn erase_impl_trait(mut ty: Type) -> Type {
+    erase_in(&mut ty);
+    ty
+}
+
+fn erase_in(ty: &mut Type) {
+    match ty {
+        Type::ImplTrait(_) => *ty = syn::parse_quote!(_),
+        Type::Group(ty) => erase_in(&mut ty.elem),
+        Type::Paren(ty) => erase_in(&mut ty.elem),
+        Type::Reference(ty) => erase_in(&mut ty.elem),
+        Type::Array(ty) => erase_in(&mut ty.elem),
+        Type::Slice(ty) => erase_in(&mut ty.elem),
+        Type::Tuple(ty) => ty.elems.iter_mut().for_each(erase_in),
+        Type::Path(ty) => {
+            for segment in &mut ty.path.segments {
+                if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments {
+                    for argument in &mut arguments.args {
+                        if let GenericArgument::Type(ty) = argument {
+                            erase_in(ty);
+                        }
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

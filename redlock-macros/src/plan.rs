@@ -1,0 +1,150 @@
+//! What is to be expanded. Nothing in it can be wrong any more, except for the compiler to say.
+
+use std::time::Duration;
+
+use proc_macro2::{Ident, Span};
+use syn::{Expr, LitStr, Path, Type};
+
+/// One attribute, checked.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) keys: Keys,
+    pub(crate) kind: LockKind,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) lease: Option<Time>,
+    pub(crate) renew: Option<Renew>,
+    pub(crate) max_hold: Option<Time>,
+    pub(crate) min_hold: Option<Time>,
+    pub(crate) client: Option<Expr>,
+    pub(crate) owner: Option<Expr>,
+    pub(crate) on_timeout: Fallback,
+    pub(crate) on_unavailable: Fallback,
+    pub(crate) on_lost: OnLost,
+    pub(crate) map_err: Option<Expr>,
+    /// Of type `bool`; where it is false, the body runs without a lock.
+    pub(crate) when: Option<Expr>,
+    /// What the guard is called in the body; no parameter is called so.
+    pub(crate) guard: Option<Ident>,
+    /// What the fencing token is called in the body; neither the guard nor a parameter is.
+    pub(crate) token: Option<Ident>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) krate: Option<Path>,
+    /// What the function returns, or the future that it returns.
+    pub(crate) returns: Type,
+}
+
+/// What is locked.
+#[derive(Debug)]
+pub(crate) enum Keys {
+    One(Key),
+    /// At least one, and where the list was written.
+    Each(Vec<Key>, Span),
+    /// Something that iterates over strings.
+    List(Expr),
+}
+
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) what: KeyWhat,
+    /// Where the key was written: what the compiler says about a placeholder is said there.
+    pub(crate) span: Span,
+}
+
+#[derive(Debug)]
+pub(crate) enum KeyWhat {
+    Template(Vec<Part>),
+    /// A string, or something like it.
+    Expr(Expr),
+}
+
+/// A `Segment` of a template whose names are identifiers.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Text(String),
+    Value {
+        placeholder: String,
+        root: Ident,
+        accesses: Vec<Step>,
+        spec: String,
+    },
+}
+
+/// An `Access` whose name is an identifier.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Field(Ident),
+    Index(u32),
+    Method(Ident),
+}
+
+/// How long to wait for the lock.
+#[derive(Debug)]
+pub(crate) enum Wait {
+    Literal(Duration),
+    Forever,
+    /// Of type `Duration`.
+    Expr(Expr),
+}
+
+/// A duration that is not zero.
+#[derive(Debug)]
+pub(crate) enum Time {
+    Literal(Duration),
+    /// Of type `Duration`.
+    Expr(Expr),
+}
+
+/// Whether and how often the lease is renewed.
+#[derive(Debug)]
+pub(crate) enum Renew {
+    Bool(bool),
+    /// Not zero.
+    Every(Duration),
+    /// Of a type that is `Into<Renew>`.
+    Expr(Expr),
+}
+
+/// Which lock.
+#[derive(Debug, Default)]
+#[allow(clippy::large_enum_variant)] // There is one of it in a plan.
+pub(crate) enum LockKind {
+    #[default]
+    Reentrant,
+    Fair,
+    Read,
+    Write,
+    Fenced,
+    Spin,
+    /// Both of type `u32`; one permit is taken if nothing is said.
+    Semaphore {
+        limit: Expr,
+        take: Option<Expr>,
+    },
+}
+
+/// What the function does where its lock was not to be had.
+#[derive(Debug, Default)]
+pub(crate) enum Fallback {
+    /// Returns the error.
+    #[default]
+    Error,
+    /// Returns `Ok(Default::default())`; where the word was written.
+    Skip(Span),
+    /// Returns this, of the declared type.
+    Value(Expr),
+    /// Returns what this async function returns, called with the same parameters; each of them has
+    /// a name.
+    Call(Path),
+}
+
+/// What becomes of the body where the lock is lost.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    /// It is dropped.
+    #[default]
+    Cancel,
+    /// It runs to its end and keeps its value.
+    Finish,
+    /// It runs to its end, then the loss is returned instead of its value.
+    ErrorAfter,
+}

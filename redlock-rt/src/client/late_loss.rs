@@ -1,0 +1,76 @@
+//! Bodies that completed under a lock that was lost.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::engine::LostReason;
+
+/// A body under the attribute that completed although its lock was lost by then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LateLoss {
+    /// What the function is called: its `name`, or module path and name.
+    pub function: &'static str,
+    /// The name of the lock as it stands in Redis; of several, all of them.
+    pub lock: Arc<str>,
+    /// Why it was lost; `None` where nothing is known but that its release found nothing.
+    pub reason: Option<LostReason>,
+}
+
+/// Counts them, and tells of each.
+#[derive(Debug)]
+pub(crate) struct LateLosses {
+    count: AtomicU64,
+    hook: Option<LateLossHook>,
+}
+
+impl LateLosses {
+    pub(super) fn new(hook: Option<LateLossHook>) -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            hook,
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn report(
+        &self,
+        function: &'static str,
+        lock: &Arc<str>,
+        reason: Option<LostReason>,
+    ) {
+        tracing::warn!(
+            function,
+            lock = &**lock,
+            ?reason,
+            "lock lost before its body completed"
+        );
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(LateLossHook(hook)) = &self.hook {
+            hook(&LateLoss {
+                function,
+                lock: Arc::clone(lock),
+                reason,
+            });
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct LateLossHook(Arc<dyn Fn(&LateLoss) + Send + Sync>);
+
+impl LateLossHook {
+    pub(super) fn new(hook: impl Fn(&LateLoss) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+}
+
+impl fmt::Debug for LateLossHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateLossHook")
+    }
+}

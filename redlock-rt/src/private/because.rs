@@ -1,0 +1,72 @@
+//! What a function returns whose body did not run, or was dropped.
+
+use crate::error::Error;
+
+/// Why a lock was not taken, as far as the function may say what then happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// Somebody else had it for as long as was waited.
+    Timeout,
+    /// Redis was not there, or did not answer.
+    Unavailable,
+    /// Something that the function does not decide upon: it is always an error.
+    Other,
+}
+
+/// Why it was.
+pub fn because(error: &Error) -> Because {
+    if error.is_timed_out() || error.is_contended() {
+        Because::Timeout
+    } else if error.is_unavailable() || error.is_outcome_unknown() {
+        Because::Unavailable
+    } else {
+        Because::Other
+    }
+}
+
+/// Leaves a trace of what is not told to the caller.
+pub fn skipped(error: &Error) {
+    match because(error) {
+        Because::Timeout => tracing::debug!(%error, "a function was not run"),
+        Because::Unavailable | Because::Other => tracing::warn!(%error, "a function was not run"),
+    }
+}
+
+/// Makes the function's error by the user's own hand.
+pub fn map_err<E>(error: Error, map: impl FnOnce(Error) -> E) -> E {
+    map(error)
+}
+
+/// How the annotated function's return type takes a lock error.
+#[diagnostic::on_unimplemented(
+    message = "a function under `#[distributed_lock]` must return a `Result` whose error can be made from `redlock_rt::Error`",
+    label = "cannot hold a `redlock_rt::Error`",
+    note = "return `Result<T, E>` and implement `From<redlock_rt::Error>` for `E`"
+)]
+pub trait FromLockError: Sized {
+    /// Makes the return value of a function whose body did not run, or was dropped.
+    fn from_lock_error(error: Error) -> Self;
+}
+
+impl<T, E: From<Error>> FromLockError for Result<T, E> {
+    fn from_lock_error(error: Error) -> Self {
+        Err(error.into())
+    }
+}
+
+/// How the annotated function's return type is without the body.
+#[diagnostic::on_unimplemented(
+    message = "`skip` needs a `Result<T, E>` whose `T` has a default value",
+    label = "has no value for a call that is skipped",
+    note = "implement `Default` for `T`, or name a value: `value(Ok(..))`"
+)]
+pub trait Skip: Sized {
+    /// Makes the return value of a function that is skipped.
+    fn skip() -> Self;
+}
+
+impl<T: Default, E> Skip for Result<T, E> {
+    fn skip() -> Self {
+        Ok(T::default())
+    }
+}

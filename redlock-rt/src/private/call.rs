@@ -1,0 +1,214 @@
+//! A call of a function under the attribute, up to where its body may run.
+
+use std::time::Duration;
+
+use super::ACTION;
+use super::guard::Guard;
+use super::key::Key;
+use super::run::Entering;
+use super::session::Session;
+use crate::client::{Client, default_client};
+use crate::engine::Owner;
+use crate::error::Error;
+use crate::sync::{LockOptions, MultiLock, Part, Renew};
+
+/// A kind of lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are called what the options are called")]
+pub enum LockKind {
+    Reentrant,
+    Fair,
+    Read,
+    Write,
+    Fenced,
+    Spin,
+}
+
+/// What is acquired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A lock, or several.
+    Lock(LockKind),
+    /// So many permits of so many.
+    Semaphore {
+        /// How many there are.
+        limit: u32,
+        /// How many are acquired.
+        take: u32,
+    },
+}
+
+/// What the loss of the lock means for a body that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLost {
+    /// It is dropped.
+    Cancel,
+    /// It goes on, and its value counts.
+    Finish,
+    /// It goes on, and the call fails.
+    ErrorAfter,
+}
+
+/// The client that was named, or the process default.
+///
+/// # Errors
+///
+/// Where there is neither.
+pub fn client(explicit: Option<&Client>) -> Result<Client, Error> {
+    match explicit {
+        Some(client) => Ok(client.clone()),
+        None => default_client().ok_or_else(|| {
+            Error::bad_input(
+                ACTION,
+                "no client: name one with `client = ..`, or call set_default_client first",
+            )
+        }),
+    }
+}
+
+/// A span, `true` or `false`.
+pub fn renew(renew: impl Into<Renew>) -> Renew {
+    renew.into()
+}
+
+/// One call, with the options of its function.
+#[derive(Debug)]
+#[must_use]
+pub struct Call {
+    label: &'static str,
+    key: Result<Key, Error>,
+    client: Result<Client, Error>,
+    /// `None`: the client's.
+    wait: Option<Option<Duration>>,
+    options: LockOptions,
+    on_lost: OnLost,
+}
+
+impl Call {
+    /// With default options. `label` is what the function is called.
+    pub fn new(
+        label: &'static str,
+        key: Result<Key, Error>,
+        client: Result<Client, Error>,
+    ) -> Self {
+        Self {
+            label,
+            key,
+            client,
+            wait: None,
+            options: LockOptions::new(),
+            on_lost: OnLost::Cancel,
+        }
+    }
+
+    /// Sets the wait; `None`: as long as it takes.
+    pub fn wait(mut self, wait: Option<Duration>) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Sets the lease.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options = self.options.lease(lease);
+        self
+    }
+
+    /// Sets how the lease is renewed.
+    pub fn renew(mut self, renew: Renew) -> Self {
+        self.options = self.options.renew(renew);
+        self
+    }
+
+    /// Sets the longest time to hold.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.options = self.options.max_hold(max_hold);
+        self
+    }
+
+    /// Sets the shortest time to hold.
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.options = self.options.min_hold(min_hold);
+        self
+    }
+
+    /// Sets as whom.
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.options = self.options.owner(&owner);
+        self
+    }
+
+    /// Sets what a loss means.
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
+        self
+    }
+
+    /// Acquires the lock of this kind.
+    pub fn enter(self, kind: Kind) -> Entering {
+        Entering::new(self.acquire(kind))
+    }
+
+    /// Goes on without a lock.
+    pub fn without() -> Entering {
+        Entering::new(std::future::ready(Ok(Session::without())))
+    }
+
+    async fn acquire(self, kind: Kind) -> Result<Session, Error> {
+        let (client, key) = (self.client?, self.key?);
+        let wait = self.wait.unwrap_or_else(|| client.default_wait());
+        let options = self.options.wait(wait);
+        let guard = match (kind, key) {
+            (Kind::Semaphore { limit, take }, Key::One(name)) => {
+                if take > limit {
+                    let why = format!("{take} permits of at most {limit}");
+                    return Err(Error::bad_input(ACTION, why).named(&name.into()));
+                }
+                let semaphore = client.permit_expirable_semaphore(name).limit(limit);
+                Guard::Permit(semaphore.acquire_many(take, options).await?)
+            }
+            (Kind::Semaphore { .. }, Key::All(_)) => {
+                return Err(Error::bad_input(ACTION, "no permits of several semaphores"));
+            }
+            (Kind::Lock(kind), Key::One(name)) => one(&client, kind, &name, options).await?,
+            (Kind::Lock(kind), Key::All(names)) => {
+                let parts = names.iter().map(|name| part(&client, kind, name));
+                let lock = MultiLock::new(parts);
+                Guard::Multi(lock.lock_for_body(options).await?)
+            }
+        };
+        Ok(Session::new(self.label, client, guard, self.on_lost))
+    }
+}
+
+async fn one(
+    client: &Client,
+    kind: LockKind,
+    name: &str,
+    options: LockOptions,
+) -> Result<Guard, Error> {
+    Ok(match kind {
+        LockKind::Reentrant => Guard::Reentrant(client.rlock(name).lock_for_body(options).await?),
+        LockKind::Fair => Guard::Fair(client.fair_lock(name).lock_for_body(options).await?),
+        LockKind::Fenced => Guard::Fenced(client.fenced_lock(name).lock_for_body(options).await?),
+        LockKind::Spin => Guard::Spin(client.spin_lock(name).lock_for_body(options).await?),
+        LockKind::Read => {
+            let lock = client.read_write_lock(name).read_lock();
+            Guard::Read(lock.lock_for_body(options).await?)
+        }
+        LockKind::Write => {
+            let lock = client.read_write_lock(name).write_lock();
+            Guard::Write(lock.lock_for_body(options).await?)
+        }
+    })
+}
+
+fn part(client: &Client, kind: LockKind, name: &str) -> Part {
+    match kind {
+        LockKind::Reentrant => client.rlock(name).into(),
+        LockKind::Fair => client.fair_lock(name).into(),
+        LockKind::Fenced => client.fenced_lock(name).into(),
+        LockKind::Spin => client.spin_lock(name).into(),
+        LockKind::Read => client.read_write_lock(name).read_lock().into(),
+        LockKind::Write => client.read_write_lock(name).write_lock().into(),
+    }
+}

@@ -1,0 +1,108 @@
+//! The guard of a body, whatever its kind.
+
+use std::sync::Arc;
+
+use crate::engine::{GuardState, LostReason, Scope, Unlocked};
+use crate::error::Error;
+use crate::sync::{
+    FairLockGuard, FencedLockGuard, MultiLockGuard, Permit, RLockGuard, ReadGuard, SpinLockGuard,
+    WriteGuard,
+};
+
+/// What a body runs under.
+#[derive(Debug)]
+pub enum Guard {
+    /// Nothing.
+    Without,
+    /// A re-entrant lock.
+    Reentrant(RLockGuard),
+    /// A fair lock.
+    Fair(FairLockGuard),
+    /// A read lock.
+    Read(ReadGuard),
+    /// A write lock.
+    Write(WriteGuard),
+    /// A fenced lock.
+    Fenced(FencedLockGuard),
+    /// A spin lock.
+    Spin(SpinLockGuard),
+    /// Several locks.
+    Multi(MultiLockGuard),
+    /// Permits.
+    Permit(Permit),
+}
+
+/// Does the same with each kind of guard.
+macro_rules! each {
+    ($guard:expr, $without:expr, $one:ident => $does:expr, $permit:ident => $releases:expr) => {
+        match $guard {
+            Guard::Without => $without,
+            Guard::Reentrant($one) => $does,
+            Guard::Fair($one) => $does,
+            Guard::Read($one) => $does,
+            Guard::Write($one) => $does,
+            Guard::Fenced($one) => $does,
+            Guard::Spin($one) => $does,
+            Guard::Multi($one) => $does,
+            Guard::Permit($permit) => $releases,
+        }
+    };
+}
+
+impl Guard {
+    /// `None` where there is no lock.
+    pub(super) fn state(&self) -> Option<GuardState> {
+        each!(self, None, guard => Some(guard.state()), permit => Some(permit.state()))
+    }
+
+    pub(super) async fn lost(&self) -> LostReason {
+        let never = std::future::pending();
+        each!(self, never.await, guard => guard.lost().await, permit => permit.lost().await)
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        // A permit is no hold that could be re-entered.
+        each!(self, Scope::default(), guard => guard.scope(), _permit => Scope::default())
+    }
+
+    pub(super) fn name(&self) -> &str {
+        each!(self, "", guard => guard.name(), permit => permit.name())
+    }
+
+    pub(super) async fn unlock(self) -> Result<Unlocked, Error> {
+        let nothing = Ok(Unlocked::Released);
+        each!(self, nothing, guard => guard.unlock().await, permit => permit.release().await)
+    }
+}
+
+/// The guard as the body sees it.
+#[derive(Debug, Clone)]
+pub struct Held(pub(super) Arc<Guard>);
+
+/// A method for each kind: the expansion knows which it is.
+macro_rules! known {
+    ($($kind:ident: $variant:ident($guard:ty),)+) => {
+        impl Held {
+            $(
+                /// The guard.
+                pub fn $kind(&self) -> &$guard {
+                    match &*self.0 {
+                        Guard::$variant(guard) => guard,
+                        other => unreachable!("{other:?} of another kind"),
+                    }
+                }
+            )+
+        }
+    };
+}
+
+known! {
+    reentrant: Reentrant(RLockGuard),
+    fair: Fair(FairLockGuard),
+    read: Read(ReadGuard),
+    write: Write(WriteGuard),
+    fenced: Fenced(FencedLockGuard),
+    spin: Spin(SpinLockGuard),
+    multi: Multi(MultiLockGuard),
+    permit: Permit(Permit),
+}

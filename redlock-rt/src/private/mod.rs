@@ -1,0 +1,26 @@
+//! What expanded code calls. Exempt from semantic versioning.
+//!
+//! Whatever can be is not generic: an expansion is compiled with each function under the attribute,
+//! this once.
+
+mod because;
+mod call;
+mod guard;
+mod key;
+mod output;
+mod run;
+mod session;
+
+pub use ::core;
+
+pub use crate::engine::Owner;
+
+pub use self::because::{Because, FromLockError, Skip, because, map_err, skipped};
+pub use self::call::{Call, Kind, LockKind, OnLost, client, renew};
+pub use self::guard::{Guard, Held};
+pub use self::key::{Key, Segment, key, key_of, keys, list};
+pub use self::output::{Handed, Keep, Kept, Output, Sendable, Unsendable};
+pub use self::run::{Entering, Run};
+pub use self::session::Session;
+
+const ACTION: &str = "run a function under a lock";

@@ -1,0 +1,88 @@
+//! Where the value of a body waits while the lock is released.
+//!
+//! A future that keeps a value across an await is `Send` only if the value is. The function was
+//! `Send` without that, since it hands its value over as it comes to its end. So what is known to be
+//! `Send` is kept until the release is over, and the rest is handed over at once, with the release
+//! on its way. The choice is made by method resolution, which prefers the trait that needs fewer
+//! references.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Stands for the value of a body that has not run.
+pub struct Output<T>(PhantomData<fn() -> T>);
+
+impl<T> Output<T> {
+    /// That of this body.
+    pub fn of(_: &impl Future<Output = T>) -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> fmt::Debug for Output<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Output")
+    }
+}
+
+/// The first choice.
+pub trait Sendable<T> {
+    /// A place for the value.
+    fn place(&self) -> Kept<T>;
+}
+
+impl<T: Send> Sendable<T> for Output<T> {
+    fn place(&self) -> Kept<T> {
+        Kept(None)
+    }
+}
+
+/// The second choice.
+pub trait Unsendable {
+    /// No place for the value.
+    fn place(&self) -> Handed;
+}
+
+impl<T> Unsendable for &Output<T> {
+    fn place(&self) -> Handed {
+        Handed
+    }
+}
+
+/// Whether a value can wait.
+pub trait Keep<T> {
+    /// Gives the value back where it cannot.
+    fn put(&mut self, value: T) -> Option<T>;
+
+    /// Takes the value that has waited.
+    fn take(&mut self) -> Option<T>;
+}
+
+/// A place for a value.
+#[derive(Debug)]
+pub struct Kept<T>(Option<T>);
+
+impl<T> Keep<T> for Kept<T> {
+    fn put(&mut self, value: T) -> Option<T> {
+        self.0 = Some(value);
+        None
+    }
+
+    fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+}
+
+/// No place.
+#[derive(Debug)]
+pub struct Handed;
+
+impl<T> Keep<T> for Handed {
+    fn put(&mut self, value: T) -> Option<T> {
+        Some(value)
+    }
+
+    fn take(&mut self) -> Option<T> {
+        None
+    }
+}

@@ -1,0 +1,234 @@
+//! A lock that is held for one body.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::ACTION;
+use super::call::OnLost;
+use super::guard::{Guard, Held};
+use crate::client::Client;
+use crate::clock;
+use crate::engine::{GuardState, LostReason, Scope, Unlocked};
+use crate::error::{Error, ErrorKind};
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A lock that is held for one body, and the release of it. Dropping it queues the release.
+pub struct Session {
+    terms: Terms,
+    /// What the body runs in, from its first poll on.
+    scope: Option<Scope>,
+    /// Made when the body first waits: most of those that do not wait need none.
+    lost: Option<Boxed<LostReason>>,
+    release: Option<Boxed<Result<(), Error>>>,
+    /// `None` where there is no lock, or not any more.
+    guard: Option<Arc<Guard>>,
+}
+
+/// What was agreed on with the function.
+#[derive(Clone)]
+struct Terms {
+    label: &'static str,
+    /// Of no lock, there is none.
+    client: Option<Client>,
+    on_lost: OnLost,
+}
+
+/// How far a body has come.
+pub(super) enum Progress {
+    Pending,
+    Completed,
+    /// The lock was lost: before the body began, or it is to be dropped.
+    Lost(Error),
+}
+
+impl Session {
+    pub(super) fn new(label: &'static str, client: Client, guard: Guard, on_lost: OnLost) -> Self {
+        let client = Some(client);
+        let terms = Terms {
+            label,
+            client,
+            on_lost,
+        };
+        Self::of(terms, Some(Arc::new(guard)))
+    }
+
+    /// Of a body that runs without a lock.
+    pub(super) fn without() -> Self {
+        let terms = Terms {
+            label: "",
+            client: None,
+            on_lost: OnLost::Finish,
+        };
+        Self::of(terms, None)
+    }
+
+    fn of(terms: Terms, guard: Option<Arc<Guard>>) -> Self {
+        Self {
+            terms,
+            scope: None,
+            lost: None,
+            release: None,
+            guard,
+        }
+    }
+
+    /// The guard, for the body to see.
+    pub fn held(&self) -> Held {
+        Held(
+            self.guard
+                .clone()
+                .unwrap_or_else(|| Arc::new(Guard::Without)),
+        )
+    }
+
+    /// Polls a body: first the body, then whether the lock is lost.
+    pub(super) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut dyn FnMut(&mut Context<'_>) -> bool,
+    ) -> Progress {
+        if self.scope.is_none() {
+            let guard = self.guard.as_deref();
+            if let Some(reason) = guard.and_then(lost_reason) {
+                return Progress::Lost(self.lost_error(reason, "the body was not run"));
+            }
+            let scope = guard.map(Guard::scope);
+            self.scope = Some(scope.unwrap_or_default());
+        }
+        let mut completed = false;
+        self.enter(&mut || completed = body(cx));
+        if completed {
+            return Progress::Completed;
+        }
+        let (OnLost::Cancel, Some(guard)) = (self.terms.on_lost, &self.guard) else {
+            return Progress::Pending;
+        };
+        let lost = self.lost.get_or_insert_with(|| {
+            let guard = Arc::clone(guard);
+            Box::pin(async move { guard.lost().await })
+        });
+        match lost.as_mut().poll(cx) {
+            Poll::Pending => Progress::Pending,
+            Poll::Ready(reason) => {
+                let what = "the body was dropped, its outcome is unknown";
+                Progress::Lost(self.lost_error(reason, what))
+            }
+        }
+    }
+
+    /// Does something in what the body runs in.
+    pub(super) fn enter(&self, part: &mut dyn FnMut()) {
+        match &self.scope {
+            Some(scope) => scope.enter(part),
+            None => part(),
+        }
+    }
+
+    /// Leaves the release to the background.
+    pub(super) fn leave(&mut self) {
+        self.lost = None;
+        self.guard = None;
+    }
+
+    /// Of a body that completed and whose value cannot wait: leaves the release to the background.
+    pub(super) fn completed(&mut self) -> Result<(), Error> {
+        let guard = self.guard.take();
+        self.leave();
+        match guard.as_deref().and_then(lost_reason) {
+            Some(reason) => self.terms.late(&name(guard.as_deref()), Some(reason)),
+            None => Ok(()),
+        }
+    }
+
+    fn lost_error(&self, reason: LostReason, what: &str) -> Error {
+        lost_error(&name(self.guard.as_deref()), reason, what)
+    }
+
+    /// Of a body that completed: releases the lock, and waits for that as long as it may matter.
+    /// After that, and where it fails, it goes on in the background.
+    pub(super) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        // It shares the guard.
+        self.lost = None;
+        if let Some(guard) = self.guard.take().and_then(Arc::into_inner) {
+            self.release = Some(Box::pin(self.terms.clone().release(guard)));
+        }
+        let Some(release) = &mut self.release else {
+            return Poll::Ready(Ok(()));
+        };
+        let released = ready!(release.as_mut().poll(cx));
+        self.release = None;
+        Poll::Ready(released)
+    }
+}
+
+impl Terms {
+    async fn release(self, guard: Guard) -> Result<(), Error> {
+        let name = name(Some(&guard));
+        let late = |reason| self.late(&name, reason);
+        let until = match guard.state() {
+            None => return Ok(()),
+            Some(GuardState::Lost(reason)) => {
+                drop(guard);
+                return late(Some(reason));
+            }
+            Some(GuardState::Released) => return late(Some(LostReason::ShutDown)),
+            Some(GuardState::Held { until } | GuardState::Suspect { until }) => until,
+        };
+        let rest = until.saturating_duration_since(clock::now());
+        let patience = self.client.as_ref().map(Client::response_timeout);
+        let limit = patience.unwrap_or_default().min(rest);
+        let function = self.label;
+        match tokio::time::timeout(limit, guard.unlock()).await {
+            Ok(Ok(Unlocked::AlreadyExpired)) => return late(None),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(function, %error, "late release"),
+            Err(_) => tracing::warn!(function, lock = &*name, "late release: no answer yet"),
+        }
+        Ok(())
+    }
+
+    /// A body completed, and the lock was not held any more. `None`: that is all that is known.
+    fn late(&self, name: &Arc<str>, reason: Option<LostReason>) -> Result<(), Error> {
+        if let Some(client) = &self.client {
+            client.late_losses().report(self.label, name, reason);
+        }
+        match self.on_lost {
+            OnLost::ErrorAfter => {
+                // Where nothing told why, its release found nothing.
+                let reason = reason.unwrap_or(LostReason::Deleted);
+                Err(lost_error(name, reason, "the body had completed"))
+            }
+            OnLost::Cancel | OnLost::Finish => Ok(()),
+        }
+    }
+}
+
+fn name(guard: Option<&Guard>) -> Arc<str> {
+    guard.map_or("", Guard::name).into()
+}
+
+fn lost_reason(guard: &Guard) -> Option<LostReason> {
+    match guard.state()? {
+        GuardState::Lost(reason) => Some(reason),
+        GuardState::Released => Some(LostReason::ShutDown),
+        GuardState::Held { .. } | GuardState::Suspect { .. } => None,
+    }
+}
+
+fn lost_error(name: &Arc<str>, reason: LostReason, what: &str) -> Error {
+    Error::new(ErrorKind::Lost, ACTION)
+        .named(name)
+        .detail(format!("{reason}; {what}"))
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("function", &self.terms.label)
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,27 @@
+-- Ends a hold, and leaves the lock to nobody for a while: it is free when its TTL is over.
+--
+-- KEYS: 1 the lock (HASH: field -> hold count), 2 the queue of a fair lock (LIST; of another kind, the
+--   lock again)
+-- ARGV: 1 field of the hold, 2 for how long in ms, 3 channel (of a fair lock, the prefix of the
+--   waiters' channels; empty: none), 4 publish command
+-- Returns: 1 = done, 0 = the lock does not exist, -1 = somebody else has it
+--
+-- Invariants:
+-- * Without the field nothing is changed or published, so it may be late or repeated.
+-- * The TTL is set, also to less than it was: waiters that sleep for the lease that they were told
+--   are woken, and told what is left.
+-- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- Redisson: nothing; its clients see a holder that is not heard of again.
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    return -redis.call('EXISTS', KEYS[1])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local channel = ARGV[3]
+if KEYS[2] ~= KEYS[1] then
+    local head = redis.call('LINDEX', KEYS[2], 0)
+    channel = head and channel .. ':' .. head or ''
+end
+if channel ~= '' then
+    redis.pcall(ARGV[4], channel, '0')
+end
+return 1

@@ -1,0 +1,216 @@
+//! What a behaviour is given: clients, names of its own, a look into Redis, the leak check.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, ClientBuilder, Error, LateLoss, embedded::Engine};
+use tests::{LeakCheck, Wires, connection_over, shared_server, trace_init, unique, within};
+use tokio::time::Instant;
+
+/// What most functions here return. (The value of a function whose type may not be `Send` does not
+/// wait for the release.)
+pub(crate) type Done = Result<(), Error>;
+
+/// For what must happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// How late what is due at a moment may come: threads that have to wait for a processor.
+pub(crate) const LATE: Duration = Duration::from_millis(250);
+/// A span that a test can wait for.
+pub(crate) const SPAN: Duration = Duration::from_millis(400);
+/// Renewal that soon finds that a lock is gone.
+pub(crate) const OFTEN: Duration = Duration::from_millis(20);
+/// Polling that does not come within a test, so that it is an announcement that wakes.
+pub(crate) const NEVER: Duration = Duration::from_secs(600);
+
+/// Where the locks are.
+pub(crate) trait Backend: Send + Sync + 'static {
+    fn open() -> Self;
+
+    /// A way to it.
+    fn wires(&self) -> Wires;
+
+    /// A plain connection to it.
+    async fn connect(&self) -> MultiplexedConnection;
+}
+
+/// The shared server.
+pub(crate) struct Redis;
+
+impl Backend for Redis {
+    fn open() -> Self {
+        Self
+    }
+
+    fn wires(&self) -> Wires {
+        Wires::to_address(shared_server().address())
+    }
+
+    async fn connect(&self) -> MultiplexedConnection {
+        shared_server().connect().await.unwrap()
+    }
+}
+
+/// An engine of the test's own.
+pub(crate) struct Embedded(Engine);
+
+impl Backend for Embedded {
+    fn open() -> Self {
+        Self(Engine::new())
+    }
+
+    fn wires(&self) -> Wires {
+        Wires::to_engine(&self.0)
+    }
+
+    async fn connect(&self) -> MultiplexedConnection {
+        connection_over(self.0.connect()).await.unwrap()
+    }
+}
+
+/// Runs one behaviour and looks what it has left.
+pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+    trace_init();
+    let backend = B::open();
+    let name = unique(name);
+    let redis = backend.connect().await;
+    let leaks = LeakCheck::over(backend.connect().await, &name);
+    let world = World {
+        wires: Box::new(move || backend.wires()),
+        name,
+        redis,
+        leaks: RefCell::new(Some(leaks)),
+    };
+    within(2 * DEADLINE, behaviour(&world)).await;
+    let leaks = world.leaks.take().unwrap();
+    leaks.assert_clean().await;
+}
+
+pub(crate) struct World {
+    wires: Box<dyn Fn() -> Wires + Send + Sync>,
+    /// The name of a lock, and the prefix of all others.
+    pub(crate) name: String,
+    redis: MultiplexedConnection,
+    leaks: RefCell<Option<LeakCheck>>,
+}
+
+impl World {
+    /// A client that is woken by announcements only.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(|builder| builder)
+    }
+
+    /// A client of these options; it must have nothing left in the end.
+    pub(crate) fn client_with(
+        &self,
+        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Client {
+        self.wired(options).0
+    }
+
+    /// As [`client_with`](Self::client_with), and its way to the server.
+    pub(crate) fn wired(
+        &self,
+        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> (Client, Wires) {
+        let wires = (self.wires)();
+        // Short, since the end of each test waits for it.
+        let builder = wires.builder().server_name("the one");
+        let builder = builder
+            .linger(Duration::from_millis(20))
+            .poll_interval(NEVER);
+        let client = options(builder).build().unwrap();
+        let mut leaks = self.leaks.borrow_mut();
+        *leaks = leaks.take().map(|check| check.client(&client));
+        (client, wires)
+    }
+
+    /// A client, and the late losses that it tells.
+    pub(crate) fn telling(&self) -> (Client, Log<LateLoss>) {
+        let told = Log::default();
+        let log = told.clone();
+        let client =
+            self.client_with(|builder| builder.on_late_loss(move |loss| log.add(loss.clone())));
+        (client, told)
+    }
+
+    /// Another name of this test.
+    pub(crate) fn named(&self, what: &str) -> String {
+        format!("{}:{what}", self.name)
+    }
+
+    /// Sends a command to Redis.
+    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// The TTL of the lock; `None` where there is none.
+    pub(crate) async fn ttl(&self) -> Option<Duration> {
+        let millis: i64 = self.redis(&["PTTL", &self.name]).await;
+        u64::try_from(millis).ok().map(Duration::from_millis)
+    }
+
+    pub(crate) async fn is_there(&self, name: &str) -> bool {
+        self.redis(&["EXISTS", name]).await
+    }
+
+    /// Takes the lock away under its holder, as an eviction does.
+    pub(crate) async fn delete(&self) {
+        let deleted: bool = self.redis(&["DEL", &self.name]).await;
+        assert!(deleted, "there was no lock");
+    }
+
+    /// Removes what stays beside locks for good.
+    pub(crate) async fn forget(&self, keys: &str) {
+        let keys: Vec<String> = self.redis(&["KEYS", keys]).await;
+        for key in keys {
+            let _: bool = self.redis(&["DEL", &key]).await;
+        }
+    }
+}
+
+/// Notes what happens in which order.
+#[derive(Clone)]
+pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> Log<T> {
+    pub(crate) fn add(&self, what: T) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Notes its end.
+pub(crate) struct Witness<F: Fn()>(pub(crate) F);
+
+impl<F: Fn()> Drop for Witness<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Asserts that `from` is so long ago, and not much longer.
+#[track_caller]
+pub(crate) fn assert_passed(from: Instant, expected: Duration) {
+    let passed = from.elapsed();
+    // A deadline of the lock is up to 1 % and 2 ms before that of Redis.
+    let early = expected / 50 + Duration::from_millis(4);
+    assert!(
+        passed + early >= expected && passed < expected + LATE,
+        "{passed:?} passed, not {expected:?}"
+    );
+}

@@ -1,0 +1,49 @@
+//! A Redis whose memory is full: nothing is taken, and what is given back is.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ErrorKind, Unlocked};
+use tests::{RedisServer, trace_init, within};
+
+use crate::stage::DEADLINE;
+
+#[tokio::test]
+async fn a_release_needs_no_memory() {
+    trace_init();
+    let server = RedisServer::start();
+    let client = Client::builder().url(&server.url()).build().unwrap();
+    let mut redis = server.connect().await.unwrap();
+    let mut memory = async |limit: &str| {
+        let mut set = redis::cmd("CONFIG");
+        set.arg(&["SET", "maxmemory", limit]);
+        let _: () = set.query_async(&mut redis).await.unwrap();
+    };
+    let plain = client.semaphore("plain");
+    let leased = client.permit_expirable_semaphore("leased");
+    assert!(plain.try_set_permits(3).await.unwrap());
+    assert!(leased.try_set_permits(3).await.unwrap());
+    let (guard, dropped) = (
+        plain.acquire(2).await.unwrap(),
+        plain.acquire(1).await.unwrap(),
+    );
+    let permit = leased.acquire().await.unwrap();
+    memory("1").await;
+    let released = within(DEADLINE, guard.release()).await.unwrap();
+    assert_eq!(released, Unlocked::Released);
+    drop(dropped);
+    within(DEADLINE, plain.release(1)).await.unwrap();
+    let released = within(DEADLINE, permit.release()).await.unwrap();
+    assert_eq!(released, Unlocked::Released);
+    let refused = plain.acquire_with(1, Duration::from_millis(100)).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    within(DEADLINE, async {
+        while client.stats().releases > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(plain.available().await.unwrap(), 4);
+    assert_eq!(leased.available().await.unwrap(), 3);
+    memory("0").await;
+    plain.acquire(3).await.unwrap().release().await.unwrap();
+}

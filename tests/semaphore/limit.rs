@@ -1,0 +1,206 @@
+//! A number of permits that comes with the first acquisition.
+
+use std::time::Duration;
+
+use redlock_rt::{Error, LockOptions};
+use tests::{Matcher, within};
+
+use crate::scripts::calls;
+use crate::stage::{DEADLINE, LOSSES, Stage};
+
+async fn soon<T>(acquired: impl Future<Output = Result<T, Error>>) -> T {
+    within(DEADLINE, acquired).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_acquisition_sets_the_number_and_costs_one_call() {
+    let stage = Stage::open("first").await;
+    let semaphore = stage.client.semaphore(&stage.name).limit(3);
+    drop(semaphore.try_acquire(1).await.unwrap().unwrap());
+    stage.free_is(3).await;
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    stage.proxy.mark();
+    let guard = soon(semaphore.acquire(2)).await;
+    assert_eq!(stage.proxy.counts().len(), 1);
+    assert_eq!(stage.free().await, 1);
+    assert!(semaphore.try_acquire(2).await.unwrap().is_none());
+    guard.release().await.unwrap();
+    stage.end(3).await;
+}
+
+#[tokio::test]
+async fn the_first_leased_acquisition_sets_the_number_and_costs_one_call() {
+    let stage = Stage::open("first-leased").await;
+    let semaphore = stage
+        .client
+        .permit_expirable_semaphore(&stage.name)
+        .limit(3);
+    drop(semaphore.try_acquire().await.unwrap().unwrap());
+    stage.free_is(3).await;
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    stage.proxy.mark();
+    let two = soon(semaphore.acquire_many(2, LockOptions::new())).await;
+    assert_eq!(stage.proxy.counts().len(), 1);
+    assert_eq!(
+        (stage.free().await, semaphore.permits().await.unwrap()),
+        (1, 3)
+    );
+    two.release().await.unwrap();
+    stage.end(3).await;
+}
+
+#[tokio::test]
+async fn a_semaphore_that_exists_keeps_its_number() {
+    let stage = Stage::open("keeps").await;
+    let plain = stage.semaphore(1).await.limit(9);
+    let leased = stage
+        .client
+        .permit_expirable_semaphore(&stage.name)
+        .limit(9);
+    let guard = soon(plain.acquire(1)).await;
+    assert!(leased.try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let permit = soon(leased.acquire()).await;
+    // Also one without a permit that is free, or with fewer than none.
+    plain.add_permits(-1).await.unwrap();
+    assert!(plain.try_acquire(1).await.unwrap().is_none());
+    assert!(leased.try_acquire().await.unwrap().is_none());
+    permit.release().await.unwrap();
+    stage.end(0).await;
+}
+
+#[tokio::test]
+async fn who_waits_is_told_of_the_number() {
+    for leased in [false, true] {
+        let stage = Stage::open("told").await;
+        let waiter = tokio::spawn({
+            let semaphore = stage.client.semaphore(&stage.name);
+            async move { semaphore.acquire(1).await }
+        });
+        stage.listening(1).await;
+        let other = stage.other();
+        let (mut guard, mut permit) = (None, None);
+        match leased {
+            false => guard = Some(soon(other.semaphore(&stage.name).limit(2).acquire(1)).await),
+            true => {
+                let semaphore = other.permit_expirable_semaphore(&stage.name).limit(2);
+                permit = Some(soon(semaphore.acquire()).await);
+            }
+        }
+        within(DEADLINE, waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        drop((guard, permit));
+        stage.end(2).await;
+    }
+}
+
+/// More are asked for than there will ever be: the semaphore is made, and the caller waits for more.
+#[tokio::test]
+async fn a_limit_below_what_is_asked_for_is_a_wait() {
+    let stage = Stage::open("below").await;
+    let semaphore = stage.client.semaphore(&stage.name).limit(1);
+    let short = semaphore.acquire_with(2, Duration::from_millis(30)).await;
+    assert!(short.unwrap_err().is_timed_out());
+    let leased = stage
+        .client
+        .permit_expirable_semaphore(&stage.name)
+        .limit(1);
+    let short = LockOptions::new().wait(Duration::from_millis(30));
+    assert!(
+        leased
+            .acquire_many(2, short)
+            .await
+            .unwrap_err()
+            .is_timed_out()
+    );
+    stage.end(1).await;
+}
+
+#[tokio::test]
+async fn a_limit_that_cannot_be_is_refused() {
+    let stage = Stage::open("limits").await;
+    stage.semaphore(1).await;
+    stage.proxy.mark();
+    for bad in [0, i32::MAX as u32 + 1, u32::MAX] {
+        let plain = stage.client.semaphore(&stage.name).limit(bad);
+        let leased = stage
+            .client
+            .permit_expirable_semaphore(&stage.name)
+            .limit(bad);
+        for error in [
+            plain.acquire(1).await.unwrap_err(),
+            plain.try_acquire(1).await.unwrap_err(),
+            leased.acquire().await.unwrap_err(),
+            leased.try_acquire().await.unwrap_err(),
+        ] {
+            assert!(error.is_bad_input(), "{error}");
+            assert!(error.to_string().contains("limit"), "{error}");
+            assert_eq!(error.name(), Some(stage.name.as_str()));
+        }
+    }
+    assert_eq!(stage.proxy.counts().len(), 0);
+    stage.end(1).await;
+}
+
+/// What is held of a semaphore that somebody deleted counts in the one that is made anew.
+#[tokio::test]
+async fn a_number_made_anew_leaves_room_for_permits_that_are_held() {
+    let stage = Stage::open("anew").await;
+    let semaphore = stage
+        .client
+        .permit_expirable_semaphore(&stage.name)
+        .limit(2);
+    let held = soon(semaphore.acquire()).await;
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    let second = soon(semaphore.acquire()).await;
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    held.release().await.unwrap();
+    second.release().await.unwrap();
+    stage.end(2).await;
+}
+
+/// Those of a semaphore without leases do not: its guards have no part in a new one.
+#[tokio::test]
+async fn a_number_made_anew_knows_nothing_of_plain_holds() {
+    let stage = Stage::open("anew-plain").await;
+    let semaphore = stage.client.semaphore(&stage.name).limit(2);
+    let held = soon(semaphore.acquire(1)).await;
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    let second = soon(semaphore.acquire(2)).await;
+    assert_eq!(
+        held.release().await.unwrap(),
+        redlock_rt::Unlocked::AlreadyExpired
+    );
+    second.release().await.unwrap();
+    stage.end(2).await;
+}
+
+#[tokio::test]
+async fn a_lost_reply_neither_makes_permits_nor_loses_one() {
+    for loss in LOSSES {
+        for leased in [false, true] {
+            let stage = Stage::hasty("limit-lost").await;
+            let calls: Matcher = match leased {
+                false => calls!("semaphore_acquire"),
+                true => calls!("permits_acquire"),
+            };
+            stage.lose(loss, &calls, 1);
+            if leased {
+                let semaphore = stage
+                    .client
+                    .permit_expirable_semaphore(&stage.name)
+                    .limit(2);
+                soon(semaphore.acquire()).await.release().await.unwrap();
+            } else {
+                let semaphore = stage.client.semaphore(&stage.name).limit(2);
+                soon(semaphore.acquire(1)).await.release().await.unwrap();
+            }
+            stage.end(2).await;
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Clients of ours and of Redisson's on one semaphore, on a server that kills and forgets: nobody
+//! sleeps for ever, and all permits are there in the end. Nobody polls.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use futures::future::join_all;
+use redlock_rt::{Client, LockOptions};
+use tests::{Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
+
+use crate::stage::NEVER;
+
+const PERMITS: u32 = 3;
+const TASKS: usize = 8;
+const ROUNDS: usize = 40;
+const RESPONSE: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_secs(60);
+
+async fn ours(client: &Client, leased: bool, seed: u64) {
+    let mut random = Rng::with_seed(seed);
+    let plain = client.semaphore("s");
+    let permits = client.permit_expirable_semaphore("s");
+    for _ in 0..ROUNDS {
+        let many = random.u32(1..=2);
+        let wait = match random.u8(0..3) {
+            0 => Some(Duration::from_millis(random.u64(1..20))),
+            _ => None,
+        };
+        let cancel = (random.u8(0..10) < 3).then(|| Duration::from_micros(random.u64(0..5000)));
+        let hold = Duration::from_micros(random.u64(0..3000));
+        let waits = random.bool();
+        let acquire = async {
+            match leased {
+                false => {
+                    if let Ok(guard) = plain.acquire_with(many, wait).await {
+                        tokio::time::sleep(hold).await;
+                        match waits {
+                            true => drop(guard.release().await),
+                            false => drop(guard),
+                        }
+                    }
+                }
+                true => {
+                    let options = LockOptions::new().wait(wait);
+                    if let Ok(permit) = permits.acquire_many(many, options).await {
+                        tokio::time::sleep(hold).await;
+                        match waits {
+                            true => drop(permit.release().await),
+                            false => drop(permit),
+                        }
+                    }
+                }
+            }
+        };
+        match cancel {
+            Some(cancel) => drop(tokio::time::timeout(cancel, acquire).await),
+            None => within(LONG, acquire).await,
+        }
+    }
+}
+
+async fn theirs(java: &RedissonClient, leased: bool) {
+    let (plain, permits) = (java.semaphore("s"), java.permits("s"));
+    for _ in 0..ROUNDS {
+        if leased {
+            let id = within(LONG, permits.acquire(None)).await.unwrap();
+            assert!(permits.try_release(&id).await.unwrap());
+        } else {
+            assert!(within(LONG, plain.acquire(1, None)).await.unwrap());
+            plain.release(1).await.unwrap();
+        }
+    }
+}
+
+async fn round(leased: bool, kills: bool, seed: u64) {
+    trace_init();
+    eprintln!("seed {seed}, kills {kills}");
+    let server = RedisServer::start();
+    let proxies = [Proxy::to(&server), Proxy::to(&server)];
+    // What was lost in a connection of theirs may come as late as it likes.
+    let mut user = redis::cmd("ACL");
+    user.arg(&[
+        "SETUSER",
+        "meek",
+        "on",
+        ">pw",
+        "~*",
+        "&*",
+        "+@all",
+        "-client|kill",
+    ]);
+    let mut redis = server.connect().await.unwrap();
+    let _: () = user.query_async(&mut redis).await.unwrap();
+    let clients = proxies.each_ref().map(|proxy| {
+        let url = match kills {
+            true => proxy.url(),
+            false => proxy.url().replace("redis://", "redis://meek:pw@"),
+        };
+        let builder = Client::builder().url(&url).poll_interval(NEVER);
+        let builder = builder.response_timeout(RESPONSE);
+        builder.linger(Duration::from_millis(5)).build().unwrap()
+    });
+    let java = RedissonClient::connect(&server.url()).await.unwrap();
+    let semaphore = clients[0].semaphore("s");
+    assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
+    let done = AtomicBool::new(false);
+    let chaos = async {
+        let mut random = Rng::with_seed(seed);
+        while !done.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(random.u64(10..60))).await;
+            match random.u8(0..4) {
+                0 => drop(proxies[random.usize(0..2)].cut_all()),
+                // Longer than a reply may take; what was sent meanwhile arrives all the same.
+                1 => {
+                    let proxy = &proxies[random.usize(0..2)];
+                    proxy.go_silent();
+                    tokio::time::sleep(2 * RESPONSE).await;
+                    proxy.resume();
+                }
+                2 => proxies[random.usize(0..2)].cut_after_request("EVALSHA"),
+                _ => {
+                    let mut flush = redis::cmd("SCRIPT");
+                    let _: () = flush.arg("FLUSH").query_async(&mut redis).await.unwrap();
+                }
+            }
+        }
+    };
+    let work = async {
+        let ours = (0..TASKS * 2).map(|task| ours(&clients[task % 2], leased, seed + task as u64));
+        let theirs = (0..2).map(|_| theirs(&java, leased));
+        tokio::join!(join_all(ours), join_all(theirs));
+        done.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(work, chaos);
+    proxies.iter().for_each(Proxy::clear);
+    let direct = Client::builder().url(&server.url()).build().unwrap();
+    eventually(LONG, async || {
+        let free = direct.semaphore("s").available().await.unwrap();
+        let stats = clients.each_ref().map(Client::stats);
+        match stats.iter().all(|s| s.releases == 0 && s.waiting == 0) && free == PERMITS.into() {
+            true => Ok(()),
+            false => Err(format!("{free} are free: {stats:?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn permits_without_leases_are_neither_lost_nor_made() {
+    for seed in seeds() {
+        round(false, seed % 2 == 0, seed).await;
+    }
+}
+
+#[tokio::test]
+async fn permits_with_leases_are_neither_lost_nor_made() {
+    for seed in seeds() {
+        round(true, seed % 2 == 0, seed).await;
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let first = fastrand::u64(0..1 << 32);
+    let many = match std::env::var_os("REDLOCK_SOAK") {
+        Some(_) => 40,
+        None => 3,
+    };
+    first..first + many
+}

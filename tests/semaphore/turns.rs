@@ -1,0 +1,98 @@
+//! Who waits behind another of the same process has what that one leaves.
+
+use std::time::{Duration, Instant};
+
+use redlock_rt::LockOptions;
+use tests::within;
+
+use crate::{
+    scripts::calls,
+    stage::{DEADLINE, Stage},
+};
+
+/// Three are asked for, two are free, and one is enough for who stands behind.
+#[tokio::test]
+async fn who_wants_one_permit_has_it_when_who_wanted_more_gives_up() {
+    for leased in [false, true] {
+        for times_out in [false, true] {
+            let stage = Stage::open("gives-up").await;
+            let semaphore = stage.semaphore(3).await;
+            let permits = stage.client.permit_expirable_semaphore(&stage.name);
+            let one = semaphore.acquire(1).await.unwrap();
+            let wait = times_out.then_some(Duration::from_millis(300));
+            let greedy = tokio::spawn({
+                let (semaphore, permits) = (semaphore.clone(), permits.clone());
+                async move {
+                    match leased {
+                        false => semaphore.acquire_with(3, wait).await.map(drop),
+                        true => {
+                            let options = LockOptions::new().wait(wait);
+                            permits.acquire_many(3, options).await.map(drop)
+                        }
+                    }
+                }
+            });
+            stage.listening(1).await;
+            let modest = tokio::spawn(async move {
+                match leased {
+                    false => semaphore.acquire(1).await.map(drop),
+                    true => permits.acquire().await.map(drop),
+                }
+            });
+            stage.waiting(2).await;
+            match times_out {
+                true => {
+                    let gave_up = within(DEADLINE, greedy).await.unwrap();
+                    assert!(gave_up.unwrap_err().is_timed_out());
+                }
+                false => greedy.abort(),
+            }
+            within(DEADLINE, modest).await.unwrap().unwrap();
+            one.release().await.unwrap();
+            stage.end(3).await;
+        }
+    }
+}
+
+/// Nobody releases it, nobody polls, and who knew when its lease ends was served meanwhile.
+#[tokio::test]
+async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
+    const LEASE: Duration = Duration::from_millis(700);
+    for refused in [true, false] {
+        let stage = Stage::open("next").await;
+        let semaphore = stage.permits(2).await;
+        let dead = stage.other().permit_expirable_semaphore(&stage.name);
+        let held = semaphore.acquire().await.unwrap();
+        let options = LockOptions::new().lease(LEASE);
+        let begin = Instant::now();
+        dead.acquire_with(options).await.unwrap().forget();
+        let calls = calls!("permits_acquire").mentioning(&stage.name);
+        let (held, gate) = match refused {
+            true => (Some(held), None),
+            // Both come before the first is answered.
+            false => {
+                held.release().await.unwrap();
+                (None, Some(stage.proxy.hold_request(calls)))
+            }
+        };
+        let waits = || {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { semaphore.acquire().await.unwrap() })
+        };
+        let first = waits();
+        stage.waiting(1).await;
+        let second = waits();
+        stage.waiting(2).await;
+        match gate {
+            Some(gate) => gate.open(),
+            None => stage.listening(2).await,
+        }
+        drop(held);
+        let first = within(DEADLINE, first).await.unwrap();
+        let second = within(DEADLINE, second).await.unwrap();
+        let waited = begin.elapsed();
+        assert!(waited <= LEASE + Duration::from_millis(250), "{waited:?}");
+        drop((first, second));
+        stage.end(2).await;
+    }
+}
