@@ -183,15 +183,10 @@ impl World {
         assert!(held.count() >= self.need, "{fields:?}, not {expected:?}");
     }
 
-    /// How many holds one of the lock is at most.
-    pub(crate) fn holds(&self) -> usize {
-        self.places.len()
-    }
-
     /// Asserts that so many holds of a client are one of the lock.
     #[track_caller]
     pub(crate) fn assert_one_hold(&self, holds: usize) {
-        let one = self.need..=self.holds();
+        let one = self.need..=self.places.len();
         assert!(one.contains(&holds), "{holds} holds, not one");
     }
 
