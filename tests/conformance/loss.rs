@@ -30,8 +30,7 @@ pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
     world.delete().await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
     assert!(!world.is_there().await, "re-created");
-    // Of several keys each is found gone by itself.
-    assert!(client.stats().renewals < world.holds());
+    // Who waits for the loss hears of it first, and of several keys each is found gone by itself.
     eventually(DEADLINE, async || client.stats().renewals == 0).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
 }
