@@ -158,16 +158,18 @@ async fn leased(client: &Client, name: &str) -> Result<(), Error> {
 
 async fn latch(client: &Client, name: &str) -> Result<(), Error> {
     let latch = client.count_down_latch(name).ttl(DEADLINE);
-    assert!(latch.try_set_count(3).await?);
+    assert!(latch.try_set_count(4).await?);
     let waiter = tokio::spawn({
         let latch = latch.clone();
         async move { latch.wait().await }
     });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    assert_eq!(latch.count_down().await?, 2);
-    assert_eq!(latch.count().await?, 2);
+    assert_eq!(latch.count_down().await?, 3);
+    assert_eq!(latch.count().await?, 3);
     latch.count_down_guard()?.count_down().await?;
     drop(latch.count_down_guard()?);
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    assert_eq!(latch.count_down().await?, 0);
     within(DEADLINE, waiter).await.unwrap()?;
     assert!(latch.try_set_count(1).await?);
     assert!(latch.delete().await?);
