@@ -445,20 +445,53 @@ mod template;
 ///
 /// ```text
 /// async fn place(user_id: u64, item: &str) -> Result<String, Error> {
-///     let key = __private::Key::new()
-///         .literal("order:")
-///         .part("user_id", format_args!("{}", user_id));
-///     let client = __private::client(None);
-///     let options = __private::Options::new("shop::place").wait(Duration::from_millis(1000));
-///     match __private::locked(client, key, options, async move {
-///         Ok(format!("{item} for {user_id}"))
-///     })
-///     .await
-///     {
-///         Ok(value) => value,
-///         Err(error) => FromLockError::from_lock_error(error),
-///     }
+///     let entering = __private::Call::new(
+///         concat!(module_path!(), "::place"),
+///         __private::key(&[
+///             Segment::Text("order:"),
+///             Segment::Value("user_id", format_args!("{}", user_id)),
+///         ]),
+///         __private::client(None),
+///     )
+///     .wait(Some(Duration::from_millis(1000)))
+///     .enter(Kind::Lock(LockKind::Reentrant));
+///     let body = async move {
+///         if false {
+///             let fake_return: Result<String, Error> = loop {};
+///             return fake_return; // so the block is of that type
+///         }
+///         { Ok(format!("{item} for {user_id}")) }
+///     };
+///     let place = (&__private::Output::of(&body)).place();
+///     let fail = |error| <Result<String, Error> as FromLockError>::from_lock_error(error);
+///     entering.run(place, fail, body).await
 /// }
+/// ```
+///
+/// `place` is where the value waits for the release: nowhere, if it is not `Send`. With
+/// `guard = held, on_timeout = skip`, the body is made when it will run:
+///
+/// ```text
+///     let entering = /* as above */;
+///     let session = match entering.await {
+///         Ok(session) => session,
+///         Err(error) => return match __private::because(&error) {
+///             Because::Timeout => {
+///                 __private::skipped(&error); // leaves a trace
+///                 let value: Result<String, Error> = __private::skip();
+///                 value
+///             }
+///             Because::Unavailable => FromLockError::from_lock_error(error),
+///             Because::Other => FromLockError::from_lock_error(error),
+///         },
+///     };
+///     let held = session.held();
+///     let body = async move {
+///         let held = held.reentrant();
+///         { Ok(format!("{item} for {user_id}")) }
+///     };
+///     let place = (&__private::Output::of(&body)).place();
+///     session.run(place, fail, body).await
 /// ```
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {

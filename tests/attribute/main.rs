@@ -1,7 +1,7 @@
 //! What `#[distributed_lock]` promises, on the embedded engine and on a real server.
 //!
 //! [`behaviours`] lists what depends on Redis: each has a test on both. The rest is where the
-//! attribute can stand (`places` and the files after it), on the embedded engine.
+//! attribute can stand (`places`, `sends`, `boxed`, `web`), on the embedded engine.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -9,6 +9,7 @@
 mod world;
 
 mod bindings;
+mod boxed;
 mod fallback;
 mod hold;
 mod keys;
@@ -18,7 +19,10 @@ mod map_err;
 mod nested;
 mod options;
 mod order;
+mod places;
 mod release;
+mod sends;
+mod web;
 
 /// Each on a clock that stands still and jumps, with an engine in this process, and on Redis.
 macro_rules! behaviours {

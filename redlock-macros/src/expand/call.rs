@@ -8,8 +8,8 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr};
 
-use super::Names;
 use super::key::keys;
+use super::{Names, relocated};
 use crate::function::Function;
 use crate::plan::{LockKind, OnLost, Plan, Renew, Time, Wait};
 
@@ -75,6 +75,7 @@ fn owner(owner: &Expr, private: &TokenStream) -> TokenStream {
 fn referred(value: &Expr, ty: &TokenStream) -> (TokenStream, Ident) {
     let here = Span::mixed_site();
     let at_value = here.located_at(value.span());
+    let ty = relocated(ty, at_value);
     let reference = Ident::new("reference", at_value);
     let statements = quote_spanned! {here=>
         let reference = &#value;
@@ -147,6 +148,7 @@ fn kind(kind: &LockKind, private: &TokenStream) -> TokenStream {
             let u32 = quote_spanned!(here=> #private::core::primitive::u32);
             let count = |count: &Expr| {
                 let at_count = here.located_at(count.span());
+                let u32 = relocated(&u32, at_count);
                 quote_spanned!(at_count=> { let count: #u32 = #count; count })
             };
             let limit = count(limit);
@@ -162,6 +164,7 @@ fn kind(kind: &LockKind, private: &TokenStream) -> TokenStream {
 /// A duration of the user's own making.
 fn typed(value: &Expr, private: &TokenStream) -> TokenStream {
     let at_value = Span::mixed_site().located_at(value.span());
+    let private = relocated(private, at_value);
     quote_spanned! {at_value=>
         { let time: #private::core::time::Duration = #value; time }
     }

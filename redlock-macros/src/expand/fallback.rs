@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{FnArg, Pat};
 
-use super::Names;
+use super::{Names, relocated};
 use crate::function::Function;
 use crate::plan::{Fallback, Plan};
 
@@ -17,17 +17,17 @@ pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
         at_returns,
     } = names;
     match &plan.map_err {
+        // A closure: the type of the function itself would have the compiler look at it again.
         None => quote_spanned! {*at_returns=>
-            <#returns as #private::FromLockError>::from_lock_error
+            |error| <#returns as #private::FromLockError>::from_lock_error(error)
         },
         Some(map_err) => {
             let here = Span::mixed_site();
             let at_map = here.located_at(map_err.span());
             // Passed, not called: the type of a closure's parameter comes from what it is passed to.
-            let mapped = quote_spanned!(at_map=> #private::map_err(error, #map_err));
-            quote_spanned! {here=>
-                |error| #private::core::result::Result::Err(#mapped)
-            }
+            let there = relocated(private, at_map);
+            let mapped = quote_spanned!(at_map=> #there::map_err(error, #map_err));
+            quote_spanned!(here=> |error| #private::core::result::Result::Err(#mapped))
         }
     }
 }
@@ -60,7 +60,8 @@ fn fallback(fallback: &Fallback, plan: &Plan, function: &Function, names: &Names
         }
         Fallback::Skip(span) => {
             let at_skip = here.located_at(*span);
-            quote_spanned!(at_skip=> <#returns as #private::Skip>::skip())
+            let there = relocated(private, at_skip);
+            quote_spanned!(at_skip=> #there::skip())
         }
         Fallback::Value(value) => quote_spanned!(here=> #value),
         Fallback::Call(path) => {

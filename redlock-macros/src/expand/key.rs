@@ -6,7 +6,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{Expr, ExprField, ExprMethodCall, Index, LitStr, Member, token};
 
-use super::Names;
+use super::{Names, relocated};
 use crate::plan::{Key, KeyWhat, Keys, Part, Step};
 
 /// An expression of the key of a call.
@@ -21,7 +21,8 @@ pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
         }
         Keys::List(list) => {
             let here = Span::mixed_site().located_at(list.span());
-            quote_spanned!(here=> #private::list(#list))
+            let there = relocated(private, here);
+            quote_spanned!(here=> #there::list(#list))
         }
     }
 }

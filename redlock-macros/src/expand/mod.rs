@@ -8,7 +8,7 @@ mod call;
 mod fallback;
 mod key;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, GenericArgument, Meta, Path, PathArguments, Type};
@@ -143,10 +143,12 @@ fn locked(plan: &Plan, function: &Function, block: &TokenStream) -> TokenStream 
         true => TokenStream::new(),
         false => quote_spanned!(here=> let held = session.held();),
     };
-    // The body takes the parameters, which a fallback may use: so it is made when it will run.
+    // The body takes the parameters, which a fallback may use: so it is made when it will run. What
+    // the options borrow is let go of before anything is awaited, since it need not be `Send`.
     quote_spanned! {here=>
         #outer_hint
-        let session = match #entering.await {
+        let entering = #entering;
+        let session = match entering.await {
             #private::core::result::Result::Ok(session) => session,
             #private::core::result::Result::Err(error) => { #fallbacks }
         };
@@ -191,7 +193,8 @@ fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
         return call;
     };
     let at_when = here.located_at(when.span());
-    let condition = quote_spanned!(at_when=> let when: #private::core::primitive::bool = #when;);
+    let bool = relocated(&quote!(#private::core::primitive::bool), at_when);
+    let condition = quote_spanned!(at_when=> let when: #bool = #when;);
     quote_spanned! {here=>
         {
             #condition
@@ -231,6 +234,15 @@ fn private(krate: Option<&Path>, here: Span) -> TokenStream {
         Some(krate) => quote_spanned!(here=> #krate::__private),
         None => quote_spanned!(here=> ::redlock_rt::__private),
     }
+}
+
+/// The same, located there: what starts an expression is part of where the compiler sees it.
+fn relocated(tokens: &TokenStream, place: Span) -> TokenStream {
+    let moved = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(place));
+        token
+    };
+    tokens.clone().into_iter().map(moved).collect()
 }
 
 /// `impl Trait` cannot be named in a body; `_` stands for whatever it is.

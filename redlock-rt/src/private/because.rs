@@ -41,13 +41,15 @@ pub fn map_err<E>(error: Error, map: impl FnOnce(Error) -> E) -> E {
 #[diagnostic::on_unimplemented(
     message = "a function under `#[distributed_lock]` must return a `Result` whose error can be made from `redlock_rt::Error`",
     label = "cannot hold a `redlock_rt::Error`",
-    note = "return `Result<T, E>` and implement `From<redlock_rt::Error>` for `E`"
+    note = "return `Result<T, E>` and implement `From<redlock_rt::Error>` for `E`, or make the error with `map_err = ..`"
 )]
 pub trait FromLockError: Sized {
     /// Makes the return value of a function whose body did not run, or was dropped.
     fn from_lock_error(error: Error) -> Self;
 }
 
+// Else the compiler would say what `E` lacks, and not what for.
+#[diagnostic::do_not_recommend]
 impl<T, E: From<Error>> FromLockError for Result<T, E> {
     fn from_lock_error(error: Error) -> Self {
         Err(error.into())
@@ -57,16 +59,22 @@ impl<T, E: From<Error>> FromLockError for Result<T, E> {
 /// How the annotated function's return type is without the body.
 #[diagnostic::on_unimplemented(
     message = "`skip` needs a `Result<T, E>` whose `T` has a default value",
-    label = "has no value for a call that is skipped",
+    label = "no value is known for a call that is skipped",
     note = "implement `Default` for `T`, or name a value: `value(Ok(..))`"
 )]
 pub trait Skip: Sized {
-    /// Makes the return value of a function that is skipped.
-    fn skip() -> Self;
+    /// See [`skip`].
+    fn skipped() -> Self;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Default, E> Skip for Result<T, E> {
-    fn skip() -> Self {
+    fn skipped() -> Self {
         Ok(T::default())
     }
+}
+
+/// Makes the return value of a function that is skipped.
+pub fn skip<R: Skip>() -> R {
+    R::skipped()
 }

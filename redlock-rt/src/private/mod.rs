@@ -15,7 +15,7 @@ pub use ::core;
 
 pub use crate::engine::Owner;
 
-pub use self::because::{Because, FromLockError, Skip, because, map_err, skipped};
+pub use self::because::{Because, FromLockError, Skip, because, map_err, skip, skipped};
 pub use self::call::{Call, Kind, LockKind, OnLost, client, renew};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
