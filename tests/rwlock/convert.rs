@@ -261,3 +261,38 @@ async fn an_owner_keeps_what_it_converts() {
     drop((writing, again));
     stage.end().await;
 }
+
+/// The shortest hold is that of writing: its end must not cut what is read under the lock.
+#[tokio::test]
+async fn a_reader_keeps_its_lease_when_a_write_lock_with_min_hold_ends_under_it() {
+    const MIN_HOLD: Duration = Duration::from_millis(100);
+    let stage = Stage::set("min-hold").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let options = || LockOptions::new().min_hold(MIN_HOLD);
+    for round in 0..2 {
+        let since = Instant::now();
+        let writing = lock.write_lock().lock_with(options()).await.unwrap();
+        let reading = if round == 0 {
+            within(DEADLINE, writing.downgrade()).await.unwrap()
+        } else {
+            let nested = async || lock.read().await;
+            let reading = writing.run(nested()).await.unwrap().unwrap();
+            assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
+            reading
+        };
+        // It is a lock for reading from then on.
+        let other = within(DEADLINE, elsewhere.read()).await.unwrap();
+        other.unlock().await.unwrap();
+        tokio::time::sleep_until(since + 3 * MIN_HOLD).await;
+        let taken = elsewhere.try_write().await.unwrap();
+        assert!(reading.is_valid() && taken.is_none(), "round {round}");
+        reading.unlock().await.unwrap();
+        within(DEADLINE, elsewhere.write())
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+    }
+    stage.end().await;
+}

@@ -120,7 +120,7 @@ fn renew(renew: &Renew, private: &TokenStream) -> TokenStream {
         }
         Renew::Expr(renew) => {
             let at_renew = here.located_at(renew.span());
-            quote_spanned!(at_renew=> .renew(#private::renew(#renew)))
+            quote_spanned!(at_renew=> .renew({ let renew = #private::renew(#renew); renew }))
         }
     }
 }

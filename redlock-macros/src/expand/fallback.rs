@@ -86,12 +86,19 @@ fn arguments(function: &Function) -> impl Iterator<Item = TokenStream> {
             let this = receiver.self_token;
             quote!(#this)
         }
-        FnArg::Typed(parameter) => match &*parameter.pat {
-            Pat::Ident(pattern) => {
-                let name: &Ident = &pattern.ident;
-                quote!(#name)
+        FnArg::Typed(parameter) => {
+            // Where it is not there, it cannot be passed.
+            let cfgs = parameter
+                .attrs
+                .iter()
+                .filter(|attr| attr.path().is_ident("cfg"));
+            match &*parameter.pat {
+                Pat::Ident(pattern) => {
+                    let name: &Ident = &pattern.ident;
+                    quote!(#(#cfgs)* #name)
+                }
+                other => quote!(#(#cfgs)* #other),
             }
-            other => quote!(#other),
-        },
+        }
     })
 }

@@ -22,21 +22,22 @@ pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
         Keys::List(list) => {
             let here = Span::mixed_site().located_at(list.span());
             let there = relocated(private, here);
-            quote_spanned!(here=> #there::list(#list))
+            quote_spanned!(here=> { let keys = #there::list(#list); keys })
         }
     }
 }
 
+/// A block each: what its values borrow or lock is let go of before the next option is evaluated.
 fn key(key: &Key, names: &Names) -> TokenStream {
     let here = Span::mixed_site().located_at(key.span);
     let private = &names.private;
     match &key.what {
         KeyWhat::Template(parts) => {
             let segments = parts.iter().map(|part| segment(part, here, private));
-            quote_spanned!(here=> #private::key(&[#(#segments),*]))
+            quote_spanned!(here=> { let key = #private::key(&[#(#segments),*]); key })
         }
         KeyWhat::Expr(value) => quote_spanned! {here=>
-            #private::key_of(#private::core::format_args!("{}", #value))
+            { let key = #private::key_of(#private::core::format_args!("{}", #value)); key }
         },
     }
 }

@@ -11,7 +11,7 @@ mod key;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, GenericArgument, Meta, Path, PathArguments, Type};
+use syn::{Attribute, GenericArgument, Meta, Path, PathArguments, Type, token};
 
 use self::call::call;
 use self::fallback::{fail, fallbacks};
@@ -48,6 +48,8 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
                 Form::Async => (function.brace, &function.body),
                 Form::Boxed(boxed) => (boxed.brace, &boxed.body),
             };
+            // Braces of the macro's own: the user's would be more than are needed, to a lint.
+            let brace = token::Brace(Span::mixed_site().located_at(brace.span.join()));
             let body = plans.iter().rev().fold(inner.clone(), |body, plan| {
                 let mut block = TokenStream::new();
                 brace.surround(&mut block, |tokens| body.to_tokens(tokens));
@@ -122,10 +124,11 @@ fn locked(plan: &Plan, function: &Function, block: &TokenStream) -> TokenStream 
             #bindings
             #block
         };
+        let (output, body) = #private::Output::of(body);
         let place = {
             #[allow(unused_imports)]
             use #private::{Sendable as _, Unsendable as _};
-            (&#private::Output::of(&body)).place()
+            (&output).place()
         };
     };
     let is_error = |fallback: &Fallback| matches!(fallback, Fallback::Error);

@@ -13,9 +13,10 @@ use std::marker::PhantomData;
 pub struct Output<T>(PhantomData<fn() -> T>);
 
 impl<T> Output<T> {
-    /// That of this body.
-    pub fn of(_: &impl Future<Output = T>) -> Self {
-        Self(PhantomData)
+    /// That of this body, which is moved: where it was borrowed it would stay, to the compiler, in
+    /// the future around it, and once more in its box.
+    pub fn of<F: Future<Output = T>>(body: F) -> (Self, F) {
+        (Self(PhantomData), body)
     }
 }
 

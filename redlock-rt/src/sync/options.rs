@@ -102,8 +102,9 @@ impl LockOptions {
     /// Sets the shortest time to hold: where the last guard ends before, the lock is nobody's until
     /// then, so that what is to run once in a while does not run again at once, on another machine
     /// whose clock is late. Redis keeps it, so the process may end meanwhile; one that *crashes*
-    /// under the lock leaves it for its lease alone. Only for exclusive locks on one server each.
-    /// Defaults to `None`. (Known as `lockAtLeastFor` from ShedLock.)
+    /// under the lock leaves it for its lease alone. A write lock that ends under a read lock of the
+    /// same owner (a downgrade) is one for reading at once, and nobody's when that ends. Only for
+    /// exclusive locks on one server each. Defaults to `None`. (Known as `lockAtLeastFor` from ShedLock.)
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
         self.min_hold = min_hold.into();

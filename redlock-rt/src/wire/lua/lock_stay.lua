@@ -10,10 +10,18 @@
 -- * Without the field nothing is changed or published, so it may be late or repeated.
 -- * The TTL is set, also to less than it was: waiters that sleep for the lease that they were told
 --   are woken, and told what is left.
+-- * Beside read holds of the same owner the lock is not nobody's: only writing ends, and the TTL,
+--   which is not below theirs, stays. Readers that wait are woken, since they may have it too.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
 -- Redisson: nothing; its clients see a holder that is not heard of again.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
+end
+if redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('HLEN', KEYS[1]) > 2 then
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    redis.call('HSET', KEYS[1], 'mode', 'read')
+    redis.pcall(ARGV[4], ARGV[3], '1')
+    return 1
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local channel = ARGV[3]
