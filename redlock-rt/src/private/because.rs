@@ -78,3 +78,31 @@ impl<T: Default, E> Skip for Result<T, E> {
 pub fn skip<R: Skip>() -> R {
     R::skipped()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn only_contention_and_absence_may_be_passed_over() {
+        use ErrorKind as Kind;
+        let reasons = [
+            (Kind::Contended, Because::Timeout),
+            (Kind::TimedOut, Because::Timeout),
+            (Kind::Unavailable, Because::Unavailable),
+            (Kind::OutcomeUnknown, Because::Unavailable),
+            (Kind::Lost, Because::Other),
+            (Kind::NotOwner, Because::Other),
+            (Kind::BadInput, Because::Other),
+            (Kind::WrongType, Because::Other),
+            (Kind::Denied, Because::Other),
+            (Kind::ShutDown, Because::Other),
+            (Kind::Protocol, Because::Other),
+            (Kind::UpgradeWouldDeadlock, Because::Other),
+        ];
+        for (kind, reason) in reasons {
+            assert_eq!(because(&Error::new(kind, "test")), reason, "{kind:?}");
+        }
+    }
+}
