@@ -80,8 +80,9 @@ mod template;
 ///
 /// Expressions see what the body sees: the parameters, `self`, whatever is in scope. They are
 /// evaluated in the order `when`, key, `client`, the others, when the call is first polled, before
-/// anything is awaited; they cannot await, and only `value(..)` and `call(..)`, which are evaluated
-/// instead of the body, may take a parameter.
+/// anything is awaited (those of a second attribute, under the lock of the first). They cannot await,
+/// and only borrow the parameters; `value(..)` and `call(..)`, which are evaluated instead of the
+/// body, may await and take them. `map_err` is evaluated last, and cannot use what the body takes.
 ///
 /// # The key
 ///
@@ -137,7 +138,8 @@ mod template;
 ///
 /// The key is made when the call is first polled, before anything is awaited and before the body
 /// takes the parameters; it only borrows them. A placeholder that shows nothing but blanks is an
-/// error at run time, since `order:` would be one lock for everybody:
+/// error at run time, since `order:` would be one lock for everybody. (`<user:?>` shows quotes around
+/// nothing, and passes.)
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -356,7 +358,9 @@ mod template;
 ///
 /// A body that has come to its end keeps its value, whatever happens to the lock (but for
 /// `error_after`). That the lock was lost by then is counted in `Stats::late_losses`, and told to
-/// the hook of `ClientBuilder::on_late_loss`.
+/// the hook of `ClientBuilder::on_late_loss`. Where the value cannot wait for the
+/// [release](#where-it-can-stand), that is so of a loss that is known before it, and not of one that
+/// only the release finds.
 ///
 /// # The guard
 ///
@@ -409,16 +413,21 @@ mod template;
 /// but where Redis does not answer it waits no longer than the client's response time-out, or what is
 /// left of the lease, and the release goes on in the background.
 /// A call that is dropped before it ends releases in the background. Work that the body has spawned
-/// and not awaited is not under the lock.
+/// and not awaited is not under the lock, nor is the end of a parameter that the body does not
+/// mention: it is dropped after the release.
 ///
 /// # Nested calls
 ///
-/// An annotated function that calls another one with the same key re-enters the lock that it holds
-/// already. Two calls that run concurrently inside of it, as in `join!`, exclude each other.
+/// An annotated function that calls another one with the same key, kind and client re-enters the
+/// lock that it holds already. Two calls that run concurrently inside of it, as in `join!`, exclude
+/// each other. A reader may be called by a writer; a writer that is called by a reader is an error at
+/// once (`UpgradeWouldDeadlock`). Other kinds are other locks of the same name: they wait for each
+/// other, until `wait` ends.
 ///
 /// Several attributes on one function take their locks in the order in which they are written.
 /// Everybody must take them in the same order, or two calls can wait for each other until `wait`
-/// ends.
+/// ends. (Call it `distributed_lock` there, with or without a path: of what `use .. as ..` calls
+/// otherwise, the compiler expands the last first.)
 ///
 /// # Where it can stand
 ///
@@ -427,7 +436,7 @@ mod template;
 /// `#[async_trait]` makes it of the methods of an impl or trait. Put attributes that take the
 /// `async` away, such as `#[tokio::test]`, below this one.
 ///
-/// The future is `Send` if it was before. The release is awaited before the call returns if the
+/// The future is `Send` exactly if it was before. The release is awaited before the call returns if the
 /// function's return type is known to be `Send` (in a generic function: by its bounds). Else it is
 /// only under way by then, since a value that is not `Send` cannot wait for it.
 ///
@@ -441,35 +450,30 @@ mod template;
 ///
 /// # Expansion
 ///
-/// The first example becomes, with `__private` for `::redlock_rt::__private`:
+/// The first example becomes this, but for what makes the messages of the compiler good:
 ///
 /// ```text
 /// async fn place(user_id: u64, item: &str) -> Result<String, Error> {
 ///     let entering = __private::Call::new(
 ///         concat!(module_path!(), "::place"),
 ///         __private::key(&[
-///             Segment::Text("order:"),
-///             Segment::Value("user_id", format_args!("{}", user_id)),
+///             __private::Segment::Text("order:"),
+///             __private::Segment::Value("user_id", format_args!("{}", user_id)),
 ///         ]),
 ///         __private::client(None),
 ///     )
 ///     .wait(Some(Duration::from_millis(1000)))
-///     .enter(Kind::Lock(LockKind::Reentrant));
-///     let body = async move {
-///         if false {
-///             let fake_return: Result<String, Error> = loop {};
-///             return fake_return; // so the block is of that type
-///         }
-///         { Ok(format!("{item} for {user_id}")) }
-///     };
-///     let place = (&__private::Output::of(&body)).place();
-///     let fail = |error| <Result<String, Error> as FromLockError>::from_lock_error(error);
+///     .enter(__private::Kind::Lock(__private::LockKind::Reentrant));
+///     let body = async move { Ok(format!("{item} for {user_id}")) };
+///     // Where the value waits for the release, if it is `Send`.
+///     let (output, body) = __private::Output::of(body);
+///     let place = (&output).place();
+///     let fail = |error| __private::FromLockError::from_lock_error(error);
 ///     entering.run(place, fail, body).await
 /// }
 /// ```
 ///
-/// `place` is where the value waits for the release: nowhere, if it is not `Send`. With
-/// `guard = held, on_timeout = skip`, the body is made when it will run:
+/// With `guard = held, on_timeout = skip`, the body is made when it will run:
 ///
 /// ```text
 ///     let entering = /* as above */;
@@ -488,11 +492,19 @@ mod template;
 ///     let held = session.held();
 ///     let body = async move {
 ///         let held = held.reentrant();
-///         { Ok(format!("{item} for {user_id}")) }
+///         Ok(format!("{item} for {user_id}"))
 ///     };
-///     let place = (&__private::Output::of(&body)).place();
+///     let (output, body) = __private::Output::of(body);
+///     let place = (&output).place();
 ///     session.run(place, fail, body).await
 /// ```
+///
+/// `__private` is `::redlock_rt::__private`, which is not for other code to call.
+///
+/// # Panics
+///
+/// A panic of the body releases in the background. The call panics outside of a Tokio runtime with
+/// timers (`enable_time`), as everything that waits for Redis does.
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::distributed_lock(args.into(), item.into()).into()

@@ -434,6 +434,10 @@ impl ClientBuilder {
     /// `on_lost = error_after`). Such bodies are counted in [`Stats::late_losses`].
     ///
     /// The hook is called by the task that ran the body, before the call returns. Defaults to none.
+    ///
+    /// # Panics
+    ///
+    /// If the hook does, the call panics: its value is gone, and its lock is released all the same.
     pub fn on_late_loss(mut self, hook: impl Fn(&LateLoss) + Send + Sync + 'static) -> Self {
         self.on_late_loss = Some(LateLossHook::new(hook));
         self

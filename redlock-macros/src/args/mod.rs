@@ -119,6 +119,17 @@ where
             );
             return;
         }
+        if let Some(at) = value::awaits(name, &value) {
+            errors.at(
+                at,
+                format_args!(
+                    "`{name}` cannot await: it is evaluated before the lock is waited for; await \
+                     what it needs before the call, and pass it on as a parameter"
+                ),
+            );
+            **slot = Slot::Invalid;
+            return;
+        }
         let span = value.span();
         **slot = match read(name, value::bare(value), errors) {
             Some(value) => Slot::Set(Spanned { value, span }),

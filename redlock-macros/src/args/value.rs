@@ -1,6 +1,6 @@
 //! Values that are not particular to one option, and the options that are hardly more than that.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
 use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, Path, UnOp};
@@ -67,6 +67,44 @@ pub(super) fn is_open(value: &Expr) -> bool {
                 | Expr::Tuple(_)
                 | Expr::While(_)
         )
+}
+
+/// Where an option awaits that is evaluated before the lock is waited for.
+pub(super) fn awaits(name: &Ident, value: &Expr) -> Option<Span> {
+    match name.unraw().to_string().as_str() {
+        // Evaluated instead of the body, or in a function of its own.
+        "on_timeout" | "on_unavailable" | "map_err" => None,
+        _ => awaited(value.to_token_stream()),
+    }
+}
+
+fn awaited(tokens: TokenStream) -> Option<Span> {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => {
+                if let Some(at) = awaited(group.stream()) {
+                    return Some(at);
+                }
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '.' => {
+                if let Some(TokenTree::Ident(word)) = tokens.peek()
+                    && word == "await"
+                {
+                    return Some(word.span());
+                }
+            }
+            // What stands in an async block is not awaited here, nor what an async closure does.
+            TokenTree::Ident(word) if word == "async" => {
+                let block = tokens.find(|token| !matches!(token, TokenTree::Ident(_)));
+                if !matches!(block, Some(TokenTree::Group(_))) {
+                    return None;
+                }
+            }
+            TokenTree::Ident(_) | TokenTree::Literal(_) | TokenTree::Punct(_) => {}
+        }
+    }
+    None
 }
 
 pub(super) fn any(_: &Ident, value: Expr, _: &mut Errors) -> Option<Expr> {

@@ -114,3 +114,32 @@ fn the_crate_is_a_path() {
         );
     }
 }
+
+#[test]
+fn options_that_await() {
+    for (option, value) in [
+        ("key", "self.key().await"),
+        ("keys", "[\"a\", f(b).await]"),
+        ("when", "!(is(a).await)"),
+        ("wait", "{ time(async { b.await }).await }"),
+        ("renew", "f().await?"),
+        ("client", "pool().await"),
+        ("owner", "&f(async move { b }, c.await)"),
+        ("kind", "semaphore(limit = f().await)"),
+    ] {
+        let expected = format!(
+            "`{option}` cannot await: it is evaluated before the lock is waited for; await what it \
+             needs before the call, and pass it on as a parameter"
+        );
+        refused(&format!("{option} = {value}"), &expected);
+    }
+    for option in [
+        "key = f(async { a.await })",
+        "key = f(async move || a.await)",
+        "on_timeout = value(f().await)",
+        "client = self.r#await",
+        "map_err = |error| E(error)",
+    ] {
+        parse(option).expect(option);
+    }
+}

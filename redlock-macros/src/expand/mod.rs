@@ -9,7 +9,7 @@ mod fallback;
 mod key;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, GenericArgument, Meta, Path, PathArguments, Type, token};
 
@@ -48,12 +48,8 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
                 Form::Async => (function.brace, &function.body),
                 Form::Boxed(boxed) => (boxed.brace, &boxed.body),
             };
-            // Braces of the macro's own: the user's would be more than are needed, to a lint.
-            let brace = token::Brace(Span::mixed_site().located_at(brace.span.join()));
             let body = plans.iter().rev().fold(inner.clone(), |body, plan| {
-                let mut block = TokenStream::new();
-                brace.surround(&mut block, |tokens| body.to_tokens(tokens));
-                locked(plan, &function, &block)
+                locked(plan, &function, brace, &body)
             });
             let body = match form {
                 Form::Async => body,
@@ -100,8 +96,13 @@ struct Names {
     at_returns: Span,
 }
 
-/// What runs `block` under the lock of `plan`.
-fn locked(plan: &Plan, function: &Function, block: &TokenStream) -> TokenStream {
+/// What runs `body` under the lock of `plan`.
+fn locked(
+    plan: &Plan,
+    function: &Function,
+    brace: token::Brace,
+    body: &TokenStream,
+) -> TokenStream {
     let here = Span::mixed_site();
     let names = Names {
         private: private(plan.krate.as_ref(), here),
@@ -118,12 +119,13 @@ fn locked(plan: &Plan, function: &Function, block: &TokenStream) -> TokenStream 
         None => hint.clone(),
     };
     let bindings = bindings(plan, &names);
+    // In the user's braces: a block of its own in others would be more than are needed, to a lint.
+    let mut block = TokenStream::new();
+    brace.surround(&mut block, |tokens| {
+        tokens.extend([&hint, &bindings, body].map(TokenStream::clone));
+    });
     let run = quote_spanned! {here=>
-        let body = async move {
-            #hint
-            #bindings
-            #block
-        };
+        let body = async move #block;
         let (output, body) = #private::Output::of(body);
         let place = {
             #[allow(unused_imports)]

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use quote::ToTokens as _;
+
 use super::*;
 
 fn expand(args: &str, item: &str) -> syn::Result<syn::File> {
@@ -28,6 +30,45 @@ fn a_function_becomes_one_function() {
     assert_eq!(function.attrs.len(), 2);
     assert!(function.sig.asyncness.is_some());
     assert!(matches!(function.vis, syn::Visibility::Restricted(_)));
+}
+
+/// Calls of the expansion that the documentation shows are calls of the expansion.
+#[test]
+fn the_documented_expansion_is_the_expansion() {
+    let page: Vec<&str> = include_str!("../lib.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("///"))
+        .collect();
+    let (before, shown) = page.join("\n").split_once("# Expansion").map_or_else(
+        || panic!("no such section"),
+        |(before, shown)| (before.to_owned(), shown.to_owned()),
+    );
+    let example = before.split("```").nth(1).expect("the first example");
+    let (_, example) = example.split_once("#[distributed_lock").expect("attribute");
+    let (args, item) = example.split_once(']').expect("attribute");
+    let item = item.split("\n\n").next().expect("function");
+    let file = expand(args.trim_matches(['(', ')']), item).expect("items");
+    let simple = |text: &str| {
+        let path = |text: String, from: &str| text.replace(from, "");
+        let text = text.split_whitespace().collect::<String>();
+        let text = path(text, "::redlock_rt::");
+        let text = path(text, "__private::core::option::Option::");
+        let text = path(text, "__private::core::time::");
+        let text = path(text, "__private::core::");
+        text.replace(",)", ")").replace(",]", "]")
+    };
+    let expansion = simple(&file.to_token_stream().to_string());
+    let expansion = expansion.replace("{letkey=", "").replace(";key}", "");
+    let shown = shown.split("```").nth(1).expect("code");
+    let calls = shown
+        .split([';', '\n'])
+        .map(|line| simple(line).trim_matches([',', '{']).to_owned())
+        .filter(|line| line.contains("__private::") && !line.contains("FromLockError"));
+    let calls: Vec<String> = calls.collect();
+    assert!(calls.len() > 5, "{calls:?}");
+    for call in calls {
+        assert!(expansion.contains(&call), "{call} in {expansion}");
+    }
 }
 
 #[test]
