@@ -8,8 +8,6 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "conformance/backend.rs"]
-mod backend;
 #[path = "conformance/locks.rs"]
 mod locks;
 #[path = "conformance/party.rs"]
@@ -98,12 +96,12 @@ macro_rules! kinds {
         $(mod $name {
             /// On a clock that stands still and jumps: the engine is in the same process.
             mod embedded {
-                every_behaviour!(tokio::test(start_paused = true), crate::backend::Embedded, $kind);
+                every_behaviour!(tokio::test(start_paused = true), tests::Embedded, $kind);
             }
             mod redis {
                 every_behaviour!(
                     tokio::test(flavor = "multi_thread", worker_threads = 2),
-                    crate::backend::Redis,
+                    tests::Redis,
                     $kind
                 );
             }

@@ -245,7 +245,8 @@ pub(crate) async fn a_lost_lock_runs_no_body(world: &World) {
     world.delete().await;
     within(DEADLINE, session.held().reentrant().lost()).await;
     let body = async { unreachable!("the body runs only under the lock") };
-    let place = Output::<Done>::of(&body).place();
+    let (output, body) = Output::<Done>::of(body);
+    let place = output.place();
     let error = session.run(place, Err, body).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert!(error.to_string().contains("not run"), "{error}");

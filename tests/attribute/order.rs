@@ -40,7 +40,6 @@ async fn simple(client: &Client, log: &Notes, shown: Shown<'_>) -> Done {
     client = note(log, "client", client),
     on_timeout = value(note(log, "value", Ok(()))),
     wait = "0s",
-    when = note(log, "when", true),
     key = "<shown>",
     guard = held
 )]
@@ -71,13 +70,13 @@ pub(crate) async fn when_then_key_then_client_before_any_await(world: &World) {
     wires.hang();
     let mut call = task::spawn(Box::pin(guarded(&client, &log, shown())));
     assert_pending!(call.poll());
-    assert_eq!(log.all(), ["when", "key", "client"]);
+    assert_eq!(log.all(), ["key", "client"]);
     wires.speak();
     call.into_inner().await.unwrap();
-    assert_eq!(log.all()[3..], ["body"]);
+    assert_eq!(log.all()[2..], ["body"]);
     let held = client.rlock(&world.name).lock().await.unwrap();
     guarded(&client, &log, shown()).await.unwrap();
-    assert_eq!(log.all()[4..], ["when", "key", "client", "value"]);
+    assert_eq!(log.all()[3..], ["key", "client", "value"]);
     held.unlock().await.unwrap();
 }
 

@@ -5,6 +5,8 @@
 //! Writes `ready` when it is connected, starts when it reads a line, and stops when its stdin ends.
 //! Ends with a line of the turns and the errors it had, unless it is killed.
 //!
+//! With a lease of 0 it is a semaphore without leases.
+//!
 //! A line of the log is `PROCESS TASK TIME PERMITS`, in nanoseconds of the machine's monotonic clock;
 //! the number is negative where permits are about to be given back.
 
@@ -21,17 +23,22 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, LockOptions, PermitExpirableSemaphore, Shutdown, Unlocked};
+use redlock_rt::{Client, LockOptions, PermitExpirableSemaphore, Semaphore, Shutdown, Unlocked};
 use tests::monotonic;
 use tokio::{task::JoinSet, time::sleep};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 struct Contest {
-    semaphore: PermitExpirableSemaphore,
-    lease: Duration,
+    semaphore: Contested,
     log: File,
     stopped: AtomicBool,
+}
+
+enum Contested {
+    Plain(Semaphore),
+    /// With leases of so long.
+    Leased(PermitExpirableSemaphore, Duration),
 }
 
 fn main() -> Result<(), Failure> {
@@ -42,8 +49,13 @@ fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let client = runtime.block_on(Client::connect(url))?;
     let contest = Arc::new(Contest {
-        semaphore: client.permit_expirable_semaphore(name),
-        lease: Duration::from_millis(lease.parse()?),
+        semaphore: match lease.parse()? {
+            0 => Contested::Plain(client.semaphore(name)),
+            lease => Contested::Leased(
+                client.permit_expirable_semaphore(name),
+                Duration::from_millis(lease),
+            ),
+        },
         log: OpenOptions::new().create(true).append(true).open(log)?,
         stopped: AtomicBool::new(false),
     });
@@ -86,22 +98,42 @@ async fn contend(contest: Arc<Contest>, task: usize) -> (usize, Option<Failure>)
 
 async fn turn(contest: &Contest, task: usize, turn: usize) -> Result<(), Failure> {
     let wanted = 1 + u32::try_from((task + turn) % 2)?;
-    let options = LockOptions::new().lease(contest.lease);
-    let permits = contest.semaphore.acquire_many(wanted, options).await?;
-    note(&contest.log, task, wanted.into())?;
-    // Now and then for longer than the lease.
-    let hold = match (task + 7 * turn) % 97 {
-        0 => contest.lease + contest.lease / 2,
-        short => Duration::from_micros(100 * u64::try_from(short)?),
+    let (valid, released) = match &contest.semaphore {
+        Contested::Plain(semaphore) => {
+            let permits = semaphore.acquire(wanted).await?;
+            hold(contest, task, turn, wanted, Duration::ZERO).await?;
+            (true, permits.release().await?)
+        }
+        Contested::Leased(semaphore, lease) => {
+            let options = LockOptions::new().lease(*lease);
+            let permits = semaphore.acquire_many(wanted, options).await?;
+            hold(contest, task, turn, wanted, *lease).await?;
+            (permits.is_valid(), permits.release().await?)
+        }
     };
-    sleep(hold).await;
-    let valid = permits.is_valid();
-    note(&contest.log, task, -i64::from(wanted))?;
-    let released = permits.release().await?;
     match (valid, released) {
         (true, Unlocked::Released) => Ok(()),
         other => Err(format!("task {task}: {other:?}").into()),
     }
+}
+
+/// Has the permits for a while.
+async fn hold(
+    contest: &Contest,
+    task: usize,
+    turn: usize,
+    permits: u32,
+    lease: Duration,
+) -> Result<(), Failure> {
+    note(&contest.log, task, permits.into())?;
+    // Now and then for longer than the lease.
+    sleep(match (task + 7 * turn) % 97 {
+        0 => lease + lease / 2,
+        short => Duration::from_micros(100 * u64::try_from(short)?),
+    })
+    .await;
+    note(&contest.log, task, -i64::from(permits))?;
+    Ok(())
 }
 
 fn note(mut log: &File, task: usize, permits: i64) -> io::Result<()> {

@@ -7,6 +7,7 @@ use crate::peer::{Command, Pair, encode};
 use crate::random::Random;
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A .lua file of the project, and what its header says of its arguments.
 pub(crate) struct LuaFile {
@@ -243,6 +244,68 @@ fn state(random: &mut Random, key: &[u8]) -> Vec<Command> {
     commands
 }
 
+/// Commands that leave a key as the description says that clients leave it; `None` where it says
+/// nothing that is known here.
+fn fitting(random: &mut Random, key: &[u8], description: &str) -> Option<Vec<Command>> {
+    let name = String::from_utf8_lossy(key);
+    let owner = random.pick(OWNERS);
+    let mut commands = Vec::new();
+    if description.contains("id of 16 bytes") {
+        let mut add = words(&format!("zadd {name}"));
+        for id in [IDS[0], IDS[1], "ffffffffffffffff0000000000000000"] {
+            if random.percent(60) {
+                // Over, running, or for ever as Redisson marks it.
+                let score = random.pick(&["-60000", "45000", "120000", "for ever"]);
+                add.push(match score.parse::<i64>() {
+                    Ok(from_now) => (epoch_ms() + from_now).to_string().into_bytes(),
+                    Err(_) => b"922337203685477".to_vec(),
+                });
+                add.push(raw(id));
+            }
+        }
+        if add.len() > 2 {
+            commands.push(add);
+        }
+    } else if description.contains("STRING: free permits") || description.contains("its count") {
+        let free = random.pick(&["-2", "0", "1", "2", "3", "7"]);
+        commands.push(words(&format!("set {name} {free}")));
+    } else if description.contains("owner -> permits") {
+        let permits = random.pick(&["1", "2", "5"]);
+        commands.push(words(&format!("hset {name} {owner} {permits}")));
+    } else if description.contains("note") {
+        let told = random.pick(&["0", "1", "4"]);
+        if random.percent(30) {
+            commands.push(words(&format!("set {name} {told} px 90000")));
+        }
+    } else if description.contains("the mark") {
+        let till = epoch_ms() + 45_000;
+        let mark = match random.below(3) {
+            0 => format!("deleted:{owner}"),
+            1 => till.to_string(),
+            _ => (till - 90_000).to_string(),
+        };
+        commands.push(words(&format!("set {name} {mark} px 90000")));
+    } else {
+        return None;
+    }
+    if random.percent(20) && !commands.is_empty() {
+        commands.push(words(&format!("pexpire {name} 45000")));
+    }
+    Some(commands)
+}
+
+/// The bytes of an id, as they stand in Redis.
+fn raw(id: &str) -> Vec<u8> {
+    let starts = (0..id.len()).step_by(2);
+    let byte = |at| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
+    starts.map(byte).collect()
+}
+
+fn epoch_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
+
 /// What can be seen of the keyspace.
 fn inspect(keys: &[Vec<u8>]) -> Vec<Command> {
     let mut commands = vec![words("dbsize")];
@@ -271,8 +334,14 @@ pub(crate) fn compare_on_random_state(
     let connection = random.below(2);
     let (keys, args) = file.arguments(random);
     let mut commands = vec![words("flushall")];
-    for key in &keys {
-        commands.extend(state(random, key));
+    // Now and then all keys are as their clients leave them, else each is anything.
+    let fits = random.percent(60) && keys.len() == file.keys.len();
+    for (at, key) in keys.iter().enumerate() {
+        let fitting = match fits {
+            true => fitting(random, key, &file.keys[at]),
+            false => None,
+        };
+        commands.extend(fitting.unwrap_or_else(|| state(random, key)));
     }
     let prepared = commands.len();
     let calls = 1 + random.below(3);

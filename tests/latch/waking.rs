@@ -204,3 +204,35 @@ async fn without_the_right_to_subscribe_they_poll() {
     assert_eq!(proxy.connections(Which::All).len(), 2, "two connections");
     stage.assert_clean().await;
 }
+
+/// The client's tasks ran there, and so did the waiter that looks for all.
+#[test]
+fn who_waits_in_another_runtime_than_the_first_wakes_after_the_end_of_that_one() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    };
+    for _ in 0..10 {
+        let (first, second) = (runtime(), runtime());
+        let mut stage = second.block_on(Stage::open("latch-runtimes"));
+        let client = stage.client();
+        let other = stage.latch();
+        let latch = client.count_down_latch(&stage.name);
+        second.block_on(other.try_set_count(1)).unwrap();
+        let joins = |runtime: &tokio::runtime::Runtime, count| {
+            let entered = runtime.enter();
+            let waits = wait(&latch);
+            drop(entered);
+            second.block_on(waiting(&client, count));
+            waits
+        };
+        let _ended = joins(&first, 1);
+        let waits = joins(&second, 2);
+        first.shutdown_background();
+        second.block_on(async {
+            assert_eq!(other.count_down().await.unwrap(), 0);
+            ended(waits).await.unwrap();
+            stage.assert_clean().await;
+        });
+    }
+}

@@ -301,6 +301,38 @@ async fn extend_lengthens_all() {
 }
 
 #[tokio::test]
+async fn what_is_asked_is_told_of_all_also_where_some_are_held() {
+    let (server, prefix, names) = names("asked");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let lock = client.multi_lock(&names);
+    let [a, b, c] = &names;
+    let second = client.rlock(b).lock().await.unwrap();
+    assert!(lock.is_locked().await.unwrap());
+    assert_eq!(lock.holder().await.unwrap().as_ref(), Some(second.owner()));
+    assert_eq!(lock.hold_count().await.unwrap(), 0, "not as a whole");
+    assert!(lock.remaining_ttl().await.unwrap() > Some(Duration::from_secs(29)));
+
+    let others = [a, c].map(|name| client.rlock(name));
+    let first = others[0].lock().await.unwrap();
+    let again = first.reenter().await.unwrap();
+    let third = others[1].lock().await.unwrap();
+    let holders = [first.owner(), second.owner(), third.owner()].map(Clone::clone);
+    assert_eq!(lock.holders().await.unwrap(), holders);
+    assert_eq!(lock.hold_count().await.unwrap(), 1, "the smallest");
+    // Not for how long the others are held, where one is held for good.
+    let mut redis = server.connect().await.unwrap();
+    let _: u8 = redis::cmd("PERSIST")
+        .arg(b)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(lock.remaining_ttl().await.unwrap(), None);
+    drop((first, again, second, third));
+    leaks.assert_clean().await;
+}
+
+#[tokio::test]
 async fn force_unlock_frees_all() {
     let (client, name) = (Client::embedded(), unique("force"));
     let lock = client.multi_lock([format!("{name}:a"), format!("{name}:b")]);

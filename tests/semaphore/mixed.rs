@@ -29,7 +29,9 @@ async fn ours(client: &Client, leased: bool, seed: u64) {
             0 => Some(Duration::from_millis(random.u64(1..20))),
             _ => None,
         };
-        let cancel = (random.u8(0..10) < 3).then(|| Duration::from_micros(random.u64(0..5000)));
+        // Half of those that go away do so in the middle of their first try.
+        let longest = if random.bool() { 400 } else { 5000 };
+        let cancel = (random.u8(0..10) < 5).then(|| Duration::from_micros(random.u64(0..longest)));
         let hold = Duration::from_micros(random.u64(0..3000));
         let waits = random.bool();
         let acquire = async {

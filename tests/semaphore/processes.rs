@@ -27,8 +27,9 @@ struct Contender {
 }
 
 impl Contender {
-    fn start(url: &str, name: &str, log: &Path) -> Self {
-        let (tasks, lease) = (TASKS.to_string(), LEASE.as_millis().to_string());
+    /// `lease`: zero for a semaphore without leases.
+    fn start(url: &str, name: &str, log: &Path, tasks: usize, lease: Duration) -> Self {
+        let (tasks, lease) = (tasks.to_string(), lease.as_millis().to_string());
         let program = env!("CARGO_BIN_EXE_permit_contender");
         let arguments = [url, name, &tasks, log.to_str().unwrap(), &lease];
         let mut process = ChildProcess::spawn(program, arguments, |command| {
@@ -52,6 +53,27 @@ impl Contender {
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
+}
+
+/// Stops them, and tells how many turns they had without an error.
+fn turns_of(contenders: Vec<Contender>) -> usize {
+    let mut turns = 0;
+    // The end of their input tells them to stop.
+    let stopped = contenders.into_iter().map(|contender| {
+        let Contender {
+            process, output, ..
+        } = contender;
+        (process, output)
+    });
+    for (mut process, mut output) in stopped.collect::<Vec<_>>() {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let (had, errors) = line.trim_end().split_once(" turns, ").unwrap();
+        assert_eq!(errors, "0 errors");
+        turns += had.parse::<usize>().unwrap();
+        assert!(process.wait(CONTEST).unwrap().success());
+    }
+    turns
 }
 
 /// The most permits that were in use at once. What the killed had they have until they were killed.
@@ -95,7 +117,7 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     let client = Client::connect(&server.url()).await.unwrap();
     let semaphore = client.permit_expirable_semaphore(&name);
     assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
-    let start = || Contender::start(&server.url(), &name, log.path());
+    let start = || Contender::start(&server.url(), &name, log.path(), TASKS, LEASE);
     let mut contenders: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
     let begin = monotonic();
     let mut killed = BTreeMap::new();
@@ -107,22 +129,7 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
         victim.process.kill();
         contenders.push(start());
     }
-    let mut turns = 0;
-    // The end of their input tells them to stop.
-    let stopped = contenders.into_iter().map(|contender| {
-        let Contender {
-            process, output, ..
-        } = contender;
-        (process, output)
-    });
-    for (mut process, mut output) in stopped.collect::<Vec<_>>() {
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        let (had, errors) = line.trim_end().split_once(" turns, ").unwrap();
-        assert_eq!(errors, "0 errors");
-        turns += had.parse::<usize>().unwrap();
-        assert!(process.wait(CONTEST).unwrap().success());
-    }
+    let turns = turns_of(contenders);
     let text = fs::read_to_string(log.path()).unwrap();
     let (most, open) = most_in_use(&text, &killed);
     println!(
@@ -144,6 +151,74 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     let notes = redis::cmd("KEYS").arg(pattern).to_owned();
     let notes: Vec<String> = notes.query_async(&mut redis).await.unwrap();
     for key in notes.iter().chain([&name]) {
+        let delete = redis::cmd("DEL").arg(key).to_owned();
+        let _: () = delete.query_async(&mut redis).await.unwrap();
+    }
+    leaks.client(&client).assert_clean().await;
+}
+
+/// As the wire format has it: nobody knows that they are dead. The others go on with the rest, and
+/// what was taken, what is free and what the dead kept is what there was at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
+    const LIVING: usize = 4;
+    const KILLS: usize = 3;
+    const EACH: usize = 10;
+    // Each of the dead may have kept two permits a task.
+    const PERMITS: usize = KILLS * EACH * 2 + 5;
+    let permits = i64::try_from(PERMITS).unwrap();
+    let server = shared_server();
+    let name = unique("kept");
+    let leaks = LeakCheck::on(&server, &name).await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let semaphore = client.semaphore(&name);
+    let number = u32::try_from(PERMITS).unwrap();
+    assert!(semaphore.try_set_permits(number).await.unwrap());
+    let none = Duration::ZERO;
+    let start = || Contender::start(&server.url(), &name, log.path(), EACH, none);
+    let mut contenders: Vec<_> = (0..LIVING).map(|_| start()).collect();
+    let lines = || fs::read_to_string(log.path()).unwrap().lines().count();
+    let more = async || {
+        let before = lines();
+        eventually(DEADLINE, async || lines() > before + 40 * EACH).await;
+    };
+    // To the end of it: what the dead had nobody else ever has.
+    let never = monotonic() + 100 * CONTEST;
+    let mut killed = BTreeMap::new();
+    for _ in 0..KILLS {
+        more().await;
+        let mut victim = contenders.swap_remove(fastrand::usize(..contenders.len()));
+        killed.insert(victim.process.pid(), never);
+        victim.process.kill();
+        contenders.push(start());
+    }
+    more().await;
+    assert!(turns_of(contenders) > 0);
+
+    let text = fs::read_to_string(log.path()).unwrap();
+    let (most, open) = most_in_use(&text, &killed);
+    assert!(most <= permits, "{most} permits in use at once");
+    assert!(open > 0, "none of the dead had any");
+    let mut redis = server.connect().await.unwrap();
+    let holds = format!("redlock_sem:{{{name}}}");
+    let kept = redis::cmd("HVALS").arg(&holds).to_owned();
+    let kept: Vec<i64> = kept.query_async(&mut redis).await.unwrap();
+    // More than their notes say: some died between Redis and the note.
+    assert!(kept.len() >= open, "{} {open}", kept.len());
+    let kept: i64 = kept.iter().sum();
+    assert_eq!(semaphore.available().await.unwrap(), permits - kept);
+    // Somebody who knows that they are dead gives back what they had.
+    semaphore
+        .release(u32::try_from(kept).unwrap())
+        .await
+        .unwrap();
+    let all = semaphore.try_acquire(number).await.unwrap();
+    all.unwrap().release().await.unwrap();
+    let pattern = format!("redlock_op:{{{name}}}:*");
+    let notes = redis::cmd("KEYS").arg(pattern).to_owned();
+    let notes: Vec<String> = notes.query_async(&mut redis).await.unwrap();
+    for key in notes.iter().chain([&name, &holds]) {
         let delete = redis::cmd("DEL").arg(key).to_owned();
         let _: () = delete.query_async(&mut redis).await.unwrap();
     }

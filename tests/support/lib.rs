@@ -13,6 +13,7 @@
 //! | [`Monitor`] | what the server says it was sent |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
 //! | [`Driver`] | redlock-rt in another process, to be killed or paused |
+//! | [`Backend`], [`World`] | the same test on a real server and on the embedded engine |
 //! | [`LeakCheck`] | nothing is left at the end of a test |
 //! | [`History`], [`Turns`] | no two holders at once, over several processes |
 //! | [`eventually`], [`within`] | waiting under a deadline |
@@ -20,6 +21,7 @@
 // The harness fails a test by panicking, so a section about it in each item would say nothing.
 #![allow(clippy::missing_panics_doc)]
 
+mod backend;
 mod clock;
 mod driver;
 mod eventually;
@@ -38,8 +40,10 @@ mod redisson;
 mod server;
 mod trace;
 mod wires;
+mod world;
 
 pub use self::{
+    backend::{Backend, Embedded, Redis},
     clock::monotonic,
     driver::{Answer, Driver, DriverError, Pending},
     eventually::{Verdict, eventually, within},
@@ -59,6 +63,7 @@ pub use self::{
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     trace::trace_init,
     wires::Wires,
+    world::World,
 };
 
 /// The README's code compiles and runs.

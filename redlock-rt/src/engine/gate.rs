@@ -15,6 +15,9 @@
 //!    to the next.
 //! 5. Whoever becomes head is woken, since it has the timer and the subscription to look after.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::{BTreeMap, HashMap};
 use std::task::{Poll, Waker};
 use std::time::Instant;

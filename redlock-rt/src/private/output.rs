@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 
 /// Stands for the value of a body that has not run.
 pub struct Output<T>(PhantomData<fn() -> T>);
@@ -15,8 +16,8 @@ pub struct Output<T>(PhantomData<fn() -> T>);
 impl<T> Output<T> {
     /// That of this body, which is moved: where it was borrowed it would stay, to the compiler, in
     /// the future around it, and once more in its box.
-    pub fn of<F: Future<Output = T>>(body: F) -> (Self, F) {
-        (Self(PhantomData), body)
+    pub fn of<F: Future<Output = T>>(body: F) -> (Self, Pin<Box<F>>) {
+        (Self(PhantomData), Box::pin(body))
     }
 }
 

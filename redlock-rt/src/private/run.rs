@@ -13,11 +13,16 @@ use crate::error::Error;
 
 /// Runs a body as soon as its lock is held. Dropped before it is ready, it drops the body first,
 /// then queues the release.
-pub struct Run<F: Future, K, E> {
+pub struct Run<F: Future, K, E: FnOnce(Error) -> F::Output> {
     course: Course,
+    own: Own<F, E>,
+    output: K,
+}
+
+/// What is of the function's own types.
+struct Own<F, E> {
     /// Boxed: one that is moved into the futures around it would make room for itself in each.
     body: Option<Pin<Box<F>>>,
-    output: K,
     /// Makes the value of a call whose body has none.
     fail: Option<E>,
 }
@@ -29,7 +34,8 @@ pub struct Entering(Pin<Box<dyn Future<Output = Result<Session, Error>> + Send>>
 /// How far a call has come.
 enum Course {
     Entering(Entering),
-    Held(Session),
+    Running(Session),
+    Releasing(Session),
     Over,
 }
 
@@ -46,14 +52,9 @@ impl Entering {
         self,
         output: K,
         fail: E,
-        body: F,
+        body: Pin<Box<F>>,
     ) -> Run<F, K, E> {
-        Run {
-            course: Course::Entering(self),
-            body: Some(Box::pin(body)),
-            output,
-            fail: Some(fail),
-        }
+        Run::new(Course::Entering(self), output, fail, body)
     }
 }
 
@@ -71,13 +72,22 @@ impl Session {
         self,
         output: K,
         fail: E,
-        body: F,
+        body: Pin<Box<F>>,
     ) -> Run<F, K, E> {
-        Run {
-            course: Course::Held(self),
-            body: Some(Box::pin(body)),
-            output,
+        Run::new(Course::Running(self), output, fail, body)
+    }
+}
+
+impl<F: Future, K, E: FnOnce(Error) -> F::Output> Run<F, K, E> {
+    fn new(course: Course, output: K, fail: E, body: Pin<Box<F>>) -> Self {
+        let own = Own {
+            body: Some(body),
             fail: Some(fail),
+        };
+        Self {
+            course,
+            own,
+            output,
         }
     }
 }
@@ -86,43 +96,49 @@ impl Session {
 trait Body<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T>;
     fn clear(&mut self);
-    fn is_there(&self) -> bool;
+    fn fail(&mut self, error: Error) -> T;
 }
 
-impl<F: Future> Body<F::Output> for Option<Pin<Box<F>>> {
+impl<F: Future, E: FnOnce(Error) -> F::Output> Body<F::Output> for Own<F, E> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
-        match self {
+        match &mut self.body {
             Some(body) => body.as_mut().poll(cx),
             None => Poll::Pending,
         }
     }
 
     fn clear(&mut self) {
-        *self = None;
+        self.body = None;
     }
 
-    fn is_there(&self) -> bool {
-        self.is_some()
+    fn fail(&mut self, error: Error) -> F::Output {
+        match self.fail.take() {
+            Some(fail) => fail(error),
+            None => unreachable!("polled after its end"),
+        }
     }
 }
 
 impl Course {
     fn drive<T, K: Keep<T>>(
         &mut self,
-        body: &mut dyn Body<T>,
+        own: &mut dyn Body<T>,
         output: &mut K,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<T, Error>> {
-        let session = match ready!(self.poll_session(cx)) {
-            Ok(session) => session,
-            Err(error) => {
-                body.clear();
-                return Poll::Ready(Err(error));
+    ) -> Poll<T> {
+        if let Self::Entering(entering) = self {
+            match ready!(entering.0.as_mut().poll(cx)) {
+                Ok(session) => *self = Self::Running(session),
+                Err(error) => {
+                    *self = Self::Over;
+                    own.clear();
+                    return Poll::Ready(own.fail(error));
+                }
             }
-        };
-        if body.is_there() {
+        }
+        if let Self::Running(session) = self {
             let mut value = None;
-            let progress = session.poll_body(cx, &mut |cx| match body.poll(cx) {
+            let progress = session.poll_body(cx, &mut |cx| match own.poll(cx) {
                 Poll::Ready(ready) => {
                     value = Some(ready);
                     true
@@ -132,73 +148,59 @@ impl Course {
             if let Progress::Pending = progress {
                 return Poll::Pending;
             }
-            session.enter(&mut || body.clear());
+            session.enter(&mut || own.clear());
+            let Self::Running(mut session) = std::mem::replace(self, Self::Over) else {
+                unreachable!("it was running");
+            };
             if let Progress::Lost(error) = progress {
                 session.leave();
-                return Poll::Ready(Err(error));
+                return Poll::Ready(own.fail(error));
             }
             if let Some(value) = value.and_then(|value| output.put(value)) {
-                return Poll::Ready(session.completed().map(|()| value));
+                let completed = session.completed();
+                return Poll::Ready(completed.map_or_else(|error| own.fail(error), |()| value));
             }
+            *self = Self::Releasing(session);
         }
+        let Self::Releasing(session) = self else {
+            unreachable!("polled after its end");
+        };
         let released = ready!(session.poll_release(cx));
+        *self = Self::Over;
         match (released, output.take()) {
-            (Ok(()), Some(value)) => Poll::Ready(Ok(value)),
-            (Err(error), _) => Poll::Ready(Err(error)),
-            (Ok(()), None) => unreachable!("polled after its end"),
-        }
-    }
-
-    fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Session, Error>> {
-        if let Self::Entering(entering) = self {
-            match ready!(entering.0.as_mut().poll(cx)) {
-                Ok(session) => *self = Self::Held(session),
-                Err(error) => {
-                    *self = Self::Over;
-                    return Poll::Ready(Err(error));
-                }
-            }
-        }
-        match self {
-            Self::Held(session) => Poll::Ready(Ok(session)),
-            Self::Entering(_) | Self::Over => unreachable!("polled after its end"),
+            (Ok(()), Some(value)) => Poll::Ready(value),
+            (Err(error), _) => Poll::Ready(own.fail(error)),
+            (Ok(()), None) => unreachable!("a body that completed has a value"),
         }
     }
 
     /// Drops a body that has not come to its end.
-    fn abandon<T>(&mut self, body: &mut dyn Body<T>) {
-        if let Self::Held(session) = self {
-            session.enter(&mut || body.clear());
+    fn abandon<T>(&mut self, own: &mut dyn Body<T>) {
+        if let Self::Running(session) = self {
+            session.enter(&mut || own.clear());
         }
     }
 }
 
 // The body is pinned in its box, and nothing else is ever pinned.
-impl<F: Future, K, E> Unpin for Run<F, K, E> {}
+impl<F: Future, K, E: FnOnce(Error) -> F::Output> Unpin for Run<F, K, E> {}
 
 impl<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output> Future for Run<F, K, E> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        match this.course.drive(&mut this.body, &mut this.output, cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(value)) => Poll::Ready(value),
-            Poll::Ready(Err(error)) => match this.fail.take() {
-                Some(fail) => Poll::Ready(fail(error)),
-                None => unreachable!("polled after its end"),
-            },
-        }
+        this.course.drive(&mut this.own, &mut this.output, cx)
     }
 }
 
-impl<F: Future, K, E> Drop for Run<F, K, E> {
+impl<F: Future, K, E: FnOnce(Error) -> F::Output> Drop for Run<F, K, E> {
     fn drop(&mut self) {
-        self.course.abandon(&mut self.body);
+        self.course.abandon(&mut self.own);
     }
 }
 
-impl<F: Future, K, E> fmt::Debug for Run<F, K, E> {
+impl<F: Future, K, E: FnOnce(Error) -> F::Output> fmt::Debug for Run<F, K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run").finish_non_exhaustive()
     }

@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use ::loom::future::block_on;
 use ::loom::sync::Arc;
+use ::loom::sync::atomic::{AtomicUsize, Ordering};
 use ::loom::thread;
 
 use super::{Exit, LineState, Ticket, Turn};
@@ -90,6 +91,56 @@ fn each_release_serves_one_waiter() {
         };
         assert_eq!(block_on(called(&line, second)), Turn::Try);
         holder.join().unwrap();
+    });
+}
+
+/// A release of two permits beside their waiters: two try, and get them; the third is left alone.
+#[test]
+fn a_release_of_some_permits_serves_as_many() {
+    let mut model = ::loom::model::Builder::new();
+    // Of more there are too many here.
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let line = Line::default();
+        let free = Arc::new(AtomicUsize::new(0));
+        let tries = Arc::new(AtomicUsize::new(0));
+        let [first, second, third] = [(); 3].map(|()| lock(&line).enter(false));
+        let take = |ticket| {
+            let (line, free, tries) = (Arc::clone(&line), Arc::clone(&free), Arc::clone(&tries));
+            move || {
+                assert_eq!(block_on(called(&line, ticket)), Turn::Try);
+                tries.fetch_add(1, Ordering::AcqRel);
+                let left = free.fetch_sub(1, Ordering::AcqRel) - 1;
+                leave(
+                    &line,
+                    ticket,
+                    Exit::Served {
+                        shared: true,
+                        more: left > 0,
+                    },
+                );
+            }
+        };
+        let holder = {
+            let (line, free) = (Arc::clone(&line), Arc::clone(&free));
+            thread::spawn(move || {
+                free.store(2, Ordering::Release);
+                notify(&line);
+            })
+        };
+        let other = thread::spawn(take(second));
+        take(first)();
+        other.join().unwrap();
+        holder.join().unwrap();
+        assert_eq!(tries.load(Ordering::Acquire), 2);
+        let waker = std::task::Waker::noop();
+        let told = lock(&line).poll(third, waker);
+        assert_eq!(
+            told,
+            Poll::Ready(Turn::Head),
+            "it has the timer, and no try"
+        );
+        assert_eq!(lock(&line).poll(third, waker), Poll::Pending);
     });
 }
 

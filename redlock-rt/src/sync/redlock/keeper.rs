@@ -224,7 +224,8 @@ impl Keeper {
     }
 
     /// What another guard of the same holds has there: acquired anew for each, it would be contended
-    /// among them. Two groups of one name are both valid only where one re-entered the other.
+    /// among them. Groups of one name that are valid at the same time are such guards, since a
+    /// majority has room for one.
     fn hold_of_kin(&self, charge: &Arc<Charge>, place: usize) -> Option<Arc<Hold>> {
         let all: Vec<_> = lock(&self.charges).all.values().map(Arc::clone).collect();
         let kin = all.iter().filter(|other| {

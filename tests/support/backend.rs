@@ -1,24 +1,29 @@
 //! Where the locks are: real servers, or engines in this process.
 
+use std::fmt;
+use std::future::Future;
 use std::sync::OnceLock;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
-use tests::{RedisServer, connection_over, shared_server};
 
-pub(crate) trait Backend: Send + Sync + 'static {
-    /// So many servers.
+use crate::{RedisServer, connection_over, shared_server};
+
+/// A place that clients connect to.
+pub trait Backend: Send + Sync + 'static {
+    /// So many servers, for one test.
     fn open(servers: usize) -> Self;
 
     /// A client of one of them with default options.
     fn client(&self, server: usize) -> ClientBuilder;
 
     /// A plain connection to it.
-    async fn connect(&self, server: usize) -> MultiplexedConnection;
+    fn connect(&self, server: usize) -> impl Future<Output = MultiplexedConnection> + Send;
 }
 
 /// The shared server, and others that are shared likewise.
-pub(crate) struct Redis;
+#[derive(Debug)]
+pub struct Redis;
 
 /// More than one is for locks of several servers.
 static OTHERS: [OnceLock<RedisServer>; 2] = [OnceLock::new(), OnceLock::new()];
@@ -43,13 +48,14 @@ impl Backend for Redis {
 
     async fn connect(&self, server: usize) -> MultiplexedConnection {
         let url = Self::url(server);
-        let client = redis::Client::open(url).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        let client = redis::Client::open(url).expect("the url is one");
+        let connected = client.get_multiplexed_async_connection().await;
+        connected.expect("the server answers")
     }
 }
 
 /// Engines of the test's own.
-pub(crate) struct Embedded(Vec<Engine>);
+pub struct Embedded(Vec<Engine>);
 
 impl Backend for Embedded {
     fn open(servers: usize) -> Self {
@@ -61,6 +67,13 @@ impl Backend for Embedded {
     }
 
     async fn connect(&self, server: usize) -> MultiplexedConnection {
-        connection_over(self.0[server].connect()).await.unwrap()
+        let connected = connection_over(self.0[server].connect()).await;
+        connected.expect("the engine answers")
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").finish_non_exhaustive()
     }
 }

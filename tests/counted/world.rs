@@ -1,0 +1,73 @@
+//! What the behaviours share besides the [world](World) that they are given.
+
+use std::time::Duration;
+
+use redlock_rt::Client;
+use tests::{Backend, eventually, within};
+use tokio::time::Instant;
+
+pub(crate) use tests::World;
+
+/// For what must happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// How late what is due at a moment may come: threads that have to wait for a processor.
+pub(crate) const LATE: Duration = Duration::from_millis(250);
+/// A lease that a test can wait for.
+pub(crate) const LEASE: Duration = Duration::from_millis(600);
+
+/// Runs one behaviour and looks what it has left: a number of permits that a test did not look at
+/// is none that it left, so each deletes its own with [`gone`].
+pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+    let world = World::open::<B>(name).await;
+    within(2 * DEADLINE, behaviour(&world)).await;
+    world.remove_notes().await;
+    world.assert_clean().await;
+}
+
+/// The semaphore is at rest with so many permits free, and is deleted.
+pub(crate) async fn gone(world: &World, permits: i64) {
+    at_rest(world, permits).await;
+    let _: bool = world.redis(&["DEL", &world.name]).await;
+}
+
+/// So many permits are free in the end.
+pub(crate) async fn at_rest(world: &World, permits: i64) {
+    eventually(DEADLINE, async || {
+        let free: Option<i64> = world.redis(&["GET", &world.name]).await;
+        match free {
+            Some(free) if free == permits => Ok(()),
+            free => Err(format!("{free:?} are free, not {permits}")),
+        }
+    })
+    .await;
+}
+
+/// Waits until so many tasks of the client wait.
+pub(crate) async fn waits(client: &Client, count: usize) {
+    eventually(DEADLINE, async || match client.stats().waiting {
+        waiting if waiting == count => Ok(()),
+        waiting => Err(format!("{waiting} wait")),
+    })
+    .await;
+}
+
+/// Waits until the waiters of the client are subscribed: from here on nothing but an announcement or
+/// time wakes them.
+pub(crate) async fn settles(world: &World, client: &Client) {
+    let pattern = format!("*{}*", world.name);
+    eventually(DEADLINE, async || {
+        let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
+        channels.len() == 1 && client.stats().subscriptions == 1
+    })
+    .await;
+}
+
+/// Asserts that `from` is so long ago, and not much longer.
+#[track_caller]
+pub(crate) fn assert_passed(from: Instant, expected: Duration) {
+    let passed = from.elapsed();
+    assert!(
+        passed >= expected && passed < expected + LATE,
+        "{passed:?} passed, not {expected:?}"
+    );
+}

@@ -1,0 +1,318 @@
+//! Semaphores and latches as users who may do little: what the front page lists is enough, all of it
+//! is needed, and what is refused is told and takes nothing.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, Error, ErrorKind, LockOptions, Unlocked};
+use tests::{LeakCheck, RedisServer, eventually, unique, within};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Short: where nothing is announced, waiters look by themselves.
+const POLL: Duration = Duration::from_millis(50);
+
+/// As they stand on the front page.
+const EVERYBODY: &str = "`+evalsha +script|load +client|id +client|kill +info +ping +select \
+                         +subscribe +unsubscribe`";
+const SCRIPTS: &str = "`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del \
+                       +publish`";
+const LATCH: &str = "for latches `+decr +get +set +pexpireat +time`";
+const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
+const LEASED: &str =
+    "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";
+
+/// The rights named in a text.
+fn rights(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| c == '`' || c.is_whitespace());
+    let rights = words.filter(|word| word.starts_with('+'));
+    rights.map(str::to_owned).collect()
+}
+
+struct Stage {
+    server: RedisServer,
+    redis: MultiplexedConnection,
+    name: String,
+    leaks: Option<LeakCheck>,
+}
+
+impl Stage {
+    async fn open(what: &str) -> Self {
+        let server = RedisServer::start();
+        let name = unique(what);
+        Self {
+            redis: server.connect().await.unwrap(),
+            leaks: Some(LeakCheck::on(&server, &name).await),
+            server,
+            name,
+        }
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// A client of a user with these rights, on all keys and the channels of Redisson unless they
+    /// say otherwise.
+    async fn client(&mut self, rights: &[String]) -> Client {
+        let user = unique("user").replace(':', "-");
+        let mut words = vec!["ACL", "SETUSER", &user, "on", ">pw"];
+        // From Redis 7.2 on.
+        let known: Vec<String> = self.redis(&["ACL", "CAT", "connection"]).await;
+        if known.iter().any(|command| command == "client|setinfo") {
+            words.push("+client|setinfo");
+        }
+        if !rights.iter().any(|right| right.starts_with('~')) {
+            words.push("~*");
+        }
+        if !rights.iter().any(|right| right == "resetchannels") {
+            words.push("&redisson_*");
+        }
+        words.extend(rights.iter().map(String::as_str));
+        let _: () = self.redis(&words).await;
+        let url = format!("redis://{user}:pw@127.0.0.1:{}", self.server.port());
+        let builder = Client::builder().url(&url).poll_interval(POLL);
+        let builder = builder.linger(Duration::from_millis(20));
+        let client = builder.connect().await.unwrap();
+        self.leaks = self.leaks.take().map(|leaks| leaks.client(&client));
+        client
+    }
+
+    /// Removes what goes by itself, and the semaphore.
+    async fn sweep(&self) {
+        let keys: Vec<String> = self.redis(&["KEYS", &format!("*{}*", self.name)]).await;
+        for key in keys {
+            let ttl: i64 = self.redis(&["PTTL", &key]).await;
+            assert!(ttl > 0 || key == self.name, "{key} stays");
+            let _: bool = self.redis(&["DEL", &key]).await;
+        }
+    }
+
+    async fn end(mut self) {
+        self.sweep().await;
+        self.leaks.take().unwrap().assert_clean().await;
+    }
+}
+
+async fn plain(client: &Client, name: &str) -> Result<(), Error> {
+    let semaphore = client.semaphore(name).limit(2);
+    let guard = semaphore.acquire(2).await?;
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire(1).await }
+    });
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
+    assert_eq!(guard.release().await?, Unlocked::Released);
+    drop(within(DEADLINE, waiter).await.unwrap()?);
+    eventually(DEADLINE, async || client.stats().names == 0).await;
+    assert_eq!(semaphore.available().await?, 2);
+    semaphore.acquire(1).await?.forget();
+    semaphore.release(1).await?;
+    semaphore.add_permits(-1).await?;
+    eventually(DEADLINE, async || client.stats().names == 0).await;
+    assert_eq!(semaphore.drain().await?, 1);
+    assert!(!semaphore.try_set_permits(3).await?);
+    Ok(())
+}
+
+async fn leased(client: &Client, name: &str) -> Result<(), Error> {
+    let semaphore = client.permit_expirable_semaphore(name);
+    assert!(semaphore.try_set_permits(2).await?);
+    let lease = Duration::from_millis(300);
+    let options = || LockOptions::new().lease(lease);
+    let both = semaphore.acquire_many(2, options()).await?;
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await }
+    });
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
+    both.extend(2 * lease).await?;
+    // Over several renewals.
+    tokio::time::sleep(3 * lease).await;
+    assert!(both.is_valid());
+    assert_eq!(both.release().await?, Unlocked::Released);
+    let permit = within(DEADLINE, waiter).await.unwrap()?;
+    assert!(semaphore.update_lease(permit.id(), 2 * lease).await?);
+    semaphore.release(permit.id()).await?;
+    drop(permit);
+    let ids = semaphore.acquire_with(options()).await?.forget();
+    assert_eq!(ids.len(), 1);
+    // Until its lease is over: it is swept.
+    let both = semaphore.acquire_many(2, LockOptions::new()).await?;
+    assert_eq!(
+        (semaphore.available().await?, semaphore.permits().await?),
+        (0, 2)
+    );
+    both.release().await?;
+    semaphore.add_permits(1).await?;
+    semaphore.set_permits(4).await?;
+    let other = format!("{name}:ttl");
+    let other = client.permit_expirable_semaphore(&other).limit(1);
+    other.acquire().await?.release().await?;
+    Ok(())
+}
+
+async fn latch(client: &Client, name: &str) -> Result<(), Error> {
+    let latch = client.count_down_latch(name).ttl(DEADLINE);
+    assert!(latch.try_set_count(4).await?);
+    let waiter = tokio::spawn({
+        let latch = latch.clone();
+        async move { latch.wait().await }
+    });
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
+    assert_eq!(latch.count_down().await?, 3);
+    assert_eq!(latch.count().await?, 3);
+    latch.count_down_guard()?.count_down().await?;
+    drop(latch.count_down_guard()?);
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    assert_eq!(latch.count_down().await?, 0);
+    within(DEADLINE, waiter).await.unwrap()?;
+    assert!(latch.try_set_count(1).await?);
+    assert!(latch.delete().await?);
+    let error = latch.wait().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LatchDeleted, "{error}");
+    let brief = client.count_down_latch(name).ttl(Duration::from_millis(50));
+    assert!(brief.try_set_count(1).await?);
+    let error = brief.wait().await.unwrap_err();
+    match error.kind() {
+        ErrorKind::LatchExpired => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[tokio::test]
+async fn what_the_front_page_lists_is_enough() {
+    let page = include_str!("../redlock-rt/src/lib.rs").replace("//!", "");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for listed in [EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED] {
+        assert!(page.contains(listed), "the page does not say {listed:?}");
+    }
+    let mut stage = Stage::open("listed").await;
+    let may = async |stage: &mut Stage, kinds: &[&str]| {
+        let listed = [&[EVERYBODY, SCRIPTS], kinds].concat();
+        stage.client(&rights(&listed.concat())).await
+    };
+    let client = may(&mut stage, &[PLAIN]).await;
+    plain(&client, &stage.name).await.unwrap();
+    stage.sweep().await;
+    let client = may(&mut stage, &[PLAIN, LEASED]).await;
+    leased(&client, &stage.name).await.unwrap();
+    let other = format!("{}:ttl", stage.name);
+    let _: bool = stage.redis(&["DEL", &other]).await;
+    stage.sweep().await;
+    let client = may(&mut stage, &[LATCH]).await;
+    latch(&client, &stage.name).await.unwrap();
+    stage.end().await;
+}
+
+/// Nothing is announced; all is found by looking, and nothing is lost.
+#[tokio::test]
+async fn who_may_not_publish_or_subscribe_loses_nothing() {
+    let mut stage = Stage::open("mute").await;
+    let all = [EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED].concat();
+    let less = [
+        "resetchannels".to_owned(),
+        "-publish".to_owned(),
+        "-subscribe".to_owned(),
+    ];
+    let client = stage.client(&[&rights(&all)[..], &less].concat()).await;
+    plain(&client, &stage.name).await.unwrap();
+    stage.sweep().await;
+    leased(&client, &stage.name).await.unwrap();
+    let other = format!("{}:ttl", stage.name);
+    let _: bool = stage.redis(&["DEL", &other]).await;
+    stage.sweep().await;
+    latch(&client, &stage.name).await.unwrap();
+    stage.end().await;
+}
+
+#[track_caller]
+fn assert_denied<T>(outcome: Result<T, Error>, name: &str) {
+    let Err(error) = outcome else {
+        panic!("it was not refused");
+    };
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert_eq!(error.name(), Some(name), "{error}");
+}
+
+/// Who may not note what was done does not do it.
+#[tokio::test]
+async fn without_the_notes_everything_is_denied_and_nothing_changed() {
+    let mut stage = Stage::open("no-notes").await;
+    let name = stage.name.clone();
+    let all = rights(&[EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED].concat());
+    let keys = [
+        format!("~{name}"),
+        format!("~{{{name}}}:timeout"),
+        format!("~redlock_sem:{{{name}}}"),
+        format!("~redlock_latch_end:{{{name}}}"),
+    ];
+    let client = stage.client(&[&all[..], &keys].concat()).await;
+    let (plain, leased) = (
+        client.semaphore(&name).limit(9),
+        client.permit_expirable_semaphore(&name).limit(9),
+    );
+    assert_denied(plain.try_set_permits(5).await, &name);
+    assert_denied(plain.acquire(1).await, &name);
+    let exists: bool = stage.redis(&["EXISTS", &name]).await;
+    assert!(!exists, "nothing is made");
+
+    let _: () = stage.redis(&["SET", &name, "5"]).await;
+    assert_denied(plain.acquire(1).await, &name);
+    assert_denied(plain.try_acquire(1).await, &name);
+    assert_denied(plain.release(1).await, &name);
+    assert_denied(plain.add_permits(1).await, &name);
+    assert_denied(plain.drain().await, &name);
+    // What has a lease needs no note, but where it is given back by its id.
+    let permit = leased.acquire().await.unwrap();
+    assert_denied(leased.release(permit.id()).await, &name);
+    assert!(permit.is_valid());
+    assert_eq!(leased.acquired().await.unwrap(), 1);
+    permit.release().await.unwrap();
+    let number: String = stage.redis(&["GET", &name]).await;
+    assert_eq!(number, "5");
+
+    let latch = client.count_down_latch(&name);
+    assert_denied(latch.count_down().await, &name);
+    assert_denied(latch.count_down_guard().unwrap().count_down().await, &name);
+    let number: String = stage.redis(&["GET", &name]).await;
+    assert_eq!(number, "5");
+    let _: bool = stage.redis(&["DEL", &name]).await;
+    assert_denied(latch.try_set_count(2).await, &name);
+    stage.end().await;
+}
+
+/// A command that is refused in the middle of a script has left nothing of it.
+#[tokio::test]
+async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
+    let mut stage = Stage::open("one-less").await;
+    let name = stage.name.clone();
+    let all = rights(&[EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED].concat());
+    for less in ["-decrby", "-hset", "-zadd"] {
+        let _: () = stage.redis(&["SET", &name, "5"]).await;
+        let rights = [&all[..], &[less.to_owned()]].concat();
+        let client = stage.client(&rights).await;
+        let (plain, leased) = (
+            client.semaphore(&name),
+            client.permit_expirable_semaphore(&name),
+        );
+        if less != "-zadd" {
+            assert_denied(plain.acquire(2).await, &name);
+        }
+        if less != "-hset" {
+            assert_denied(leased.acquire().await, &name);
+        }
+        eventually(DEADLINE, async || client.stats().names == 0).await;
+        let number: String = stage.redis(&["GET", &name]).await;
+        assert_eq!(number, "5", "{less}");
+        let pattern = format!("*{{{name}}}*");
+        let keys: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+        let others = keys.iter().filter(|key| !key.starts_with("redlock_op"));
+        assert_eq!(others.count(), 0, "{less}: {keys:?}");
+    }
+    stage.end().await;
+}
