@@ -5,9 +5,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redlock_rt::embedded::Engine;
-use redlock_rt::{Client, Error, ErrorKind, distributed_lock};
+use redlock_rt::{Client, Error, ErrorKind, Shutdown, distributed_lock};
+use tokio::sync::Notify;
 
 #[distributed_lock(key = "k", client = client)]
 async fn plain(client: &Client) -> Result<u64, Error> {
@@ -144,4 +146,67 @@ async fn quoted(client: &Client, user: &str) -> Result<u64, Error> {
 #[tokio::test]
 async fn quotes_around_nothing_are_something() {
     assert_eq!(quoted(&Client::embedded(), "").await.unwrap(), 1);
+}
+
+#[distributed_lock(key = "k", min_hold = "10s", client = client)]
+async fn kept(client: &Client, how: Option<Shutdown>) -> Result<(), Error> {
+    if let Some(how) = how {
+        client.shutdown(how).await?;
+    }
+    client.rlock("k").is_locked().await.map(drop)
+}
+
+#[distributed_lock(key = "k", min_hold = "10s", client = client)]
+async fn stuck(client: &Client, begun: &Notify) -> Result<(), Error> {
+    begun.notify_one();
+    std::future::pending().await
+}
+
+#[distributed_lock(key = "k", client = client)]
+async fn around(client: &Client) -> Result<(), Error> {
+    kept(client, None).await?;
+    panic!("under the lock")
+}
+
+#[tokio::test]
+async fn the_shortest_hold_is_kept_however_the_call_ends() {
+    for end in 0..4 {
+        let engine = Engine::new();
+        let client = || Client::builder().embedded(&engine).build().unwrap();
+        let (client, other) = (client(), client());
+        match end {
+            0 => kept(&client, None).await.unwrap(),
+            1 => {
+                let error = kept(&client, Some(Shutdown::ReleaseAll)).await.unwrap_err();
+                assert!(error.is_lost());
+            }
+            // An inner call asked for it, and the outer one panics.
+            2 => {
+                let call = tokio::spawn(async move { around(&client).await });
+                assert!(call.await.unwrap_err().is_panic());
+            }
+            _ => {
+                let begun = Notify::new();
+                tokio::select! {
+                    biased;
+                    done = stuck(&client, &begun) => unreachable!("{done:?}"),
+                    () = begun.notified() => {}
+                }
+                let drain = Shutdown::Drain(Duration::from_secs(5));
+                client.shutdown(drain).await.unwrap();
+            }
+        }
+        let lock = other.rlock("k");
+        // Until its release, which is in the background, the lease is 30 s.
+        let released = async {
+            while lock.remaining_ttl().await.unwrap() > Some(Duration::from_secs(10)) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let bound = Duration::from_secs(10);
+        tokio::time::timeout(bound, released).await.unwrap();
+        let rest = lock.remaining_ttl().await.unwrap();
+        assert!(rest > Some(Duration::from_secs(5)), "{end}: {rest:?}");
+        assert!(lock.try_lock().await.unwrap().is_none());
+    }
 }

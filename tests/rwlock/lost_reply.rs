@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{Client, LockOptions, ReadWriteLock, Unlocked};
 use tests::{Matcher, Proxy, shared_server, within};
 
-use crate::{DEADLINE, Stage, scripts::calls};
+use crate::{DEADLINE, LATE, Stage, scripts::calls};
 
 /// Short, since each lost reply costs as much; and far longer than a reply takes.
 const RESPONSE: Duration = Duration::from_millis(150);
@@ -171,6 +171,46 @@ async fn of_a_preferred_writer_that_gives_up() {
         second.unlock().await.unwrap();
         reading.unlock().await.unwrap();
         tests::eventually(DEADLINE, async || faulty.client.stats().releases == 0).await;
+        faulty.end().await;
+    }
+}
+
+/// A shortest hold is kept by a call that sets the TTL: however often it is sent, to nothing longer,
+/// and never that of who came after.
+#[tokio::test]
+async fn of_the_end_of_a_shortest_hold() {
+    for (loss, min_hold) in LOSSES.into_iter().flat_map(|loss| {
+        // Over before the call is repeated, and after.
+        [RESPONSE / 2, 6 * RESPONSE].map(|min_hold| (loss, min_hold))
+    }) {
+        let faulty = Faulty::set("min-hold").await;
+        let options = LockOptions::new().min_hold(min_hold);
+        let guard = faulty.lock.write_with(options).await.unwrap();
+        let until = tokio::time::Instant::now() + min_hold;
+        let other = faulty.stage.lock();
+        let writer = tokio::spawn({
+            let other = other.clone();
+            async move { (other.write().await.unwrap(), tokio::time::Instant::now()) }
+        });
+        faulty.stage.subscribed(1).await;
+        faulty.lose(loss, calls!("lock_stay"));
+        let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
+        let ended = tokio::time::Instant::now();
+        assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
+        let (next, served) = within(DEADLINE, writer).await.unwrap();
+        // Where it was over before the call came through, it ended with that.
+        let late = served.saturating_duration_since(until.max(ended));
+        assert!(late < LATE, "{loss:?} {min_hold:?}: {late:?}");
+        assert!(
+            served + Duration::from_millis(5) > until,
+            "{loss:?} {min_hold:?}"
+        );
+        let ttl = other.write_lock().remaining_ttl().await.unwrap().unwrap();
+        assert!(
+            ttl > Duration::from_secs(25),
+            "{loss:?} {min_hold:?}: {ttl:?}"
+        );
+        next.unlock().await.unwrap();
         faulty.end().await;
     }
 }
