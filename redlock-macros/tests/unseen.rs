@@ -122,3 +122,51 @@ async fn a_parameter_that_is_not_there_is_not_passed_on() {
     assert_eq!(on_this_system(&client, 7).await.unwrap(), 7);
     elsewhere.unlock().await.unwrap();
 }
+
+/// Lints that are forbidden cannot be allowed, not even by an expansion: that it compiles is the
+/// test.
+mod forbidden {
+    #![forbid(
+        unused_imports,
+        unreachable_code,
+        unused_variables,
+        unused_must_use,
+        dead_code
+    )]
+    #![forbid(
+        clippy::unreachable,
+        clippy::needless_return,
+        clippy::diverging_sub_expression
+    )]
+
+    use redlock_rt::{Client, Error, distributed_lock};
+
+    #[distributed_lock(key = "k", client = client, on_timeout = skip, guard = guard)]
+    pub(super) async fn plain(client: &Client) -> Result<bool, Error> {
+        client.rlock(guard.name()).is_locked().await
+    }
+
+    #[distributed_lock(key = "k", client = client)]
+    pub(super) async fn diverges(client: &Client) -> Result<bool, Error> {
+        client.rlock("k").is_locked().await?;
+        panic!("always")
+    }
+
+    #[distributed_lock(key = "k", client = client)]
+    pub(super) fn boxed(client: Client) -> futures_like::BoxFuture<'static, Result<u8, Error>> {
+        Box::pin(async move { client.rlock("k").is_locked().await.map(u8::from) })
+    }
+
+    mod futures_like {
+        pub(super) type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+    }
+}
+
+#[tokio::test]
+async fn a_crate_may_forbid_lints() {
+    let client = Client::embedded();
+    assert!(forbidden::plain(&client).await.unwrap());
+    assert_eq!(forbidden::boxed(client.clone()).await.unwrap(), 1);
+    let call = tokio::spawn(async move { forbidden::diverges(&client).await });
+    assert!(call.await.unwrap_err().is_panic());
+}

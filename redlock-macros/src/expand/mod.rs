@@ -128,7 +128,6 @@ fn locked(
         let body = async move #block;
         let (output, body) = #private::Output::of(body);
         let place = {
-            #[allow(unused_imports)]
             use #private::{Sendable as _, Unsendable as _};
             (&output).place()
         };
@@ -167,23 +166,14 @@ fn locked(
 /// the declared type the first: what does not fit is reported where the user wrote it.
 fn hint(names: &Names) -> TokenStream {
     let Names {
+        private,
         returns,
         at_returns,
-        ..
     } = names;
+    // No `#[allow]`, here and elsewhere: a crate may forbid that.
     quote_spanned! {*at_returns=>
-        #[allow(
-            unknown_lints,
-            unreachable_code,
-            clippy::diverging_sub_expression,
-            clippy::empty_loop,
-            clippy::let_unit_value,
-            clippy::let_with_type_underscore,
-            clippy::needless_return,
-            clippy::unreachable
-        )]
         if false {
-            let fake_return: #returns = loop {};
+            let fake_return = #private::never::<#returns>();
             return fake_return;
         }
     }

@@ -118,7 +118,9 @@ pub(crate) fn set_default_client(client: Client) {
 #[doc(hidden)]
 pub(crate) mod __private {
     pub(crate) use ::core;
-    pub(crate) use redlock_rt::__private::{Kind, LockKind, Output, Segment, Sendable, Unsendable};
+    pub(crate) use redlock_rt::__private::{
+        Kind, LockKind, Output, Segment, Sendable, Unsendable, never,
+    };
 
     use super::*;
 

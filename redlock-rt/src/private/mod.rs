@@ -19,7 +19,7 @@ pub use self::because::{Because, FromLockError, Skip, because, map_err, skip, sk
 pub use self::call::{Call, Kind, LockKind, OnLost, client, renew};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
-pub use self::output::{Handed, Keep, Kept, Output, Sendable, Unsendable};
+pub use self::output::{Handed, Keep, Kept, Output, Sendable, Unsendable, never};
 pub use self::run::{Entering, Run};
 pub use self::session::Session;
 

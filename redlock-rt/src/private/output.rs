@@ -27,6 +27,11 @@ impl<T> fmt::Debug for Output<T> {
     }
 }
 
+/// Never called: says what a body returns.
+pub fn never<T>() -> T {
+    unreachable!("never called")
+}
+
 /// The first choice.
 pub trait Sendable<T> {
     /// A place for the value.
