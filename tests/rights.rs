@@ -267,8 +267,10 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     assert_denied(plain.release(1).await, &name);
     assert_denied(plain.add_permits(1).await, &name);
     assert_denied(plain.drain().await, &name);
-    // What has a lease needs no note, but where it is given back by its id.
-    let permit = leased.acquire().await.unwrap();
+    assert_denied(leased.acquire().await, &name);
+    let entitled = stage.client(&all).await;
+    let permit = entitled.permit_expirable_semaphore(&name).acquire().await;
+    let permit = permit.unwrap();
     assert_denied(leased.release(permit.id()).await, &name);
     assert!(permit.is_valid());
     assert_eq!(leased.acquired().await.unwrap(), 1);
