@@ -119,6 +119,30 @@ pub(crate) fn equal_but_for_times(real: &Frame, embedded: &Frame, tolerance: f64
     }
 }
 
+/// Compares members with scores, which may be times: where two are close, they come in either order.
+pub(crate) fn equal_but_for_scores(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
+    let pairs = |frame: &Frame| {
+        let items = frame.items()?;
+        // In pairs by RESP3, else one behind the other.
+        let flat: Vec<Frame> = items
+            .iter()
+            .flat_map(|item| match item.items() {
+                Some(pair) => pair.to_vec(),
+                None => vec![item.clone()],
+            })
+            .collect();
+        let mut pairs: Vec<_> = flat.chunks(2).map(<[Frame]>::to_vec).collect();
+        pairs.sort_unstable();
+        Some(pairs)
+    };
+    let (Some(real), Some(embedded)) = (pairs(real), pairs(embedded)) else {
+        return false;
+    };
+    real.len() == embedded.len()
+        && std::iter::zip(real.concat(), embedded.concat())
+            .all(|(real, embedded)| equal_but_for_times(&real, &embedded, tolerance))
+}
+
 /// Remaining milliseconds and, above a year, epochs in milliseconds or microseconds.
 fn near(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
     const SMALLEST_TTL: f64 = 1000.0;
