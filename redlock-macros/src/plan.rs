@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proc_macro2::{Ident, Span};
-use syn::{Expr, LitStr, Path, Type};
+use syn::{Expr, ExprPath, LitStr, Path, Type};
 
 /// One attribute, checked.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ pub(crate) enum Fallback {
     Value(Expr),
     /// Returns what this async function returns, called with the same parameters; each of them has
     /// a name.
-    Call(Path),
+    Call(ExprPath),
 }
 
 /// What becomes of the body where the lock is lost.

@@ -248,3 +248,34 @@ async fn both(client: &Client, id: u8) -> Result<bool, Error> {
 async fn two_attributes_hold_two_locks() {
     assert!(both(&Client::embedded(), 1).await.unwrap());
 }
+
+trait Closed {
+    async fn closed(client: &Client, id: u64) -> Result<u64, Error>;
+}
+
+struct Shop;
+
+impl Closed for Shop {
+    async fn closed(_: &Client, id: u64) -> Result<u64, Error> {
+        Ok(id + 1)
+    }
+}
+
+#[distributed_lock(
+    key = "qualified:<id>",
+    wait = "0s",
+    client = client,
+    on_timeout = call(<Shop as Closed>::closed)
+)]
+async fn open(client: &Client, id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[tokio::test]
+async fn a_fallback_may_be_a_function_of_a_trait() {
+    let client = Client::embedded();
+    assert_eq!(open(&client, 7).await.unwrap(), 7);
+    let held = client.rlock("qualified:7").lock().await.unwrap();
+    assert_eq!(open(&client, 7).await.unwrap(), 8);
+    held.unlock().await.unwrap();
+}

@@ -107,7 +107,7 @@ pub(super) fn fallback(name: &Ident, value: Expr, errors: &mut Errors) -> Option
             })
             .map(Fallback::Value),
         ("call", _) => match only_argument(call) {
-            Some(Expr::Path(path)) if path.qself.is_none() => Some(Fallback::Call(path.path)),
+            Some(Expr::Path(path)) => Some(Fallback::Call(path)),
             _ => {
                 errors.on(
                     &value,
