@@ -12,8 +12,6 @@ use crate::sync::{
 /// What a body runs under.
 #[derive(Debug)]
 pub enum Guard {
-    /// Nothing.
-    Without,
     /// A re-entrant lock.
     Reentrant(RLockGuard),
     /// A fair lock.
@@ -34,9 +32,8 @@ pub enum Guard {
 
 /// Does the same with each kind of guard.
 macro_rules! each {
-    ($guard:expr, $without:expr, $one:ident => $does:expr, $permit:ident => $releases:expr) => {
+    ($guard:expr, $one:ident => $does:expr, $permit:ident => $releases:expr) => {
         match $guard {
-            Guard::Without => $without,
             Guard::Reentrant($one) => $does,
             Guard::Fair($one) => $does,
             Guard::Read($one) => $does,
@@ -50,28 +47,25 @@ macro_rules! each {
 }
 
 impl Guard {
-    /// `None` where there is no lock.
-    pub(super) fn state(&self) -> Option<GuardState> {
-        each!(self, None, guard => Some(guard.state()), permit => Some(permit.state()))
+    pub(super) fn state(&self) -> GuardState {
+        each!(self, guard => guard.state(), permit => permit.state())
     }
 
     pub(super) async fn lost(&self) -> LostReason {
-        let never = std::future::pending();
-        each!(self, never.await, guard => guard.lost().await, permit => permit.lost().await)
+        each!(self, guard => guard.lost().await, permit => permit.lost().await)
     }
 
     pub(super) fn scope(&self) -> Scope {
         // A permit is no hold that could be re-entered.
-        each!(self, Scope::default(), guard => guard.scope(), _permit => Scope::default())
+        each!(self, guard => guard.scope(), _permit => Scope::default())
     }
 
     pub(super) fn name(&self) -> &str {
-        each!(self, "", guard => guard.name(), permit => permit.name())
+        each!(self, guard => guard.name(), permit => permit.name())
     }
 
     pub(super) async fn unlock(self) -> Result<Unlocked, Error> {
-        let nothing = Ok(Unlocked::Released);
-        each!(self, nothing, guard => guard.unlock().await, permit => permit.release().await)
+        each!(self, guard => guard.unlock().await, permit => permit.release().await)
     }
 }
 

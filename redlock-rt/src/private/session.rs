@@ -75,13 +75,12 @@ impl Session {
         }
     }
 
-    /// The guard, for the body to see.
+    /// The guard, for the body to see. A function that may run without a lock cannot ask for it.
     pub fn held(&self) -> Held {
-        Held(
-            self.guard
-                .clone()
-                .unwrap_or_else(|| Arc::new(Guard::Without)),
-        )
+        match &self.guard {
+            Some(guard) => Held(Arc::clone(guard)),
+            None => unreachable!("a guard is named where there is no lock"),
+        }
     }
 
     /// Polls a body: first the body, then whether the lock is lost.
@@ -169,13 +168,12 @@ impl Terms {
         let name = name(Some(&guard));
         let late = |reason| self.late(&name, reason);
         let until = match guard.state() {
-            None => return Ok(()),
-            Some(GuardState::Lost(reason)) => {
+            GuardState::Lost(reason) => {
                 drop(guard);
                 return late(Some(reason));
             }
-            Some(GuardState::Released) => return late(Some(LostReason::ShutDown)),
-            Some(GuardState::Held { until } | GuardState::Suspect { until }) => until,
+            GuardState::Released => return late(Some(LostReason::ShutDown)),
+            GuardState::Held { until } | GuardState::Suspect { until } => until,
         };
         let rest = until.saturating_duration_since(clock::now());
         let patience = self.client.as_ref().map(Client::response_timeout);
@@ -211,7 +209,7 @@ fn name(guard: Option<&Guard>) -> Arc<str> {
 }
 
 fn lost_reason(guard: &Guard) -> Option<LostReason> {
-    match guard.state()? {
+    match guard.state() {
         GuardState::Lost(reason) => Some(reason),
         GuardState::Released => Some(LostReason::ShutDown),
         GuardState::Held { .. } | GuardState::Suspect { .. } => None,
