@@ -224,22 +224,9 @@ impl<T: Clone> GateState<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::count_waker::waker;
     use super::*;
     use proptest::prelude::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    struct Count(AtomicUsize);
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    fn waker() -> (Arc<Count>, Waker) {
-        let count = Arc::new(Count(AtomicUsize::new(0)));
-        (Arc::clone(&count), Waker::from(count))
-    }
 
     const LOOK: Poll<Word<u8>> = Poll::Ready(Word::Look);
     const HEAD: Poll<Word<u8>> = Poll::Ready(Word::Head);
@@ -258,7 +245,7 @@ mod tests {
         }
         assert_eq!(gate.poll(tickets[0], &waker), LOOK);
         gate.tell(&7).into_iter().for_each(Waker::wake);
-        assert_eq!(count.0.load(Ordering::Relaxed), 4);
+        assert_eq!(count.get(), 4);
         for ticket in tickets {
             assert_eq!(gate.poll(ticket, &waker), over(7));
             assert!(gate.leave(ticket).is_none());
@@ -275,7 +262,7 @@ mod tests {
         let later = gate.enter();
         assert_eq!(gate.poll(later, &waker), Poll::Pending);
         gate.tell(&1).into_iter().for_each(Waker::wake);
-        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(count.get(), 1);
         assert_eq!(gate.poll(later, &waker), LOOK);
         let _ = gate.tell(&2);
         assert_eq!(gate.poll(first, &waker), over(1));
@@ -291,7 +278,7 @@ mod tests {
         assert_eq!(gate.poll(first, &waker), LOOK);
         gate.set_health(Health::Asking(Instant::now()));
         gate.leave(first).into_iter().for_each(Waker::wake);
-        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(count.get(), 1);
         assert_eq!(gate.health(), Health::Answering);
         assert_eq!(gate.poll(second, &waker), LOOK);
     }
@@ -310,7 +297,7 @@ mod tests {
             (Some(now), None)
         );
         gate.leave(first).into_iter().for_each(Waker::wake);
-        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(count.get(), 1);
         assert_eq!(gate.poll(second, &waker), HEAD);
         assert_eq!(gate.retry_at(second), Some(now));
         assert_eq!(gate.poll(second, &waker), Poll::Pending);
@@ -341,7 +328,7 @@ mod tests {
             while gate.poll(ticket, &waker).is_ready() {}
         }
         gate.close().into_iter().for_each(Waker::wake);
-        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!(count.get(), 2);
         for ticket in tickets {
             assert_eq!(gate.poll(ticket, &waker), Poll::Ready(Word::Closed));
         }

@@ -212,22 +212,9 @@ impl LineState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::count_waker::waker;
     use super::*;
     use proptest::prelude::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    struct Count(AtomicUsize);
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    fn waker() -> (Arc<Count>, Waker) {
-        let count = Arc::new(Count(AtomicUsize::new(0)));
-        (Arc::clone(&count), Waker::from(count))
-    }
 
     #[test]
     fn the_first_may_try_and_the_second_waits_for_an_announcement() {
@@ -324,7 +311,7 @@ mod tests {
             let _ = line.poll(ticket, &waker);
         }
         line.close().into_iter().for_each(Waker::wake);
-        assert_eq!(count.0.load(Ordering::Relaxed), 3);
+        assert_eq!(count.get(), 3);
         assert_eq!(line.poll(tickets[2], &waker), Poll::Ready(Turn::Closed));
     }
 

@@ -22,6 +22,8 @@
 mod acquire;
 mod acquire_all;
 mod backoff;
+#[cfg(test)]
+mod count_waker;
 mod enter;
 mod errand;
 mod frame;
