@@ -37,6 +37,9 @@ pub struct Fair;
 /// own time-out applies: five minutes for each place in the queue. A process that is paused for
 /// longer than the waiter time-out loses its place, and its waiters queue again.
 ///
+/// Fair locks of the names `a` and `{a}` have one queue, as in Redisson: see
+/// [names](Lock#names).
+///
 /// # Round trips
 ///
 /// As the other locks, and for each waiter one call to queue; only the first in the queue tries

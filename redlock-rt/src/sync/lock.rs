@@ -29,9 +29,31 @@ impl sealed::Sealed for AnyKind {}
 
 /// A handle to the lock of one name; see the aliases for the kinds.
 ///
-/// Making a handle does no I/O, and handles are cheap to clone. A name that cannot be one (empty
-/// or blank, longer than 512 bytes with the client's namespace, containing NUL) is reported by
-/// every operation as [`BadInput`](ErrorKind::BadInput).
+/// Making a handle does no I/O, and handles are cheap to clone.
+///
+/// # Names
+///
+/// This is about the names of all primitives: locks, semaphores, latches and fenced values.
+///
+/// A name with the client's [namespace](crate::ClientBuilder::namespace) before it (`svc:order:7`)
+/// *is* the key in Redis: a hash for a lock, a string for a semaphore or a latch. So a name must not
+/// be the key of anything else, such as the data that the lock protects; a namespace of their own
+/// for locks keeps them from it. Further keys are derived from it, `PREFIX:{NAME}` or
+/// `{NAME}:SUFFIX`, with prefixes that begin with `redisson_` or `redlock_`. They are listed in
+/// `docs/protocol.md`.
+///
+/// An empty or blank name, one with a NUL, or longer than 512 bytes with the namespace, is reported
+/// by every operation as [`BadInput`](ErrorKind::BadInput).
+///
+/// **Braces.** A name that contains `{` is not wrapped in braces again, as in Redisson, so that a
+/// hash tag (`order:{42}`) stays one. Therefore a name and the same name in braces (`a` and `{a}`)
+/// share those derived keys that Redisson knows, in Java as here: fair locks have one queue for both,
+/// so that who wants the one waits behind those who wait for the other;
+/// [permits with leases](crate::PermitExpirableSemaphore) of the one count as held of the other, and
+/// come back to the wrong one when their leases are over; fenced locks have one counter, which harms
+/// nothing. Do not use both. With a namespace
+/// (`svc:a`, `svc:{a}`) no two names share anything. Keys that only this crate knows are
+/// never shared.
 pub struct Lock<K: Kind> {
     pub(super) engine: Arc<Engine>,
     pub(super) wire: Result<Arc<dyn Recipe>, BadName>,

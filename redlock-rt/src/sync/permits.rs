@@ -28,7 +28,8 @@ const MOST_AT_ONCE: u32 = 1000;
 /// Do **not** use it where an overlap would do harm: as for every lock with a lease, a process that
 /// is paused for longer than that goes on with a permit that somebody else has. Redisson clients
 /// judge leases by their own clocks: one whose clock is ahead by more than the lease takes away
-/// permits that are held, and the guard is lost at its next renewal.
+/// permits that are held, and the guard is lost at its next renewal. Semaphores of the names `a` and
+/// `{a}` share the set of permits that are held, as in Redisson: see [names](crate::Lock#names).
 ///
 /// # Round trips
 ///

@@ -2,7 +2,8 @@
 
 use crate::name::{LockName, OwnerId};
 
-/// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson.
+/// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
+/// `a` and `{a}` share these keys: Redisson's clients do too, and must find them.
 fn prefixed(prefix: &str, name: &LockName) -> String {
     let name = name.as_str();
     if name.contains('{') {
@@ -10,6 +11,25 @@ fn prefixed(prefix: &str, name: &LockName) -> String {
     } else {
         format!("{prefix}:{{{name}}}")
     }
+}
+
+/// The same for a key that Redisson does not know, which no two names share: the names that look
+/// like another name in its braces have a prefix of their own. It has no brace, so the key is in the
+/// same slot; all other names keep the form that they always had.
+fn own(prefix: &str, name: &LockName) -> String {
+    if is_in_braces(name.as_str()) {
+        format!("{prefix}_braced:{}", name.as_str())
+    } else {
+        prefixed(prefix, name)
+    }
+}
+
+/// Whether the name reads as another name, wrapped: that one has no `{` inside.
+fn is_in_braces(name: &str) -> bool {
+    let inner = name
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    inner.is_some_and(|inner| !inner.contains('{'))
 }
 
 /// The channel on which the release of a lock is announced.
@@ -27,7 +47,8 @@ pub(crate) fn fair_deadlines(name: &LockName) -> String {
     prefixed("redisson_lock_timeout", name)
 }
 
-/// Which clients of ours wait for a fair lock, and are alive.
+/// Which clients of ours wait for a fair lock, and are alive. Not Redisson's, but it tells whose the
+/// entries of Redisson's queue are: two names that share that queue must share this too.
 pub(crate) fn fair_clients(name: &LockName) -> String {
     prefixed("redlock_fair", name)
 }
@@ -39,7 +60,7 @@ pub(crate) fn rw_channel(name: &LockName) -> String {
 
 /// The set of writers that wait for a read-write lock and are preferred. Not Redisson's.
 pub(crate) fn rw_waiting_writers(name: &LockName) -> String {
-    prefixed("redlock_rw_writers", name)
+    own("redlock_rw_writers", name)
 }
 
 /// The start of the names of all keys that carry the leases of a read-write lock's readers.
@@ -65,10 +86,11 @@ pub(crate) fn semaphore_channel(name: &LockName) -> String {
 
 /// Who of our clients has how many permits of a semaphore without leases. Not Redisson's.
 pub(crate) fn semaphore_holds(name: &LockName) -> String {
-    prefixed("redlock_sem", name)
+    own("redlock_sem", name)
 }
 
-/// What is known of one operation, for a repeat of it. Not Redisson's.
+/// What is known of one operation, for a repeat of it. Not Redisson's. No two operations of any names
+/// have the same id.
 pub(crate) fn operation(name: &LockName, id: &str) -> String {
     format!("{}:{id}", prefixed("redlock_op", name))
 }
@@ -90,7 +112,7 @@ pub(crate) fn lock_token(name: &LockName) -> String {
 
 /// The last fencing token seen for a value of this key.
 pub(crate) fn fence(key: &LockName) -> String {
-    prefixed("redlock_fence", key)
+    own("redlock_fence", key)
 }
 
 /// The channel of a count-down latch. Redisson wraps every name here, and with underscores.
@@ -100,7 +122,7 @@ pub(crate) fn latch_channel(name: &LockName) -> String {
 
 /// How the last latch of a name ended. Not Redisson's.
 pub(crate) fn latch_mark(name: &LockName) -> String {
-    prefixed("redlock_latch_end", name)
+    own("redlock_latch_end", name)
 }
 
 #[cfg(test)]
@@ -124,6 +146,71 @@ mod tests {
         assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
         assert_eq!(channel("x{y"), "redisson_lock__channel:x{y");
         assert_eq!(channel("x}y"), "redisson_lock__channel:{x}y}");
+    }
+
+    /// CRC16 (XMODEM) of the tag of a key, as a cluster computes its slot.
+    fn slot(key: &str) -> u16 {
+        let tag = key.split_once('{').and_then(|(_, rest)| {
+            let (tag, _) = rest.split_once('}')?;
+            (!tag.is_empty()).then_some(tag)
+        });
+        let crc = tag.unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
+            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc >> 15 {
+                0 => crc << 1,
+                _ => (crc << 1) ^ 0x1021,
+            })
+        });
+        crc % 16384
+    }
+
+    #[test]
+    fn no_two_names_share_a_key_that_is_ours_alone() {
+        assert_eq!(
+            slot("123456789"),
+            12739,
+            "the example of the Redis documentation"
+        );
+        let names = [
+            "a",
+            "{a}",
+            "{{a}}",
+            "{a}}",
+            "a}",
+            "{a}b",
+            "b{a}",
+            "{a",
+            "{}",
+            "{a}{b}",
+            "{a}{a}",
+            "a}:timeout",
+            "redlock_sem:{a}",
+            "_braced:{a}",
+        ];
+        let names = names.map(|name| LockName::new(None, name).unwrap());
+        let forms = [rw_waiting_writers, semaphore_holds, fence, latch_mark];
+        let mut keys = std::collections::HashMap::new();
+        for name in &names {
+            for form in forms {
+                let key = form(name);
+                assert_eq!(keys.insert(key.clone(), name), None, "{key}");
+                // A name with a brace that is no tag has its derived keys elsewhere, as Redisson's.
+                if matches!(
+                    name.as_str(),
+                    "a" | "{a}" | "{a}b" | "b{a}" | "{a}{b}" | "{a}}"
+                ) {
+                    assert_eq!(slot(&key), slot("a"), "{key}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_were_never_in_doubt_keep_their_keys() {
+        let holds = |name| semaphore_holds(&LockName::new(None, name).unwrap());
+        assert_eq!(holds("order"), "redlock_sem:{order}");
+        assert_eq!(holds("order:{42}"), "redlock_sem:order:{42}");
+        assert_eq!(holds("svc:{42}"), "redlock_sem:svc:{42}");
+        assert_eq!(holds("{42}"), "redlock_sem_braced:{42}");
     }
 
     #[test]

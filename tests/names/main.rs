@@ -1,0 +1,56 @@
+//! What becomes a key: names that look alike, and keys that belong to somebody else.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tests::{Backend, World, within};
+
+mod braces;
+
+/// For what must happen.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs one behaviour on this backend, and looks what it has left.
+async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+    let world = World::open::<B>(name).await;
+    within(2 * DEADLINE, behaviour(&world)).await;
+    world.remove_notes().await;
+    world.assert_clean().await;
+}
+
+/// One test for each behaviour and backend.
+macro_rules! behaviours {
+    ($($module:ident: $($behaviour:ident),+;)+) => {
+        $(mod $module {
+            mod embedded {
+                $(#[tokio::test(start_paused = true)]
+                async fn $behaviour() {
+                    let behaviour = async |world: &_| crate::$module::$behaviour(world).await;
+                    crate::run::<tests::Embedded>(stringify!($behaviour), behaviour).await;
+                })+
+            }
+            mod redis {
+                $(#[tokio::test]
+                async fn $behaviour() {
+                    let behaviour = async |world: &_| crate::$module::$behaviour(world).await;
+                    crate::run::<tests::Redis>(stringify!($behaviour), behaviour).await;
+                })+
+            }
+        })+
+    };
+}
+
+mod suite {
+    behaviours! {
+        braces: setting_one_semaphore_loses_no_permit_of_the_other,
+            deleting_one_latch_says_nothing_of_the_other,
+            a_writer_that_is_preferred_at_one_lock_keeps_no_reader_from_the_other,
+            a_token_seen_for_one_value_is_not_asked_of_the_other,
+            fair_locks_share_redissons_queue,
+            permits_with_leases_share_redissons_set,
+            fenced_locks_share_redissons_counter,
+            a_namespace_keeps_them_apart;
+    }
+}
