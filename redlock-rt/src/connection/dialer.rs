@@ -104,11 +104,26 @@ impl Dialer {
         }
     }
 
+    /// What the server is to be told of us on a connection that listens, which has logged in
+    /// already. Channels are those of all databases.
+    pub(super) fn listening_settings(&self) -> redis::RedisConnectionInfo {
+        redis::RedisConnectionInfo::default().set_lib_name("redlock-rt", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// The command that logs in, where there is a password.
+    pub(super) fn login_command(&self) -> Option<redis::Cmd> {
+        let password = self.login.password.as_ref()?;
+        let mut login = redis::cmd("AUTH");
+        if let Some(user) = &self.login.user {
+            login.arg(user);
+        }
+        login.arg(password);
+        Some(login)
+    }
+
     /// What the server is to be told of us.
     pub(super) fn settings(&self) -> redis::RedisConnectionInfo {
-        let mut settings = redis::RedisConnectionInfo::default()
-            .set_db(self.login.db)
-            .set_lib_name("redlock-rt", env!("CARGO_PKG_VERSION"));
+        let mut settings = self.listening_settings().set_db(self.login.db);
         if let Some(user) = &self.login.user {
             settings = settings.set_username(user);
         }

@@ -60,6 +60,12 @@ impl Fault {
         Self::Unanswered(Self::io(std::io::ErrorKind::TimedOut, what))
     }
 
+    /// A connection to a server that was left for another one.
+    pub(super) fn outdated() -> Self {
+        let why = "the address led to a server process that was left for another one";
+        Self::Unreachable(Self::io(std::io::ErrorKind::Other, why))
+    }
+
     /// Sorts an error of the client library that came instead of a reply.
     pub(super) fn from_client(error: RedisError) -> Self {
         match error.kind() {

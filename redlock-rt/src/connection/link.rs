@@ -14,6 +14,8 @@ use tokio::task::AbortHandle;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
+use super::info::Info;
+use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use crate::clock;
 use crate::wire::{Call, Reply, Script};
@@ -38,6 +40,7 @@ pub(super) struct Link {
     /// Whether any call was answered here.
     answered: AtomicBool,
     driver: AbortHandle,
+    tie: Arc<Tie>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
 }
@@ -56,12 +59,14 @@ impl Drop for Down {
 }
 
 impl Link {
-    /// Dials, logs in, and asks who we are there.
+    /// Dials, logs in, and asks who we are there, and where that is.
     pub(super) async fn open(
         dialer: &Dialer,
         spawner: &Spawner,
+        server: &CurrentServer,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
+        let number = server.dial();
         let dial = dialer.clone();
         let stream = spawner
             .run(async move { dial.dial().await })
@@ -90,15 +95,23 @@ impl Link {
             let why = Fault::io(std::io::ErrorKind::Other, "there is no tokio runtime here");
             return Err(Fault::Unreachable(why));
         };
+        let driver = driver.abort_handle();
+        let end = driver.clone();
         let mut link = Self {
             conn,
             alive,
             opened: clock::now(),
             answered: AtomicBool::new(false),
-            driver: driver.abort_handle(),
+            driver,
+            tie: Tie::new(move || end.abort()),
             identity: None,
         };
         link.identity = link.identify().await?;
+        if let Some(identity) = &link.identity
+            && !server.arrive(number, &identity.run_id, &link.tie)
+        {
+            return Err(Fault::outdated());
+        }
         Ok(link)
     }
 
@@ -123,15 +136,9 @@ impl Link {
                 }
             }
         }
-        let text = match info {
-            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Value::VerbatimString { text, .. } => text.clone(),
-            _ => String::new(),
-        };
-        let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
-        Ok(match (id, run_id) {
+        Ok(match (id, Info::of(info).run_id) {
             (Value::Int(client_id), Some(run_id)) => Some(Identity {
-                run_id: run_id.trim().to_owned(),
+                run_id,
                 client_id: *client_id,
             }),
             _ => None,
@@ -151,7 +158,7 @@ impl Link {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
+        self.alive.load(Ordering::Acquire) && !self.tie.is_left()
     }
 
     /// Gives the connection up: nothing is read from it or sent on it any more.
@@ -285,12 +292,21 @@ impl fmt::Debug for Link {
 }
 
 /// A fault while the connection was being set up: no call of ours was under way.
-fn before_sending(error: RedisError) -> Fault {
+pub(super) fn before_sending(error: RedisError) -> Fault {
     match Fault::from_client(error) {
         Fault::Unanswered(source) => Fault::Unreachable(source),
         Fault::Failed(source) => Fault::Misdirected(source),
         other => other,
     }
+}
+
+/// Why nothing on a connection counts that was left for another server.
+fn left() -> Arc<std::io::Error> {
+    let why = "the connection was left: the address leads to another server process";
+    Arc::new(std::io::Error::new(
+        std::io::ErrorKind::ConnectionAborted,
+        why,
+    ))
 }
 
 fn evalsha_command(call: &Call) -> Cmd {
@@ -361,8 +377,16 @@ impl Future for Exchange {
     type Output = Result<Reply, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.polled && self.link.tie.is_left() {
+            return Poll::Ready(Err(Fault::Unreachable(left())));
+        }
         self.polled = true;
-        self.future.as_mut().poll(cx)
+        let answer = std::task::ready!(self.future.as_mut().poll(cx));
+        // What the old server says is true there and nowhere else.
+        Poll::Ready(match self.link.tie.is_left() {
+            true => Err(Fault::Unanswered(left())),
+            false => answer,
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! Endpoint (URL) ─▶ Dialer ─▶ byte stream ─▶ Link (one live connection, EVALSHA)
 //!                                       └──▶ Subscriber (pub/sub)
 //! Connection: a Link or none; dials anew after a failure, with back-off
+//! CurrentServer: the server process that all of them lead to
 //! ```
 //!
 //! `redis::aio::ConnectionManager` is not used: it cannot take a stream of ours, and a half-open
@@ -12,8 +13,10 @@
 mod dialer;
 mod endpoint;
 mod fault;
+mod info;
 mod link;
 mod reconnect;
+mod server;
 mod spawner;
 mod subscriber;
 #[cfg(feature = "tls")]
@@ -24,5 +27,6 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::fault::Fault;
 pub(crate) use self::link::Exchange;
 pub(crate) use self::reconnect::{Connection, Timeouts};
+pub(crate) use self::server::CurrentServer;
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::subscriber::{Announcements, Message, Subscriber};

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::link::{Exchange, Identity, Link, OnDown};
+use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;
 use crate::wire::Call;
@@ -32,9 +33,8 @@ const MOST_ORPHANS: usize = 3;
 /// More dead connections than this are forgotten: their commands end with their leases.
 const MOST_GHOSTS: usize = 64;
 
-/// Is told the run id of the server whenever a connection was made, and whether there was one
-/// before.
-type OnUp = Box<dyn Fn(Option<&str>, bool) + Send + Sync>;
+/// Is told whenever a connection was made, and whether there was one before.
+type OnUp = Box<dyn Fn(bool) + Send + Sync>;
 
 /// A connection that dials anew when it broke or when a command on it went unanswered.
 pub(crate) struct Connection {
@@ -46,6 +46,7 @@ struct Shared {
     dialer: Dialer,
     spawner: Spawner,
     timeouts: Timeouts,
+    server: Arc<CurrentServer>,
     on_down: OnDown,
     on_up: OnUp,
     /// Never held across an await.
@@ -83,13 +84,15 @@ impl Connection {
         dialer: Dialer,
         spawner: Spawner,
         timeouts: Timeouts,
+        server: Arc<CurrentServer>,
         on_down: impl Fn() + Send + Sync + 'static,
-        on_up: impl Fn(Option<&str>, bool) + Send + Sync + 'static,
+        on_up: impl Fn(bool) + Send + Sync + 'static,
     ) -> Self {
         let shared = Shared {
             dialer,
             spawner,
             timeouts,
+            server,
             on_down: Arc::new(on_down),
             on_up: Box::new(on_up),
             slot: Mutex::default(),
@@ -250,7 +253,8 @@ impl Shared {
     }
 
     async fn dial(&self) -> Result<Link, Fault> {
-        let link = Link::open(&self.dialer, &self.spawner, Arc::clone(&self.on_down)).await?;
+        let on_down = Arc::clone(&self.on_down);
+        let link = Link::open(&self.dialer, &self.spawner, &self.server, on_down).await?;
         // Before anything is repeated or compensated here, what the dead connections may still
         // have under way must not be able to run any more.
         loop {
@@ -299,18 +303,14 @@ impl DialTurn {
         slot.tries += 1;
         match dialed {
             Ok(link) => {
-                let link = Arc::new(link);
-                slot.link = Some(Arc::clone(&link));
+                slot.link = Some(Arc::new(link));
                 slot.not_before = None;
                 slot.last_fault = None;
                 slot.connections += 1;
                 let again = slot.connections > 1;
                 drop(slot);
                 tracing::debug!(dialer = ?shared.dialer, again, "connected");
-                (shared.on_up)(
-                    link.identity().map(|identity| identity.run_id.as_str()),
-                    again,
-                );
+                (shared.on_up)(again);
             }
             Err(fault) => {
                 slot.back_off();

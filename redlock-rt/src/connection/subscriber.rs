@@ -4,10 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use redis::Value;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
 
-use super::dialer::Dialer;
+use super::dialer::{BoxStream, Dialer};
 use super::fault::Fault;
+use super::info::Info;
+use super::link::before_sending;
+use super::server::{CurrentServer, Tie};
 
 /// The commands of a listening connection. Clones share it.
 #[derive(Debug, Clone)]
@@ -15,9 +21,12 @@ pub(crate) struct Subscriber {
     sink: PubSubSink,
 }
 
-/// What a listening connection hears; ends when the connection does.
+/// What a listening connection hears; ends when the connection does, or is left for one to another
+/// server.
 pub(crate) struct Announcements {
     stream: PubSubStream,
+    left: Arc<Notify>,
+    tie: Arc<Tie>,
 }
 
 impl Subscriber {
@@ -25,20 +34,33 @@ impl Subscriber {
     pub(crate) async fn open(
         dialer: &Dialer,
         timeout: Duration,
+        server: &CurrentServer,
     ) -> Result<(Self, Announcements), Fault> {
+        let number = server.dial();
+        let left = Arc::new(Notify::new());
+        let tie = Tie::new({
+            let left = Arc::clone(&left);
+            move || left.notify_one()
+        });
         let open = async {
-            let stream = dialer
+            let mut stream = dialer
                 .dial()
                 .await
                 .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
-            PubSub::new(&dialer.settings(), stream)
+            let run_id = greet(dialer, &mut stream).await?;
+            if let Some(run_id) = run_id
+                && !server.arrive(number, &run_id, &tie)
+            {
+                return Err(Fault::outdated());
+            }
+            PubSub::new(&dialer.listening_settings(), stream)
                 .await
                 .map_err(Fault::from_client)
         };
         match tokio::time::timeout(timeout, open).await {
             Ok(pubsub) => {
                 let (sink, stream) = pubsub?.split();
-                Ok((Self { sink }, Announcements { stream }))
+                Ok((Self { sink }, Announcements { stream, left, tie }))
             }
             Err(_) => Err(Fault::timed_out("connecting took too long")),
         }
@@ -78,7 +100,7 @@ impl Subscriber {
     /// Makes sure that the other side still listens.
     pub(crate) async fn ping(&mut self) -> Result<(), Fault> {
         self.sink
-            .ping::<redis::Value>()
+            .ping::<Value>()
             .await
             .map(drop)
             .map_err(Fault::from_client)
@@ -88,14 +110,46 @@ impl Subscriber {
 impl Announcements {
     /// Where something was published; payloads say nothing that is acted upon.
     pub(crate) fn messages(self) -> impl Stream<Item = Message> + Send + Unpin {
-        self.stream.map(|message| Message {
+        let Self { stream, left, tie } = self;
+        let left = Box::pin(async move {
+            left.notified().await;
+            drop(tie);
+        });
+        let messages = stream.map(|message| Message {
             channel: message.get_channel_name().to_owned(),
             pattern: match message.from_pattern() {
                 true => message.get_pattern().ok(),
                 false => None,
             },
-        })
+        });
+        messages.take_until(left)
     }
+}
+
+/// Logs in and asks which server this is: once it is subscribed, a connection cannot ask any more.
+/// `None` where an ACL forbids to ask.
+async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Option<String>, Fault> {
+    let mut ask = redis::pipe();
+    let login = dialer.login_command();
+    let logs_in = login.is_some();
+    if let Some(login) = login {
+        ask.add_command(login);
+    }
+    ask.cmd("INFO").arg("server");
+    let unreachable = |error| Fault::Unreachable(Arc::new(error));
+    let bytes = ask.get_packed_pipeline();
+    stream.write_all(&bytes).await.map_err(unreachable)?;
+    stream.flush().await.map_err(unreachable)?;
+    // Shared by all replies: it may read ahead. Nothing comes after the last one.
+    let mut decoder = Default::default();
+    let mut reply = async || {
+        let reply = redis::parse_redis_value_async(&mut decoder, stream).await;
+        reply.map_err(before_sending)
+    };
+    if logs_in && let Value::ServerError(error) = reply().await? {
+        return Err(Fault::from_server(error));
+    }
+    Ok(Info::of(&reply().await?).run_id)
 }
 
 /// Something was published.

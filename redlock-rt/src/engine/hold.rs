@@ -121,7 +121,7 @@ impl Hold {
                 before.mark_lost(LostReason::Taken);
             }
         }
-        hold.engine.watchdog.watch(&hold, now);
+        hold.engine.watchdog.watch(&hold, sent, now);
         HoldGuard {
             hold,
             id,

@@ -138,6 +138,8 @@ pub(crate) struct Lease {
     next_renewal: Instant,
     /// When to look whether it is still there, renewed or not, since that was put in doubt.
     verify_at: Option<Instant>,
+    /// Since when it is in doubt: an answer to what was sent before says nothing of it.
+    doubted: Option<Instant>,
     /// How often to look although nothing is in doubt, where others may shorten the lease.
     look_every: Option<Duration>,
     /// It has no lease.
@@ -166,6 +168,7 @@ impl Lease {
             next_id: 0,
             next_renewal: sent,
             verify_at: look_every.map(|every| after(sent, every)),
+            doubted: None,
             look_every,
             permanent: terms.lease == Duration::MAX,
             stays: None,
@@ -373,7 +376,10 @@ impl Lease {
         self.tick(now);
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Held;
-            self.verify_at = self.look_every.map(|every| after(now, every));
+            if self.doubted.is_none_or(|since| sent >= since) {
+                self.doubted = None;
+                self.verify_at = self.look_every.map(|every| after(now, every));
+            }
             if !ttl.is_zero() {
                 self.lengthen(sent, ttl);
             }
@@ -422,6 +428,7 @@ impl Lease {
     pub(crate) fn doubt(&mut self, now: Instant) {
         if !self.permanent {
             self.verify_at = Some(now);
+            self.doubted = Some(now);
         }
     }
 
@@ -456,6 +463,18 @@ mod tests {
             lease.state(id, until),
             GuardState::Lost(LostReason::Expired)
         );
+    }
+
+    /// The answer may be another server's than the one that is to be asked now.
+    #[test]
+    fn a_renewal_that_was_sent_before_the_doubt_does_not_end_it() {
+        let sent = Instant::now();
+        let (mut lease, _) = Lease::new(terms(30 * S), None, sent);
+        lease.doubt(sent + 2 * S);
+        lease.renewed(sent + S, 30 * S, sent + 3 * S);
+        assert_eq!(lease.plan(sent + 3 * S), Plan::Renew(30 * S));
+        lease.renewed(sent + 3 * S, 30 * S, sent + 4 * S);
+        assert!(matches!(lease.plan(sent + 4 * S), Plan::Wait(_)));
     }
 
     #[test]

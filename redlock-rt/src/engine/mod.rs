@@ -67,7 +67,9 @@ use self::queue::Rooms;
 use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
-use crate::connection::{Connection, Dialer, Fault, Home, ServerId, Spawner, Timeouts};
+use crate::connection::{
+    Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
+};
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
 use crate::wire::{Call, NOTED, Operation, Recipe, Reply};
@@ -114,6 +116,8 @@ pub(crate) struct Engine {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
     config: Config,
+    /// To which the three connections lead.
+    current: Arc<CurrentServer>,
     main: Arc<Connection>,
     /// On a connection of their own renewals are never delayed by what callers send.
     renewals: Arc<Connection>,
@@ -129,20 +133,33 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: Config) -> Arc<Self> {
         let watchdog = Arc::new(Watchdog::new());
+        let moved = Arc::downgrade(&watchdog);
+        let Timeouts { connect, response } = config.timeouts;
+        let current = Arc::new(CurrentServer::new(
+            config.dialer.server().place,
+            // As long as it takes to connect to the new server and to verify what is held there.
+            connect + response,
+            move || {
+                if let Some(watchdog) = moved.upgrade() {
+                    watchdog.doubt();
+                }
+            },
+        ));
         let connection = || {
             let (down, up) = (Arc::downgrade(&watchdog), Arc::downgrade(&watchdog));
             Arc::new(Connection::new(
                 config.dialer.clone(),
                 config.spawner.clone(),
                 config.timeouts,
+                Arc::clone(&current),
                 move || {
                     if let Some(watchdog) = down.upgrade() {
                         watchdog.doubt();
                     }
                 },
-                move |run_id, again| {
-                    if let Some(watchdog) = up.upgrade() {
-                        watchdog.connected(run_id, again);
+                move |again| {
+                    if let Some(watchdog) = up.upgrade().filter(|_| again) {
+                        watchdog.doubt();
                     }
                 },
             ))
@@ -154,6 +171,7 @@ impl Engine {
             numbers: AtomicU64::new(1),
             main: connection(),
             renewals: connection(),
+            current,
             hub: Arc::new(Hub::new(config.linger)),
             watchdog,
             releases: Arc::new(Releases::new()),
@@ -201,7 +219,10 @@ impl Engine {
             &self.hub,
             move || hub.disconnected(),
             after(),
-            || hub::run(Arc::clone(&self.hub), dialer.clone(), *timeouts),
+            || {
+                let (hub, current) = (Arc::clone(&self.hub), Arc::clone(&self.current));
+                hub::run(hub, dialer.clone(), *timeouts, current)
+            },
         );
         self.ensure_beats();
     }

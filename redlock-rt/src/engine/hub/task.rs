@@ -11,7 +11,9 @@ use tokio::time::timeout;
 use super::Hub;
 use super::registry::{Effect, Topic};
 use crate::clock;
-use crate::connection::{Announcements, Dialer, Fault, Message, Subscriber, Timeouts};
+use crate::connection::{
+    Announcements, CurrentServer, Dialer, Fault, Message, Subscriber, Timeouts,
+};
 use crate::shim::lock;
 
 /// An idle connection is asked for a sign of life this often.
@@ -26,14 +28,19 @@ impl AsRef<super::Signal> for Hub {
 }
 
 /// Runs until the hub is closed.
-pub(crate) async fn run(hub: Arc<Hub>, dialer: Dialer, timeouts: Timeouts) {
+pub(crate) async fn run(
+    hub: Arc<Hub>,
+    dialer: Dialer,
+    timeouts: Timeouts,
+    server: Arc<CurrentServer>,
+) {
     let mut pause = SHORTEST_PAUSE;
     while !hub.signal.is_closed() {
         if lock(&hub.registry).is_empty() {
             hub.signal.notified().await;
             continue;
         }
-        match Subscriber::open(&dialer, timeouts.connect).await {
+        match Subscriber::open(&dialer, timeouts.connect, &server).await {
             Ok((subscriber, announcements)) => {
                 let since = clock::now();
                 let why = listen(&hub, subscriber, announcements, timeouts.response).await;

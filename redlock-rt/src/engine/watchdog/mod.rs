@@ -2,7 +2,7 @@
 //!
 //! # Lock order
 //!
-//! The schedule's lock, then a hold's lease. A guard that ends takes both, and so does the task
+//! The schedule's lock, then the moment of the last doubt, or a hold's lease. A guard that ends takes both, and so does the task
 //! from picking what is due to handing the batch to the connection: a renewal is either on its way
 //! before the release began, or it is never sent.
 
@@ -28,26 +28,30 @@ pub(crate) use self::task::run;
 /// The holds of a client and when each is to be looked after.
 pub(crate) struct Watchdog {
     schedule: Mutex<Schedule<Arc<Hold>>>,
+    /// When all locks were last put in doubt. Written with the schedule's lock held.
+    doubted: Mutex<Option<Instant>>,
     pub(super) signal: Signal,
     /// Something happened after which the server may know nothing of our locks.
     doubt: AtomicBool,
-    /// The server that was last connected to; another one may have lost everything.
-    run_id: Mutex<Option<String>>,
 }
 
 impl Watchdog {
     pub(super) fn new() -> Self {
         Self {
             schedule: Mutex::new(Schedule::default()),
+            doubted: Mutex::new(None),
             signal: Signal::default(),
             doubt: AtomicBool::new(false),
-            run_id: Mutex::new(None),
         }
     }
 
-    /// Looks after a hold from now on.
-    pub(super) fn watch(&self, hold: &Arc<Hold>, now: Instant) {
+    /// Looks after a hold from now on, which was acquired by a command sent at `sent`. If all locks
+    /// were put in doubt since, it is in doubt as well: the answer may be of a server that was left.
+    pub(super) fn watch(&self, hold: &Arc<Hold>, sent: Instant, now: Instant) {
         let mut schedule = lock(&self.schedule);
+        if lock(&self.doubted).is_some_and(|since| sent <= since) {
+            hold.doubt(now);
+        }
         let Some(at) = moment(hold, now) else {
             return;
         };
@@ -85,20 +89,9 @@ impl Watchdog {
         left
     }
 
-    /// A connection was made; `again`: after one that was lost. Another server than before, or the
-    /// same after a restart, may know nothing of our locks.
-    pub(super) fn connected(&self, run_id: Option<&str>, again: bool) {
-        let mut last = lock(&self.run_id);
-        let other = last.is_some() && last.as_deref() != run_id;
-        *last = run_id.map(str::to_owned);
-        drop(last);
-        if other || again {
-            self.doubt();
-        }
-    }
-
-    /// Has every lock verified as soon as the task comes to it. Takes no lock: it is called from
-    /// where tasks are dropped.
+    /// Has every lock verified as soon as the task comes to it: a connection was lost or made anew,
+    /// or leads to another server, which may know nothing of our locks. Takes no lock: it is called
+    /// from where tasks are dropped.
     pub(super) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
         self.signal.notify();
@@ -110,6 +103,7 @@ impl Watchdog {
         }
         let now = clock::now();
         let mut schedule = lock(&self.schedule);
+        *lock(&self.doubted) = Some(now);
         let ids: Vec<u64> = schedule
             .items()
             .map(|(id, hold)| {

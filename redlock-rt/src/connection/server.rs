@@ -1,0 +1,278 @@
+//! Which server process the connections of a client lead to: one for all of them.
+//!
+//! After a failover behind one address, connections that are still open lead to the old server, and
+//! new ones to the new server. A lock that is renewed on the one and free on the other has two
+//! holders. So every connection says which server it leads to (`run_id`) before it is used.
+//!
+//! # Invariants
+//!
+//! 1. All live connections whose server is known lead to the current server. When one arrives at
+//!    another server, the others are left before it is used, and every hold is verified.
+//! 2. The connection that was dialed last decides which server is the current one.
+//! 3. A server that was left is refused for a while, long enough to verify every hold on the new
+//!    one. Otherwise an address that leads to two servers in turn could lead back to the old one
+//!    before the new one was asked, and a hold that only the old one knows would stay valid.
+//!
+//! A connection whose server is not known (an ACL forbids INFO) leaves all this as it is.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::clock;
+
+/// More servers than this are not remembered as left.
+const MOST_LEFT: usize = 8;
+
+/// The current server, as far as connections have told; pure.
+#[derive(Debug, Default)]
+struct View {
+    /// How many dials were begun.
+    dials: u64,
+    current: Option<Current>,
+    /// Servers that were left, and when.
+    left: Vec<(String, Instant)>,
+}
+
+#[derive(Debug)]
+struct Current {
+    run_id: String,
+    /// The last dial that led there.
+    dial: u64,
+}
+
+/// What a connection that arrived at a server means for all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// They lead there as well.
+    Joined,
+    /// They lead to a server that is left now.
+    Moved,
+    /// It is of no use itself: it leads to a server that was left, or is to be.
+    Outdated,
+}
+
+impl View {
+    fn dial(&mut self) -> u64 {
+        self.dials += 1;
+        self.dials
+    }
+
+    /// Takes in that the dial of this number led to `run_id`. A server that was left less than
+    /// `refused_for` ago is not gone back to.
+    fn arrive(&mut self, dial: u64, run_id: &str, now: Instant, refused_for: Duration) -> Arrival {
+        let next = || Current {
+            run_id: run_id.to_owned(),
+            dial,
+        };
+        let Some(current) = &mut self.current else {
+            self.current = Some(next());
+            return Arrival::Joined;
+        };
+        if current.run_id == run_id {
+            current.dial = current.dial.max(dial);
+            return Arrival::Joined;
+        }
+        self.left
+            .retain(|(_, since)| now.saturating_duration_since(*since) < refused_for);
+        if dial < current.dial || self.left.iter().any(|(left, _)| left == run_id) {
+            return Arrival::Outdated;
+        }
+        let before = std::mem::replace(current, next());
+        if self.left.len() == MOST_LEFT {
+            self.left.remove(0);
+        }
+        self.left.push((before.run_id, now));
+        Arrival::Moved
+    }
+}
+
+/// One connection, as far as it depends on the others.
+pub(super) struct Tie {
+    left: AtomicBool,
+    end: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Tie {
+    /// `end`: ends the connection. It is called with no lock held.
+    pub(super) fn new(end: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            left: AtomicBool::new(false),
+            end: Box::new(end),
+        })
+    }
+
+    /// Whether the connection was left for another server: no answer on it counts any more.
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+}
+
+/// What the connections of a client share of the server that they lead to.
+pub(crate) struct CurrentServer {
+    place: Arc<str>,
+    refused_for: Duration,
+    on_move: Box<dyn Fn() + Send + Sync>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    view: View,
+    /// The connections that lead to the current server.
+    ties: Vec<Weak<Tie>>,
+}
+
+impl CurrentServer {
+    /// `place`: what the server is called in logs. `refused_for`: how long a server that was left
+    /// is refused. `on_move`: is called after connections were left for another server, and before
+    /// that one is used.
+    pub(crate) fn new(
+        place: Arc<str>,
+        refused_for: Duration,
+        on_move: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            place,
+            refused_for,
+            on_move: Box::new(on_move),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Numbers a dial that begins now.
+    pub(super) fn dial(&self) -> u64 {
+        self.state().view.dial()
+    }
+
+    /// Takes in that the connection of this dial leads to `run_id`. Answers whether it may be used.
+    pub(super) fn arrive(&self, dial: u64, run_id: &str, tie: &Arc<Tie>) -> bool {
+        let now = clock::now();
+        let mut state = self.state();
+        let arrival = state.view.arrive(dial, run_id, now, self.refused_for);
+        if arrival == Arrival::Outdated {
+            drop(state);
+            let server = &*self.place;
+            tracing::debug!(server, run_id, "the address led to a server that was left");
+            return false;
+        }
+        state.ties.retain(|tie| tie.strong_count() > 0);
+        let mut left: Vec<Arc<Tie>> = Vec::new();
+        if arrival == Arrival::Moved {
+            left.extend(state.ties.drain(..).filter_map(|tie| tie.upgrade()));
+            // Under the lock: when the next connection arrives, none to the old server is in use.
+            for tie in &left {
+                tie.left.store(true, Ordering::Release);
+            }
+        }
+        state.ties.push(Arc::downgrade(tie));
+        drop(state);
+        left.iter().for_each(|tie| (tie.end)());
+        if arrival == Arrival::Moved {
+            let server = &*self.place;
+            tracing::warn!(
+                server,
+                run_id,
+                "the address leads to another server process than before; connections to the old \
+                 one are closed and every lock is verified"
+            );
+            (self.on_move)();
+        }
+        true
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for CurrentServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CurrentServer")
+            .field("place", &self.place)
+            .field("view", &self.state().view)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicUsize;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_connection_dialed_last_decides() {
+        let now = Instant::now();
+        let mut view = View::default();
+        let dials = [view.dial(), view.dial(), view.dial()];
+        assert_eq!(view.arrive(dials[1], "a", now, S), Arrival::Joined);
+        // Dialed before, and slow: the address may lead elsewhere since.
+        assert_eq!(view.arrive(dials[0], "b", now, S), Arrival::Outdated);
+        assert_eq!(view.arrive(dials[0], "a", now, S), Arrival::Joined);
+        assert_eq!(view.arrive(dials[2], "b", now, S), Arrival::Moved);
+    }
+
+    #[test]
+    fn a_server_that_was_left_is_refused_for_a_while() {
+        let now = Instant::now();
+        let mut view = View::default();
+        let mut arrive = |run_id, at| {
+            let dial = view.dial();
+            view.arrive(dial, run_id, at, 6 * S)
+        };
+        assert_eq!(arrive("a", now), Arrival::Joined);
+        assert_eq!(arrive("b", now + S), Arrival::Moved);
+        assert_eq!(arrive("a", now + 6 * S), Arrival::Outdated);
+        assert_eq!(arrive("b", now + 6 * S), Arrival::Joined);
+        // A failover back: by then it is a server like any other.
+        assert_eq!(arrive("a", now + 7 * S), Arrival::Moved);
+        assert_eq!(arrive("b", now + 7 * S), Arrival::Outdated);
+    }
+
+    #[test]
+    fn the_others_are_left_before_the_new_one_may_be_used() {
+        let (moves, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let count = |counter: &Arc<AtomicUsize>| {
+            let counter = Arc::clone(counter);
+            move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let server = CurrentServer::new("here".into(), S, count(&moves));
+        let ties = [(); 4].map(|()| Tie::new(count(&ended)));
+        assert!(server.arrive(server.dial(), "a", &ties[0]));
+        assert!(server.arrive(server.dial(), "a", &ties[1]));
+        assert!(server.arrive(server.dial(), "b", &ties[2]));
+        assert!(!server.arrive(server.dial(), "a", &ties[3]), "it was left");
+        let left = [0, 1, 2, 3].map(|at: usize| ties[at].is_left());
+        assert_eq!(left, [true, true, false, false]);
+        assert_eq!(ended.load(Ordering::Relaxed), 2);
+        assert_eq!(moves.load(Ordering::Relaxed), 1);
+    }
+
+    proptest! {
+        /// An address that leads to two servers in turn changes the current one at most once in
+        /// the time for which one that was left is refused.
+        #[test]
+        fn two_servers_in_turn_change_the_current_one_only_so_often(
+            steps in proptest::collection::vec((any::<bool>(), 0u64..400), 1..200),
+        ) {
+            let mut now = Instant::now();
+            let mut view = View::default();
+            let mut last_move = None;
+            for (to_b, millis) in steps {
+                now += Duration::from_millis(millis);
+                let dial = view.dial();
+                let run_id = if to_b { "b" } else { "a" };
+                if view.arrive(dial, run_id, now, S) == Arrival::Moved {
+                    let since = last_move.replace(now).map(|last| now - last);
+                    prop_assert!(since.is_none_or(|since| since >= S), "{since:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! One address that leads to another server than before, as after a failover: all connections of a
+//! client follow the first one that arrives there.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redlock_rt::{Client, ClientBuilder, LockOptions, LostReason, RLockGuard};
+use tests::{Matcher, Proxy, RedisServer, Which, eventually, trace_init, within};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+const DEADLINE: Duration = Duration::from_secs(15);
+const LEASE: Duration = Duration::from_millis(900);
+/// Nobody looks without being told.
+const NEVER: Duration = Duration::from_secs(600);
+
+const OLD: usize = 0;
+const NEW: usize = 1;
+
+/// Two servers behind one address, each behind a proxy of its own.
+struct Stage {
+    servers: [RedisServer; 2],
+    proxies: [Proxy; 2],
+    /// Where new connections lead.
+    leads_to: Arc<AtomicUsize>,
+}
+
+impl Stage {
+    fn open() -> Self {
+        trace_init();
+        let servers = [RedisServer::start(), RedisServer::start()];
+        Self {
+            proxies: [Proxy::to(&servers[OLD]), Proxy::to(&servers[NEW])],
+            servers,
+            leads_to: Arc::default(),
+        }
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        let addresses = [OLD, NEW].map(|at| self.proxies[at].address());
+        let leads_to = Arc::clone(&self.leads_to);
+        let builder = Client::builder()
+            .connector(move || TcpStream::connect(addresses[leads_to.load(Ordering::SeqCst)]));
+        builder.lease(LEASE).poll_interval(NEVER)
+    }
+
+    fn client(&self) -> Client {
+        self.builder().build().unwrap()
+    }
+
+    /// A client of one of the servers alone.
+    async fn client_of(&self, server: usize) -> Client {
+        Client::connect(&self.servers[server].url()).await.unwrap()
+    }
+
+    fn fail_over(&self) {
+        self.leads_to.store(NEW, Ordering::SeqCst);
+    }
+
+    /// A lock that is held and renewed, and the connections for commands and for renewals.
+    async fn renewed(&self, client: &Client, name: &str) -> (RLockGuard, Which, Which) {
+        let guard = client.rlock(name).lock().await.unwrap();
+        let connections = || self.proxies[OLD].connections(Which::Scripts);
+        let main = connections()[0];
+        let renewals = eventually(DEADLINE, async || {
+            connections().into_iter().find(|other| *other != main)
+        });
+        let renewals = renewals.await;
+        (guard, Which::Connection(main), Which::Connection(renewals))
+    }
+
+    /// A task that waits for a lock that somebody else has on the old server, and listens there.
+    async fn waiting(&self, client: &Client, name: &str) -> JoinHandle<RLockGuard> {
+        let holder = self.client_of(OLD).await;
+        std::mem::forget(holder.rlock(name).lock().await.unwrap());
+        let lock = client.rlock(name);
+        let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+        self.proxies[OLD].wait_for_answer("SUBSCRIBE").await;
+        waiter
+    }
+
+    /// The task gets the lock when `held` is released on the new server: it must hear of that.
+    async fn assert_hears_the_new_server(&self, waiter: JoinHandle<RLockGuard>, held: RLockGuard) {
+        let name = held.name().to_owned();
+        // It tries once when it listens, and is refused.
+        let tries = Matcher::command("EVALSHA").mentioning(name);
+        self.proxies[NEW].wait_for_answer(tries).await;
+        held.unlock().await.unwrap();
+        let guard = within(DEADLINE, waiter).await.unwrap();
+        assert!(guard.is_valid());
+    }
+
+    /// What others hold on the new server is not to be had.
+    async fn assert_asks_the_new_server(&self, client: &Client, name: &str) {
+        let holder = self.client_of(NEW).await;
+        let _held = holder.rlock(name).lock().await.unwrap();
+        assert!(client.rlock(name).try_lock().await.unwrap().is_none());
+    }
+}
+
+// Commands and renewals.
+
+#[tokio::test]
+async fn a_lock_stayed_valid_on_the_old_server_when_only_commands_led_to_the_new_one() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let (guard, main, _) = stage.renewed(&client, "a").await;
+    stage.fail_over();
+    stage.proxies[OLD].cut(main);
+    let taken = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
+    // Whatever is asked next leads to the new server.
+    assert!(client.rlock("a").is_locked().await.unwrap());
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
+    assert!(taken.is_valid());
+    assert_eq!(
+        stage.proxies[OLD].connections(Which::All),
+        [],
+        "all have left"
+    );
+}
+
+#[tokio::test]
+async fn a_lock_was_acquired_on_the_old_server_when_only_renewals_led_to_the_new_one() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let (guard, _, renewals) = stage.renewed(&client, "a").await;
+    stage.fail_over();
+    stage.proxies[OLD].cut(renewals);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
+    stage.assert_asks_the_new_server(&client, "b").await;
+}
+
+/// The answer is on its way when the client goes over to the new server.
+#[tokio::test]
+async fn an_acquisition_that_the_old_server_answered_late_gave_a_second_valid_guard() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let (guard, main, renewals) = stage.renewed(&client, "a").await;
+    let held = stage.client_of(NEW).await.rlock("b").lock().await.unwrap();
+    let acquire = Matcher::command("EVALSHA").mentioning("b").on(main);
+    let answer = stage.proxies[OLD].hold_reply(acquire);
+    let options = LockOptions::new().wait(5 * LEASE);
+    let (lock, name) = (client.rlock("b"), "b");
+    let late = tokio::spawn(async move { lock.lock_with(options).await });
+    answer.reached().await;
+    stage.fail_over();
+    stage.proxies[OLD].cut(renewals);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
+    answer.open();
+    let error = within(DEADLINE, late).await.unwrap().unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    assert!(held.is_valid());
+    assert_eq!(held.name(), name);
+}
+
+// Commands and the subscription.
+
+#[tokio::test]
+async fn a_waiter_listened_to_the_old_server_when_only_commands_led_to_the_new_one() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let waiter = stage.waiting(&client, "a").await;
+    let held = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
+    stage.fail_over();
+    stage.proxies[OLD].cut(Which::Scripts);
+    assert!(!client.rlock("b").is_locked().await.unwrap());
+    stage.assert_hears_the_new_server(waiter, held).await;
+}
+
+#[tokio::test]
+async fn a_lock_was_acquired_on_the_old_server_when_only_the_subscription_led_to_the_new_one() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let waiter = stage.waiting(&client, "a").await;
+    let held = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
+    stage.fail_over();
+    stage.proxies[OLD].cut(Which::Subscribers);
+    stage.proxies[NEW].wait_for_answer("SUBSCRIBE").await;
+    stage.assert_asks_the_new_server(&client, "b").await;
+    stage.assert_hears_the_new_server(waiter, held).await;
+}
+
+// Renewals and the subscription.
+
+#[tokio::test]
+async fn a_waiter_listened_to_the_old_server_when_only_renewals_led_to_the_new_one() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let (guard, _, renewals) = stage.renewed(&client, "b").await;
+    let waiter = stage.waiting(&client, "a").await;
+    let held = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
+    stage.fail_over();
+    stage.proxies[OLD].cut(renewals);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
+    stage.assert_hears_the_new_server(waiter, held).await;
+}
+
+#[tokio::test]
+async fn a_lock_stayed_valid_on_the_old_server_when_only_the_subscription_led_to_the_new_one() {
+    let stage = Stage::open();
+    let client = stage.client();
+    let (guard, ..) = stage.renewed(&client, "b").await;
+    let waiter = stage.waiting(&client, "a").await;
+    let held = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
+    let taken = stage.client_of(NEW).await.rlock("b").lock().await.unwrap();
+    stage.fail_over();
+    stage.proxies[OLD].cut(Which::Subscribers);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
+    assert!(taken.is_valid());
+    stage.assert_hears_the_new_server(waiter, held).await;
+}
+
+/// No failover: each connection leads to the other server than the one before.
+#[tokio::test]
+async fn an_address_of_two_servers_in_turn_never_gives_two_valid_guards() {
+    let stage = Stage::open();
+    let addresses = [OLD, NEW].map(|at| stage.proxies[at].address());
+    let dials = Arc::new(AtomicUsize::new(0));
+    let dialed = Arc::clone(&dials);
+    let client = Client::builder().connector(move || {
+        TcpStream::connect(addresses[dialed.fetch_add(1, Ordering::SeqCst) % 2])
+    });
+    let client = client.lease(LEASE).poll_interval(NEVER).build().unwrap();
+    let guard = client.rlock("a").lock().await.unwrap();
+    let taken = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
+    // The first renewal leads to the other server.
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
+    assert!(taken.is_valid());
+    // It stays with that one: what is held there is renewed and asked for there.
+    stage.proxies[OLD].mark();
+    let guard = client.rlock("b").lock().await.unwrap();
+    let renewals = Matcher::command("EVALSHA").mentioning("b");
+    stage.proxies[NEW].wait_for_count(renewals, 4).await;
+    assert!(guard.is_valid());
+    assert!(client.rlock("a").is_locked().await.unwrap());
+    assert_eq!(stage.proxies[OLD].count("EVALSHA"), 0);
+    let dials = dials.load(Ordering::SeqCst);
+    assert!(dials < 20, "{dials} connections");
+}
