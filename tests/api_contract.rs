@@ -479,3 +479,76 @@ async fn secrets_are_not_shown() {
     let builder = Client::builder().url(&urls[0]);
     assert!(format!("{builder:?}").contains("127.0.0.1"), "{builder:?}");
 }
+
+/// An unlocked lock was once called free while nobody could acquire it.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked() {
+    const LEAST: Duration = Duration::from_secs(60);
+    let client = Client::embedded();
+    let options = || LockOptions::new().min_hold(LEAST);
+    macro_rules! kept {
+        ($($lock:expr),+ $(,)?) => {
+            $(let lock = $lock;
+            let begin = tokio::time::Instant::now().into_std();
+            let guard = lock.lock_with(options()).await.unwrap();
+            let (owner, inner) = (guard.owner().clone(), guard.reenter().await.unwrap());
+            assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+            let Unlocked::Kept { until } = guard.unlock().await.unwrap() else {
+                panic!("{lock:?} is not free");
+            };
+            let late = Duration::from_millis(100);
+            assert!(until >= begin + LEAST && until <= begin + LEAST + late);
+            // What all who ask are told meanwhile.
+            assert!(lock.is_locked().await.unwrap(), "{lock:?}");
+            assert_eq!(lock.holder().await.unwrap(), Some(owner.clone()));
+            assert_eq!(lock.holders().await.unwrap(), [owner]);
+            assert_eq!(lock.hold_count().await.unwrap(), 1);
+            assert!(lock.remaining_ttl().await.unwrap().unwrap() > LEAST - late);
+            assert!(lock.try_lock().await.unwrap().is_none());
+            tokio::time::sleep_until((until + late).into()).await;
+            assert!(!lock.is_locked().await.unwrap());
+            assert_eq!(lock.holder().await.unwrap(), None);
+
+            let guard = lock.lock_with(options()).await.unwrap();
+            tokio::time::sleep(LEAST).await;
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            assert!(!lock.is_locked().await.unwrap());
+
+            let guard = lock.lock_with(options()).await.unwrap();
+            assert!(matches!(guard.unlock().await.unwrap(), Unlocked::Kept { .. }));
+            assert!(lock.force_unlock().await.unwrap(), "the way to free it before");
+            assert!(lock.try_lock().await.unwrap().is_some());)+
+        };
+    }
+    kept!(
+        client.rlock("a"),
+        client.fair_lock("b"),
+        client.fenced_lock("c"),
+        client.spin_lock("d"),
+        client.read_write_lock("e").write_lock(),
+    );
+
+    // Of several locks until the last of them is free.
+    let owner = Owner::new();
+    let several = client.multi_lock(["f", "g"]);
+    let options = || LockOptions::new().owner(&owner);
+    let first = client.rlock("f");
+    let outer = first.lock_with(options().min_hold(2 * LEAST));
+    let outer = outer.await.unwrap();
+    let guard = several.lock_with(options().min_hold(LEAST)).await.unwrap();
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
+    let begin = tokio::time::Instant::now().into_std();
+    match guard.unlock().await.unwrap() {
+        Unlocked::Kept { until } => assert!(until > begin + LEAST, "{:?}", until - begin),
+        other => panic!("{other:?}"),
+    }
+
+    // A write lock that goes on as a read lock is not kept from readers.
+    let lock = client.read_write_lock("h");
+    let writing = lock.write_with(LockOptions::new().min_hold(LEAST)).await;
+    let reading = writing.unwrap().downgrade().await.unwrap();
+    assert!(!lock.write_lock().is_locked().await.unwrap());
+    assert!(lock.try_read().await.unwrap().is_some());
+    assert_eq!(reading.unlock().await.unwrap(), Unlocked::Released);
+    assert!(lock.try_write().await.unwrap().is_some());
+}

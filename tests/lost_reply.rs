@@ -314,6 +314,26 @@ async fn a_release_that_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost() {
+    each(&LOSSES, async |loss| {
+        const LEAST: Duration = Duration::from_secs(600);
+        let stage = Stage::set("kept").await;
+        for times in [1, 2] {
+            let options = LockOptions::new().min_hold(LEAST);
+            let guard = stage.lock.lock_with(options).await.unwrap();
+            let stays = calls!("lock_stay").mentioning(&stage.name);
+            stage.lose(loss, stays, times);
+            let outcome = guard.unlock().await.unwrap();
+            assert!(matches!(outcome, Unlocked::Kept { .. }), "{outcome:?}");
+            assert!(stage.ttl().await > LEAST / 2);
+            assert!(stage.lock.force_unlock().await.unwrap());
+        }
+        stage.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_dropped_guard_whose_release_is_lost() {
     each(&LOSSES, async |loss| {
         let stage = Stage::set("drop").await;

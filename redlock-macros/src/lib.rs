@@ -389,7 +389,7 @@ mod template;
 /// A job that every machine starts at the same hour, and that only one is to run: `wait = "0s"` and
 /// `on_timeout = skip` let the others pass. If it is done before the last machine's clock strikes,
 /// that one would run it again; `min_hold` keeps it out. Redis does that, so the process need not
-/// live on.
+/// live on. Until then the lock stays locked, and its `holder` is the owner of the call that has ended.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};

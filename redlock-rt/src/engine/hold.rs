@@ -155,11 +155,12 @@ impl Hold {
         lock(&self.lease).stay(until);
     }
 
-    /// What ends the hold where the lock is to be nobody's for a while then.
+    /// What ends the hold where the lock is to stay locked for a while then.
     pub(super) fn stay(&self, now: Instant) -> Option<Call> {
         let rest = lock(&self.lease).stays()?.checked_duration_since(now)?;
-        // Redis counts in whole milliseconds, and takes none for the end.
-        let rest = rest.max(Duration::from_millis(1));
+        if rest.is_zero() {
+            return None;
+        }
         self.recipe.stay(&self.owner, rest)
     }
 
@@ -205,7 +206,7 @@ impl Hold {
     pub(super) fn answered(&self, reply: HoldReply, sent: Instant, ttl: Duration) {
         let now = clock::now();
         match reply {
-            HoldReply::Done => lock(&self.lease).renewed(sent, ttl, now),
+            HoldReply::Done | HoldReply::Kept => lock(&self.lease).renewed(sent, ttl, now),
             HoldReply::Gone => self.mark_lost(LostReason::Deleted),
             HoldReply::Taken => self.mark_lost(LostReason::Taken),
         }
@@ -340,6 +341,14 @@ pub(crate) struct HoldGuard {
 pub enum Unlocked {
     /// The lock is free.
     Released,
+    /// The hold has ended, and the lock stays locked for the rest of its
+    /// [`min_hold`](crate::LockOptions::min_hold): nobody can acquire it before then, and until then
+    /// [`is_locked`](crate::Lock::is_locked) answers `true` and [`holder`](crate::Lock::holder) the
+    /// owner of the hold that has ended. Redis frees it, whether or not this process lives.
+    Kept {
+        /// When it can be acquired at the earliest, by the local clock.
+        until: Instant,
+    },
     /// Other guards of the same hold remain: the lock was re-entered.
     StillHeld,
     /// There was nothing left to release: the lease had run out, or the lock was deleted or taken
@@ -465,6 +474,9 @@ impl HoldGuard {
         };
         Ok(match (leave, reply) {
             (Leave::Last, HoldReply::Done) => Unlocked::Released,
+            (Leave::Last, HoldReply::Kept) => Unlocked::Kept {
+                until: lock(&hold.lease).stays().unwrap_or(now),
+            },
             (Leave::Partial, HoldReply::Done) => Unlocked::StillHeld,
             _ => Unlocked::AlreadyExpired,
         })

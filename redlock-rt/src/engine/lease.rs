@@ -144,7 +144,7 @@ pub(crate) struct Lease {
     look_every: Option<Duration>,
     /// It has no lease.
     permanent: bool,
-    /// Until then the lock is to be nobody's after the last guard left.
+    /// Until then the lock is to stay locked after the last guard left.
     stays: Option<Instant>,
 }
 

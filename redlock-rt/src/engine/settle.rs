@@ -304,6 +304,7 @@ impl Settlement {
     /// earlier try whose answer was lost is what released it, if the lease was still running then.
     fn judged(&self, reply: HoldReply) -> HoldReply {
         match (&self.subject, self.journey.open_since) {
+            _ if reply == HoldReply::Kept => reply,
             (Subject::Hold(hold), Some(sent)) if sent < hold.deadline() => HoldReply::Done,
             _ => reply,
         }
@@ -425,7 +426,7 @@ impl Settlement {
     }
 
     fn over(&self, outcome: &Result<HoldReply, Fault>) {
-        let announced = matches!(outcome, Ok(HoldReply::Done));
+        let announced = matches!(outcome, Ok(HoldReply::Done | HoldReply::Kept));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
             Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(true),

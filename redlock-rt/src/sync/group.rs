@@ -413,6 +413,8 @@ pub(super) const SHORTEST_GRACE: Duration = Duration::from_millis(5);
 struct Tally {
     released: usize,
     still_held: usize,
+    /// Of those that stay locked for their shortest time, the latest end.
+    kept: Option<Instant>,
     failed: Vec<Error>,
 }
 
@@ -420,6 +422,10 @@ impl Tally {
     fn add(&mut self, outcome: Result<Unlocked, Error>) {
         match outcome {
             Ok(Unlocked::Released) => self.released += 1,
+            Ok(Unlocked::Kept { until }) => {
+                self.released += 1;
+                self.kept = self.kept.max(Some(until));
+            }
             Ok(Unlocked::StillHeld) => self.still_held += 1,
             Ok(Unlocked::AlreadyExpired) => {}
             Err(error) => self.failed.push(error),
@@ -437,8 +443,9 @@ impl Tally {
         if self.done() < need && !self.failed.is_empty() {
             return Err(self.failed.swap_remove(0));
         }
-        Ok(match self.still_held {
-            0 => Unlocked::Released,
+        Ok(match (self.still_held, self.kept) {
+            (0, None) => Unlocked::Released,
+            (0, Some(until)) => Unlocked::Kept { until },
             _ => Unlocked::StillHeld,
         })
     }
@@ -499,5 +506,16 @@ mod tests {
         );
         assert_eq!(tally(vec![of(&done), of(&done), error()], 2), done);
         assert_eq!(tally(vec![of(&gone), error()], 2), gone);
+        let now = clock::now();
+        let kept = |after| {
+            let until = now + Duration::from_secs(after);
+            Ok(Unlocked::Kept { until })
+        };
+        assert_eq!(
+            tally(vec![of(&kept(2)), of(&kept(9)), of(&done)], 3),
+            kept(9)
+        );
+        assert_eq!(tally(vec![of(&kept(2)), of(&still)], 2), still);
+        assert_eq!(tally(vec![of(&kept(2)), of(&gone)], 2), gone);
     }
 }

@@ -54,6 +54,10 @@ impl<K: Kind> LockGuard<K> {
 
     /// Releases the lock, and waits until Redis has said what became of it.
     ///
+    /// The lock is then free ([`Unlocked::Released`]), held by other guards of the same hold
+    /// ([`Unlocked::StillHeld`]), or locked for the rest of its
+    /// [`min_hold`](LockOptions::min_hold) ([`Unlocked::Kept`]).
+    ///
     /// A lost reply is no error: the release is repeated on a new connection, and an owner number
     /// is never used twice, so nothing is released that is not this guard's.
     ///

@@ -271,7 +271,8 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    /// Returns whether anybody holds the lock.
+    /// Returns whether anybody holds the lock, or it stays locked for the rest of a
+    /// [`min_hold`](LockOptions::min_hold).
     ///
     /// # Round trips
     ///
@@ -284,7 +285,8 @@ impl<K: Kind> Lock<K> {
         Ok(!self.inspect().await?.is_empty())
     }
 
-    /// Returns who holds the lock; of several holders, any.
+    /// Returns who holds the lock; of several holders, any. For the rest of a
+    /// [`min_hold`](LockOptions::min_hold) it is the owner whose hold has ended.
     ///
     /// # Round trips
     ///

@@ -99,12 +99,20 @@ impl LockOptions {
         self
     }
 
-    /// Sets the shortest time to hold: where the last guard ends before, the lock is nobody's until
-    /// then, so that what is to run once in a while does not run again at once, on another machine
-    /// whose clock is late. Redis keeps it, so the process may end meanwhile; one that *crashes*
-    /// under the lock leaves it for its lease alone. A write lock that ends under a read lock of the
-    /// same owner (a downgrade) is one for reading at once, and nobody's when that ends. Only for
-    /// exclusive locks on one server each. Defaults to `None`. (Known as `lockAtLeastFor` from ShedLock.)
+    /// Sets the shortest time to hold, counted from the acquisition. A lock whose last guard ends
+    /// before stays locked until then, so that what is to run once in a while does not run again at
+    /// once, on another machine whose clock is late. Defaults to `None`. (Known as `lockAtLeastFor` from
+    /// ShedLock.)
+    ///
+    /// Meanwhile nobody can acquire it, the former owner included:
+    /// [`unlock`](crate::LockGuard::unlock) answers [`Unlocked::Kept`](crate::Unlocked::Kept),
+    /// [`is_locked`](crate::Lock::is_locked) `true`, and [`holder`](crate::Lock::holder) the owner whose
+    /// hold has ended. [`force_unlock`](crate::Lock::force_unlock) frees it.
+    ///
+    /// Redis keeps the time, so the process may end meanwhile; one that *crashes* under the lock
+    /// leaves it for its lease alone. A write lock that ends beside a read lock of the same owner
+    /// (a downgrade) is not kept: it is a read lock at once, and free when that ends. Only for
+    /// exclusive locks on one server each.
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
         self.min_hold = min_hold.into();

@@ -59,7 +59,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// Ends the hold, and leaves the lock to nobody for `rest`; `None`: not of this kind. Answered by
+    /// Ends the hold, and leaves the lock locked for `rest`; `None`: not of this kind. Answered by
     /// [`HoldReply`](super::HoldReply).
     fn stay(&self, _owner: &OwnerId, _rest: Duration) -> Option<Call> {
         None

@@ -53,6 +53,8 @@ impl TryFrom<Reply> for AcquireReply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldReply {
     Done,
+    /// The hold has ended, and the lock stays locked for the rest of its shortest time.
+    Kept,
     /// The lock does not exist any more.
     Gone,
     /// Somebody else has it.
@@ -65,6 +67,7 @@ impl TryFrom<Reply> for HoldReply {
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match reply {
             Reply::Int(1) => Ok(Self::Done),
+            Reply::Int(2) => Ok(Self::Kept),
             Reply::Int(0) => Ok(Self::Gone),
             Reply::Int(-1) => Ok(Self::Taken),
             other => Err(Malformed(other)),
@@ -134,8 +137,10 @@ mod tests {
     #[test]
     fn hold_replies() {
         assert_eq!(HoldReply::try_from(Reply::Int(1)), Ok(HoldReply::Done));
+        assert_eq!(HoldReply::try_from(Reply::Int(2)), Ok(HoldReply::Kept));
         assert_eq!(HoldReply::try_from(Reply::Int(0)), Ok(HoldReply::Gone));
         assert_eq!(HoldReply::try_from(Reply::Int(-1)), Ok(HoldReply::Taken));
+        assert!(HoldReply::try_from(Reply::Int(3)).is_err());
         assert!(HoldReply::try_from(Reply::Nil).is_err());
     }
 

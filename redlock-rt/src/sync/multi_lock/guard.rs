@@ -53,7 +53,9 @@ impl MultiLockGuard {
     ///
     /// # Errors
     ///
-    /// Those of [`LockGuard::unlock`](crate::LockGuard::unlock), of the first that fails. Where any
+    /// Those of [`LockGuard::unlock`](crate::LockGuard::unlock), of the first that fails. Where some
+    /// stay locked for their [`min_hold`](crate::LockOptions::min_hold) the answer is
+    /// [`Unlocked::Kept`], until the last of them is free. Where any
     /// lock had expired or was lost the answer is [`Unlocked::AlreadyExpired`], once the others are
     /// released.
     pub async fn unlock(self) -> Result<Unlocked, Error> {

@@ -4,7 +4,8 @@
 --   lock again)
 -- ARGV: 1 field of the hold, 2 for how long in ms, 3 channel (of a fair lock, the prefix of the
 --   waiters' channels; empty: none), 4 publish command
--- Returns: 1 = done, 0 = the lock does not exist, -1 = somebody else has it
+-- Returns: 2 = kept, 1 = only writing ended: the same owner still reads, 0 = the lock does not exist,
+--   -1 = somebody else has it
 --
 -- Invariants:
 -- * Without the field nothing is changed or published, so it may be late or repeated.
@@ -32,4 +33,4 @@ end
 if channel ~= '' then
     redis.pcall(ARGV[4], channel, '0')
 end
-return 1
+return 2
