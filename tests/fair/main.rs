@@ -7,6 +7,7 @@
 mod scripts;
 mod stage;
 
+mod beats;
 mod cost;
 mod damage;
 mod dead;

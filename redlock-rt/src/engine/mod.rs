@@ -8,7 +8,7 @@
 //!        main connection   renewal connection   subscribing connection
 //! ```
 //!
-//! The states are pure and synchronous (`line`, `gate`, `lease`, `schedule`, `hub::registry`, the queue in
+//! The states are pure and synchronous (`line`, `gate`, `lease`, `schedule`, `queue::seats`, `hub::registry`, the queue in
 //! `releases`): time comes in as an argument, and what is to be done goes out as a return value.
 //! Three thin tasks a client perform it: hub, watchdog, releases. There is no task per lock, and
 //! commands that a caller waits for are sent by the caller itself.

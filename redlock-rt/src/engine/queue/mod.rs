@@ -12,6 +12,7 @@
 //! says that the client is alive, whatever the number of its waiters.
 
 mod room;
+mod seats;
 mod task;
 
 use std::collections::HashMap;
