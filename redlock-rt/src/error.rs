@@ -115,6 +115,15 @@ impl Error {
         self
     }
 
+    /// Adds to what is said already.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.repr.detail = Some(match self.repr.detail {
+            Some(detail) => format!("{detail}; {more}").into(),
+            None => more.to_owned().into(),
+        });
+        self
+    }
+
     /// Says what the kind means where it was not about a lock.
     pub(crate) fn saying(mut self, text: &'static str) -> Self {
         self.repr.text = Some(text);

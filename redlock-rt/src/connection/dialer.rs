@@ -21,6 +21,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 pub(crate) type BoxStream = Box<dyn Stream>;
 type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
 
+/// What the server is told of who uses it.
+pub(super) const LIB_NAME: &str = "redlock-rt";
+pub(super) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Opens streams to one server.
 #[derive(Clone)]
 pub(crate) struct Dialer {
@@ -107,7 +111,7 @@ impl Dialer {
     /// What the server is to be told of us on a connection that listens, which has logged in
     /// already. Channels are those of all databases.
     pub(super) fn listening_settings(&self) -> redis::RedisConnectionInfo {
-        redis::RedisConnectionInfo::default().set_lib_name("redlock-rt", env!("CARGO_PKG_VERSION"))
+        redis::RedisConnectionInfo::default().set_lib_name(LIB_NAME, LIB_VERSION)
     }
 
     /// The command that logs in, where there is a password.
@@ -121,16 +125,17 @@ impl Dialer {
         Some(login)
     }
 
-    /// What the server is to be told of us.
-    pub(super) fn settings(&self) -> redis::RedisConnectionInfo {
-        let mut settings = self.listening_settings().set_db(self.login.db);
-        if let Some(user) = &self.login.user {
-            settings = settings.set_username(user);
+    /// The commands by which a connection logs in and chooses its database; all must be answered
+    /// without an error.
+    pub(super) fn login(&self) -> redis::Pipeline {
+        let mut commands = redis::pipe();
+        if let Some(login) = self.login_command() {
+            commands.add_command(login);
         }
-        if let Some(password) = &self.login.password {
-            settings = settings.set_password(password);
+        if self.login.db != 0 {
+            commands.cmd("SELECT").arg(self.login.db);
         }
-        settings
+        commands
     }
 
     pub(super) async fn dial(&self) -> io::Result<BoxStream> {

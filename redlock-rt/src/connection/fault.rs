@@ -1,4 +1,4 @@
-//! What can become of a command, sorted by what may be done next.
+//! What can become of a command: where a fault arose, what it is, and what each caller does then.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -10,29 +10,83 @@ use crate::error::{Error, ErrorKind as Kind};
 type Source = Arc<dyn StdError + Send + Sync>;
 
 /// Why a command has no answer, or no useful one.
+///
+/// Where it arose and what it is are kept apart: a wrong password ends a call that was made just
+/// now, but it is no answer to a release, which is sent as soon as the client can log in again.
 #[derive(Debug, Clone)]
-pub(crate) enum Fault {
-    /// There is no connection, so nothing was sent.
-    Unreachable(Source),
+pub(crate) struct Fault {
+    stage: Stage,
+    cause: Cause,
+    source: Option<Source>,
+}
+
+/// Where a fault arose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// While connecting: the command was not sent.
+    Dialing,
+    /// The server refused the command before any of it took effect.
+    Refused,
     /// It was, or may have been, sent, and no answer came: it may have run, or run still.
-    Unanswered(Source),
-    /// The server refused it before it ran and may take it later (LOADING, READONLY, BUSY …).
-    Refused(Source),
-    /// Credentials or ACL.
-    Denied(Source),
-    /// The key holds a value of another type.
-    WrongType(Source),
-    /// Any other answer, for which a repeat is no help.
-    Failed(Source),
-    /// The server cannot serve a connection as the URL wants it: no such database.
-    Misdirected(Source),
-    /// The server did not know the script and does now; the call did not run.
+    Unanswered,
+    /// The server answered with an error that was raised while the command ran.
+    Answered,
+}
+
+/// What a fault is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It ends by itself: no connection, LOADING, BUSY, READONLY …
+    Passing,
+    /// The server did not know the script and does now.
     Loaded,
+    /// Credentials or ACL.
+    Denied,
+    /// The key holds a value of another type.
+    WrongType,
+    /// The server cannot serve a connection as the URL wants it: no such database.
+    Misdirected,
+    /// Any other answer, for which a repeat is no help.
+    Failed,
     /// The client was shut down: there will be no connection any more.
     Closed,
 }
 
+/// Who asks what to do about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Waits for a lock or a latch.
+    Waiter,
+    /// Waits for the answer to one call that may be repeated.
+    Call,
+    /// As [`Call`](Self::Call), where the call must not run twice.
+    CallOnce,
+    /// Tells Redis what nobody may leave out: a release, permits to give back, a count.
+    Settlement,
+    /// Renews leases, many in one call.
+    Renewal,
+    /// Says that the waiters of a fair queue are alive.
+    Beat,
+    /// Subscribes to a channel.
+    Subscription,
+}
+
+/// What is to be done about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Send it again, after a pause.
+    Again,
+    /// Send it again, each part by itself: one of them may have failed them all.
+    Apart,
+    /// Give up, with this error.
+    Fail,
+}
+
 /// Codes of refusals that pass by themselves: the server is starting, failing over, busy, full.
+///
+/// In a script they come before its first write, or with it: the server does not change its mind
+/// about them while a script runs. So such an answer to a script that passes every error on says
+/// that nothing took effect.
 const PASSING: [&str; 12] = [
     "LOADING",
     "READONLY",
@@ -50,98 +104,212 @@ const PASSING: [&str; 12] = [
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 /// What an ACL refuses inside a script, before Redis 7.2: there is no code in it.
 const DENIED_INSIDE: &str = "The user executing the script can't";
+/// Names the place in the text of an error that was raised inside a script.
+const INSIDE: &str = "user_script";
+/// The answer to AUTH where no password is set; it has no code of its own.
+const NO_PASSWORD: &str = "called without any password configured";
+/// The answer to SELECT where there is no such database; likewise.
+const NO_DATABASE: &str = "DB index is out of range";
 
 impl Fault {
-    pub(super) fn io(kind: std::io::ErrorKind, what: &'static str) -> Source {
-        Arc::new(std::io::Error::new(kind, what))
+    fn new(stage: Stage, cause: Cause, source: Source) -> Self {
+        Self {
+            stage,
+            cause,
+            source: Some(source),
+        }
     }
 
-    pub(crate) fn timed_out(what: &'static str) -> Self {
-        Self::Unanswered(Self::io(std::io::ErrorKind::TimedOut, what))
+    /// There is no connection.
+    pub(super) fn unreachable(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(Stage::Dialing, Cause::Passing, Arc::new(error))
+    }
+
+    /// As [`unreachable`](Self::unreachable), for a reason of our own.
+    pub(super) fn not_connected(kind: std::io::ErrorKind, why: &'static str) -> Self {
+        Self::unreachable(std::io::Error::new(kind, why))
     }
 
     /// A connection to a server that was left for another one.
     pub(super) fn outdated() -> Self {
         let why = "the address led to a server process that was left for another one";
-        Self::Unreachable(Self::io(std::io::ErrorKind::Other, why))
+        Self::not_connected(std::io::ErrorKind::Other, why)
+    }
+
+    /// No answer came.
+    pub(super) fn unanswered(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(Stage::Unanswered, Cause::Passing, Arc::new(error))
+    }
+
+    pub(crate) fn timed_out(what: &'static str) -> Self {
+        Self::unanswered(std::io::Error::new(std::io::ErrorKind::TimedOut, what))
+    }
+
+    /// A reply that makes no sense.
+    pub(super) fn unreadable(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(Stage::Answered, Cause::Failed, Arc::new(error))
+    }
+
+    /// The server did not know the script and does now; the call did not run.
+    pub(super) fn loaded() -> Self {
+        Self {
+            stage: Stage::Refused,
+            cause: Cause::Loaded,
+            source: None,
+        }
+    }
+
+    /// The client was shut down.
+    pub(crate) fn closed() -> Self {
+        Self {
+            stage: Stage::Dialing,
+            cause: Cause::Closed,
+            source: None,
+        }
     }
 
     /// Sorts an error of the client library that came instead of a reply.
     pub(super) fn from_client(error: RedisError) -> Self {
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Self::Denied(Arc::new(error)),
-            ErrorKind::Io | ErrorKind::Parse => Self::Unanswered(Arc::new(error)),
+            ErrorKind::AuthenticationFailed => {
+                Self::new(Stage::Refused, Cause::Denied, Arc::new(error))
+            }
+            ErrorKind::Io | ErrorKind::Parse => Self::unanswered(error),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 let code = error.code().unwrap_or_default().to_owned();
                 let detail = error.detail().unwrap_or_default().to_owned();
                 Self::sort(&code, &detail, Arc::new(error))
             }
-            _ => Self::Failed(Arc::new(error)),
+            _ => Self::unreadable(error),
         }
     }
 
-    /// Sorts an error that the server answered.
+    /// Sorts an error that is the answer to a command.
     pub(super) fn from_server(error: ServerError) -> Self {
         let code = error.code().to_owned();
         let detail = error.details().unwrap_or_default().to_owned();
         Self::sort(&code, &detail, Arc::new(RedisError::from(error)))
     }
 
-    fn sort(code: &str, detail: &str, source: Source) -> Self {
-        // Before Redis 7 an error inside a script comes as ERR with the code inside its text.
-        let is = |known: &str| {
-            code == known
-                || (code == "ERR" && detail.split([' ', '-', ':']).any(|word| word == known))
-        };
-        if is("WRONGTYPE") {
-            Self::WrongType(source)
-        } else if DENIED.iter().any(|known| is(known)) || detail.contains(DENIED_INSIDE) {
-            Self::Denied(source)
-        } else if PASSING.iter().any(|known| is(known)) {
-            Self::Refused(source)
-        } else {
-            Self::Failed(source)
+    /// As [`from_server`](Self::from_server), for an error that is only a part of an answer: the
+    /// command has run.
+    pub(super) fn from_part(error: ServerError) -> Self {
+        Self {
+            stage: Stage::Answered,
+            ..Self::from_server(error)
         }
     }
 
-    /// Whether another try can help.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(
-            self,
-            Self::Unreachable(_) | Self::Unanswered(_) | Self::Refused(_) | Self::Loaded
-        )
+    fn sort(code: &str, detail: &str, source: Source) -> Self {
+        let code = true_code(code, detail);
+        let cause = if code == "WRONGTYPE" {
+            Cause::WrongType
+        } else if DENIED.contains(&code) || detail.contains(DENIED_INSIDE) {
+            Cause::Denied
+        } else if PASSING.contains(&code) {
+            Cause::Passing
+        } else {
+            Cause::Failed
+        };
+        let stage = match cause {
+            Cause::Passing => Stage::Refused,
+            Cause::Denied if !detail.contains(INSIDE) => Stage::Refused,
+            _ => Stage::Answered,
+        };
+        Self::new(stage, cause, source)
+    }
+
+    /// The same fault, of a command that sets a connection up.
+    ///
+    /// What a server says to a fresh connection need not be about the command: `-ERR max number of
+    /// clients reached` answers whatever is sent first. So nothing is final but what is known to be.
+    pub(super) fn while_dialing(mut self) -> Self {
+        self.stage = Stage::Dialing;
+        if matches!(self.cause, Cause::Failed | Cause::WrongType) {
+            let text = self.source.as_ref().map(ToString::to_string);
+            let says = |known| text.as_ref().is_some_and(|text| text.contains(known));
+            self.cause = if says(NO_DATABASE) {
+                Cause::Misdirected
+            } else if says(NO_PASSWORD) {
+                Cause::Denied
+            } else {
+                Cause::Passing
+            };
+        }
+        self
+    }
+
+    /// What `caller` does about it: the table in docs/design.md.
+    pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
+        use self::Caller::{Beat, CallOnce, Renewal, Settlement};
+        use self::Cause::{Closed, Denied, Failed, Loaded, Misdirected, Passing, WrongType};
+        use self::Stage::{Answered, Dialing, Unanswered};
+        match (caller, self.stage, self.cause) {
+            (_, _, Closed) => Verdict::Fail,
+            // What keeps a client from connecting is no answer to what must be said some time.
+            (Settlement | Renewal | Beat, Dialing, _) => Verdict::Again,
+            (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
+            (_, _, Passing | Loaded) => Verdict::Again,
+            (Renewal, _, _) => Verdict::Apart,
+            (_, _, Denied | WrongType | Misdirected | Failed) => Verdict::Fail,
+        }
+    }
+
+    /// Whether `caller` is to try again.
+    pub(crate) fn is_passing_for(&self, caller: Caller) -> bool {
+        self.verdict(caller) == Verdict::Again
+    }
+
+    /// Whether it arose while connecting, which has pauses of its own.
+    pub(crate) fn is_of_dialing(&self) -> bool {
+        self.stage == Stage::Dialing
     }
 
     /// Whether the command may have run although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
-        matches!(self, Self::Unanswered(_))
+        self.stage == Stage::Unanswered
+    }
+
+    pub(crate) fn cause(&self) -> Cause {
+        self.cause
     }
 
     /// The error for a caller whose call ends with this fault.
     pub(crate) fn into_error(self, action: &'static str) -> Error {
-        let (kind, source) = match self {
-            Self::Closed => return Error::new(Kind::ShutDown, action),
-            Self::Loaded => {
-                let why = "the server forgets its scripts";
-                return Error::new(Kind::Unavailable, action).detail(why);
-            }
-            Self::Unreachable(source) | Self::Unanswered(source) | Self::Refused(source) => {
-                (Kind::Unavailable, source)
-            }
-            Self::Denied(source) => (Kind::Denied, source),
-            Self::WrongType(source) => (Kind::WrongType, source),
-            Self::Failed(source) => (Kind::Protocol, source),
-            Self::Misdirected(source) => (Kind::BadInput, source),
+        let kind = match self.cause {
+            Cause::Closed => Kind::ShutDown,
+            Cause::Loaded | Cause::Passing => Kind::Unavailable,
+            Cause::Denied => Kind::Denied,
+            Cause::WrongType => Kind::WrongType,
+            Cause::Failed => Kind::Protocol,
+            Cause::Misdirected => Kind::BadInput,
         };
-        Error::new(kind, action)
-            .detail(source.to_string())
-            .caused_by(source)
+        let error = Error::new(kind, action);
+        match (self.source, self.cause) {
+            (Some(source), _) => error.detail(source.to_string()).caused_by(source),
+            (None, Cause::Loaded) => error.detail("the server forgets its scripts"),
+            (None, _) => error,
+        }
     }
+}
+
+/// The code of an error that the server answered. Before Redis 7 one that was raised inside a script
+/// comes as ERR, with the code behind the place: `… @user_script: 12: -READONLY You can't …`.
+pub(super) fn true_code<'a>(code: &'a str, detail: &'a str) -> &'a str {
+    let inside = match detail.rsplit_once("@user_script") {
+        Some((_, inside)) if code == "ERR" => inside,
+        _ => return code,
+    };
+    let place = |c: char| c == ':' || c == ' ' || c.is_ascii_digit();
+    let text = inside.trim_start_matches(place);
+    let word = text.strip_prefix('-').unwrap_or(text).split(' ').next();
+    let is_code = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+    word.filter(is_code).unwrap_or(code)
 }
 
 impl From<crate::wire::Malformed> for Fault {
     fn from(malformed: crate::wire::Malformed) -> Self {
-        Self::Failed(Arc::new(malformed))
+        Self::unreadable(malformed)
     }
 }
 
@@ -150,29 +318,147 @@ mod tests {
     use super::*;
 
     fn sorted(code: &str, detail: &str) -> Fault {
-        Fault::sort(code, detail, Fault::io(std::io::ErrorKind::Other, "test"))
+        let text = format!("{code}: {detail}");
+        Fault::sort(code, detail, Arc::new(std::io::Error::other(text)))
+    }
+
+    #[track_caller]
+    fn assert_sorted(fault: &Fault, stage: Stage, cause: Cause) {
+        assert_eq!((fault.stage, fault.cause), (stage, cause), "{fault:?}");
     }
 
     #[test]
     fn refusals_that_pass_are_told_from_those_that_do_not() {
         for code in PASSING {
-            assert!(sorted(code, "").is_passing(), "{code}");
-            assert!(!sorted(code, "").may_have_run(), "{code}");
+            assert_sorted(&sorted(code, ""), Stage::Refused, Cause::Passing);
         }
-        assert!(matches!(sorted("NOPERM", ""), Fault::Denied(_)));
-        assert!(matches!(sorted("WRONGTYPE", ""), Fault::WrongType(_)));
-        assert!(matches!(sorted("ERR", "unknown command"), Fault::Failed(_)));
+        assert_sorted(&sorted("NOPERM", ""), Stage::Refused, Cause::Denied);
+        assert_sorted(&sorted("WRONGTYPE", ""), Stage::Answered, Cause::WrongType);
+        let unknown = sorted("ERR", "unknown command");
+        assert_sorted(&unknown, Stage::Answered, Cause::Failed);
+        let inside = "User u has no permissions to run 'hset' script: f, on @user_script:3.";
+        assert_sorted(&sorted("NOPERM", inside), Stage::Answered, Cause::Denied);
     }
 
     #[test]
     fn codes_inside_script_errors_of_old_servers_are_found() {
-        let text = "Error running script (call to f_1): @user_script:12: \
-                    -READONLY You can't write against a read only replica.";
-        assert!(matches!(sorted("ERR", text), Fault::Refused(_)));
-        let text = "Error running script (call to f_1): @user_script:3: WRONGTYPE Operation";
-        assert!(matches!(sorted("ERR", text), Fault::WrongType(_)));
-        let text = "Error running script (call to f_1): @user_script:3: \
-                    The user executing the script can't run this command or subcommand";
-        assert!(matches!(sorted("ERR", text), Fault::Denied(_)));
+        let call = "Error running script (call to f_1): @user_script:";
+        for (text, stage, cause) in [
+            (
+                "12: @user_script: 12: -READONLY You can't write against a read only replica.",
+                Stage::Refused,
+                Cause::Passing,
+            ),
+            (
+                "3: WRONGTYPE Operation against a key",
+                Stage::Answered,
+                Cause::WrongType,
+            ),
+            (
+                "3: @user_script: 3: The user executing the script can't run this command",
+                Stage::Answered,
+                Cause::Denied,
+            ),
+        ] {
+            assert_sorted(&sorted("ERR", &format!("{call}{text}")), stage, cause);
+        }
+    }
+
+    /// Any word of a text counted as a code.
+    #[test]
+    fn a_text_that_mentions_a_code_is_none() {
+        for text in [
+            "the queue is BUSY",
+            "please ASK the owner",
+            "Error running script (call to f_1): @user_script:1: the queue is BUSY",
+            "user_script:1: OOM script: f, on @user_script:1.",
+        ] {
+            assert_sorted(&sorted("ERR", text), Stage::Answered, Cause::Failed);
+        }
+    }
+
+    #[test]
+    fn what_is_answered_while_dialing_passes_unless_it_is_known_to_be_for_good() {
+        for (code, detail, cause) in [
+            ("ERR", "max number of clients reached", Cause::Passing),
+            ("BUSY", "Redis is busy running a script", Cause::Passing),
+            ("LOADING", "Redis is loading", Cause::Passing),
+            ("ERR", "something else", Cause::Passing),
+            ("WRONGPASS", "invalid username-password pair", Cause::Denied),
+            ("NOAUTH", "Authentication required.", Cause::Denied),
+            ("NOPERM", "no permissions to run 'select'", Cause::Denied),
+            (
+                "ERR",
+                "AUTH <password> called without any password configured for the default user.",
+                Cause::Denied,
+            ),
+            ("ERR", "DB index is out of range", Cause::Misdirected),
+        ] {
+            let fault = sorted(code, detail).while_dialing();
+            assert_sorted(&fault, Stage::Dialing, cause);
+        }
+    }
+
+    const CALLERS: [Caller; 7] = [
+        Caller::Waiter,
+        Caller::Call,
+        Caller::CallOnce,
+        Caller::Settlement,
+        Caller::Renewal,
+        Caller::Beat,
+        Caller::Subscription,
+    ];
+
+    /// One of each kind that a caller can meet.
+    fn faults() -> Vec<Fault> {
+        let refused = |code| sorted(code, "");
+        let busy = Fault {
+            stage: Stage::Answered,
+            ..refused("BUSY")
+        };
+        vec![
+            Fault::not_connected(std::io::ErrorKind::ConnectionRefused, "test"),
+            sorted("ERR", "max number of clients reached").while_dialing(),
+            refused("BUSY").while_dialing(),
+            refused("WRONGPASS").while_dialing(),
+            sorted("ERR", "DB index is out of range").while_dialing(),
+            refused("BUSY"),
+            Fault::loaded(),
+            refused("NOPERM"),
+            Fault::timed_out("test"),
+            Fault::from_client((ErrorKind::Io, "test").into()),
+            busy,
+            sorted("NOPERM", "on @user_script:3."),
+            refused("WRONGTYPE"),
+            refused("ERR"),
+            Fault::closed(),
+        ]
+    }
+
+    /// Each row of the table in docs/design.md, and no row without a fault.
+    #[test]
+    fn each_caller_does_what_the_table_says() {
+        let design = include_str!("../../../docs/design.md");
+        let (_, table) = design.split_once("| where | what |").unwrap();
+        let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+        let rows: Vec<Vec<&str>> = rows
+            .map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
+            .collect();
+        let mut seen = vec![false; rows.len()];
+        for fault in faults() {
+            let stage = format!("{:?}", fault.stage).to_lowercase();
+            let cause = format!("{:?}", fault.cause).to_lowercase();
+            let is = |cell: &str, word: &str| cell == "any" || cell.split(", ").any(|w| w == word);
+            let row = rows
+                .iter()
+                .position(|row| is(row[0], &stage) && is(row[1], &cause));
+            let row = row.expect("each fault has a row");
+            seen[row] = true;
+            for (caller, cell) in CALLERS.into_iter().zip(&rows[row][3..]) {
+                let verdict = format!("{:?}", fault.verdict(caller)).to_lowercase();
+                assert_eq!(*cell, verdict, "{fault:?} {caller:?}");
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen), "{seen:?} of {rows:?}");
     }
 }

@@ -12,8 +12,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::task::AbortHandle;
 
-use super::dialer::Dialer;
-use super::fault::Fault;
+use super::dialer::{Dialer, LIB_NAME, LIB_VERSION};
+use super::fault::{Cause, Fault, true_code};
 use super::info::Info;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
@@ -72,16 +72,17 @@ impl Link {
             .run(async move { dial.dial().await })
             .await
             .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
-            .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
+            .map_err(Fault::unreachable)?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(1024);
-        let (conn, driver) =
-            MultiplexedConnection::new_with_config(&dialer.settings(), stream, config)
-                .await
-                .map_err(before_sending)?;
+        // Nothing is said by the crate: of a refusal it would keep the text and drop the code.
+        let silent = redis::RedisConnectionInfo::default().set_skip_set_lib_name();
+        let (conn, driver) = MultiplexedConnection::new_with_config(&silent, stream, config)
+            .await
+            .map_err(of_dialing)?;
         let alive = Arc::new(AtomicBool::new(true));
         let down = Down {
             alive: Arc::clone(&alive),
@@ -92,8 +93,8 @@ impl Link {
             driver.await;
         });
         let Some(driver) = driver else {
-            let why = Fault::io(std::io::ErrorKind::Other, "there is no tokio runtime here");
-            return Err(Fault::Unreachable(why));
+            let why = "there is no tokio runtime here";
+            return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
         };
         let driver = driver.abort_handle();
         let end = driver.clone();
@@ -106,7 +107,7 @@ impl Link {
             tie: Tie::new(move || end.abort()),
             identity: None,
         };
-        link.identity = link.identify().await?;
+        link.identity = link.greet(dialer).await?;
         if let Some(identity) = &link.identity
             && !server.arrive(number, &identity.run_id, &link.tie)
         {
@@ -115,24 +116,34 @@ impl Link {
         Ok(link)
     }
 
-    async fn identify(&mut self) -> Result<Option<Identity>, Fault> {
-        let mut ask = redis::pipe();
-        ask.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let replies = self
-            .conn
-            .send_packed_commands(&ask, 0, 2)
-            .await
-            .map_err(before_sending)?;
-        let [id, info] = replies.as_slice() else {
+    /// Logs in, chooses the database, says who we are and asks who we are there: one round trip.
+    async fn greet(&mut self, dialer: &Dialer) -> Result<Option<Identity>, Fault> {
+        let mut greeting = dialer.login();
+        let needed = greeting.len();
+        for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
+            greeting.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
+        }
+        greeting.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
+        let count = greeting.len();
+        let replies = self.conn.send_packed_commands(&greeting, 0, count).await;
+        let replies = replies.map_err(of_dialing)?;
+        let (logged_in, told) = replies.split_at(needed.min(replies.len()));
+        for reply in logged_in {
+            if let Value::ServerError(error) = reply {
+                return Err(Fault::from_server(error.clone()).while_dialing());
+            }
+        }
+        // Servers before 7.2 do not know SETINFO.
+        let [_, _, id, info] = told else {
             return Ok(None);
         };
         // An ACL may forbid to ask (NOPERM), and that is lived with. A server that wants a login,
         // or that is busy or loading, would answer nothing else either.
-        for reply in &replies {
+        for reply in [id, info] {
             if let Value::ServerError(error) = reply {
                 let fault = Fault::from_server(error.clone());
-                if fault.is_passing() || error.code() == "NOAUTH" {
-                    return Err(fault);
+                if fault.cause() == Cause::Passing || error.code() == "NOAUTH" {
+                    return Err(fault.while_dialing());
                 }
             }
         }
@@ -184,7 +195,7 @@ impl Link {
             .clone()
             .send_packed_command(&kill)
             .await
-            .map_err(before_sending)?;
+            .map_err(of_dialing)?;
         Ok(matches!(reply, Value::Int(_)))
     }
 
@@ -196,14 +207,16 @@ impl Link {
         self.exchange(async move {
             match link.evalsha(script, &command).await {
                 // Another SCRIPT FLUSH may come between: then the caller tries again.
-                Err(Fault::Loaded) => link.evalsha(script, &command).await,
+                Err(fault) if fault.cause() == Cause::Loaded => {
+                    link.evalsha(script, &command).await
+                }
                 reply => reply,
             }
         })
     }
 
     /// As [`call`](Self::call), but sent once and never again: where the server did not know the
-    /// script, it does now, and the answer is [`Fault::Loaded`].
+    /// script, it does now, and the answer is [`Cause::Loaded`].
     pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
         let script = call.script();
@@ -240,7 +253,7 @@ impl Link {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(script.text());
         match self.send(conn, &load).await {
-            Ok(Ok(_)) => Fault::Loaded,
+            Ok(Ok(_)) => Fault::loaded(),
             Ok(Err(error)) => Fault::from_server(error),
             Err(fault) => fault,
         }
@@ -257,7 +270,7 @@ impl Link {
         }
         match answer {
             Ok(Value::ServerError(error)) => {
-                if error.code() == "READONLY" {
+                if true_code(error.code(), error.details().unwrap_or_default()) == "READONLY" {
                     // A master that was demoted stays what it is: the address may lead to the
                     // new one.
                     self.break_off();
@@ -292,21 +305,14 @@ impl fmt::Debug for Link {
 }
 
 /// A fault while the connection was being set up: no call of ours was under way.
-pub(super) fn before_sending(error: RedisError) -> Fault {
-    match Fault::from_client(error) {
-        Fault::Unanswered(source) => Fault::Unreachable(source),
-        Fault::Failed(source) => Fault::Misdirected(source),
-        other => other,
-    }
+pub(super) fn of_dialing(error: RedisError) -> Fault {
+    Fault::from_client(error).while_dialing()
 }
 
-/// Why nothing on a connection counts that was left for another server.
-fn left() -> Arc<std::io::Error> {
+/// A connection was left for another server: nothing on it counts.
+fn left() -> std::io::Error {
     let why = "the connection was left: the address leads to another server process";
-    Arc::new(std::io::Error::new(
-        std::io::ErrorKind::ConnectionAborted,
-        why,
-    ))
+    std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 
 fn evalsha_command(call: &Call) -> Cmd {
@@ -330,17 +336,17 @@ fn reply(value: Value) -> Result<Reply, Fault> {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Int(number),
         Value::BulkString(bytes) => {
-            Reply::Text(String::from_utf8(bytes).map_err(|error| Fault::Failed(Arc::new(error)))?)
+            Reply::Text(String::from_utf8(bytes).map_err(Fault::unreadable)?)
         }
         Value::SimpleString(text) => Reply::Text(text),
         Value::Okay => Reply::Text("OK".into()),
         Value::Array(values) => {
             Reply::List(values.into_iter().map(reply).collect::<Result<_, _>>()?)
         }
-        Value::ServerError(error) => return Err(Fault::from_server(error)),
+        Value::ServerError(error) => return Err(Fault::from_part(error)),
         other => {
             let why = format!("a reply of a type that no script gives: {other:?}");
-            return Err(Fault::Failed(Arc::new(std::io::Error::other(why))));
+            return Err(Fault::unreadable(std::io::Error::other(why)));
         }
     })
 }
@@ -378,13 +384,13 @@ impl Future for Exchange {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.polled && self.link.tie.is_left() {
-            return Poll::Ready(Err(Fault::Unreachable(left())));
+            return Poll::Ready(Err(Fault::unreachable(left())));
         }
         self.polled = true;
         let answer = std::task::ready!(self.future.as_mut().poll(cx));
         // What the old server says is true there and nowhere else.
         Poll::Ready(match self.link.tie.is_left() {
-            true => Err(Fault::Unanswered(left())),
+            true => Err(Fault::unanswered(left())),
             false => answer,
         })
     }

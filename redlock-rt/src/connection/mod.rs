@@ -24,7 +24,7 @@ mod tls;
 
 pub(crate) use self::dialer::{Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
-pub(crate) use self::fault::Fault;
+pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::link::Exchange;
 pub(crate) use self::reconnect::{Connection, Timeouts};
 pub(crate) use self::server::CurrentServer;

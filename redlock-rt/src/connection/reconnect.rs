@@ -190,7 +190,7 @@ impl Shared {
             {
                 let slot = self.slot();
                 if slot.closed {
-                    return Err(Fault::Closed);
+                    return Err(Fault::closed());
                 }
                 // A whole try was made while this one waited. Without this, n callers would queue
                 // up for n tries.
@@ -206,10 +206,7 @@ impl Shared {
             }
         }
         let why = "the runtime ended while connecting";
-        Err(Fault::Unreachable(Fault::io(
-            std::io::ErrorKind::Other,
-            why,
-        )))
+        Err(Fault::not_connected(std::io::ErrorKind::Other, why))
     }
 
     /// Answers the number of the task that dials.
@@ -290,10 +287,7 @@ impl DialTurn {
         let dialed = tokio::time::timeout(shared.timeouts.connect, shared.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| {
             let what = "connecting took too long";
-            Err(Fault::Unreachable(Fault::io(
-                std::io::ErrorKind::TimedOut,
-                what,
-            )))
+            Err(Fault::not_connected(std::io::ErrorKind::TimedOut, what))
         });
         let mut slot = shared.slot();
         if !slot.is_dialed_by(self.number) {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::dialer::{BoxStream, Dialer};
 use super::fault::Fault;
 use super::info::Info;
-use super::link::before_sending;
+use super::link::of_dialing;
 use super::server::{CurrentServer, Tie};
 
 /// The commands of a listening connection. Clones share it.
@@ -43,10 +43,7 @@ impl Subscriber {
             move || left.notify_one()
         });
         let open = async {
-            let mut stream = dialer
-                .dial()
-                .await
-                .map_err(|error| Fault::Unreachable(Arc::new(error)))?;
+            let mut stream = dialer.dial().await.map_err(Fault::unreachable)?;
             let run_id = greet(dialer, &mut stream).await?;
             if let Some(run_id) = run_id
                 && !server.arrive(number, &run_id, &tie)
@@ -55,14 +52,17 @@ impl Subscriber {
             }
             PubSub::new(&dialer.listening_settings(), stream)
                 .await
-                .map_err(Fault::from_client)
+                .map_err(of_dialing)
         };
         match tokio::time::timeout(timeout, open).await {
             Ok(pubsub) => {
                 let (sink, stream) = pubsub?.split();
                 Ok((Self { sink }, Announcements { stream, left, tie }))
             }
-            Err(_) => Err(Fault::timed_out("connecting took too long")),
+            Err(_) => {
+                let what = "connecting took too long";
+                Err(Fault::not_connected(std::io::ErrorKind::TimedOut, what))
+            }
         }
     }
 
@@ -136,18 +136,17 @@ async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Option<String>
         ask.add_command(login);
     }
     ask.cmd("INFO").arg("server");
-    let unreachable = |error| Fault::Unreachable(Arc::new(error));
     let bytes = ask.get_packed_pipeline();
-    stream.write_all(&bytes).await.map_err(unreachable)?;
-    stream.flush().await.map_err(unreachable)?;
+    stream.write_all(&bytes).await.map_err(Fault::unreachable)?;
+    stream.flush().await.map_err(Fault::unreachable)?;
     // Shared by all replies: it may read ahead. Nothing comes after the last one.
     let mut decoder = Default::default();
     let mut reply = async || {
         let reply = redis::parse_redis_value_async(&mut decoder, stream).await;
-        reply.map_err(before_sending)
+        reply.map_err(of_dialing)
     };
     if logs_in && let Value::ServerError(error) = reply().await? {
-        return Err(Fault::from_server(error));
+        return Err(Fault::from_server(error).while_dialing());
     }
     Ok(Info::of(&reply().await?).run_id)
 }

@@ -22,7 +22,7 @@ use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use super::{Engine, Manner};
 use crate::clock;
-use crate::connection::Fault;
+use crate::connection::{Caller, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{AcquireReply, Recipe};
 
@@ -134,7 +134,7 @@ pub(crate) async fn acquire(
                             Error::new(ErrorKind::Lost, ACTION).named(recipe.name().as_arc())
                         );
                     }
-                    Err(passing) if passing.is_passing() => {
+                    Err(passing) if passing.is_passing_for(Caller::Waiter) => {
                         tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
                         fault = Some(passing);
                         let now = clock::now();
@@ -188,7 +188,7 @@ pub(crate) async fn try_acquire(
             // Nobody else decides about who holds it in another mode: it asks again, as for a
             // re-entry.
             Some(Err(passing))
-                if passing.is_passing()
+                if passing.is_passing_for(Caller::Waiter)
                     && under.is_some_and(|hold| hold.is_valid())
                     && clock::after(clock::now(), pause) < until =>
             {

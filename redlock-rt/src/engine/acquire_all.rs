@@ -13,7 +13,7 @@ use super::lease::Terms;
 use super::releases::Open;
 use super::settle::{Ghost, Journey, Settlement};
 use crate::clock;
-use crate::connection::Fault;
+use crate::connection::{Caller, Fault};
 use crate::error::Error;
 use crate::wire::{Recipe, Together, acquire_all, is_taken_together};
 
@@ -60,7 +60,9 @@ impl Engine {
         match claim.attempt(until).await {
             Ok(Together::Acquired) => Ok(Attempt::Acquired(claim.succeed()?)),
             Ok(Together::Held(index)) => Ok(Attempt::Held(index)),
-            Err(fault) if fault.is_passing() => Ok(Attempt::Failed(fault.into_error(ACTION))),
+            Err(fault) if fault.is_passing_for(Caller::Waiter) => {
+                Ok(Attempt::Failed(fault.into_error(ACTION)))
+            }
             Err(fault) => Err(fault.into_error(ACTION)),
         }
     }

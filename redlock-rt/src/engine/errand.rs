@@ -43,14 +43,14 @@ impl Errand {
         let named = |error: Error| error.named(name.as_arc());
         let Some((settlement, reply)) = self.take() else {
             // Only a drop takes it besides.
-            return Err(named(Fault::Closed.into_error(action)));
+            return Err(named(Fault::closed().into_error(action)));
         };
         // Not refused while the client shuts down: it waits for what is still to be told.
         engine.ensure_tasks();
         let mut unsettled = Unsettled::new(settlement);
         match unsettled.run(Some(engine.patience(clock::now()))).await {
             Some(Ok(_)) => {}
-            Some(Err(fault)) => return Err(named(fault.into_error(action))),
+            Some(Err(fault)) => return Err(named(unsettled.failed(fault, action))),
             None => return Err(unsettled.out_of_time(action)),
         }
         let reply = reply.get().cloned();

@@ -304,7 +304,10 @@ impl Hold {
                 };
                 Err(self.lost_error(action, reason))
             }
-            Some(Err(fault)) => Err(fault.into_error(action).named(self.recipe.name().as_arc())),
+            Some(Err(fault)) => {
+                let error = unsettled.failed(fault, action);
+                Err(error.named(self.recipe.name().as_arc()))
+            }
             None => Err(unsettled.out_of_time(action)),
         }
     }
@@ -468,7 +471,8 @@ impl HoldGuard {
         let reply = match unsettled.run(Some(hold.engine.patience(now))).await {
             Some(Ok(reply)) => reply,
             Some(Err(fault)) => {
-                return Err(fault.into_error(ACTION).named(hold.recipe.name().as_arc()));
+                let error = unsettled.failed(fault, ACTION);
+                return Err(error.named(hold.recipe.name().as_arc()));
             }
             None => return Err(unsettled.out_of_time(ACTION)),
         };

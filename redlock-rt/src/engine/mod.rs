@@ -68,7 +68,7 @@ use self::releases::Releases;
 use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{
-    Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
+    Caller, Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
 };
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
@@ -298,14 +298,15 @@ impl Engine {
         let mut journey = settle::Journey::default();
         let mut fault: Option<Fault> = None;
         let until = self.patience(clock::now());
+        let caller = match repeat {
+            Repeat::Always => Caller::Call,
+            Repeat::UnlessRun => Caller::CallOnce,
+        };
         let outcome = loop {
             let attempt = journey.attempt(&self.main, || call.clone(), Some(until));
             match attempt.await {
-                Some(Err(lost)) if lost.may_have_run() && repeat == Repeat::UnlessRun => {
-                    break Some(Err(lost));
-                }
-                Some(Err(passing)) if passing.is_passing() => {
-                    if !matches!(passing, Fault::Unreachable(_)) {
+                Some(Err(passing)) if passing.is_passing_for(caller) => {
+                    if !passing.is_of_dialing() {
                         tokio::time::sleep(Duration::from_millis(20)).await;
                     }
                     fault = Some(passing);
@@ -319,7 +320,8 @@ impl Engine {
         let (error, refused) = match outcome {
             Some(Ok(reply)) => return Ok(reply),
             Some(Err(fault)) => {
-                let refused = !fault.may_have_run();
+                // A connection that is not to be had says nothing of what was sent before.
+                let refused = !fault.may_have_run() && !fault.is_of_dialing();
                 (fault.into_error(action), refused)
             }
             None => match fault {

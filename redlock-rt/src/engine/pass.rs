@@ -18,7 +18,7 @@ use super::line::Health;
 use super::settle::Journey;
 use super::{Engine, acquire};
 use crate::clock;
-use crate::connection::Fault;
+use crate::connection::{Caller, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{Ended, LatchWire, Look};
 
@@ -85,7 +85,7 @@ pub(crate) async fn pass(
                         place.shut(again, Health::Answering);
                         place.gate.listen(&engine.hub);
                     }
-                    Err(passing) if passing.is_passing() => {
+                    Err(passing) if passing.is_passing_for(Caller::Waiter) => {
                         tracing::debug!(latch = latch.name().as_str(), ?passing, "a look failed");
                         fault = Some(passing);
                         let again = clock::after(clock::now(), pause);

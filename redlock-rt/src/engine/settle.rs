@@ -16,7 +16,7 @@ use super::Engine;
 use super::hold::{Bid, Hold};
 use super::releases::Open;
 use crate::clock;
-use crate::connection::{Connection, Exchange, Fault};
+use crate::connection::{Caller, Connection, Exchange, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{AcquireReply, Call, HoldReply, Reply};
@@ -186,6 +186,7 @@ pub(crate) struct Settlement {
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const GOES_ON: &str = "it goes on in the background";
 const FOR_GOOD: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Settlement {
@@ -281,9 +282,15 @@ impl Settlement {
         loop {
             match self.step(until).await? {
                 Ok(reply) => return Some(Ok(reply)),
-                Err(fault) if fault.is_passing() && clock::now() < self.give_up() => {
-                    // Where there is no connection, connecting has a pause of its own.
-                    if !matches!(fault, Fault::Unreachable(_)) {
+                // Whoever waits for it is told; it is not over.
+                Err(fault) if until.is_some() && !fault.is_passing_for(Caller::Call) => {
+                    return Some(Err(fault));
+                }
+                Err(fault)
+                    if fault.is_passing_for(Caller::Settlement)
+                        && clock::now() < self.give_up() =>
+                {
+                    if !fault.is_of_dialing() {
                         before(until, tokio::time::sleep(self.pause)).await?;
                         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                     }
@@ -292,7 +299,9 @@ impl Settlement {
                     return Some(Err(fault));
                 }
                 // A lock whose lease is over needs no release any more.
-                Err(fault) if fault.is_passing() && self.goal == Goal::End => {
+                Err(fault)
+                    if fault.is_passing_for(Caller::Settlement) && self.goal == Goal::End =>
+                {
                     return Some(Ok(self.judged(HoldReply::Gone)));
                 }
                 Err(fault) => return Some(Err(fault)),
@@ -473,7 +482,8 @@ impl Unsettled {
         self.settlement.as_ref().is_some_and(Settlement::is_lasting)
     }
 
-    /// Runs it to its end; `None`: `until` came first.
+    /// Runs it to its end, or until there is something to tell a caller who waits for it until
+    /// `until`; `None`: that came first.
     ///
     /// # Cancel safety
     ///
@@ -483,10 +493,23 @@ impl Unsettled {
             return Some(Ok(HoldReply::Done));
         };
         let outcome = settlement.run(until).await?;
+        if matches!(&outcome, Err(fault) if fault.is_passing_for(Caller::Settlement)) {
+            // It is for the release queue to go on.
+            return Some(outcome);
+        }
         if let Some(settlement) = self.settlement.take() {
             settlement.over(&outcome);
         }
         Some(outcome)
+    }
+
+    /// The error for a caller who was told of this fault.
+    pub(super) fn failed(self, fault: Fault, action: &'static str) -> Error {
+        let error = fault.into_error(action);
+        match self.settlement {
+            Some(_) => error.and(GOES_ON),
+            None => error,
+        }
     }
 
     /// The error for a caller who cannot wait any longer; it goes on in the background.
@@ -503,7 +526,7 @@ impl Unsettled {
         let mut error = Error::new(kind, action);
         if let Some(settlement) = &self.settlement {
             error = error.named(settlement.name().as_arc());
-            error = error.detail("it goes on in the background");
+            error = error.detail(GOES_ON);
         }
         error
     }

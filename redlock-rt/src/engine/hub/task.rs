@@ -12,7 +12,7 @@ use super::Hub;
 use super::registry::{Effect, Topic};
 use crate::clock;
 use crate::connection::{
-    Announcements, CurrentServer, Dialer, Fault, Message, Subscriber, Timeouts,
+    Announcements, Caller, CurrentServer, Dialer, Fault, Message, Subscriber, Timeouts,
 };
 use crate::shim::lock;
 
@@ -147,7 +147,7 @@ async fn listen(
             },
             Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
                 Ok(()) => hub.confirmed(&effect),
-                Err(fault) if fault.is_passing() => return Some(fault),
+                Err(fault) if fault.is_passing_for(Caller::Subscription) => return Some(fault),
                 Err(fault) => {
                     tracing::warn!(
                         ?fault, channel = effect.topic().text(),

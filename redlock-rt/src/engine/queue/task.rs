@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use super::{Room, Rooms};
 use crate::clock;
-use crate::connection::{Connection, Fault};
+use crate::connection::{Caller, Connection, Fault};
 use crate::engine::settle::Journey;
 use crate::wire::Beat;
 
@@ -38,7 +38,7 @@ async fn beat(room: &Room, connection: &Connection) {
         Ok(beat) => room.told(&beat, clock::now()),
         Err(fault) => {
             tracing::debug!(lock = room.name().as_str(), ?fault, "beat failed");
-            match fault.is_passing() {
+            match fault.is_passing_for(Caller::Beat) {
                 true => room.untold(clock::now()),
                 false => room.refused(clock::now()),
             }

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 
 use super::Watchdog;
 use crate::clock;
-use crate::connection::{Connection, Exchange, Fault};
+use crate::connection::{Caller, Cause, Connection, Exchange, Fault, Verdict};
 use crate::engine::hold::Hold;
 use crate::engine::lease::{LostReason, Plan};
 use crate::engine::schedule::Schedule;
@@ -188,14 +188,14 @@ impl Watchdog {
                 }
             }
             // Sent again under the schedule's lock, so that no guard has ended by then.
-            Err(Fault::Loaded) => {
+            Err(fault) if fault.cause() == Cause::Loaded => {
                 for (hold, _) in due {
                     hold.doubt(clock::now());
                     self.rewatch_or_end(&hold);
                 }
             }
-            // One bad key fails a call as a whole, before it runs: each is asked for alone.
-            Err(fault) if due.len() > 1 && !fault.may_have_run() => {
+            // One bad key fails the call as a whole: each is asked for alone.
+            Err(fault) if due.len() > 1 && fault.verdict(Caller::Renewal) == Verdict::Apart => {
                 for (hold, _) in due {
                     if let Picked::Sent(batch) = self.pick_one(connection, &hold) {
                         let response = connection.timeouts().response;
@@ -204,7 +204,7 @@ impl Watchdog {
                 }
             }
             // Whatever stands there now, it is not our lock.
-            Err(Fault::WrongType(_)) => {
+            Err(fault) if fault.cause() == Cause::WrongType => {
                 for (hold, _) in due {
                     hold.mark_lost(LostReason::Taken);
                     self.rewatch_or_end(&hold);
@@ -356,7 +356,8 @@ mod tests {
             panic!("there is a connection");
         };
         let outcome = answer(loads_the_script, S).await.outcome;
-        assert!(matches!(outcome, Err(Fault::Loaded)), "{outcome:?}");
+        let cause = outcome.as_ref().map_err(Fault::cause);
+        assert_eq!(cause, Err(Cause::Loaded), "{outcome:?}");
 
         let (sender, mut spend) = tokio::sync::mpsc::unbounded_channel();
         (0..1000).for_each(|_| sender.send(()).unwrap());

@@ -1,0 +1,245 @@
+//! What a server says to a fresh connection is no answer to what has to be said some time: what it
+//! refuses for a moment is neither bad input nor a wrong password, and no release is given up for it.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions};
+use tests::{Proxy, RedisServer, eventually, trace_init, unique, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Polling that does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
+const FULL: &str = "-ERR max number of clients reached\r\n";
+
+/// What a server may say while a client connects, and to which command.
+const PASSING: [(&str, &str); 7] = [
+    ("AUTH", FULL),
+    ("SELECT", FULL),
+    ("INFO", "-BUSY Redis is busy running a script.\r\n"),
+    ("SELECT", "-BUSY Redis is busy running a script.\r\n"),
+    (
+        "AUTH",
+        "-LOADING Redis is loading the dataset in memory\r\n",
+    ),
+    ("SELECT", "-ERR something that is not known\r\n"),
+    (
+        "CLIENT",
+        "-LOADING Redis is loading the dataset in memory\r\n",
+    ),
+];
+const FINAL: [(&str, &str, ErrorKind); 5] = [
+    (
+        "AUTH",
+        "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+        ErrorKind::Denied,
+    ),
+    (
+        "AUTH",
+        "-ERR AUTH <password> called without any password configured for the default user.\r\n",
+        ErrorKind::Denied,
+    ),
+    (
+        "INFO",
+        "-NOAUTH Authentication required.\r\n",
+        ErrorKind::Denied,
+    ),
+    (
+        "SELECT",
+        "-NOPERM this user has no permissions to run the 'select' command\r\n",
+        ErrorKind::Denied,
+    ),
+    (
+        "SELECT",
+        "-ERR DB index is out of range\r\n",
+        ErrorKind::BadInput,
+    ),
+];
+
+/// A server that wants a password, and a proxy that says to new connections what it is told to.
+struct Stage {
+    // Kept alive.
+    _server: RedisServer,
+    proxy: Proxy,
+    url: String,
+    redis: MultiplexedConnection,
+    name: String,
+}
+
+impl Stage {
+    async fn open(what: &str) -> Self {
+        trace_init();
+        let server = RedisServer::options().password("x").start();
+        let proxy = Proxy::to(&server);
+        let direct = redis::Client::open(format!("{}/1", server.url())).unwrap();
+        Self {
+            redis: direct.get_multiplexed_async_connection().await.unwrap(),
+            url: format!("{}/1", proxy.url()),
+            _server: server,
+            proxy,
+            name: unique(what),
+        }
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        Client::builder().url(&self.url).poll_interval(NEVER)
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// From now on nobody connects.
+    fn refuse(&self, command: &str, answer: &str) {
+        self.proxy.answer(command, answer.to_owned(), 100_000);
+        self.proxy.mark();
+        self.proxy.cut_all();
+    }
+
+    /// Waits until it was tried that often to connect.
+    async fn refused(&self, times: usize) {
+        let tried = async || self.proxy.counts().get("INFO").is_some_and(|n| *n >= times);
+        eventually(DEADLINE, tried).await;
+    }
+}
+
+/// It was given up: the permits were lost, the latch stayed closed, the lock stood for its lease.
+#[tokio::test]
+async fn a_fault_while_connecting_ended_a_background_settlement_for_good() {
+    let stage = Stage::open("settled").await;
+    let name = |what: &str| format!("{}:{what}", stage.name);
+    let (lock, semaphore, latch) = (name("lock"), name("semaphore"), name("latch"));
+    let leased = name("leased");
+    let all = PASSING.into_iter();
+    for (command, answer) in all.chain(FINAL.map(|(command, answer, _)| (command, answer))) {
+        let client = stage.builder().build().unwrap();
+        let guard = client.rlock(&lock).lock().await.unwrap();
+        let permits = client.semaphore(&semaphore).limit(2);
+        let permit = permits.acquire(2).await.unwrap();
+        let leases = client.permit_expirable_semaphore(&leased).limit(1);
+        let lease = leases.acquire().await.unwrap();
+        let count = client.count_down_latch(&latch);
+        assert!(count.try_set_count(1).await.unwrap());
+        let down = count.count_down_guard().unwrap();
+
+        stage.refuse(command, answer);
+        drop((guard, permit, lease, down));
+        stage.refused(4).await;
+        assert_eq!(client.stats().releases, 4, "{command} {answer}");
+        stage.proxy.clear();
+        eventually(DEADLINE, async || client.stats().releases == 0).await;
+        assert!(!stage.redis::<bool>(&["EXISTS", &lock]).await, "{answer}");
+        assert!(!stage.redis::<bool>(&["EXISTS", &latch]).await, "{answer}");
+        let free: [u32; 2] = stage.redis(&["MGET", &semaphore, &leased]).await;
+        assert_eq!(free, [2, 1], "{answer}");
+    }
+}
+
+/// It ended with BadInput, or with Denied.
+#[tokio::test]
+async fn an_unbounded_wait_ended_where_redis_was_busy_or_full_while_connecting() {
+    let stage = Stage::open("waits").await;
+    for (command, answer) in PASSING {
+        let client = stage.builder().build().unwrap();
+        stage.refuse(command, answer);
+        let lock = client.rlock(&stage.name);
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        stage.refused(3).await;
+        let short = LockOptions::new().wait(Duration::from_millis(50));
+        let other = client.rlock(format!("{}:other", stage.name));
+        let error = other.lock_with(short).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(!waiter.is_finished(), "{answer}");
+        stage.proxy.clear();
+        let guard = within(DEADLINE, waiter).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_told_at_once_of_what_does_not_pass_and_a_release_goes_on() {
+    let stage = Stage::open("told").await;
+    for (command, answer, kind) in FINAL {
+        let client = stage.builder().response_timeout(NEVER).build().unwrap();
+        let guard = client.rlock(&stage.name).lock().await.unwrap();
+        stage.refuse(command, answer);
+        let error = within(DEADLINE, guard.unlock()).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains("in the background"), "{error}");
+        let other = client.rlock(format!("{}:other", stage.name));
+        let error = within(DEADLINE, other.lock()).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        stage.proxy.clear();
+        eventually(DEADLINE, async || client.stats().releases == 0).await;
+        assert!(!stage.redis::<bool>(&["EXISTS", &stage.name]).await);
+    }
+}
+
+/// The server says so to whatever came first, the password, and hangs up: the text is read or not.
+#[tokio::test]
+async fn a_server_that_is_full_is_waited_for_and_not_said_to_refuse_the_password() {
+    trace_init();
+    let options = RedisServer::options().password("x").unix_socket();
+    let server = options.start();
+    let mut control = server.connect().await.unwrap();
+    let unix = format!("{}&db=1", server.unix_url());
+    let tcp = format!("{}/1", server.url());
+    for url in [unix, tcp] {
+        let client = Client::builder().url(&url).build().unwrap();
+        let set = |count: u32| {
+            let mut set = redis::cmd("CONFIG");
+            set.arg(&["SET", "maxclients"]).arg(count);
+            set
+        };
+        let _: () = set(1).query_async(&mut control).await.unwrap();
+        let name = unique("full");
+        // Many times, for which of the two it is depends on who is faster.
+        for _ in 0..20 {
+            let short = LockOptions::new().wait(Duration::from_millis(30));
+            let error = client.rlock(&name).lock_with(short).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        }
+        let _: () = set(1000).query_async(&mut control).await.unwrap();
+        let guard = within(DEADLINE, client.rlock(&name).lock()).await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// As above, with a server that closes in either way.
+#[tokio::test]
+async fn a_full_server_may_reset_the_connection_before_or_after_its_answer_is_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        for number in 0_u32.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(FULL.as_bytes()).await.unwrap();
+            match number % 3 {
+                // What was sent is not read, so the close is a reset.
+                0 => {}
+                // A reset that may overtake the answer.
+                1 => stream.set_zero_linger().unwrap(),
+                // The answer is read, then comes the end.
+                _ => {
+                    stream.shutdown().await.unwrap();
+                    let _ = stream.read(&mut [0; 1024]).await;
+                }
+            }
+        }
+    });
+    let client = Client::builder().url(&format!("redis://:x@127.0.0.1:{port}/1"));
+    let client = client.build().unwrap();
+    for _ in 0..30 {
+        let short = LockOptions::new().wait(Duration::from_millis(30));
+        let error = client.rlock("full").lock_with(short).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    server.abort();
+}
