@@ -145,6 +145,70 @@ async fn a_script_that_fails_is_told() {
     stage.end().await;
 }
 
+/// Whatever its error said, if there was a word like BUSY in it, it ran again: 46 times in a second.
+#[tokio::test]
+async fn a_script_that_failed_with_the_word_busy_ran_many_times() {
+    async fn each_runs_once(value: &FencedValue) {
+        for (token, (ends, says)) in (1..).zip([
+            ("return redis.error_reply('BUSY come later')", "come later"),
+            ("return redis.error_reply('NOSCRIPT of mine')", "of mine"),
+            ("return redis.error_reply('READONLY of mine')", "of mine"),
+            ("return redis.error_reply('OOM of mine')", "of mine"),
+            ("return {err = 'MOVED 1 elsewhere'}", "elsewhere"),
+            ("error('the queue is BUSY')", "the queue is BUSY"),
+            ("error('-LOADING it')", "LOADING it"),
+            ("error('please ASK the owner')", "please ASK"),
+            ("error({err = 'BUSY table'})", "BUSY table"),
+            ("error({})", "raised a table"),
+            ("error()", "raised a nil"),
+            ("return redis.call('NOSUCH')", ""),
+            (
+                "return setmetatable({}, {__index = function() error({err = 'BUSY meta'}) end})",
+                "",
+            ),
+        ]) {
+            let before = value.exec("return redis.call('GET', KEYS[1]) or '0'", &[], token);
+            let Reply::Text(before) = before.await.unwrap() else {
+                panic!("GET answers a text");
+            };
+            let script = format!("redis.call('INCR', KEYS[1]) {ends}");
+            let ran = within(DEADLINE, value.exec(&script, &[], token)).await;
+            if !says.is_empty() {
+                assert_kind(ran, ErrorKind::Protocol, says);
+            }
+            let after = value
+                .exec("return redis.call('GET', KEYS[1])", &[], token)
+                .await;
+            let once = (before.parse::<u32>().unwrap() + 1).to_string();
+            assert_eq!(after.unwrap(), Reply::Text(once), "{ends}");
+        }
+    }
+    let stage = Stage::open("once", &shared_server().url()).await;
+    each_runs_once(&stage.value).await;
+    stage.end().await;
+    each_runs_once(&Client::embedded().fenced_value("once")).await;
+}
+
+/// The first write is that of the token: where it is refused the script did not run.
+#[tokio::test]
+async fn a_script_is_tried_again_where_the_memory_was_full_before_it_ran() {
+    let server = tests::RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let value = Client::connect(&proxy.url()).await.unwrap();
+    let value = value.fenced_value("memory");
+    let mut control = server.connect().await.unwrap();
+    let mut limit = async |bytes: &str| {
+        let mut set = redis::cmd("CONFIG");
+        set.arg(&["SET", "maxmemory", bytes]);
+        set.exec_async(&mut control).await.unwrap();
+    };
+    limit("1").await;
+    let running = tokio::spawn(async move { value.exec(INCREMENT, &[], 1).await });
+    within(DEADLINE, proxy.wait_for_count("EVALSHA", 4)).await;
+    limit("0").await;
+    assert_eq!(running.await.unwrap().unwrap(), Reply::Int(1));
+}
+
 #[tokio::test]
 async fn the_token_may_be_forgotten_after_a_time() {
     let stage = Stage::open("fence-ttl", &shared_server().url()).await;

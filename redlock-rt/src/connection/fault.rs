@@ -200,6 +200,24 @@ impl Fault {
         }
     }
 
+    /// The error that a script of the caller's ended with. It may say anything, and the script has
+    /// run: nothing in it is a reason to try again.
+    pub(crate) fn raised(text: String) -> Self {
+        let words = text.strip_prefix('-').unwrap_or(&text);
+        let (code, detail) = words.split_once(' ').unwrap_or((words, ""));
+        let source = Arc::new(std::io::Error::other(text.clone()));
+        let Self { cause, source, .. } = Self::sort(code, detail, source);
+        let cause = match cause {
+            Cause::Denied | Cause::WrongType => cause,
+            _ => Cause::Failed,
+        };
+        Self {
+            stage: Stage::Answered,
+            cause,
+            source,
+        }
+    }
+
     fn sort(code: &str, detail: &str, source: Source) -> Self {
         let code = true_code(code, detail);
         let cause = if code == "WRONGTYPE" {

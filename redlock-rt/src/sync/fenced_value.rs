@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::connection::Fault;
 use crate::engine::{Engine, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
@@ -120,8 +121,11 @@ impl FencedValue {
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). It is not repeated where it may have run.
-    /// [`Protocol`](ErrorKind::Protocol) for an error of the script; where it could be read, its
+    /// See [above](Self#errors). It is repeated only where it surely did not run: not after a lost
+    /// reply, and not after an error of the script, whatever its code or text.
+    /// [`Protocol`](ErrorKind::Protocol) for an error of the script (also where a command in it was
+    /// refused with BUSY, OOM and the like), [`WrongType`](ErrorKind::WrongType) and
+    /// [`Denied`](ErrorKind::Denied) where that is what it says; where the script could be read, its
     /// token was seen.
     pub async fn exec(&self, script: &str, args: &[&str], token: u64) -> Result<Reply, Error> {
         let wire = self.wire(EXEC)?;
@@ -159,6 +163,7 @@ impl FencedValue {
                 Error::new(ErrorKind::StaleToken, action)
                     .detail(format!("token {token} is older than {last}")),
             )),
+            Ok(Fenced::Raised(error)) => Err(named(Fault::raised(error).into_error(action))),
             Err(malformed) => Err(named(
                 Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(malformed)),
             )),

@@ -23,6 +23,8 @@ pub(crate) enum Fenced {
     Done(Reply),
     /// This newer token was seen.
     Stale(String),
+    /// The caller's script ended with this error.
+    Raised(String),
 }
 
 impl FencedValueWire {
@@ -78,6 +80,7 @@ pub(crate) fn was_run(reply: Reply) -> Result<Fenced, Malformed> {
     match <[Reply; 2]>::try_from(items) {
         Ok([Reply::Int(1), reply]) => Ok(Fenced::Done(reply)),
         Ok([Reply::Int(0), Reply::Text(last)]) => Ok(Fenced::Stale(last)),
+        Ok([Reply::Int(2), Reply::Text(error)]) => Ok(Fenced::Raised(error)),
         Ok(other) => Err(Malformed(Reply::List(other.into()))),
         // A list of Lua ends before the first nil.
         Err(items) if items == [Reply::Int(1)] => Ok(Fenced::Done(Reply::Nil)),
@@ -125,6 +128,8 @@ mod tests {
             was_run(list(vec![one, list(pair.clone())])),
             done(list(pair))
         );
+        let raised = vec![Reply::Int(2), last.clone()];
+        assert_eq!(was_run(list(raised)), Ok(Fenced::Raised("9".into())));
         for odd in [vec![], vec![zero.clone()], vec![zero.clone(), zero]] {
             assert!(was_run(list(odd)).is_err());
         }

@@ -2,12 +2,15 @@
 --
 -- KEYS: 1 the value that is guarded (whatever the script takes it for), 2 the last token seen (STRING)
 -- ARGV: 1 token, 2 ttl of the last token in ms (0: it stays), 3 the script, 4..n its arguments
--- Returns: {1, what the script returns}; {0, the last token seen} = it is newer, nothing was run
+-- Returns: {1, what the script returns}; {2, its error} = it failed; {0, the last token seen} = it is
+--   newer, nothing was run
 --
 -- Invariants:
 -- * As in fenced_set. The script sees its own key and arguments only, as KEYS and ARGV.
 -- * A script that fails has seen the token all the same: those of older ones fail from then on.
--- * A script may say anything, so a call of this is never repeated once it may have run.
+-- * A script may say anything, so a call of this is never repeated once it may have run. Its errors
+--   are data: an error that is answered in place of this script's is the server's, or of a command
+--   before the script, which then did not run.
 -- Redisson: nothing of the kind.
 local token, last = ARGV[1], redis.call('GET', KEYS[2])
 if last and (#token < #last or (#token == #last and token < last)) then
@@ -26,8 +29,11 @@ table.remove(KEYS, 2)
 for _ = 1, 3 do
     table.remove(ARGV, 1)
 end
-local reply = script()
-if type(reply) == 'table' and reply.err then
-    return reply
+local done, reply = pcall(script)
+if type(reply) == 'table' and rawget(reply, 'err') then
+    done, reply = false, rawget(reply, 'err')
 end
-return {1, reply}
+if done then
+    return {1, reply}
+end
+return {2, type(reply) == 'string' and reply or 'ERR the script raised a ' .. type(reply)}
