@@ -263,3 +263,57 @@ async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
     eventually(DEADLINE, async || client.stats().subscriptions == 0).await;
     stage.assert_clean().await;
 }
+
+/// Its leave failed, and its client was heard for its other waiters: it stayed next for as long as
+/// any of them waited, and nobody had the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_without_a_task_blocked_everybody() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-phantom").await;
+    let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
+    stage.url = proxy.url();
+    let alive = Duration::from_millis(600);
+    let ours = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let lock = ours.fair_lock(&stage.name);
+    let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    proxy.answer(calls!("fair_release"), "-NOPERM not now\r\n", 1);
+    cancelled.abort();
+    // Refused by now, or soon: whoever is told that it is next waits for nobody.
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
+
+/// As above, where nothing is announced: each beat finds one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
+    const GONE: usize = 20;
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-phantoms").await;
+    let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
+    stage.url = proxy.url();
+    let alive = Duration::from_millis(600);
+    let ours = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let lock = ours.fair_lock(&stage.name);
+    let waiting: Vec<_> = (0..GONE)
+        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
+        .collect();
+    stage.queued(GONE).await;
+    let last = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(GONE + 1).await;
+    proxy.answer(calls!("fair_release"), "-NOPERM not now\r\n", GONE);
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    // The lock is held: nobody is called, and only beats tell who is next.
+    stage.queued(1).await;
+    guard.unlock().await.unwrap();
+    pass(last).await;
+    stage.assert_clean().await;
+}

@@ -79,18 +79,17 @@ impl FairQueue {
             .arg(PUBLISH)
     }
 
-    /// Says that the client is alive, and asks who is next. Answered by [`Beat::decode`].
-    pub(crate) fn beat<'a>(
-        &self,
-        client: &ClientId,
-        oldest: impl Iterator<Item = &'a OwnerId>,
-    ) -> Call {
+    /// Says that the client is alive, takes those out of the queue that nobody waits as, and asks
+    /// who is next. Answered by [`Beat::decode`].
+    pub(crate) fn beat(&self, client: &ClientId, gone: &[OwnerId], oldest: &[OwnerId]) -> Call {
         let call = self
             .call(&BEAT)
             .arg(client.as_str())
             .number(millis(self.terms.alive))
-            .number(millis(self.terms.place));
-        oldest.fold(call, |call, owner| call.arg(owner.as_str()))
+            .number(millis(self.terms.place))
+            .number(gone.len() as u64);
+        let owners = gone.iter().chain(oldest);
+        owners.fold(call, |call, owner| call.arg(owner.as_str()))
     }
 }
 
@@ -225,6 +224,8 @@ impl Recipe for FairWire {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
     use crate::wire::script::headers::assert_agrees;
 
@@ -253,7 +254,7 @@ mod tests {
             wire.acquire(&ask(false)),
             wire.release(&owner),
             wire.force_release(),
-            wire.queue.beat(&ClientId::random(), [&owner].into_iter()),
+            wire.queue.beat(&ClientId::random(), &[], from_ref(&owner)),
             position(wire.name(), Some(&owner)),
         ];
         calls.iter().for_each(assert_agrees);

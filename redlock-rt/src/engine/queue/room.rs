@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Rooms;
-use super::seats::Seats;
+use super::seats::{Question, Seats};
 use crate::clock;
 use crate::engine::hub::{Attachment, Hub, Listener, Topic};
 use crate::engine::line::Health;
@@ -89,12 +89,19 @@ impl Room {
         let queue = self.recipe.queue()?;
         let client = &self.rooms.client;
         let until = clock::after(now, self.beat_every());
-        let oldest = lock(&self.seats).begin(now, until);
-        if oldest.is_empty() {
-            return None;
+        let Question { gone, oldest } = lock(&self.seats).begin(now, until)?;
+        let owners = |numbers: Vec<u64>| -> Vec<OwnerId> {
+            numbers.iter().map(|&number| client.owner(number)).collect()
+        };
+        let (gone, oldest) = (owners(gone), owners(oldest));
+        if !gone.is_empty() {
+            tracing::debug!(
+                lock = self.name().as_str(),
+                waiters = gone.len(),
+                "still queued though nobody waits; taken out"
+            );
         }
-        let owners: Vec<OwnerId> = oldest.iter().map(|&number| client.owner(number)).collect();
-        Some(queue.beat(client, owners.iter()))
+        Some(queue.beat(client, &gone, &oldest))
     }
 
     /// A beat was answered.
@@ -107,7 +114,7 @@ impl Room {
             .filter_map(|owner| client.number_of(owner))
             .collect();
         let mut seats = lock(&self.seats);
-        let called = seats.told(next, beat.is_free, &dropped);
+        let called = seats.told(next, beat.is_free, &dropped, now);
         let pause = match dropped.is_empty() {
             true => self.beat_every(),
             false => self.beat_every().min(SOON),
@@ -150,9 +157,10 @@ impl Listener for Room {
         let Some(Ok(number)) = number else {
             return;
         };
-        let line = lock(&self.seats).line(number);
-        if let Some(line) = line {
-            line.notify();
+        let line = lock(&self.seats).named(number, clock::now());
+        match line {
+            Some(line) => line.notify(),
+            None => self.rooms.signal.notify(),
         }
     }
 }

@@ -6,6 +6,9 @@
 //!
 //! 1. After a beat was asked for, one is sent: where another is under way, or nobody is queued yet,
 //!    it follows.
+//! 2. Who has a seat is never taken out of the queue: a seat is taken before the first call is sent,
+//!    and left after the last. Owner numbers are not used again, so nobody is queued as one that had
+//!    no seat at any time since Redis named it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,6 +17,8 @@ use crate::engine::line::Health;
 
 /// So many of the oldest waiters are asked after in a beat: other clients drop from the front.
 const ASKED_AFTER: usize = 50;
+/// So many are taken out of the queue by one beat.
+const MOST_TAKEN_OUT: usize = 50;
 
 /// A waiter, and how it is called.
 #[derive(Debug)]
@@ -21,6 +26,15 @@ struct Sitter<L> {
     line: L,
     /// Once Redis has said that it is queued: its turn in `Seats::queued`.
     queued: Option<u64>,
+}
+
+/// What a beat tells Redis and asks it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// Those that nobody waits as: they are to leave the queue.
+    pub(super) gone: Vec<u64>,
+    /// Those to ask after.
+    pub(super) oldest: Vec<u64>,
 }
 
 /// The waiters of a room; see the module.
@@ -33,6 +47,8 @@ pub(super) struct Seats<L> {
     turns: u64,
     /// Who was told last that it is next.
     next: Option<u64>,
+    /// Those that Redis named as next or called, and that have no seat: their leave has not come.
+    gone: Vec<u64>,
     /// When the next beat is due.
     due: Option<Instant>,
     /// Whether a beat was asked for since the last one began.
@@ -48,6 +64,7 @@ impl<L> Default for Seats<L> {
             queued: BTreeMap::new(),
             turns: 0,
             next: None,
+            gone: Vec::new(),
             due: None,
             asked: false,
             health: Health::Answering,
@@ -97,6 +114,17 @@ impl<L: Clone> Seats<L> {
         self.asked
     }
 
+    /// Redis named this number: as the one that is next, or in an announcement. Answers its line;
+    /// where it has no seat, the next beat, which is due now, takes it out of the queue.
+    pub(super) fn named(&mut self, number: u64, now: Instant) -> Option<L> {
+        let line = self.line(number);
+        if line.is_none() && self.ask(now) && self.gone.len() < MOST_TAKEN_OUT {
+            self.gone.retain(|&gone| gone != number);
+            self.gone.push(number);
+        }
+        line
+    }
+
     /// The line of a waiter.
     pub(super) fn line(&self, number: u64) -> Option<L> {
         Some(self.map.get(&number)?.line.clone())
@@ -126,18 +154,20 @@ impl<L: Clone> Seats<L> {
         self.asked
     }
 
-    /// A beat begins; the next is due at `until` unless one is asked for. Answers those to ask
-    /// after: where there are none, no beat is sent, and one that was asked for is owed.
-    pub(super) fn begin(&mut self, now: Instant, until: Instant) -> Vec<u64> {
+    /// A beat begins; the next is due at `until` unless one is asked for. Where nobody is queued
+    /// none is sent, and one that was asked for is owed.
+    pub(super) fn begin(&mut self, now: Instant, until: Instant) -> Option<Question> {
         self.due = self.due.map(|_| until);
         let oldest: Vec<u64> = self.oldest().collect();
-        if !oldest.is_empty() {
-            self.asked = false;
-            if self.health == Health::Answering {
-                self.health = Health::Asking(now);
-            }
+        if oldest.is_empty() {
+            return None;
         }
-        oldest
+        self.asked = false;
+        if self.health == Health::Answering {
+            self.health = Health::Asking(now);
+        }
+        let gone = std::mem::take(&mut self.gone);
+        Some(Question { gone, oldest })
     }
 
     /// A beat is over; the next is due at `until`, or when one was asked for meanwhile.
@@ -150,7 +180,13 @@ impl<L: Clone> Seats<L> {
 
     /// Takes in the numbers that a beat told: who is next, if it is one of these, and who was
     /// dropped. Answers whom to call.
-    pub(super) fn told(&mut self, next: Option<u64>, is_free: bool, dropped: &[u64]) -> Vec<L> {
+    pub(super) fn told(
+        &mut self,
+        next: Option<u64>,
+        is_free: bool,
+        dropped: &[u64],
+        now: Instant,
+    ) -> Vec<L> {
         let mut called = Vec::new();
         for number in dropped {
             if let Some(sitter) = self.map.get_mut(number) {
@@ -162,9 +198,10 @@ impl<L: Clone> Seats<L> {
         }
         // Once it has looked it has a timer of its own, and is called by announcements.
         if let Some(number) = next
+            && let Some(line) = self.named(number, now)
             && (is_free || self.next != next)
         {
-            called.extend(self.line(number));
+            called.push(line);
         }
         self.next = next;
         called
@@ -187,12 +224,12 @@ mod tests {
         let mut seats = Seats::default();
         assert!(seats.sit(1, "a", now));
         assert!(!seats.sit(2, "b", now));
-        assert_eq!(seats.told(Some(1), false, &[]), ["a"]);
-        assert!(seats.told(Some(1), false, &[]).is_empty());
-        assert_eq!(seats.told(Some(1), true, &[]), ["a"]);
-        assert_eq!(seats.told(Some(2), false, &[]), ["b"]);
+        assert_eq!(seats.told(Some(1), false, &[], now), ["a"]);
+        assert!(seats.told(Some(1), false, &[], now).is_empty());
+        assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
+        assert_eq!(seats.told(Some(2), false, &[], now), ["b"]);
         // Somebody of another client.
-        assert!(seats.told(None, true, &[]).is_empty());
+        assert!(seats.told(None, true, &[], now).is_empty());
     }
 
     #[test]
@@ -201,7 +238,7 @@ mod tests {
         let mut seats = Seats::default();
         seats.sit(1, "a", now);
         seats.sit(2, "b", now);
-        assert_eq!(seats.told(None, false, &[1, 2, 3]), ["a", "b"]);
+        assert_eq!(seats.told(None, false, &[1, 2, 3], now), ["a", "b"]);
     }
 
     /// The same few would be asked after for ever, and the others never be missed.
@@ -213,7 +250,7 @@ mod tests {
             seats.sit(number, "line", now);
             seats.is_queued(number, now);
         }
-        seats.told(None, false, &[1]);
+        seats.told(None, false, &[1], now);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3]);
         seats.is_queued(1, now);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3, 1]);
@@ -238,7 +275,7 @@ mod tests {
         let mut seats = Seats::default();
         seats.sit(1, "a", now);
         seats.is_queued(1, now);
-        assert_eq!(seats.begin(now, now + S), [1]);
+        assert_eq!(seats.begin(now, now + S).unwrap().oldest, [1]);
         assert!(seats.ask(now));
         seats.rest(now + 2 * S, Health::Answering);
         assert_eq!(seats.due(), Some(now));
@@ -253,10 +290,38 @@ mod tests {
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
         assert!(seats.ask(now));
-        assert!(seats.begin(now, now + S).is_empty());
+        assert!(seats.begin(now, now + S).is_none());
         assert_eq!(seats.due(), Some(now + S));
         assert!(seats.is_queued(1, now));
         assert_eq!(seats.due(), Some(now));
+    }
+
+    #[test]
+    fn who_is_named_without_a_seat_is_taken_out_by_the_next_beat() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(2, "b", now + S);
+        seats.is_queued(2, now);
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        assert_eq!(seats.due(), Some(now));
+        // Announced as well: once is enough.
+        assert_eq!(seats.named(1, now), None);
+        let question = seats.begin(now, now + S).unwrap();
+        assert_eq!((question.gone, question.oldest), (vec![1], vec![2]));
+        let question = seats.begin(now, now + S).unwrap();
+        assert!(question.gone.is_empty());
+    }
+
+    /// Its first call is under way.
+    #[test]
+    fn who_has_a_seat_is_not_taken_out() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now + S);
+        assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
+        assert_eq!(seats.named(1, now), Some("a"));
+        seats.is_queued(1, now);
+        assert!(seats.begin(now, now + S).unwrap().gone.is_empty());
     }
 
     #[derive(Debug, Clone, Copy)]
@@ -301,7 +366,7 @@ mod tests {
                     }
                     Step::Ask => owed |= seats.ask(now),
                     Step::Begin if !under_way => {
-                        under_way = !seats.begin(now, later).is_empty();
+                        under_way = seats.begin(now, later).is_some();
                         owed &= !under_way;
                     }
                     Step::Begin => {}

@@ -53,6 +53,24 @@ local function head_of_queue()
     end
 end
 
+-- Takes a waiter out of the queue. Those of other clients behind it get nearer by a place, and so do
+-- their deadlines: O(n), and only where there are some. Ours are not judged by theirs.
+local function take_out(owner, place)
+    local ours = tonumber(redis.call('HGET', KEYS[4], 'queued') or 0)
+    if redis.call('LLEN', KEYS[2]) > ours then
+        local behind = false
+        for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+            if behind and redis.call('HEXISTS', KEYS[4], client_of(waiter)) == 0 then
+                redis.call('ZINCRBY', KEYS[3], '-' .. place, waiter)
+            end
+            behind = behind or waiter == owner
+        end
+    end
+    redis.call('LREM', KEYS[2], 1, owner)
+    redis.call('ZREM', KEYS[3], owner)
+    uncount()
+end
+
 -- Wakes the waiter that is next. A refusal to publish (an ACL) is no failure: waiters look by
 -- themselves.
 local function wake(head)

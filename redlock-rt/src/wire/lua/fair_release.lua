@@ -9,8 +9,6 @@
 -- Invariants:
 -- * Afterwards the owner neither holds the lock nor waits for it; without its field no newer hold
 --   is freed, so it may be late or repeated.
--- * Waiters of other clients behind one who leaves get nearer by a place, and so do their deadlines:
---   O(n), and only where there are some. Ours are not judged by theirs.
 -- * It leaves the queue also where the lock has become a key of another type (WRONGTYPE): while its
 --   client is heard it would stay next for ever.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
@@ -24,19 +22,7 @@ end
 local held = redis.call('EXISTS', KEYS[1])
 if redis.call('ZSCORE', KEYS[3], owner) then
     local first = redis.call('LINDEX', KEYS[2], 0) == owner
-    local ours = tonumber(redis.call('HGET', KEYS[4], 'queued') or 0)
-    if redis.call('LLEN', KEYS[2]) > ours then
-        local behind = false
-        for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-            if behind and redis.call('HEXISTS', KEYS[4], client_of(waiter)) == 0 then
-                redis.call('ZINCRBY', KEYS[3], '-' .. ARGV[4], waiter)
-            end
-            behind = behind or waiter == owner
-        end
-    end
-    redis.call('LREM', KEYS[2], 1, owner)
-    redis.call('ZREM', KEYS[3], owner)
-    uncount()
+    take_out(owner, ARGV[4])
     local head = head_of_queue()
     if first and held == 0 then
         wake(head)
