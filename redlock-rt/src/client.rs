@@ -404,7 +404,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long connecting may take. Defaults to 3 s.
+    /// Sets how long connecting may take; all addresses of a host name are tried in it, also where
+    /// some of them do not answer. Defaults to 3 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout;
         self

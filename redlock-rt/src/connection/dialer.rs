@@ -5,12 +5,14 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+use super::addresses::{connect_to_any, in_turn};
 use super::endpoint::{Address, Endpoint, Login};
 use crate::error::Error;
 
@@ -138,15 +140,19 @@ impl Dialer {
         commands
     }
 
-    pub(super) async fn dial(&self) -> io::Result<BoxStream> {
+    /// Opens a stream. `within`: how long connecting may take; whoever calls this bounds it.
+    pub(super) async fn dial(&self, within: Duration) -> io::Result<BoxStream> {
         match &self.how {
             How::Custom(dial) => dial().await,
-            How::Address(Address::Tcp { host, port }) => Ok(Box::new(tcp(host, *port).await?)),
+            How::Address(Address::Tcp { host, port }) => {
+                Ok(Box::new(tcp(host, *port, within).await?))
+            }
             #[cfg(feature = "tls")]
             How::Address(Address::Tls { host, port }) => match &self.tls {
-                Some(tls) => Ok(Box::new(
-                    tls.handshake(host, tcp(host, *port).await?).await?,
-                )),
+                Some(tls) => {
+                    let stream = tcp(host, *port, within).await?;
+                    Ok(Box::new(tls.handshake(host, stream).await?))
+                }
                 None => Err(io::ErrorKind::Unsupported.into()),
             },
             #[cfg(unix)]
@@ -157,8 +163,9 @@ impl Dialer {
     }
 }
 
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
+async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
+    let addresses = in_turn(tokio::net::lookup_host((host, port)).await?);
+    let stream = connect_to_any(addresses, within, TcpStream::connect).await?;
     // Else every small command waits for Nagle's algorithm.
     stream.set_nodelay(true)?;
     Ok(stream)

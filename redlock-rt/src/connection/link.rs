@@ -59,17 +59,19 @@ impl Drop for Down {
 }
 
 impl Link {
-    /// Dials, logs in, and asks who we are there, and where that is.
+    /// Dials, logs in, and asks who we are there, and where that is. `within`: how long all of it
+    /// may take, which the caller sees to.
     pub(super) async fn open(
         dialer: &Dialer,
         spawner: &Spawner,
         server: &CurrentServer,
+        within: Duration,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
         let number = server.dial();
         let dial = dialer.clone();
         let stream = spawner
-            .run(async move { dial.dial().await })
+            .run(async move { dial.dial(within).await })
             .await
             .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
             .map_err(Fault::unreachable)?;

@@ -10,6 +10,7 @@
 //! `redis::aio::ConnectionManager` is not used: it cannot take a stream of ours, and a half-open
 //! link, on which every command times out, never makes it dial anew.
 
+mod addresses;
 mod dialer;
 mod endpoint;
 mod fault;

@@ -251,7 +251,8 @@ impl Shared {
 
     async fn dial(&self) -> Result<Link, Fault> {
         let on_down = Arc::clone(&self.on_down);
-        let link = Link::open(&self.dialer, &self.spawner, &self.server, on_down).await?;
+        let within = self.timeouts.connect;
+        let link = Link::open(&self.dialer, &self.spawner, &self.server, within, on_down).await?;
         // Before anything is repeated or compensated here, what the dead connections may still
         // have under way must not be able to run any more.
         loop {

@@ -43,7 +43,7 @@ impl Subscriber {
             move || left.notify_one()
         });
         let open = async {
-            let mut stream = dialer.dial().await.map_err(Fault::unreachable)?;
+            let mut stream = dialer.dial(timeout).await.map_err(Fault::unreachable)?;
             let run_id = greet(dialer, &mut stream).await?;
             if let Some(run_id) = run_id
                 && !server.arrive(number, &run_id, &tie)
