@@ -53,11 +53,14 @@ impl Endpoint {
     /// Parses `redis://[user[:password]@]host[:port][/db]`, `rediss://` likewise, or
     /// `redis+unix:///path[?db=N&user=U&pass=P]` (also `unix://`).
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        // The text may hold a password, so no part of it is repeated.
         let refuse = |why: String| Err(Error::bad_input("parse the redis URL", why));
+        if let Some(mistake) = mistake(text) {
+            return refuse(mistake);
+        }
         let url = match Url::parse(text) {
             Ok(url) => url,
-            // The text may hold a password, so it is not repeated.
-            Err(error) => return refuse(error.to_string()),
+            Err(error) => return refuse(format!("{error}; {FORM}")),
         };
         match url.scheme() {
             "redis" | "rediss" => {
@@ -69,8 +72,10 @@ impl Endpoint {
                     Ok(_) => return refuse("rediss:// needs the feature `tls`".into()),
                     Err(why) => return refuse(why.into()),
                 };
-                if let Some((key, _)) = url.query_pairs().next() {
-                    return refuse(format!("unknown parameter {key:?}"));
+                if url.query().is_some_and(|query| !query.is_empty()) {
+                    return refuse(format!(
+                        "unknown parameter: there are none behind a ?; {FORM}"
+                    ));
                 }
                 let db = match url.path().trim_start_matches('/') {
                     "" => 0,
@@ -80,10 +85,10 @@ impl Endpoint {
                     },
                 };
                 let Some(user) = decode(url.username()) else {
-                    return refuse("the user name is not UTF-8".into());
+                    return refuse(format!("the user name is not UTF-8; {PERCENT}"));
                 };
                 let password = match url.password().map(decode) {
-                    Some(None) => return refuse("the password is not UTF-8".into()),
+                    Some(None) => return refuse(format!("the password is not UTF-8; {PERCENT}")),
                     Some(password) => password,
                     None => None,
                 };
@@ -109,7 +114,11 @@ impl Endpoint {
                         },
                         "user" => login.user = Some(value.into_owned()),
                         "pass" => login.password = Some(value.into_owned()),
-                        _ => return refuse(format!("unknown parameter {key:?}")),
+                        _ => {
+                            let why = "unknown parameter; there are db, user and pass, and an & in \
+                                       one of them is written %26";
+                            return refuse(why.into());
+                        }
                     }
                 }
                 Ok(Self {
@@ -122,6 +131,71 @@ impl Endpoint {
             )),
         }
     }
+}
+
+/// What a URL looks like.
+const FORM: &str =
+    "expected redis://[user[:password]@]host[:port][/db], as in redis://127.0.0.1:6379";
+const PERCENT: &str = "a % that begins no code is written %25";
+
+/// What is known to go wrong with URLs in configurations, and what to write in place of it.
+fn mistake(text: &str) -> Option<String> {
+    let text = text.trim();
+    let quotes = [
+        '"', '\'', '`', '\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}',
+    ];
+    if text.starts_with(quotes) || text.ends_with(quotes) {
+        let why = "the URL is in quotes, which belong to the file or the shell that it comes from; \
+                   write redis://127.0.0.1:6379 without any";
+        return Some(why.into());
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        let example = match is_host_and_port(text) {
+            true => text,
+            false => "[user[:password]@]host[:port][/db]",
+        };
+        return Some(format!(
+            "the scheme is missing; write \"redis://{example}\""
+        ));
+    };
+    // A user, a password and a host end at the first of these, whatever was meant.
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    if matches!(scheme, "redis" | "rediss") {
+        if behind.contains('@') {
+            let why = "a / ? or # ends the password; percent-encode it: / is %2F, ? is %3F, # is \
+                       %23, @ is %40, % is %25";
+            return Some(why.into());
+        }
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        if host.contains(',') {
+            let why =
+                "several servers in one URL; a client has one (a Quorum takes several clients)";
+            return Some(why.into());
+        }
+    }
+    if text.contains('#') {
+        return Some("a # ends the URL; in a password it is written %23".into());
+    }
+    None
+}
+
+/// Whether a text is a host with or without a port and a database, so that there is no password in
+/// it: then it may be repeated.
+fn is_host_and_port(text: &str) -> bool {
+    let (place, db) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (place, "6379"),
+    };
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    !host.is_empty()
+        && host.bytes().all(of_a_host)
+        && (host.starts_with('[') || !host.contains(':'))
+        && !port.is_empty()
+        && digits(port)
+        && digits(db)
 }
 
 fn host_and_port(url: &Url) -> Result<(String, u16), &'static str> {
@@ -138,7 +212,9 @@ fn host_and_port(url: &Url) -> Result<(String, u16), &'static str> {
 fn parse_db(text: &str) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(db @ 0..) => Ok(db),
-        _ => Err(format!("the database {text:?} is not a number")),
+        _ => {
+            Err("the database is not a number; expected one as in redis://127.0.0.1:6379/0".into())
+        }
     }
 }
 
@@ -246,6 +322,110 @@ mod tests {
                 "{bad:?}"
             );
         }
+    }
+
+    /// What an error says; it must name the mistake, and no secret.
+    #[track_caller]
+    fn assert_says(url: &str, says: &str) {
+        let error = Endpoint::parse(url).unwrap_err();
+        let (shown, debug) = (error.to_string(), format!("{error:?}"));
+        assert!(
+            error.is_bad_input() && shown.contains(says),
+            "{url}: {shown}"
+        );
+        for secret in ["hunter", "s3cret"] {
+            assert!(
+                !shown.contains(secret) && !debug.contains(secret),
+                "{url}: {debug}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_said_relative_url_without_a_base() {
+        for (url, write) in [
+            ("127.0.0.1:6379", "write \"redis://127.0.0.1:6379\""),
+            ("localhost:6379", "write \"redis://localhost:6379\""),
+            ("localhost", "write \"redis://localhost\""),
+            (
+                "redis.internal:6379/2",
+                "write \"redis://redis.internal:6379/2\"",
+            ),
+            ("[::1]:6379", "write \"redis://[::1]:6379\""),
+            ("[::1]", "write \"redis://[::1]\""),
+            (" cache_1:6380\n", "write \"redis://cache_1:6380\""),
+        ] {
+            assert_says(url, write);
+        }
+        let form = "write \"redis://[user[:password]@]host[:port][/db]\"";
+        for url in [
+            "",
+            "default:hunter2",
+            ":hunter2@h:1",
+            "u:s3cret@h",
+            "h:1/s3cret",
+            "::1",
+        ] {
+            assert_says(url, form);
+        }
+    }
+
+    #[test]
+    fn a_url_in_quotes_said_relative_url_without_a_base() {
+        for url in [
+            "\"redis://:hunter2@h:1\"",
+            "'redis://h'",
+            "redis://h\"",
+            "\u{201c}redis://h\u{201d}",
+        ] {
+            assert_says(url, "in quotes");
+            assert_says(url, "write redis://127.0.0.1:6379 without any");
+        }
+    }
+
+    #[test]
+    fn a_password_that_is_not_percent_encoded_was_taken_for_a_port_or_a_database() {
+        for url in [
+            "redis://:hunter/2@h:6379",
+            "redis://user:12/hunter@h:6379",
+            "redis://user:hunter?s3cret@h",
+            "redis://:hunter#s3cret@h",
+            "rediss://u:1#hunter@h/1",
+            "redis://u:a@b/hunter@h",
+        ] {
+            assert_says(
+                url,
+                "percent-encode it: / is %2F, ? is %3F, # is %23, @ is %40, % is %25",
+            );
+        }
+        assert_says(
+            "redis://u:hunter%ff@h",
+            "a % that begins no code is written %25",
+        );
+        assert_says(
+            "redis+unix:///s?pass=hunter#s3cret",
+            "in a password it is written %23",
+        );
+        assert_says(
+            "redis+unix:///s?pass=a&hunter2=1",
+            "an & in one of them is written %26",
+        );
+        assert_says("redis://h/s3cret", "as in redis://127.0.0.1:6379/0");
+        assert_says("redis://h?s3cret=1", "unknown parameter");
+        // What is clear enough as it is.
+        for (url, password) in [
+            ("redis://:p@ss@h", "p@ss"),
+            ("redis://:50%off@h", "50%off"),
+            ("redis://:a:b@h", "a:b"),
+        ] {
+            let login = Endpoint::parse(url).unwrap().login;
+            assert_eq!(login.password.as_deref(), Some(password), "{url}");
+        }
+    }
+
+    #[test]
+    fn several_servers_in_one_url_are_told_apart_from_a_wrong_port() {
+        assert_says("redis://:hunter2@a:1,b:2", "several servers in one URL");
     }
 
     #[test]
