@@ -81,27 +81,36 @@ impl Spawner {
         }
     }
 
+    /// The runtime on which tasks are spawned, if there is one.
+    pub(crate) fn site(&self) -> Option<Home> {
+        match &self.thread {
+            Some(thread) => Some(Home(thread.handle.clone())),
+            None => Handle::try_current().ok().map(Home),
+        }
+    }
+
     /// Spawns, or gives `None` where there is no runtime to spawn on.
-    pub(crate) fn spawn(
+    pub(super) fn spawn(
         &self,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> Option<JoinHandle<()>> {
-        let handle = match &self.thread {
-            Some(thread) => thread.handle.clone(),
-            None => Handle::try_current().ok()?,
-        };
-        Some(handle.spawn(future))
+        Some(self.site()?.0.spawn(future))
     }
 }
 
-/// A runtime of a caller, which may have ended since.
+/// A runtime, which may have ended since.
 #[derive(Debug, Clone)]
 pub(crate) struct Home(Handle);
 
 impl Home {
     /// Runs `work` there; drops it at once where the runtime has ended.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn(async move { work() });
+        self.spawn(async move { work() });
+    }
+
+    /// Spawns a task there; drops it at once where the runtime has ended.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
     }
 }
 

@@ -46,7 +46,7 @@ impl Gates {
     pub(crate) fn enter(self: &Arc<Self>, channel: &str) -> Place {
         let gate = self.gate(channel);
         let ticket = lock(&gate.state).enter();
-        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         Place { gate, ticket }
     }
 
@@ -93,7 +93,9 @@ impl Gates {
 
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Acquire)
+        // `Engine::task_ended` asks after the end of a task is marked, a waiter looks whether the
+        // task runs after it is counted: one of the two must see the other.
+        self.waiting.load(Ordering::SeqCst)
     }
 
     /// The number of gates that are waited for.

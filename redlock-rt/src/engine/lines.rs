@@ -153,7 +153,9 @@ impl Lines {
 
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Acquire)
+        // `Engine::task_ended` asks after the end of a task is marked, a waiter looks whether the
+        // task runs after it is counted: one of the two must see the other.
+        self.waiting.load(Ordering::SeqCst)
     }
 
     /// The number of names that are waited for or held here. Who has a seat has a line besides.
@@ -174,7 +176,7 @@ impl Line {
             state.set_retry(Some(retry_at));
         }
         drop(state);
-        self.lines.waiting.fetch_add(1, Ordering::AcqRel);
+        self.lines.waiting.fetch_add(1, Ordering::SeqCst);
         Place {
             line: Arc::clone(self),
             ticket,

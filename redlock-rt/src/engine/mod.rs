@@ -255,8 +255,14 @@ impl Engine {
             // Among them is the one that has just ended; it drops this.
             home.run(move || engine.ensure_tasks());
         }
-        self.lines.notify_all();
-        self.gates.notify_all();
+        // A task that is spawned where the runtime is ending ends at once, and so comes here: with
+        // each guard that the runtime drops. So nobody is looked for where nobody waits.
+        if self.lines.waiting() > 0 {
+            self.lines.notify_all();
+        }
+        if self.gates.waiting() > 0 {
+            self.gates.notify_all();
+        }
     }
 
     /// Connects, so that a wrong address or password is known at once.

@@ -32,7 +32,7 @@ impl Signal {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Ordering::Acquire)
+        self.running.load(Ordering::SeqCst)
     }
 
     pub(crate) async fn notified(&self) {
@@ -53,7 +53,7 @@ impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
     fn drop(&mut self) {
         (self.on_end)();
         let signal = (*self.signal).as_ref();
-        signal.running.store(false, Ordering::Release);
+        signal.running.store(false, Ordering::SeqCst);
         // After a panic it would be the same again; the next use of the client starts it.
         if !signal.is_closed() && !std::thread::panicking() {
             (self.after)();
@@ -77,6 +77,11 @@ pub(crate) fn ensure<T, F>(
     if signal.is_running() || signal.is_closed() {
         return;
     }
+    // Where there is no runtime nothing begins that could end: nobody is told, or every guard that
+    // is dropped there would tell all that wait.
+    let Some(site) = spawner.site() else {
+        return;
+    };
     if signal.running.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -86,11 +91,58 @@ pub(crate) fn ensure<T, F>(
         after,
     };
     let future = task();
-    // Where there is no runtime the future is dropped, which marks the task as not running.
-    let _ = spawner.spawn(async move {
+    // Where the runtime has ended the future is dropped, which marks the task as not running.
+    site.spawn(async move {
         let _running = running;
         future.await;
     });
     // What was asked for while no task ran is looked for at once.
     signal.notify();
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Owner(Signal);
+
+    impl AsRef<Signal> for Owner {
+        fn as_ref(&self) -> &Signal {
+            &self.0
+        }
+    }
+
+    /// How often the end of the task was told when it was to start `times`.
+    fn told(times: usize) -> usize {
+        let (owner, told) = (Arc::new(Owner::default()), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..times {
+            let told = Arc::clone(&told);
+            let after = move || {
+                told.fetch_add(1, Ordering::Relaxed);
+            };
+            ensure(&Spawner::default(), &owner, || {}, after, || async {});
+        }
+        assert!(!owner.0.is_running());
+        told.load(Ordering::Relaxed)
+    }
+
+    /// Each guard that was dropped outside a runtime looked at all holds and all lines.
+    #[test]
+    fn outside_a_runtime_no_task_ends_because_none_begins() {
+        assert_eq!(told(100), 0);
+    }
+
+    /// Another runtime may have relied on the task in the meantime.
+    #[test]
+    fn in_a_runtime_that_has_ended_the_end_of_a_task_is_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let _inside = handle.enter();
+        assert_eq!(told(1), 1);
+    }
 }
