@@ -11,6 +11,10 @@
 mod calls;
 #[path = "cost/idle.rs"]
 mod idle;
+#[path = "cost/renewals.rs"]
+mod renewals;
+#[path = "faults/scripts.rs"]
+mod scripts;
 #[path = "cost/waiting.rs"]
 mod waiting;
 

@@ -10,7 +10,7 @@ use crate::{DEADLINE, NEVER, counts};
 const S: Duration = Duration::from_secs(1);
 
 /// A client whose streams are recorded.
-fn recorded(
+pub(crate) fn recorded(
     engine: &Engine,
     options: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> (Client, Recorder) {

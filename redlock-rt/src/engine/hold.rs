@@ -197,8 +197,17 @@ impl Hold {
         self.changed.notified()
     }
 
-    pub(super) fn renewal_failed(&self, now: Instant) {
-        lock(&self.lease).renewal_failed(now);
+    /// What it weighs in a renewal; see [`Recipe::weight`].
+    pub(super) fn weight(&self) -> usize {
+        self.recipe.weight(self.count())
+    }
+
+    pub(super) fn retry_at(&self, now: Instant) -> Instant {
+        lock(&self.lease).retry_at(now)
+    }
+
+    pub(super) fn renewal_failed(&self, now: Instant, retry_at: Instant) {
+        lock(&self.lease).renewal_failed(now, retry_at);
         self.changed.notify_waiters();
     }
 

@@ -386,15 +386,20 @@ impl Lease {
         }
     }
 
-    /// A renewal failed; the next is due while the lease still runs.
-    pub(crate) fn renewal_failed(&mut self, now: Instant) {
+    /// When a renewal that failed just now is to be tried again, while the lease still runs.
+    pub(crate) fn retry_at(&self, now: Instant) -> Instant {
+        let rest = self.deadline.saturating_duration_since(now);
+        let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        after(now, pause)
+    }
+
+    /// A renewal failed; the next is due at `retry_at`.
+    pub(crate) fn renewal_failed(&mut self, now: Instant, retry_at: Instant) {
         self.tick(now);
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Suspect;
-            let rest = self.deadline.saturating_duration_since(now);
-            let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
-            self.next_renewal = after(now, pause);
-            self.verify_at = self.verify_at.map(|_| self.next_renewal);
+            self.next_renewal = retry_at;
+            self.verify_at = self.verify_at.map(|_| retry_at);
         }
     }
 
@@ -451,6 +456,11 @@ mod tests {
             renew: Some(lease / 3),
             max_hold: None,
         }
+    }
+
+    fn fail(lease: &mut Lease, now: Instant) {
+        let retry_at = lease.retry_at(now);
+        lease.renewal_failed(now, retry_at);
     }
 
     #[test]
@@ -557,7 +567,7 @@ mod tests {
         let (mut lease, id) = Lease::new(terms(30 * S), None, sent);
         assert_eq!(lease.slack(sent), S);
         assert_eq!(lease.plan_early(sent + 9 * S), Some(30 * S));
-        lease.renewal_failed(sent + 10 * S);
+        fail(&mut lease, sent + 10 * S);
         assert_eq!(lease.plan_early(sent + 10 * S), None);
         lease.renewed(sent + 11 * S, 30 * S, sent + 11 * S);
         assert_eq!(lease.plan_early(sent + 20 * S), Some(30 * S));
@@ -603,7 +613,7 @@ mod tests {
             assert_eq!(lease.plan(now), Plan::Wait(now + 2 * S));
         }
         // Nor does it end with a failure.
-        lease.renewal_failed(sent + 10 * S);
+        fail(&mut lease, sent + 10 * S);
         assert!(matches!(lease.plan(sent + 10 * S), Plan::Wait(at) if at <= sent + 11 * S));
         lease.leave(id);
         assert_eq!(lease.plan(sent + 12 * S), Plan::Done);
@@ -632,7 +642,7 @@ mod tests {
         let (mut lease, _) = Lease::new(terms(3 * S), None, sent);
         lease.doubt(sent);
         assert!(matches!(lease.plan(sent), Plan::Renew(_)));
-        lease.renewal_failed(sent);
+        fail(&mut lease, sent);
         assert!(matches!(lease.plan(sent), Plan::Wait(at) if at > sent));
     }
 
@@ -640,7 +650,7 @@ mod tests {
     fn a_failing_renewal_is_suspect_then_lost() {
         let sent = Instant::now();
         let (mut lease, id) = Lease::new(terms(3 * S), None, sent);
-        lease.renewal_failed(sent + S);
+        fail(&mut lease, sent + S);
         assert!(matches!(
             lease.state(id, sent + S),
             GuardState::Suspect { .. }
@@ -708,7 +718,7 @@ mod tests {
                     }
                     Step::Leave(_) => {}
                     Step::Renewed(ttl) => lease.renewed(now, ms(ttl), now),
-                    Step::Failed => lease.renewal_failed(now),
+                    Step::Failed => fail(&mut lease, now),
                     Step::Lost => { lease.lost(LostReason::Deleted, now); }
                     Step::Doubt => lease.doubt(now),
                 }

@@ -178,6 +178,10 @@ impl Recipe for PermitsWire {
         Some(self.ids(owner))
     }
 
+    fn weight(&self, _count: u32) -> usize {
+        usize::try_from(self.permits).unwrap_or(usize::MAX).max(1)
+    }
+
     fn is_exclusive(&self) -> bool {
         false
     }

@@ -88,6 +88,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
+    /// How many leases the watchdog's call looks at for a hold with so many guards.
+    fn weight(&self, _count: u32) -> usize {
+        1
+    }
+
     /// How often a hold is to be looked after at least, renewed or not, where others may shorten
     /// its lease.
     fn look_every(&self) -> Option<Duration> {

@@ -143,6 +143,10 @@ impl Recipe for ReadWire {
         Some(self.leases_of(owner))
     }
 
+    fn weight(&self, count: u32) -> usize {
+        usize::try_from(count).unwrap_or(usize::MAX).max(1)
+    }
+
     fn look_every(&self) -> Option<Duration> {
         Some(LOOK_EVERY)
     }

@@ -2,7 +2,8 @@
 //!
 //! # Lock order
 //!
-//! The schedule's lock, then the moment of the last doubt, or a hold's lease. A guard that ends takes both, and so does the task
+//! The schedule's lock, then the moment of the last doubt, the homes, or a hold's lease. A guard
+//! that ends takes it and the lease's, and so does the task
 //! from picking what is due to handing the batch to the connection: a renewal is either on its way
 //! before the release began, or it is never sent.
 
@@ -30,6 +31,8 @@ pub(crate) struct Watchdog {
     schedule: Mutex<Schedule<Arc<Hold>>>,
     /// When all locks were last put in doubt. Written with the schedule's lock held.
     doubted: Mutex<Option<Instant>>,
+    /// Where the holds were acquired. Its lock is taken inside the schedule's.
+    homes: Mutex<Homes>,
     pub(super) signal: Signal,
     /// Something happened after which the server may know nothing of our locks.
     doubt: AtomicBool,
@@ -40,6 +43,7 @@ impl Watchdog {
         Self {
             schedule: Mutex::new(Schedule::default()),
             doubted: Mutex::new(None),
+            homes: Mutex::new(Homes::default()),
             signal: Signal::default(),
             doubt: AtomicBool::new(false),
         }
@@ -56,6 +60,7 @@ impl Watchdog {
             return;
         };
         let wake = schedule.set(hold.number, at, Arc::clone(hold));
+        lock(&self.homes).add(hold.home.as_ref());
         drop(schedule);
         if wake {
             self.signal.notify();
@@ -84,9 +89,17 @@ impl Watchdog {
         } else {
             None
         };
+        if removed.is_some() {
+            self.left(hold);
+        }
         drop(schedule);
         drop(removed);
         left
+    }
+
+    /// A hold is not among the scheduled any more; the schedule's lock is held by the caller.
+    fn left(&self, hold: &Hold) {
+        lock(&self.homes).remove(hold.home.as_ref());
     }
 
     /// Has every lock verified as soon as the task comes to it: a connection was lost or made anew,
@@ -126,15 +139,7 @@ impl Watchdog {
 
     /// The runtimes in which they were acquired, each once.
     pub(super) fn homes(&self) -> Vec<Home> {
-        let mut homes: Vec<Home> = Vec::new();
-        for (_, hold) in lock(&self.schedule).items() {
-            if let Some(home) = &hold.home
-                && !homes.contains(home)
-            {
-                homes.push(home.clone());
-            }
-        }
-        homes
+        lock(&self.homes).all().cloned().collect()
     }
 
     /// How many holds there are.
@@ -149,6 +154,34 @@ impl Watchdog {
             .items()
             .filter(|(_, hold)| hold.is_renewed(now))
             .count()
+    }
+}
+
+/// The runtimes of holds, each with the number of its holds: few, however many holds there are.
+#[derive(Debug, Default)]
+struct Homes(Vec<(Home, usize)>);
+
+impl Homes {
+    fn add(&mut self, home: Option<&Home>) {
+        let Some(home) = home else { return };
+        match self.0.iter_mut().find(|(known, _)| known == home) {
+            Some((_, holds)) => *holds += 1,
+            None => self.0.push((home.clone(), 1)),
+        }
+    }
+
+    fn remove(&mut self, home: Option<&Home>) {
+        let Some(home) = home else { return };
+        if let Some(at) = self.0.iter().position(|(known, _)| known == home) {
+            self.0[at].1 -= 1;
+            if self.0[at].1 == 0 {
+                self.0.swap_remove(at);
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Home> {
+        self.0.iter().map(|(home, _)| home)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::engine::schedule::Schedule;
 use crate::shim::lock;
 use crate::wire::{HoldReply, Renewal, Reply, renew};
 
-/// Locks renewed by one call: few enough not to hold up the server, as in Redisson.
+/// Leases looked at by one call, unless a single hold has more: few enough not to hold up the server.
+/// Redisson renews as many locks.
 const BATCH: usize = 100;
 /// A connection on which nothing is heard for so long is given up, if no renewal can wait longer.
 const SILENCE: Duration = Duration::from_millis(250);
@@ -88,30 +89,44 @@ enum Picked {
 }
 
 impl Watchdog {
-    /// Takes up to [`BATCH`] holds that are due and hands their renewal to the connection, all
-    /// under the schedule's lock: no guard can end in between.
+    /// Takes holds that are due, up to [`BATCH`] by weight, and hands their renewal to the
+    /// connection, all under the schedule's lock: no guard can end in between.
     fn pick(&self, connection: &Connection) -> Picked {
         let now = clock::now();
         let mut due = Vec::new();
         let mut ended = Vec::new();
         let mut kept = Vec::new();
         let mut horizon = now;
+        let mut weight = 0;
         let mut schedule = lock(&self.schedule);
-        while due.len().max(kept.len()) < BATCH
+        while weight.max(kept.len()) < BATCH
             && let Some((id, hold)) = schedule.pop_due(horizon)
         {
-            match hold.plan(now) {
-                Plan::Renew(ttl) => {
-                    // What is due soon goes along: moments vary, and each alone would be a call.
-                    horizon = horizon.max(clock::after(now, hold.slack(now)));
-                    due.push((hold, ttl));
+            let (at, ttl) = match hold.plan(now) {
+                Plan::Renew(ttl) => (now, Some(ttl)),
+                // Only along with others.
+                Plan::Wait(at) => (at, hold.plan_early(now).filter(|_| !due.is_empty())),
+                Plan::Done => {
+                    self.left(&hold);
+                    ended.push(hold);
+                    continue;
                 }
-                Plan::Wait(at) => match hold.plan_early(now) {
-                    Some(ttl) if !due.is_empty() => due.push((hold, ttl)),
-                    _ => kept.push((id, at, hold)),
-                },
-                Plan::Done => ended.push(hold),
+            };
+            let Some(ttl) = ttl else {
+                kept.push((id, at, hold));
+                continue;
+            };
+            weight = hold.weight().saturating_add(weight);
+            if weight > BATCH && !due.is_empty() {
+                // The next call has it.
+                kept.push((id, at, hold));
+                break;
             }
+            // What is due soon goes along: moments vary, and each alone would be a call.
+            if at == now {
+                horizon = horizon.max(clock::after(now, hold.slack(now)));
+            }
+            due.push((hold, ttl));
         }
         // Only now, or they would be found again.
         for (id, at, hold) in kept {
@@ -124,20 +139,23 @@ impl Watchdog {
         picked
     }
 
-    /// As [`pick`](Self::pick), for one hold that is still looked after.
-    fn pick_one(&self, connection: &Connection, hold: &Arc<Hold>) -> Picked {
+    /// As [`pick`](Self::pick), for these holds, as far as they are still looked after.
+    fn pick_again(&self, connection: &Connection, holds: &[Due]) -> Picked {
         let now = clock::now();
+        let mut due = Vec::new();
         let mut schedule = lock(&self.schedule);
-        hold.doubt(now);
-        match hold.plan(now) {
-            Plan::Renew(ttl) if schedule.remove(hold.number).is_some() => dispatch(
-                &mut schedule,
-                connection,
-                vec![(Arc::clone(hold), ttl)],
-                now,
-            ),
-            _ => Picked::Nothing,
+        for (hold, _) in holds {
+            hold.doubt(now);
+            if let Plan::Renew(ttl) = hold.plan(now)
+                && schedule.remove(hold.number).is_some()
+            {
+                due.push((Arc::clone(hold), ttl));
+            } else {
+                // It has ended, or its lease is over; the latter is seen when it is picked.
+                let _ = schedule.reset(hold.number, now);
+            }
         }
+        dispatch(&mut schedule, connection, due, now)
     }
 
     /// No connection: everything that is due has failed for now.
@@ -152,22 +170,32 @@ impl Watchdog {
             let _ = schedule.set(*id, now, Arc::clone(hold));
         }
         drop(schedule);
-        for (_, hold) in overdue {
-            self.failed(&hold, fault);
-        }
+        self.failed(overdue.iter().map(|(_, hold)| hold), fault);
     }
 
-    fn failed(&self, hold: &Hold, fault: &Fault) {
-        tracing::debug!(lock = hold.recipe.name().as_str(), ?fault, "renewal failed");
-        hold.renewal_failed(clock::now());
-        self.rewatch_or_end(hold);
+    /// All are tried again at the same moment, so that what was one call stays one.
+    fn failed<'a>(&self, holds: impl Iterator<Item = &'a Arc<Hold>> + Clone, fault: &Fault) {
+        let now = clock::now();
+        let Some(retry_at) = holds.clone().map(|hold| hold.retry_at(now)).min() else {
+            return;
+        };
+        tracing::debug!(holds = holds.clone().count(), ?fault, "renewals failed");
+        for hold in holds {
+            hold.renewal_failed(now, retry_at);
+            self.rewatch_or_end(hold);
+        }
     }
 
     fn rewatch_or_end(&self, hold: &Hold) {
         if hold.is_valid() {
             self.rewatch(hold);
         } else {
-            let ended = lock(&self.schedule).remove(hold.number);
+            let mut schedule = lock(&self.schedule);
+            let ended = schedule.remove(hold.number);
+            if ended.is_some() {
+                self.left(hold);
+            }
+            drop(schedule);
             hold.expired();
             drop(ended);
         }
@@ -194,10 +222,11 @@ impl Watchdog {
                     self.rewatch_or_end(&hold);
                 }
             }
-            // One bad key fails the call as a whole: each is asked for alone.
-            Err(fault) if due.len() > 1 && fault.verdict(Caller::Renewal) == Verdict::Apart => {
-                for (hold, _) in due {
-                    if let Picked::Sent(batch) = self.pick_one(connection, &hold) {
+            // One bad key fails a call as a whole: each half is asked for alone.
+            Err(fault) if due.len() > 1 && may_be_of_one_key(&fault) => {
+                let (first, second) = due.split_at(due.len() / 2);
+                for half in [first, second] {
+                    if let Picked::Sent(batch) = self.pick_again(connection, half) {
                         let response = connection.timeouts().response;
                         under_way.push(answer(batch, response).boxed());
                     }
@@ -210,9 +239,22 @@ impl Watchdog {
                     self.rewatch_or_end(&hold);
                 }
             }
-            Err(fault) => due.iter().for_each(|(hold, _)| self.failed(hold, &fault)),
+            Err(fault) => self.failed(due.iter().map(|(hold, _)| hold), &fault),
         }
     }
+}
+
+/// Whether one of the keys of a call may be why it failed. Where the server does not know us any more,
+/// halves of the call would fare as the whole did.
+fn may_be_of_one_key(fault: &Fault) -> bool {
+    if fault.verdict(Caller::Renewal) != Verdict::Apart {
+        return false;
+    }
+    // All versions of Redis name the key where an ACL forbids one, and else the command.
+    let error = fault.clone().into_error("renew leases");
+    let names_a_key = |text: String| text.contains("key");
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    fault.cause() != Cause::Denied || source.is_some_and(names_a_key)
 }
 
 /// Hands the renewal of `due` to the connection; the schedule's lock is held by the caller.

@@ -12,7 +12,7 @@
 -- * The lock outlives every read hold that is asked for, also one that is not renewed: another
 --   client's renewal may have shortened it (Redisson's sets the TTL to its own lease).
 -- * One key of another type fails the whole call before it changes that key; the watchdog then
---   asks for each alone.
+--   asks for each half alone.
 -- * Of several permits one that is gone makes the hold a lost one; the others are renewed all the
 --   same, until it is released.
 -- * The keys of a read hold, and the set of permits, are in the slot of their lock.
@@ -22,22 +22,32 @@
 local replies = {}
 local now
 
-local function renew_permits(set, ids, lease)
+-- The byte of two hexadecimal digits, worked out once.
+local bytes = setmetatable({}, {__index = function(known, digits)
+    known[digits] = string.char(tonumber(digits, 16))
+    return known[digits]
+end})
+
+local function renew_permits(set, digits, lease)
     if not now then
         local time = redis.call('TIME')
         now = time[1] * 1000 + math.floor(time[2] / 1000)
     end
-    local alive = 1
-    for id in string.gmatch(ids, string.rep('%x', 32)) do
-        local raw = string.gsub(id, '%x%x', function(byte)
-            return string.char(tonumber(byte, 16))
-        end)
-        local score = tonumber(redis.call('ZSCORE', set, raw) or 0)
+    local alive, deadline = 1, string.format('%.0f', now + lease)
+    local ids, wanted = string.gsub(digits, '%x%x', bytes), {}
+    for at = 1, #ids, 16 do
+        local id = string.sub(ids, at, at + 15)
+        local score = tonumber(redis.call('ZSCORE', set, id) or 0)
         if score <= now then
             alive = 0
         elseif score < now + lease then
-            redis.call('ZADD', set, 'XX', string.format('%.0f', now + lease), raw)
+            wanted[#wanted + 1] = deadline
+            wanted[#wanted + 1] = id
         end
+    end
+    -- Lua passes no more than some thousand arguments.
+    for at = 1, #wanted, 1000 do
+        redis.call('ZADD', set, 'XX', unpack(wanted, at, math.min(at + 999, #wanted)))
     end
     return alive
 end
