@@ -4,7 +4,8 @@
 //! *after* that, enough of the others are still there without interruption: else somebody could have
 //! had a majority in between, and given it up again, and nobody would know.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
@@ -162,27 +163,82 @@ impl Charge {
 /// The groups of a quorum, and the signal of the task that looks after them.
 #[derive(Default)]
 pub(super) struct Keeper {
-    charges: Mutex<Charges>,
+    charges: Mutex<Charges<Arc<Charge>>>,
     signal: Signal,
 }
 
-#[derive(Default)]
-struct Charges {
-    all: HashMap<u64, Arc<Charge>>,
+/// What is looked after, by number and by name.
+struct Charges<T> {
+    all: HashMap<u64, (Arc<str>, T)>,
+    /// A server that forgets everything has each of them ask for its kin.
+    by_name: HashMap<Arc<str>, BTreeSet<u64>>,
     /// Those that the task has not seen.
     fresh: Vec<u64>,
     next: u64,
 }
 
+impl<T> Default for Charges<T> {
+    fn default() -> Self {
+        Self {
+            all: HashMap::new(),
+            by_name: HashMap::new(),
+            fresh: Vec::new(),
+            next: 0,
+        }
+    }
+}
+
+impl<T: Clone> Charges<T> {
+    fn add(&mut self, name: &Arc<str>, charge: T) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.all.insert(number, (Arc::clone(name), charge));
+        let named = self.by_name.entry(Arc::clone(name)).or_default();
+        named.insert(number);
+        self.fresh.push(number);
+        number
+    }
+
+    fn remove(&mut self, number: u64) -> Option<T> {
+        let (name, charge) = self.all.remove(&number)?;
+        if let Entry::Occupied(mut named) = self.by_name.entry(name) {
+            named.get_mut().remove(&number);
+            if named.get().is_empty() {
+                named.remove();
+            }
+        }
+        Some(charge)
+    }
+
+    fn named(&self, name: &str) -> Vec<T> {
+        let numbers = self.by_name.get(name).into_iter().flatten();
+        numbers.filter_map(|number| self.get(*number)).collect()
+    }
+
+    fn get(&self, number: u64) -> Option<T> {
+        Some(self.all.get(&number)?.1.clone())
+    }
+
+    fn all(&self) -> impl Iterator<Item = T> {
+        self.all.values().map(|(_, charge)| charge.clone())
+    }
+
+    /// What is new; everything, for a task that begins.
+    fn take(&mut self, begins: bool) -> Vec<(u64, T)> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let numbers = match begins {
+            true => self.all.keys().copied().collect(),
+            false => fresh,
+        };
+        let charge = |number| Some((number, self.get(number)?));
+        numbers.into_iter().filter_map(charge).collect()
+    }
+}
+
 impl Keeper {
     /// Looks after a group from now on; the number is for [`forget`](Self::forget).
     pub(super) fn watch(self: &Arc<Self>, charge: &Arc<Charge>) -> u64 {
-        let mut charges = lock(&self.charges);
-        let number = charges.next;
-        charges.next += 1;
-        charges.all.insert(number, Arc::clone(charge));
-        charges.fresh.push(number);
-        drop(charges);
+        let number = lock(&self.charges).add(charge.group.name(), Arc::clone(charge));
         self.signal.notify();
         self.ensure(charge);
         number
@@ -204,7 +260,7 @@ impl Keeper {
 
     /// The runtime of the task is gone. It goes on where one of the guards was acquired.
     fn task_ended(self: &Arc<Self>) {
-        let all: Vec<_> = lock(&self.charges).all.values().map(Arc::clone).collect();
+        let all: Vec<_> = lock(&self.charges).all().collect();
         let mut homes = Vec::new();
         for charge in all {
             let Some(home) = charge.home.clone().filter(|home| !homes.contains(home)) else {
@@ -219,7 +275,7 @@ impl Keeper {
 
     /// The group is over.
     pub(super) fn forget(&self, number: u64) {
-        let forgotten = lock(&self.charges).all.remove(&number);
+        let forgotten = lock(&self.charges).remove(number);
         drop(forgotten);
     }
 
@@ -227,12 +283,10 @@ impl Keeper {
     /// among them. Groups of one name that are valid at the same time are such guards, since a
     /// majority has room for one.
     fn hold_of_kin(&self, charge: &Arc<Charge>, place: usize) -> Option<Arc<Hold>> {
-        let all: Vec<_> = lock(&self.charges).all.values().map(Arc::clone).collect();
-        let kin = all.iter().filter(|other| {
-            !Arc::ptr_eq(other, charge)
-                && other.group.name() == charge.group.name()
-                && other.group.state().is_valid()
-        });
+        let named = lock(&self.charges).named(charge.group.name());
+        let kin = named
+            .iter()
+            .filter(|other| !Arc::ptr_eq(other, charge) && other.group.state().is_valid());
         let holds = kin.flat_map(|other| other.group.holds());
         let mut there = holds.filter(|(at, hold)| *at == place && hold.is_valid());
         there.next().map(|(_, hold)| hold)
@@ -241,25 +295,14 @@ impl Keeper {
     pub(super) fn close(&self) {
         self.signal.close();
     }
-
-    /// What is new; everything, for a task that begins.
-    fn take(&self, begins: bool) -> Vec<(u64, Arc<Charge>)> {
-        let mut charges = lock(&self.charges);
-        let fresh = std::mem::take(&mut charges.fresh);
-        let numbers = match begins {
-            true => charges.all.keys().copied().collect(),
-            false => fresh,
-        };
-        let charge = |number| Some((number, Arc::clone(charges.all.get(&number)?)));
-        numbers.into_iter().filter_map(charge).collect()
-    }
 }
 
 async fn run(keeper: Arc<Keeper>) {
     let mut under_way = FuturesUnordered::new();
     let mut begins = true;
     while !keeper.signal.is_closed() {
-        for (number, charge) in keeper.take(begins) {
+        let new = lock(&keeper.charges).take(begins);
+        for (number, charge) in new {
             let keeper = &*keeper;
             under_way.push(async move {
                 charge.tend(keeper).await;
@@ -285,5 +328,45 @@ impl fmt::Debug for Keeper {
         f.debug_struct("Keeper")
             .field("groups", &lock(&self.charges).all.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
+
+    #[derive(Debug, PartialEq)]
+    struct Counted(usize);
+
+    impl Clone for Counted {
+        fn clone(&self) -> Self {
+            LOOKED_AT.fetch_add(1, Ordering::Relaxed);
+            Self(self.0)
+        }
+    }
+
+    /// Each guard that missed a server looked through all guards of the quorum.
+    #[test]
+    fn kin_are_found_without_a_look_at_guards_of_other_names() {
+        let names: Vec<Arc<str>> = (0..500).map(|name| format!("n:{name}").into()).collect();
+        let mut charges = Charges::default();
+        let numbers: Vec<_> = (0..1000)
+            .map(|at| charges.add(&names[at % 500], Counted(at)))
+            .collect();
+        assert_eq!(charges.named("n:7"), [Counted(7), Counted(507)]);
+        assert_eq!(LOOKED_AT.load(Ordering::Relaxed), 2);
+        for number in &numbers[..500] {
+            assert!(charges.remove(*number).is_some());
+        }
+        assert_eq!(charges.remove(numbers[7]), None);
+        assert_eq!(charges.named("n:7"), [Counted(507)]);
+        assert_eq!(charges.take(false).len(), 500);
+        assert!(charges.remove(numbers[507]).is_some());
+        assert!(charges.named("n:7").is_empty());
+        assert_eq!((charges.all.len(), charges.by_name.len()), (499, 499));
     }
 }
