@@ -8,6 +8,8 @@
 mod convert;
 #[path = "rwlock/cost.rs"]
 mod cost;
+#[path = "rwlock/crowd.rs"]
+mod crowd;
 #[path = "rwlock/leases.rs"]
 mod leases;
 #[path = "rwlock/lost_reply.rs"]

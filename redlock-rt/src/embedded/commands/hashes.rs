@@ -2,7 +2,7 @@
 
 use super::super::num::{self, NotFinite};
 use super::super::resp::{Blob, Fail, Reply};
-use super::{Args, Ctx, NOT_FLOAT, int, wrong_arity};
+use super::{Args, Ctx, NOT_FLOAT, SYNTAX, int, wrong_arity};
 
 fn set_fields(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<usize, Fail> {
     if !args.len().is_multiple_of(2) {
@@ -78,6 +78,43 @@ pub(super) fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
             .map(|(_, value)| Reply::Bulk(Blob::clone(value)))
             .collect(),
     ))
+}
+
+/// Draws fields: so many different ones, or, of a count below zero, so many of which some may be the
+/// same.
+pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let count = args.get(2).map(|count| int(count)).transpose()?;
+    let with_values = match args.get(3..) {
+        None | Some([]) => false,
+        Some([word]) if word.eq_ignore_ascii_case(b"withvalues") => true,
+        Some(_) => return Err(SYNTAX.into()),
+    };
+    let len = ctx.db().hash(args[1])?.map_or(0, |hash| hash.len());
+    let wanted = usize::try_from(count.unwrap_or(1).unsigned_abs()).unwrap_or(usize::MAX);
+    let drawn: Vec<usize> = match count {
+        _ if len == 0 => Vec::new(),
+        Some(..0) => (0..wanted).map(|_| ctx.state.random(len)).collect(),
+        _ => {
+            let mut places: Vec<usize> = (0..len).collect();
+            let draw = |left| places.swap_remove(ctx.state.random(left));
+            (1..=len).rev().take(wanted).map(draw).collect()
+        }
+    };
+    let resp3 = ctx.resp3;
+    let hash = ctx.db().hash(args[1])?;
+    let mut replies = Vec::with_capacity(drawn.len());
+    for (field, value) in drawn.into_iter().filter_map(|at| hash?.iter().nth(at)) {
+        let field = Reply::Bulk(Blob::clone(field));
+        let value = with_values.then(|| Reply::Bulk(Blob::clone(value)));
+        match value {
+            Some(value) if resp3 => replies.push(Reply::Array(vec![field, value])),
+            value => replies.extend([Some(field), value].into_iter().flatten()),
+        }
+    }
+    Ok(match count {
+        Some(_) => Reply::Array(replies),
+        None => replies.pop().unwrap_or(Reply::Nil),
+    })
 }
 
 pub(super) fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {

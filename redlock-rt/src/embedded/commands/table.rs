@@ -190,6 +190,7 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("hdel", -3, WRITE, Plain(hashes::hdel)),
     ("hexists", 3, 0, Plain(hashes::hexists)),
     ("hlen", 2, 0, Plain(hashes::hlen)),
+    ("hrandfield", -2, 0, Plain(hashes::hrandfield)),
     ("hstrlen", 3, 0, Plain(hashes::hstrlen)),
     ("hincrby", 4, WRITE, Plain(hashes::hincrby)),
     ("hincrbyfloat", 4, WRITE, Plain(hashes::hincrbyfloat)),

@@ -7,20 +7,43 @@
 -- Invariants:
 -- * Without the owner's field nothing of others is changed and nothing published; what an owner
 --   whose lock was deleted left beside it goes all the same.
--- * The lock then lives as long as the longest lease of the readers that remain: one that died
---   does not outlive its own lease by it, and with none alive the lock is free.
+-- * The lock then lives at least as long as the longest lease of the readers that remain, and with
+--   none alive it is free.
+-- * Up to 64 fields are all looked at, and it lives exactly so long. Of more, 32 are drawn. The TTL
+--   stays as it is where one of these readers has half of it left, or where one is alive and it was
+--   not the reader that ends which had half of it left. So it is not above twice the longest lease
+--   that remains, or it is some other reader's. Else all are looked at.
 -- * Beside a writer (the same owner's, under which it was taken) the TTL is the writer's lease and
 --   stays.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * A refusal to publish, or to draw (an ACL), is no failure: waiters look by themselves, and all
+--   readers are looked at.
 -- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
 --   at: a script that does not end stops the server.
--- Redisson: ReadLock.unlockInner, without the unlock latch.
+-- Redisson: ReadLock.unlockInner, without the unlock latch; it looks at all readers.
 local lock = KEYS[1]
+local FEW, DRAWN = 64, 32
 local function leases(field)
     return ARGV[2] .. ':' .. field .. ':rwlock_timeout:'
 end
-local own, hold = leases(ARGV[1]), 1
-while redis.call('DEL', own .. hold) == 1 do
+-- The longest lease of a reader; -1: one that does not end.
+local function longest_of(field, count)
+    local longest = 0
+    for hold = 1, math.min(tonumber(count) or 0, 1000) do
+        local rest = redis.call('PTTL', leases(field) .. hold)
+        if rest == -1 then
+            return -1
+        end
+        longest = math.max(longest, rest)
+    end
+    return longest
+end
+local own, ended = leases(ARGV[1]), 0
+local function give_up(hold)
+    ended = math.max(ended, redis.call('PTTL', own .. hold))
+    return redis.call('DEL', own .. hold) == 1
+end
+local hold = 1
+while give_up(hold) do
     hold = hold + 1
 end
 local count = redis.call('HGET', lock, ARGV[1])
@@ -28,28 +51,38 @@ if not count then
     return -redis.call('EXISTS', lock)
 end
 for rest = hold, math.min(tonumber(count) or 0, 1000) do
-    redis.call('DEL', own .. rest)
+    give_up(rest)
 end
 redis.call('HDEL', lock, ARGV[1])
-local fields = redis.call('HGETALL', lock)
-local longest, endless = 0, false
-for at = 1, #fields, 2 do
-    if fields[at] == 'mode' then
-        if fields[at + 1] == 'write' and #fields > 2 then
-            return 1
+local fields, ttl = redis.call('HLEN', lock), redis.call('PTTL', lock)
+if fields > 1 and redis.call('HGET', lock, 'mode') == 'write' then
+    return 1
+end
+if fields > FEW and ttl > 0 then
+    local drawn = redis.pcall('HRANDFIELD', lock, -DRAWN, 'WITHVALUES')
+    for at = 1, #drawn, 2 do
+        local rest = drawn[at] ~= 'mode' and longest_of(drawn[at], drawn[at + 1]) or 0
+        if rest > ttl then
+            redis.call('PEXPIRE', lock, string.format('%.0f', rest))
         end
-    else
-        for other = 1, math.min(tonumber(fields[at + 1]) or 0, 1000) do
-            local rest = redis.call('PTTL', leases(fields[at]) .. other)
-            endless = endless or rest == -1
-            longest = math.max(longest, rest)
+        if rest == -1 or rest >= ttl / 2 or (rest > 0 and ended < ttl / 2) then
+            return 1
         end
     end
 end
-if longest == 0 and not endless then
+local all = redis.call('HGETALL', lock)
+local longest = 0
+for at = 1, #all, 2 do
+    local rest = all[at] ~= 'mode' and longest_of(all[at], all[at + 1]) or 0
+    if rest == -1 then
+        return 1
+    end
+    longest = math.max(longest, rest)
+end
+if longest == 0 then
     redis.call('DEL', lock)
     redis.pcall(ARGV[4], ARGV[3], '0')
-elseif not endless then
+else
     redis.call('PEXPIRE', lock, string.format('%.0f', longest))
 end
 return 1

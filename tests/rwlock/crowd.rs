@@ -1,0 +1,182 @@
+//! The end of one of many readers: the script beside an account of what stands in Redis.
+
+use std::collections::BTreeMap;
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::embedded::Engine;
+use tests::{RedisServer, connection_over};
+
+const SCRIPT: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../redlock-rt/src/wire/lua/rw_read_release.lua"
+));
+const NAME: &str = "crowd";
+/// Leases are whole multiples of this, so that the time that a test takes does not count.
+const UNIT: u64 = 1_000_000;
+
+struct Crowd {
+    redis: MultiplexedConnection,
+    /// The leases of the readers in units; zero: it is dead.
+    leases: BTreeMap<u64, u64>,
+}
+
+impl Crowd {
+    async fn gather(redis: MultiplexedConnection, leases: impl IntoIterator<Item = u64>) -> Self {
+        let mut crowd = Self {
+            redis,
+            leases: (0..).zip(leases).collect(),
+        };
+        let _: () = crowd.ask(&["FLUSHALL"]).await;
+        let _: () = crowd.ask(&["HSET", NAME, "mode", "read"]).await;
+        for (reader, lease) in crowd.leases.clone() {
+            let _: () = crowd.ask(&["HSET", NAME, &owner(reader), "1"]).await;
+            if lease > 0 {
+                let (key, lease) = (key(reader), (lease * UNIT).to_string());
+                let _: () = crowd.ask(&["SET", &key, "1", "PX", &lease]).await;
+            }
+        }
+        let ttl = crowd.longest().max(1) * UNIT;
+        let _: () = crowd.ask(&["PEXPIRE", NAME, &ttl.to_string()]).await;
+        crowd
+    }
+
+    async fn ask<T: FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis).await.unwrap()
+    }
+
+    fn longest(&self) -> u64 {
+        self.leases.values().copied().max().unwrap_or(0)
+    }
+
+    /// The TTL of the lock in units; 0: there is none.
+    async fn ttl(&mut self) -> u64 {
+        let millis: i64 = self.ask(&["PTTL", NAME]).await;
+        assert_ne!(millis, -1, "no TTL");
+        u64::try_from(millis).map_or(0, |millis| millis.div_ceil(UNIT))
+    }
+
+    /// Ends a reader and answers the TTL of the lock after it.
+    async fn end(&mut self, reader: u64) -> u64 {
+        let prefix = format!("{{{NAME}}}");
+        let words = [
+            "EVAL",
+            SCRIPT,
+            "1",
+            NAME,
+            &owner(reader),
+            &prefix,
+            "channel",
+            "PUBLISH",
+        ];
+        let ended: i64 = self.ask(&words).await;
+        assert_eq!(ended, 1);
+        self.leases.remove(&reader);
+        self.ttl().await
+    }
+}
+
+fn owner(reader: u64) -> String {
+    format!("u:{reader}")
+}
+
+fn key(reader: u64) -> String {
+    format!("{{{NAME}}}:{}:rwlock_timeout:1", owner(reader))
+}
+
+/// Each release asked for the lease of every reader: 3.5 ms of the server's time with 4 000.
+#[tokio::test]
+async fn the_end_of_one_of_many_readers_looks_at_few_of_them() {
+    const ENDS: u64 = 20;
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    // All the same, and one that is longer, which ends last.
+    let leases = (0..1000).map(|reader| if reader == ENDS { 9 } else { 3 });
+    let mut crowd = Crowd::gather(redis, leases).await;
+    let _: () = crowd.ask(&["CONFIG", "RESETSTAT"]).await;
+    for reader in 0..ENDS {
+        assert_eq!(crowd.end(reader).await, 9);
+    }
+    let info: String = crowd.ask(&["INFO", "commandstats"]).await;
+    let calls = |command: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(command));
+        let calls = line.and_then(|line| line.split(',').next());
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    assert!(calls("cmdstat_pttl:calls=") <= ENDS * 40, "{info}");
+    assert_eq!(calls("cmdstat_hgetall:calls="), 0, "{info}");
+    // It had kept the lock for longer than all others would.
+    assert_eq!(crowd.end(ENDS).await, 3);
+}
+
+/// However many dead readers have left their fields.
+#[tokio::test]
+async fn the_end_of_the_last_living_reader_frees_the_lock() {
+    let server = RedisServer::start();
+    for dead in [0, 1, 63, 64, 65, 500] {
+        let redis = server.connect().await.unwrap();
+        let leases = std::iter::once(5).chain((0..dead).map(|_| 0));
+        let mut crowd = Crowd::gather(redis, leases).await;
+        assert_eq!(crowd.end(0).await, 0, "beside {dead} dead ones");
+    }
+}
+
+async fn at_random(redis: MultiplexedConnection) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..12 {
+        let (readers, longest) = (random.u64(2..150), random.u64(1..12));
+        let dead = random.u64(0..100);
+        let lease = |_| match random.u64(0..100) < dead {
+            true => 0,
+            false => random.u64(1..=longest),
+        };
+        let leases: Vec<u64> = (0..readers).map(lease).collect();
+        let mut crowd = Crowd::gather(redis.clone(), leases).await;
+        let mut order: Vec<u64> = (0..readers).collect();
+        random.shuffle(&mut order);
+        for reader in order {
+            let (ended, before) = (crowd.leases[&reader], crowd.ttl().await);
+            if before == 0 {
+                break;
+            }
+            let (fields, after) = (crowd.leases.len(), crowd.end(reader).await);
+            let longest = crowd.longest();
+            let what = format!("{ended} of {before} ends, {longest} is left: {after}");
+            assert!(after >= longest, "too short: {what}");
+            assert_eq!(after == 0, longest == 0, "free: {what}");
+            // With the field of the mode and without that of the reader.
+            if fields <= 64 {
+                assert_eq!(after, longest, "exact: {what}");
+            } else if after > 2 * longest {
+                assert!(after == before && 2 * ended <= before, "too long: {what}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_lock_outlives_every_reader_and_the_dead_by_little() {
+    let server = RedisServer::start();
+    at_random(server.connect().await.unwrap()).await;
+    at_random(connection_over(Engine::new().connect()).await.unwrap()).await;
+}
+
+/// Whoever may not draw fields looks at all of them.
+#[tokio::test]
+async fn without_the_right_to_draw_all_readers_are_looked_at() {
+    let server = RedisServer::start();
+    let mut admin = server.connect().await.unwrap();
+    let mut crowd = Crowd::gather(admin.clone(), (0..200).map(|reader| 2 + reader % 2)).await;
+    let words = ["SETUSER", "default", "-hrandfield"];
+    let _: () = redis::cmd("ACL")
+        .arg(&words)
+        .query_async(&mut admin)
+        .await
+        .unwrap();
+    for reader in 0..150 {
+        assert_eq!(crowd.end(reader).await, 3);
+    }
+}
