@@ -89,7 +89,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping
 //! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
 //! (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`; for read-write
-//! locks also `+set +zrange +zrem`, and where writers are preferred `+time +zadd +zremrangebyscore`;
+//! locks also `+set +zrange +zrem`, `+hrandfield` so that with many readers the end of one stays cheap,
+//! and where writers are preferred `+time +zadd +zremrangebyscore`;
 //! for latches `+decr +get +set +pexpireat +time`;
 //! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hincrby +lindex +llen +lpop
 //! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe

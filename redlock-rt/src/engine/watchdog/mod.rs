@@ -2,10 +2,10 @@
 //!
 //! # Lock order
 //!
-//! The schedule's lock, then the moment of the last doubt, the homes, or a hold's lease. A guard
-//! that ends takes it and the lease's, and so does the task
-//! from picking what is due to handing the batch to the connection: a renewal is either on its way
-//! before the release began, or it is never sent.
+//! The schedule's lock, then the moment of the last doubt, the homes, or a hold's lease. A guard that
+//! ends takes the schedule's and the lease's, and so does the task from picking what is due to handing
+//! the batch to the connection: a renewal is either on its way before the release began, or it is never
+//! sent.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
