@@ -34,7 +34,8 @@ pub enum ErrorKind {
     NotOwner,
     /// An argument that cannot work; nothing was sent.
     BadInput,
-    /// The key holds something that is no lock of this kind.
+    /// The key holds something else: a value of another type, a string that is no number, or a hash
+    /// that is no lock; see [names](crate::Lock#names). Nothing was changed.
     WrongType,
     /// Redis refuses the credentials, or an ACL forbids the command.
     Denied,

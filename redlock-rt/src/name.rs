@@ -111,7 +111,7 @@ impl fmt::Debug for ClientId {
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// Takes what stands in Redis as it is: another client may use another form.
+    /// Takes what stands in Redis as it is: the first part of another client's need not be a UUID.
     pub(crate) fn from_wire(text: &str) -> Self {
         Self(text.into())
     }

@@ -66,17 +66,20 @@ pub(crate) async fn a_held_lock_tells_its_holder<S: Subject>(world: &World) {
 
 pub(crate) async fn what_another_client_put_there_is_told<S: Subject>(world: &World) {
     let lock = S::open(&world.client(), &world.name);
-    world.occupy::<S>("somebody", NEVER).await;
-    for (field, value) in S::fields("somebody", 3) {
+    world.occupy::<S>("somebody:1", NEVER).await;
+    for (field, value) in S::fields("somebody:1", 3) {
         let _: Vec<u8> = world.each("HSET", &[&field, &value]).await;
     }
     let _: Vec<u8> = world.each("PERSIST", &[]).await;
-    if let Some(lease) = S::lease_key(&world.name, "somebody") {
+    if let Some(lease) = S::lease_key(&world.name, "somebody:1") {
         let _: u8 = world.redis(&["PERSIST", &lease]).await;
     }
     assert!(lock.is_locked().await.unwrap());
     let holder = lock.holder().await.unwrap().unwrap();
-    assert_eq!((holder.as_str(), holder.client()), ("somebody", "somebody"));
+    assert_eq!(
+        (holder.as_str(), holder.client()),
+        ("somebody:1", "somebody")
+    );
     assert_eq!(lock.hold_count().await.unwrap(), 3);
     assert_eq!(lock.remaining_ttl().await.unwrap(), None);
     world.delete().await;

@@ -46,10 +46,10 @@ impl LuaFile {
         let prelude = text
             .lines()
             .find_map(|line| line.strip_prefix("-- Prelude: "));
-        let text = match prelude {
-            Some(name) => fs::read_to_string(path.with_file_name(format!("{name}.lua"))).unwrap(),
-            None => String::new(),
-        } + &text;
+        let preludes = prelude.into_iter().flat_map(|names| names.split(", "));
+        let preludes = preludes
+            .map(|name| fs::read_to_string(path.with_file_name(format!("{name}.lua"))).unwrap());
+        let text = preludes.collect::<String>() + &text;
         Self {
             name,
             body: text.into_bytes(),

@@ -15,15 +15,17 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
-/// EVALSHA of the script with this text, and that of its prelude before it.
+/// EVALSHA of the script with this text, and those of its preludes before it.
 pub(crate) fn calls_of(text: &str) -> Matcher {
     let prelude = text
         .lines()
         .find_map(|line| line.strip_prefix("-- Prelude: "));
-    let prelude = prelude.map_or_else(String::new, |name| {
+    let preludes = prelude.into_iter().flat_map(|names| names.split(", "));
+    let preludes = preludes.map(|name| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../redlock-rt/src/wire/lua");
         std::fs::read_to_string(format!("{folder}/{name}.lua")).unwrap()
     });
+    let prelude: String = preludes.collect();
     let sha = sha1_smol::Sha1::from(prelude + text).digest().to_string();
     Matcher::command("EVALSHA").mentioning(sha)
 }

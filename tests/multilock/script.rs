@@ -5,7 +5,10 @@ use tests::{RedisServer, SharedServer};
 
 use crate::names;
 
-const TEXT: &str = include_str!("../../redlock-rt/src/wire/lua/multi_acquire.lua");
+const TEXT: &str = concat!(
+    include_str!("../../redlock-rt/src/wire/lua/lock_hash.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/multi_acquire.lua"),
+);
 
 /// Takes these locks for `u:1`, `u:2` and so on; the first that is held, from 1.
 async fn acquire(

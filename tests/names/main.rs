@@ -8,6 +8,7 @@ use std::time::Duration;
 use tests::{Backend, World, within};
 
 mod braces;
+mod foreign;
 
 /// For what must happen.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -52,5 +53,7 @@ mod suite {
             permits_with_leases_share_redissons_set,
             fenced_locks_share_redissons_counter,
             a_namespace_keeps_them_apart;
+        foreign: the_hash_of_somebody_else_is_neither_waited_for_nor_deleted,
+            the_lock_of_anybody_is_waited_for_and_can_be_forced;
     }
 }

@@ -37,8 +37,11 @@ impl sealed::Sealed for AnyKind {}
 ///
 /// A name with the client's [namespace](crate::ClientBuilder::namespace) before it (`svc:order:7`)
 /// *is* the key in Redis: a hash for a lock, a string for a semaphore or a latch. So a name must not
-/// be the key of anything else, such as the data that the lock protects; a namespace of their own
-/// for locks keeps them from it. Further keys are derived from it, `PREFIX:{NAME}` or
+/// be the key of anything else, such as the data that the lock protects: give locks a namespace of
+/// their own. A key that holds something else is refused with [`WrongType`](ErrorKind::WrongType) and
+/// left as it is: another type, a string that is no number, or a hash that cannot be a lock. The
+/// fields of a lock are `ID:NUMBER` with a number as the value, and `mode`; a hash of an application
+/// that looks like that (`item:42` = `3` as its only field) is taken for a lock that somebody holds. Further keys are derived from it, `PREFIX:{NAME}` or
 /// `{NAME}:SUFFIX`, with prefixes that begin with `redisson_` or `redlock_`. They are listed in
 /// `docs/protocol.md`.
 ///
@@ -251,7 +254,8 @@ impl<K: Kind> Lock<K> {
 
     /// Frees the lock whoever holds it; answers whether anybody did.
     ///
-    /// The holder's guard is lost at its next renewal.
+    /// The holder's guard is lost at its next renewal. A key that is no lock (see
+    /// [names](Self#names)) is not deleted, but refused with [`WrongType`](ErrorKind::WrongType).
     ///
     /// # Round trips
     ///

@@ -8,9 +8,9 @@ use super::script::{Call, PUBLISH, millis, script};
 use super::{keys, rlock};
 use crate::name::{ClientId, LockName, OwnerId};
 
-script!(ACQUIRE = "fair_queue" + "fair_acquire");
+script!(ACQUIRE = "lock_hash" + "fair_queue" + "fair_acquire");
 script!(RELEASE = "fair_queue" + "fair_release");
-script!(FORCE_RELEASE = "fair_queue" + "fair_force_release");
+script!(FORCE_RELEASE = "lock_hash" + "fair_queue" + "fair_force_release");
 script!(BEAT = "fair_queue" + "fair_beat");
 script!(POSITION = "fair_position");
 

@@ -9,7 +9,7 @@ use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
 use crate::name::{LockName, OwnerId};
 
-script!(ACQUIRE = "fenced_acquire");
+script!(ACQUIRE = "lock_hash" + "fenced_acquire");
 script!(TOKEN = "fenced_token");
 
 /// The calls of a FencedLock.

@@ -7,7 +7,7 @@ use super::reply::{Malformed, Reply};
 use super::script::{Call, millis, script};
 use crate::name::OwnerId;
 
-script!(ACQUIRE_ALL = "multi_acquire");
+script!(ACQUIRE_ALL = "lock_hash" + "multi_acquire");
 
 /// Whether locks of this kind may be taken by [`acquire_all`].
 pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {

@@ -7,11 +7,11 @@ use super::recipe::{Ask, Recipe};
 use super::script::{Call, PUBLISH, millis, script};
 use crate::name::{LockName, OwnerId};
 
-script!(ACQUIRE = "rlock_acquire");
+script!(ACQUIRE = "lock_hash" + "rlock_acquire");
 script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
-script!(FORCE_RELEASE = "rlock_force_release");
-script!(INSPECT = "rlock_inspect");
+script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
+script!(INSPECT = "lock_hash" + "rlock_inspect");
 script!(STAY = "lock_stay");
 
 pub(super) const KIND: &str = "rlock";

@@ -11,14 +11,14 @@ use super::rlock;
 use super::script::{Call, PUBLISH, millis, script};
 use crate::name::{LockName, OwnerId};
 
-script!(READ_ACQUIRE = "rw_read_acquire");
+script!(READ_ACQUIRE = "lock_hash" + "rw_read_acquire");
 script!(READ_UPDATE = "rw_read_update");
 script!(READ_RELEASE = "rw_read_release");
-script!(READ_INSPECT = "rw_read_inspect");
-script!(WRITE_ACQUIRE = "rw_write_acquire");
+script!(READ_INSPECT = "lock_hash" + "rw_read_inspect");
+script!(WRITE_ACQUIRE = "lock_hash" + "rw_write_acquire");
 script!(WRITE_RELEASE = "rw_write_release");
-script!(FORCE_RELEASE = "rw_force_release");
-script!(WRITE_INSPECT = "rw_write_inspect");
+script!(FORCE_RELEASE = "lock_hash" + "rw_force_release");
+script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
 
 const READ: &str = "rw.read";
 const WRITE: &str = "rw.write";

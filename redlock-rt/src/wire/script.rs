@@ -45,11 +45,17 @@ macro_rules! script {
             || sha1_smol::Sha1::from(include_str!(concat!("lua/", $name, ".lua"))).digest().to_string(),
         );
     };
-    // With the text of another file before its own.
+    // With the texts of other files before its own.
     ($ident:ident = $prelude:literal + $name:literal) => {
+        $crate::wire::script::script!($ident = [$prelude] + $name);
+    };
+    ($ident:ident = $first:literal + $second:literal + $name:literal) => {
+        $crate::wire::script::script!($ident = [$first, $second] + $name);
+    };
+    ($ident:ident = [$($prelude:literal),+] + $name:literal) => {
         pub(super) static $ident: $crate::wire::Script = {
             const TEXT: &str = concat!(
-                include_str!(concat!("lua/", $prelude, ".lua")),
+                $(include_str!(concat!("lua/", $prelude, ".lua")),)+
                 include_str!(concat!("lua/", $name, ".lua")),
             );
             $crate::wire::Script::new($name, TEXT, || sha1_smol::Sha1::from(TEXT).digest().to_string())

@@ -8,7 +8,7 @@ use super::script::{Call, script};
 use crate::name::{LockName, OwnerId};
 
 script!(RELEASE = "spin_release");
-script!(FORCE_RELEASE = "spin_force_release");
+script!(FORCE_RELEASE = "lock_hash" + "spin_force_release");
 
 /// The calls of a SpinLock.
 #[derive(Debug)]

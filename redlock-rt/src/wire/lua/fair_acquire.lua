@@ -1,6 +1,6 @@
 -- Takes a free fair lock for a new hold, if nobody else is next, or queues for it.
 --
--- Prelude: fair_queue
+-- Prelude: lock_hash, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 our clients
 -- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 lease in ms, 4 owner,
 --   5 ms for which this client counts as alive (0: does not queue where it is refused),
@@ -14,6 +14,7 @@
 -- * The deadline is counted from the place in the queue, so nothing is added up over hand-overs,
 --   and taking the lock need not shift the deadlines of all others. Behind a waiter of another
 --   client it is after that one's, which may have been given a longer time, up to twice as much.
+-- * Behind a hash that is no lock nobody queues (WRONGTYPE).
 -- * Where an ACL forbids PEXPIRE nothing is left.
 -- Redisson: RedissonFairLock.tryLockInner.
 local lease, owner, alive = ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -24,6 +25,10 @@ if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
         redis.call('PEXPIRE', KEYS[1], lease)
     end
     return nil
+end
+local flaw = ttl ~= -2 and not_a_lock(KEYS[1])
+if flaw then
+    return flaw
 end
 local head = head_of_queue()
 if ttl == -2 and (not head or head == owner) then

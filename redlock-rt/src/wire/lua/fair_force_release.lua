@@ -1,16 +1,20 @@
 -- Frees a fair lock whoever holds it, and wakes the waiter that is next.
 --
--- Prelude: fair_queue
+-- Prelude: lock_hash, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 our clients
 -- ARGV: 1 prefix of the waiters' channels, 2 publish command
 -- Returns: 1 = it was held, 0 = it was free
 --
 -- Invariants:
--- * A key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
 -- * The queue stays: those who wait go on.
 -- Redisson: RedissonFairLock.forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
+end
+local flaw = not_a_lock(KEYS[1], true)
+if flaw then
+    return flaw
 end
 redis.call('DEL', KEYS[1])
 wake(head_of_queue())

@@ -1,5 +1,6 @@
 -- Takes a free lock for a new hold, and mints its fencing token.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 the last token given (STRING)
 -- ARGV: 1 lease in ms, 2 owner, 3 ttl of the last token in ms (0: it stays)
 -- Returns: the token, as text = taken; else the milliseconds for which the present holder has it
@@ -16,12 +17,13 @@
 --   before and its reply was lost: the hold's token is answered, and never another's, since nobody
 --   was given one while the owner is here. Where it was forgotten, one is minted anew.
 -- * A repeat never shortens the lease.
+-- * A hash that is no lock is refused (WRONGTYPE).
 -- * Where an ACL forbids PEXPIRE nothing is left but a token that nobody was given.
 -- Redisson: RFencedLock.tryLockInner, which counts re-entries too.
 local ttl = redis.call('PTTL', KEYS[1])
 local repeated = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1
 if ttl ~= -2 and not repeated then
-    return ttl
+    return not_a_lock(KEYS[1]) or ttl
 end
 local token = repeated and redis.call('GET', KEYS[2])
 if not token then

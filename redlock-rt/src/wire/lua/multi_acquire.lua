@@ -1,12 +1,13 @@
 -- Takes several free locks for new holds, all or none.
 --
+-- Prelude: lock_hash
 -- KEYS: 1..n the locks (each a HASH: owner -> hold count)
 -- ARGV: 1 lease in ms, 2..n+1 the owners of the holds
 -- Returns: nil = all are taken; else the number of the first lock that somebody else has
 --
 -- Invariants:
 -- * Nothing is written before every key was looked at: a key of another type fails the call as a
---   whole, and a lock that is held leaves the others as they were.
+--   whole, so does a hash that is no lock, and a lock that is held leaves the others as they were.
 -- * An owner number is minted for one hold and never used again, so finding an owner here means
 --   that this very call ran before and its reply was lost: the counts are set, not added to. If
 --   one of the locks was lost since, the others are given back.
@@ -28,7 +29,7 @@ if held then
             redis.call('HDEL', key, ARGV[i + 1])
         end
     end
-    return held
+    return not_a_lock(KEYS[held]) or held
 end
 for i, key in ipairs(KEYS) do
     redis.call('HSET', key, ARGV[i + 1], 1)

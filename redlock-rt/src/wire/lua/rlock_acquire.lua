@@ -1,5 +1,6 @@
 -- Takes a free lock for a new hold.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 lease in ms, 2 owner
 -- Returns: nil = taken; else the milliseconds for which the present holder has it (-1: no TTL)
@@ -8,6 +9,7 @@
 -- * An owner number is minted for one hold and never used again, so finding the owner here means
 --   that this very call ran before and its reply was lost: the count is set, not added to.
 -- * A repeat never shortens the lease.
+-- * A hash that is no lock is refused (WRONGTYPE): its owner never releases it.
 -- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
 -- Redisson: RLock.tryLockInner.
 local ttl = redis.call('PTTL', KEYS[1])
@@ -27,4 +29,4 @@ if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
     end
     return nil
 end
-return ttl
+return not_a_lock(KEYS[1]) or ttl

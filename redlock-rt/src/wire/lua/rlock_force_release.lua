@@ -1,15 +1,20 @@
 -- Frees a lock whoever holds it, and wakes a waiter.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 channel, 2 publish command
 -- Returns: 1 = it was held, 0 = it was free
 --
 -- Invariants:
--- * A key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
 -- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
 -- Redisson: forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
+end
+local flaw = not_a_lock(KEYS[1], true)
+if flaw then
+    return flaw
 end
 redis.call('DEL', KEYS[1])
 redis.pcall(ARGV[2], ARGV[1], '0')

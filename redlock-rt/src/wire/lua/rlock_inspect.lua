@@ -1,12 +1,18 @@
 -- Tells who holds a lock.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: none
 -- Returns: {} = free; else {owner, hold count, remaining ms (-1: no TTL)}
 --
--- Invariants: reads only; one consistent answer. Of a lock of another kind under the same name (a
+-- Invariants: reads only; one consistent answer. A hash that is no lock has no holder (WRONGTYPE).
+-- Of a lock of another kind under the same name (a
 -- read-write lock has a field `mode`) one of its holders.
 -- Redisson: isLocked, getHoldCount, remainTimeToLive, each a command of its own.
+local flaw = not_a_lock(KEYS[1])
+if flaw then
+    return flaw
+end
 local fields = redis.call('HGETALL', KEYS[1])
 for at = 1, #fields, 2 do
     if fields[at] ~= 'mode' then

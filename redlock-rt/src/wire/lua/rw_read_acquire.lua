@@ -1,5 +1,6 @@
 -- Takes a lock for reading, for a new hold.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   owner -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 start of the names of the keys that carry its leases, 4 field of
@@ -10,6 +11,7 @@
 -- Invariants:
 -- * Refused while another owner writes, or while a preferred writer waits whose time is not over;
 --   the latter is whoever's wish it was, and does not bind who is under a write hold of its own.
+-- * A hash that is no lock is refused (WRONGTYPE).
 -- * Under a write hold that is gone nothing is taken.
 -- * An owner number is used for one read hold only: finding it here means that this very call ran
 --   before and its reply was lost. A repeat sets the same count and never shortens a lease.
@@ -25,7 +27,7 @@ if redis.call('HEXISTS', lock, ARGV[2]) == 0 then
             return -2
         end
     elseif ttl ~= -2 and mode ~= 'read' then
-        return ttl
+        return not_a_lock(lock) or ttl
     else
         local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
         if last[2] then

@@ -1,15 +1,21 @@
 -- Tells who holds a lock for reading.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 start of the names of all keys that carry leases
 -- Returns: {} = nobody; else for each reader its owner, its hold count and the remaining ms of its
 --   lease (0: it is over and other readers keep the lock; -1: no TTL)
 --
 -- Invariants: reads only; one consistent answer. The readers are those of a read lock, and those
--- that the writer itself has besides. The holder of a lock of another kind is none.
+-- that the writer itself has besides. The holder of a lock of another kind is none; a
+--   hash that is no lock is refused (WRONGTYPE).
 -- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
 --   at: a script that does not end stops the server.
 -- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
+local flaw = not_a_lock(KEYS[1])
+if flaw then
+    return flaw
+end
 local readers = {}
 if not redis.call('HGET', KEYS[1], 'mode') then
     return readers

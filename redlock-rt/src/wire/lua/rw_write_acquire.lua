@@ -1,5 +1,6 @@
 -- Takes a lock for writing, for a new hold.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   owner -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 its field, 4 field of the read hold under which it is taken
@@ -13,6 +14,7 @@
 --   readers whose leases are over are dropped then.
 -- * An owner number is used for one write hold only: finding it here means that this very call ran
 --   before and its reply was lost. A repeat sets the same count and never shortens the lease.
+-- * A hash that is no lock is refused (WRONGTYPE).
 -- * Who waits and is preferred is kept in mind for so long only as it asks again in time; when it
 --   has the lock it waits no more.
 -- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
@@ -55,6 +57,10 @@ end
 local taken = ttl == -2
     or repeated
     or under ~= '' and mode == 'read' and is_only_reader()
+local flaw = not taken and not_a_lock(lock)
+if flaw then
+    return flaw
+end
 if taken and ttl == -2 then
     redis.call('HSET', lock, 'mode', 'write', field, 1)
     local leased = redis.pcall('PEXPIRE', lock, ARGV[1])

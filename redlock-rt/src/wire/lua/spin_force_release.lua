@@ -1,13 +1,18 @@
 -- Frees a lock whoever holds it; nobody is told.
 --
+-- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: none
 -- Returns: 1 = it was held, 0 = it was free
 --
--- Invariants: a key that is no lock is refused (WRONGTYPE) rather than deleted.
+-- Invariants: a key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
 -- Redisson: RSpinLock.forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
+end
+local flaw = not_a_lock(KEYS[1], true)
+if flaw then
+    return flaw
 end
 redis.call('DEL', KEYS[1])
 return 1
