@@ -192,13 +192,18 @@ impl Link {
         }
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(ghost.client_id);
-        let reply = self
-            .conn
-            .clone()
-            .send_packed_command(&kill)
-            .await
-            .map_err(of_dialing)?;
-        Ok(matches!(reply, Value::Int(_)))
+        let reply = self.conn.clone().send_packed_command(&kill).await;
+        match reply.map_err(of_dialing)? {
+            Value::ServerError(error) => {
+                let fault = Fault::from_server(error);
+                // A busy server is asked again; one that does not let it be known never answers.
+                match fault.cause() {
+                    Cause::Passing => Err(fault.while_dialing()),
+                    _ => Ok(false),
+                }
+            }
+            reply => Ok(matches!(reply, Value::Int(_))),
+        }
     }
 
     /// Starts a call. It is sent when the exchange is first polled.

@@ -30,8 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const YOUNG: Duration = Duration::from_millis(100);
 /// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.
 const MOST_ORPHANS: usize = 3;
-/// More dead connections than this are forgotten: their commands end with their leases.
-const MOST_GHOSTS: usize = 64;
 
 /// Is told whenever a connection was made, and whether there was one before.
 type OnUp = Box<dyn Fn(bool) + Send + Sync>;
@@ -58,8 +56,11 @@ struct Shared {
 #[derive(Default)]
 struct Slot {
     link: Option<Arc<Link>>,
-    /// Clients of dead links that the server may still read from.
-    ghosts: Vec<Identity>,
+    /// The client of the dead link before, which the server may still read from. There is no more
+    /// than one: no link is used before the one before it is settled.
+    ghost: Option<Identity>,
+    /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
+    quiet: Option<Instant>,
     /// The task that dials; one at a time.
     dialing: Option<Dialing>,
     /// Tasks that dialed, the present one included; names them.
@@ -131,6 +132,14 @@ impl Connection {
     /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
         Some(self.shared.live()?.call_once(call))
+    }
+
+    /// Since when no command that was sent on an earlier connection can run any more, as far as the
+    /// server lets it be known (CLIENT KILL); `None`: one may still, or there was no connection yet.
+    pub(crate) fn quiet_since(&self) -> Option<Instant> {
+        // A link that is dead may not have been noticed yet.
+        let _ = self.shared.live();
+        self.shared.slot().quiet
     }
 
     /// Makes sure that there is a connection.
@@ -255,10 +264,8 @@ impl Shared {
         let link = Link::open(&self.dialer, &self.spawner, &self.server, within, on_down).await?;
         // Before anything is repeated or compensated here, what the dead connections may still
         // have under way must not be able to run any more.
-        loop {
-            let Some(ghost) = self.slot().ghosts.last().cloned() else {
-                break;
-            };
+        let ghost = self.slot().ghost.clone();
+        if let Some(ghost) = ghost {
             let sure = link.kill_ghost(&ghost).await?;
             if !sure {
                 tracing::warn!(
@@ -266,7 +273,7 @@ impl Shared {
                      a command lost in it may still run, and ends with its lease"
                 );
             }
-            self.slot().ghosts.retain(|other| *other != ghost);
+            self.slot().ghost = None;
         }
         Ok(link)
     }
@@ -299,6 +306,7 @@ impl DialTurn {
         match dialed {
             Ok(link) => {
                 slot.link = Some(Arc::new(link));
+                slot.quiet = Some(clock::now());
                 slot.not_before = None;
                 slot.last_fault = None;
                 slot.connections += 1;
@@ -355,12 +363,8 @@ impl Slot {
         if !dead.has_answered() || dead.age() < YOUNG {
             self.back_off();
         }
-        if let Some(identity) = dead.identity() {
-            if self.ghosts.len() == MOST_GHOSTS {
-                self.ghosts.remove(0);
-            }
-            self.ghosts.push(identity.clone());
-        }
+        self.quiet = None;
+        self.ghost = dead.identity().cloned();
     }
 }
 

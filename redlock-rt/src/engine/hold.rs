@@ -67,6 +67,8 @@ pub(crate) struct Hold {
     line: Arc<Line>,
     /// As in the [`Bid`].
     pub(super) repeated: bool,
+    /// The lease that it was acquired with.
+    pub(super) asked_for: Duration,
     settled: AtomicBool,
     /// Where it was acquired; `None` where no runtime of a caller is needed.
     pub(super) home: Option<Home>,
@@ -95,6 +97,7 @@ impl Hold {
             serial: Arc::default(),
             line: Arc::clone(&bid.line),
             repeated: bid.repeated,
+            asked_for: bid.terms.lease,
             settled: AtomicBool::new(false),
         });
         let before = match hold.recipe.is_exclusive() {

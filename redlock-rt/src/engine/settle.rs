@@ -2,8 +2,8 @@
 //!
 //! A settlement is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
 //! the middle leaves it, with the call under way, to the release queue. It needs no runtime of its
-//! own, sets the state that it means, and so may be repeated until Redis has answered or the lease
-//! is over.
+//! own, sets the state that it means, and so may be repeated until Redis has answered, or the lease
+//! is over and nothing that was sent can run any more.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -179,51 +179,61 @@ pub(crate) struct Settlement {
     journey: Journey,
     /// Held from the first try to the last, across whoever runs it.
     turn: Option<OwnedMutexGuard<()>>,
-    /// After this the key has expired and there is nothing to settle.
-    give_up: Instant,
+    /// When the lease is over by our own clock, with a margin.
+    lapses: Instant,
+    /// How long a lock stands that a late command takes or renews.
+    lease: Duration,
     pause: Duration,
+}
+
+/// How far a settlement got.
+#[derive(Debug)]
+enum Progress {
+    Over(Result<HoldReply, Fault>),
+    /// Who waits for it is told this; it is for the release queue to go on.
+    Told(Result<HoldReply, Fault>),
 }
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const GOES_ON: &str = "it goes on in the background";
-const FOR_GOOD: Duration = Duration::from_secs(24 * 60 * 60);
+/// By how much Redis may keep a key longer than we count.
+const MARGIN: Duration = Duration::from_secs(1);
 
 impl Settlement {
     pub(super) fn new(hold: &Arc<Hold>, goal: Goal) -> Self {
         // The key outlives the local deadline by the margin, and by what the clocks differ.
-        let give_up = hold.deadline() + Duration::from_secs(1);
+        let lapses = clock::after(hold.deadline(), MARGIN);
         Self {
             subject: Subject::Hold(Arc::clone(hold)),
+            lease: hold.asked_for,
             goal,
             journey: Journey::default(),
             turn: None,
-            give_up,
+            lapses,
             pause: SHORTEST_PAUSE,
         }
     }
 
     pub(super) fn ghost(ghost: Ghost) -> Self {
         let sent = ghost.journey.sent.unwrap_or_else(clock::now);
-        // What is left besides the lock has no lease, and stays until it is taken away.
-        let stays = match ghost.bid.recipe.leaves_traces() {
-            true => FOR_GOOD,
-            false => ghost.bid.terms.lease,
-        };
-        let give_up = clock::after(sent, stays) + Duration::from_secs(1);
+        let lease = ghost.bid.terms.lease;
+        let lapses = clock::after(clock::after(sent, lease), MARGIN);
         Self {
+            lease,
             subject: Subject::Ghost(Box::new(ghost)),
             goal: Goal::End,
             journey: Journey::default(),
             turn: None,
-            give_up,
+            lapses,
             pause: SHORTEST_PAUSE,
         }
     }
 
     pub(super) fn errand(errand: Errand) -> Self {
         Self {
-            give_up: clock::after(clock::now(), FOR_GOOD),
+            lapses: clock::now(),
+            lease: Duration::ZERO,
             subject: Subject::Errand(Box::new(errand)),
             goal: Goal::End,
             journey: Journey::default(),
@@ -253,25 +263,38 @@ impl Settlement {
         }
     }
 
-    /// After this nothing is sent any more.
-    fn give_up(&self) -> Instant {
-        match (&self.subject, self.journey.open_since) {
+    /// After this nothing is sent any more; `None`: there is no such moment, or it is not known yet.
+    ///
+    /// What was sent may run as long as the server may read it: a server that stood still for an hour
+    /// runs it then, and the lease begins there. So no lease is over before the end of the connection
+    /// is sure. This is bounded: as long as there is no connection nothing more is sent.
+    fn give_up(&self) -> Option<Instant> {
+        match &self.subject {
             // Later it might not be known again, and be carried out twice.
-            (Subject::Errand(errand), Some(sent)) => {
+            Subject::Errand(errand) => {
                 let response = errand.engine.response_timeout();
-                clock::after(sent, errand.noted.saturating_sub(response * 2))
+                let noted = errand.noted.saturating_sub(response * 2);
+                Some(clock::after(self.journey.open_since?, noted))
             }
-            _ => self.give_up,
+            // Nothing but a lease would change, and only of a lock that is still there.
+            Subject::Hold(_) if matches!(self.goal, Goal::Lengthen(_)) => Some(self.lapses),
+            // What is left besides the lock has no lease, and stays until it is taken away.
+            Subject::Ghost(ghost) if ghost.bid.recipe.leaves_traces() => None,
+            Subject::Hold(_) | Subject::Ghost(_) => {
+                let quiet = self.engine().main.quiet_since()?;
+                let late = clock::after(clock::after(quiet, self.lease), MARGIN);
+                Some(self.lapses.max(late))
+            }
         }
     }
 
-    /// Runs until Redis has answered, refused for good, or the lease is over; `None`: `until` came
-    /// first.
-    async fn run(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
+    /// Runs until Redis has answered or refused for good, or there is nothing left to settle; or until
+    /// there is something to tell a caller who waits for it until `until`; `None`: that came first.
+    async fn run(&mut self, until: Option<Instant>) -> Option<Progress> {
         match self.ended_before_it_began(until).await? {
             Ok(false) => {}
-            Ok(true) => return Some(Ok(HoldReply::Gone)),
-            Err(fault) => return Some(Err(fault)),
+            Ok(true) => return Some(Progress::Over(Ok(HoldReply::Gone))),
+            Err(fault) => return Some(Progress::Over(Err(fault))),
         }
         if let (Subject::Hold(hold), None) = (&self.subject, &self.turn) {
             self.turn = Some(match Arc::clone(&hold.serial).try_lock_owned() {
@@ -280,31 +303,37 @@ impl Settlement {
             });
         }
         loop {
-            match self.step(until).await? {
-                Ok(reply) => return Some(Ok(reply)),
-                // Whoever waits for it is told; it is not over.
-                Err(fault) if until.is_some() && !fault.is_passing_for(Caller::Call) => {
-                    return Some(Err(fault));
-                }
-                Err(fault)
-                    if fault.is_passing_for(Caller::Settlement)
-                        && clock::now() < self.give_up() =>
-                {
-                    if !fault.is_of_dialing() {
-                        before(until, tokio::time::sleep(self.pause)).await?;
-                        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-                    }
-                }
-                Err(fault) if matches!(self.subject, Subject::Errand(_)) => {
-                    return Some(Err(fault));
-                }
+            let fault = match self.step(until).await? {
+                Ok(reply) => return Some(Progress::Over(Ok(reply))),
+                Err(fault) => fault,
+            };
+            if !fault.is_passing_for(Caller::Settlement) {
+                return Some(Progress::Over(Err(fault)));
+            }
+            if until.is_some() && !fault.is_passing_for(Caller::Call) {
+                return Some(Progress::Told(Err(fault)));
+            }
+            let now = clock::now();
+            let ends = self.goal == Goal::End && !matches!(self.subject, Subject::Errand(_));
+            if self.give_up().is_some_and(|moment| moment <= now) {
                 // A lock whose lease is over needs no release any more.
-                Err(fault)
-                    if fault.is_passing_for(Caller::Settlement) && self.goal == Goal::End =>
-                {
-                    return Some(Ok(self.judged(HoldReply::Gone)));
+                return Some(Progress::Over(match ends {
+                    true => Ok(self.judged(HoldReply::Gone)),
+                    false => Err(fault),
+                }));
+            }
+            if ends && self.lapses <= now {
+                // It is over for who waits here; the server may still have to be told.
+                if let Subject::Hold(hold) = &self.subject {
+                    hold.settled(false);
                 }
-                Err(fault) => return Some(Err(fault)),
+                if until.is_some() {
+                    return Some(Progress::Told(Ok(self.judged(HoldReply::Gone))));
+                }
+            }
+            if !fault.is_of_dialing() {
+                before(until, tokio::time::sleep(self.pause)).await?;
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
         }
     }
@@ -492,11 +521,10 @@ impl Unsettled {
         let Some(settlement) = &mut self.settlement else {
             return Some(Ok(HoldReply::Done));
         };
-        let outcome = settlement.run(until).await?;
-        if matches!(&outcome, Err(fault) if fault.is_passing_for(Caller::Settlement)) {
-            // It is for the release queue to go on.
-            return Some(outcome);
-        }
+        let outcome = match settlement.run(until).await? {
+            Progress::Told(outcome) => return Some(outcome),
+            Progress::Over(outcome) => outcome,
+        };
         if let Some(settlement) = self.settlement.take() {
             settlement.over(&outcome);
         }

@@ -1,0 +1,224 @@
+//! A server that stands still for longer than a lease, with calls in its sockets that were given up
+//! meanwhile: when it goes on it runs them, and nothing of them stays.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::{Client, ErrorKind, LockOptions, Quorum};
+use tests::{RedisServer, eventually, trace_init, unique, within};
+use tokio::task::block_in_place;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+const LEASE: Duration = Duration::from_secs(1);
+/// Longer than a lease and all margins.
+const STANDSTILL: Duration = Duration::from_millis(2800);
+const BRIEF: Duration = Duration::from_millis(200);
+
+struct Stage {
+    server: RedisServer,
+    client: Client,
+    redis: MultiplexedConnection,
+    name: String,
+}
+
+impl Stage {
+    async fn open(what: &str) -> Self {
+        Self::at(what, |url| url.to_owned()).await
+    }
+
+    async fn at(what: &str, login: impl FnOnce(&str) -> String) -> Self {
+        trace_init();
+        let server = RedisServer::start();
+        let redis = server.connect().await.unwrap();
+        let builder = Client::builder().url(&login(&server.url())).lease(LEASE);
+        let builder = builder.response_timeout(BRIEF).connect_timeout(BRIEF);
+        let stage = Self {
+            // Connects when it is first used: rights are given before.
+            client: builder.build().unwrap(),
+            redis,
+            server,
+            name: unique(what),
+        };
+        stage
+    }
+
+    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    fn stand_still(&self) {
+        block_in_place(|| self.server.pause());
+    }
+
+    /// The server goes on after some time; comes back when the client has told it everything.
+    async fn go_on(&self) {
+        tokio::time::sleep(STANDSTILL).await;
+        block_in_place(|| self.server.resume());
+        eventually(DEADLINE, async || self.client.stats().releases == 0).await;
+    }
+
+    /// What there is besides notes, which go by themselves.
+    async fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.redis(&["KEYS", "*"]).await;
+        keys.retain(|key| !key.starts_with("redlock_op"));
+        keys
+    }
+}
+
+fn brief() -> LockOptions {
+    LockOptions::new().wait(BRIEF / 2)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_lock_call_left_a_lock_when_the_server_went_on() {
+    let stage = Stage::open("rlock").await;
+    let lock = stage.client.rlock(&stage.name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    stage.stand_still();
+    let error = lock.lock_with(brief()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    stage.go_on().await;
+    assert_eq!(stage.keys().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_read_or_write_or_several_at_once_left_locks_when_the_server_went_on() {
+    let stage = Stage::open("modes").await;
+    let name = |what: &str| format!("{}:{what}", stage.name);
+    let modes = stage.client.read_write_lock(name("rw"));
+    let (read, write) = (modes.read_lock(), modes.write_lock());
+    let both = stage.client.multi_lock([name("a"), name("b")]);
+    read.lock().await.unwrap().unlock().await.unwrap();
+    write.lock().await.unwrap().unlock().await.unwrap();
+    both.lock().await.unwrap().unlock().await.unwrap();
+    stage.stand_still();
+    // All under way before the first of them ends the connection.
+    let (read, write, both) = tokio::join!(
+        read.lock_with(brief()),
+        write.lock_with(brief()),
+        both.lock_with(brief())
+    );
+    assert!(read.is_err() && write.is_err() && both.is_err());
+    stage.go_on().await;
+    assert_eq!(stage.keys().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_acquisitions_kept_permits_when_the_server_went_on() {
+    let stage = Stage::open("permits").await;
+    let name = |what: &str| format!("{}:{what}", stage.name);
+    let leased = stage.client.permit_expirable_semaphore(name("leased"));
+    let leased = leased.limit(2);
+    let plain = stage.client.semaphore(name("plain")).limit(2);
+    leased.acquire().await.unwrap().release().await.unwrap();
+    plain.acquire(1).await.unwrap().release().await.unwrap();
+    stage.stand_still();
+    let (one, two) = tokio::join!(
+        leased.acquire_with(brief()),
+        plain.acquire_with(2, BRIEF / 2)
+    );
+    assert!(one.is_err() && two.is_err());
+    stage.go_on().await;
+    let free: [u32; 2] = stage
+        .redis(&["MGET", &name("leased"), &name("plain")])
+        .await;
+    assert_eq!(free, [2, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
+    let stage = Stage::open("fair").await;
+    let lock = stage.client.fair_lock(&stage.name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    // Held by somebody who is not heard of again; the call would queue.
+    let _: i64 = stage.redis(&["HSET", &stage.name, "else:1", "1"]).await;
+    stage.stand_still();
+    let error = lock.lock_with(brief()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    stage.go_on().await;
+    assert_eq!(stage.keys().await, [stage.name.as_str()]);
+}
+
+/// What was sent, and what was not, before the server stood still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_dropped_while_the_server_stands_still_is_settled_once_when_it_goes_on() {
+    let stage = Stage::open("dropped").await;
+    let name = |what: &str| format!("{}:{what}", stage.name);
+    let guard = stage.client.rlock(name("lock")).lock().await.unwrap();
+    let plain = stage.client.semaphore(name("plain")).limit(2);
+    let permits = plain.acquire(2).await.unwrap();
+    let latch = stage.client.count_down_latch(name("latch"));
+    latch.try_set_count(3).await.unwrap();
+    let first = latch.count_down_guard().unwrap();
+    let second = latch.count_down_guard().unwrap();
+    stage.stand_still();
+    // Its call is in the socket of the server when it is given up.
+    let told = within(DEADLINE, first.count_down()).await;
+    assert!(told.unwrap_err().is_outcome_unknown());
+    drop((guard, permits, second));
+    stage.go_on().await;
+    assert_eq!(plain.available().await.unwrap(), 2);
+    assert_eq!(latch.count().await.unwrap(), 1, "each counted once");
+    let mut left = stage.keys().await;
+    left.sort();
+    assert_eq!(left, [name("latch"), name("plain")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_red_lock_stayed_on_a_server_that_stood_still() {
+    let slow = Stage::open("redlock").await;
+    let others = [Stage::open("one").await, Stage::open("two").await];
+    let clients = others.iter().map(|stage| stage.client.clone());
+    let quorum = Quorum::new(clients.chain([slow.client.clone()])).unwrap();
+    let lock = quorum.redlock(&slow.name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    eventually(DEADLINE, async || slow.client.stats().releases == 0).await;
+    slow.stand_still();
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    slow.go_on().await;
+    assert_eq!(slow.keys().await, [""; 0]);
+}
+
+/// As long as there is no connection nothing is sent, so there is nothing more to take back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_for_a_server_that_stands_still_does_not_grow() {
+    let stage = Stage::open("bounded").await;
+    let lock = stage.client.rlock(&stage.name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    stage.stand_still();
+    // Until one of them has not been answered for so long that the connection was given up.
+    for _ in 0..6 {
+        lock.lock_with(brief()).await.unwrap_err();
+    }
+    let kept = stage.client.stats().releases;
+    assert!((1..=4).contains(&kept), "{kept}");
+    for _ in 0..30 {
+        let options = LockOptions::new().wait(BRIEF / 20);
+        lock.lock_with(options).await.unwrap_err();
+    }
+    assert_eq!(stage.client.stats().releases, kept);
+    stage.go_on().await;
+    assert_eq!(stage.keys().await, [""; 0]);
+}
+
+/// Nothing ends the dead connection then, but the release is sent all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_kill_clients_takes_a_lock_back_all_the_same() {
+    let user = |url: &str| url.replace("redis://", "redis://user:pw@");
+    let stage = Stage::at("rights", user).await;
+    let rules = "ACL SETUSER user on >pw ~* &* +@all -client|kill";
+    let _: () = stage.redis(&rules.split(' ').collect::<Vec<_>>()).await;
+    let lock = stage.client.rlock(&stage.name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    stage.stand_still();
+    lock.lock_with(brief()).await.unwrap_err();
+    stage.go_on().await;
+    // At the latest with the lease: what was given up may run after its release here.
+    eventually(DEADLINE, async || stage.keys().await.is_empty()).await;
+}
