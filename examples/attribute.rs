@@ -5,9 +5,10 @@
 #![allow(clippy::print_stdout, reason = "a program that shows something")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use redlock_rt::{Error, distributed_lock, set_default_client};
+use redlock_rt::{Error, Shutdown, distributed_lock, set_default_client};
 
 /// How many are inside, and the most that there were.
 struct Room {
@@ -65,7 +66,8 @@ async fn nightly_report(day: u32) -> Result<bool, Error> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    set_default_client(examples::client().await?);
+    let client = examples::client().await?;
+    set_default_client(client.clone());
 
     try_join_all((0..20).map(|_| place_order(7))).await?;
     println!("20 orders of user 7, {} at a time", SHOP.most());
@@ -82,5 +84,8 @@ async fn main() -> Result<(), Error> {
     let written = written.iter().filter(|written| **written).count();
     println!("10 machines, {written} report");
     assert_eq!(written, 1);
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::Error;
+use redlock_rt::{Error, Shutdown};
 
 const CACHES: u64 = 3;
 
@@ -39,5 +39,8 @@ async fn main() -> Result<(), Error> {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

@@ -3,7 +3,9 @@
 //! `cargo run -p examples --example fair_lock`, with `REDIS_URL` for a real server.
 #![allow(clippy::print_stdout, reason = "a program that shows something")]
 
-use redlock_rt::{Error, LockOptions, Owner};
+use std::time::Duration;
+
+use redlock_rt::{Error, LockOptions, Owner, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -42,5 +44,8 @@ async fn main() -> Result<(), Error> {
         "{} wait",
         client.fair_lock("example:fair_lock").queue_len().await?
     );
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

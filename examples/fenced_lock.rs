@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, FenceGate, LockOptions, Reply};
+use redlock_rt::{Error, FenceGate, LockOptions, Reply, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -46,5 +46,8 @@ async fn main() -> Result<(), Error> {
     assert_eq!(text, Reply::Text("done, and sent".to_owned()));
     guard.unlock().await?;
     drop(paused);
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

@@ -4,8 +4,9 @@
 #![allow(clippy::print_stdout, reason = "a program that shows something")]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use redlock_rt::{Client, Error};
+use redlock_rt::{Client, Error, Shutdown};
 
 type Accounts = Arc<Mutex<[i64; 3]>>;
 
@@ -48,5 +49,8 @@ async fn main() -> Result<(), Error> {
     assert!(client.multi_lock(names).try_lock().await?.is_none());
     assert!(!client.rlock(names[0]).is_locked().await?);
     held.unlock().await?;
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, LockOptions};
+use redlock_rt::{Error, LockOptions, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -39,5 +39,8 @@ async fn main() -> Result<(), Error> {
         calls.available().await?,
         calls.permits().await?
     );
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

@@ -3,7 +3,9 @@
 //! `cargo run -p examples --example read_write_lock`, with `REDIS_URL` for a real server.
 #![allow(clippy::print_stdout, reason = "a program that shows something")]
 
-use redlock_rt::Error;
+use std::time::Duration;
+
+use redlock_rt::{Error, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -53,7 +55,10 @@ async fn main() -> Result<(), Error> {
     if let Err(error) = outcome {
         println!("{error}");
     }
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }
 
 async fn may_read(lock: &redlock_rt::ReadWriteLock) -> Result<bool, Error> {

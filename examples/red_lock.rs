@@ -47,5 +47,11 @@ async fn main() -> Result<(), Error> {
     let again = lock.lock_with(brief).await?;
     println!("and again on {}", again.servers());
     again.unlock().await?;
+    // Nothing that was dropped is left behind when the process ends.
+    for server in servers {
+        server
+            .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+            .await?;
+    }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, LockOptions, Unlocked};
+use redlock_rt::{Error, LockOptions, Shutdown, Unlocked};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -43,5 +43,8 @@ async fn main() -> Result<(), Error> {
         other => println!("unexpected: {other:?}"),
     }
     assert_eq!(guard.unlock().await?, Unlocked::AlreadyExpired);
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

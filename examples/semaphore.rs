@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::Error;
+use redlock_rt::{Error, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -34,5 +34,6 @@ async fn main() -> Result<(), Error> {
         Ok(guard) => println!("{} sit now", guard?.permits()),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
-    client.shutdown(redlock_rt::Shutdown::ReleaseAll).await
+    // Nothing that was dropped is left behind when the process ends.
+    client.shutdown(Shutdown::ReleaseAll).await
 }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Backoff, Error, Unlocked};
+use redlock_rt::{Backoff, Error, Shutdown, Unlocked};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -43,5 +43,8 @@ async fn main() -> Result<(), Error> {
 
     // Nobody has ever subscribed to anything.
     assert_eq!(client.stats().subscriptions, 0);
-    Ok(())
+    // Nothing that was dropped is left behind when the process ends.
+    client
+        .shutdown(Shutdown::Drain(Duration::from_secs(5)))
+        .await
 }

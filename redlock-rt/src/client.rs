@@ -13,7 +13,7 @@ pub use self::late_loss::LateLoss;
 use self::late_loss::LateLossHook;
 pub(crate) use self::late_loss::LateLosses;
 use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
-use crate::engine::{Config, Engine};
+use crate::engine::{Config, Engine, Handle};
 use crate::error::Error;
 use crate::sync::{
     CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, PermitExpirableSemaphore, Quorum,
@@ -27,7 +27,7 @@ use crate::sync::{
 /// `static` works from one runtime after another.
 #[derive(Clone)]
 pub struct Client {
-    engine: Arc<Engine>,
+    engine: Handle,
     default_wait: Option<Duration>,
     late_losses: Arc<LateLosses>,
 }
@@ -189,6 +189,8 @@ impl Client {
     /// Ends the client and all its clones: nothing is given out any more, waiters get
     /// [`ShutDown`](crate::ErrorKind::ShutDown), and what is held ends as `how` says.
     ///
+    /// Call it at [the end of a program](crate#the-end-of-a-program).
+    ///
     /// # Cancel safety
     ///
     /// Nothing is given out any more from the first poll on; what was not released by then ends
@@ -205,6 +207,15 @@ impl Client {
             Shutdown::Abandon => (None, false),
         };
         self.engine.shut_down(drain, release).await
+    }
+
+    /// One that does not keep a last handle from being the last; its clones do.
+    fn uncounted(&self) -> Self {
+        Self {
+            engine: self.engine.uncounted(),
+            default_wait: self.default_wait,
+            late_losses: Arc::clone(&self.late_losses),
+        }
     }
 
     pub(crate) fn late_losses(&self) -> &LateLosses {
@@ -245,7 +256,10 @@ pub fn set_default_client(client: Client) -> Option<Client> {
     DEFAULT
         .write()
         .unwrap_or_else(PoisonError::into_inner)
-        .replace(client)
+        .replace(client.uncounted())
+        // A clone counts as a handle again.
+        .as_ref()
+        .cloned()
 }
 
 /// Returns the client that functions under the attribute use if they name none.
@@ -271,6 +285,7 @@ pub struct ClientBuilder {
     timeouts: Timeouts,
     waiter_timeout: Duration,
     dedicated_thread: bool,
+    flush_on_drop: Option<Duration>,
     on_late_loss: Option<LateLossHook>,
 }
 
@@ -312,6 +327,7 @@ impl ClientBuilder {
             },
             waiter_timeout: Duration::from_secs(5),
             dedicated_thread: false,
+            flush_on_drop: None,
             on_late_loss: None,
         }
     }
@@ -420,13 +436,30 @@ impl ClientBuilder {
     }
 
     /// Runs the client's tasks and connections on a thread of its own, so that a blocked runtime
-    /// loses no locks, and a guard dropped while its runtime shuts down is still released.
+    /// loses no locks, and a guard dropped while its runtime shuts down is still released while the
+    /// process goes on.
+    ///
+    /// The thread ends with the process, like any other: at the end of `main` call
+    /// [`shutdown`](Client::shutdown), or see [`flush_on_drop`](Self::flush_on_drop).
     ///
     /// Defaults to `false`: they run on the runtime of the caller, and when that ends, on another
     /// one from which the client is used. A runtime that still exists and that nobody drives (one
     /// of a single thread, between two calls of `block_on`) is like a blocked one.
     pub fn dedicated_thread(mut self, dedicated: bool) -> Self {
         self.dedicated_thread = dedicated;
+        self
+    }
+
+    /// Has the last of the client's handles and guards to be dropped block its thread until Redis
+    /// has answered every release that is left, at most for `limit`. Defaults to never: a drop
+    /// does not block.
+    ///
+    /// For programs that end by returning from `main` at any place, with `?`. Where Redis does not
+    /// answer, the drop takes the whole of `limit`. A client in a `static` is never dropped, so
+    /// nothing waits for it; the [default client](set_default_client) does not count as a handle, so
+    /// with it the last guard waits. Needs [`dedicated_thread`](Self::dedicated_thread).
+    pub fn flush_on_drop(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.flush_on_drop = limit.into();
         self
     }
 
@@ -481,6 +514,17 @@ impl ClientBuilder {
             }
             namespace => namespace.map(String::into_boxed_str),
         };
+        if self.flush_on_drop.is_some() && !self.dedicated_thread {
+            return refuse(
+                "flush_on_drop needs dedicated_thread: on a caller's runtime it would wait for itself",
+            );
+        }
+        if self
+            .flush_on_drop
+            .is_some_and(|limit| limit.is_zero() || limit > LONGEST)
+        {
+            return refuse("the time of flush_on_drop is zero or longer than a day");
+        }
         let spawner = match self.dedicated_thread {
             true => Spawner::dedicated()?,
             false => Spawner::default(),
@@ -494,9 +538,10 @@ impl ClientBuilder {
             lease: self.lease,
             namespace,
             waiter_timeout: self.waiter_timeout,
+            flush_on_drop: self.flush_on_drop,
         };
         Ok(Client {
-            engine: Engine::new(config),
+            engine: Handle::new(&Engine::new(config)),
             default_wait: self.default_wait,
             late_losses: Arc::new(LateLosses::new(self.on_late_loss)),
         })

@@ -26,6 +26,12 @@ pub(crate) fn now_in_drop() -> Instant {
     }
 }
 
+/// Whether the clock can be read: not in a destructor at the end of a thread; see [`now_in_drop`].
+pub(crate) fn is_there() -> bool {
+    let runtime = tokio::runtime::Handle::try_current();
+    !runtime.is_err_and(|error| error.is_thread_local_destroyed())
+}
+
 fn with_suspends(now: Instant) -> Instant {
     now + suspend::total(now)
 }

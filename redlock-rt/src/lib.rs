@@ -84,6 +84,32 @@ assert_eq!(place_order(7).await?, "paid");
 //!   until that connection ends.
 //! * Off Linux, the time for which the machine was suspended is not seen by a guard.
 //!
+//! # The end of a program
+//!
+//! [`Client::shutdown`] at the end of `main` is what makes sure that nothing is left: it waits until
+//! Redis has answered the releases of what was dropped.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), redlock_rt::Error> {
+//! # use std::time::Duration;
+//! # use redlock_rt::{Client, Shutdown};
+//! # let client = Client::embedded();
+//! // Guards that still live have so long to end; what is left then is released.
+//! client.shutdown(Shutdown::Drain(Duration::from_secs(5))).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Without it: a guard that is dropped at the end of `main`, or before
+//! [`exit`](std::process::exit), is released if its connection is up and no other command of its
+//! lock is under way, since the drop writes the release to the socket. Of several dropped in a row
+//! the server may read only the first: it stops where it cannot send an answer any more. What
+//! a runtime drops with its tasks, a call that was cancelled at that moment, and all of it while
+//! Redis is away, ends with its lease; permits of a [`Semaphore`] and counts of a
+//! [`CountDownGuard`], which have none, are never made good. A program that may leave `main` at any
+//! place can use [`ClientBuilder::flush_on_drop`].
+//!
 //! # Permissions
 //!
 //! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping

@@ -35,6 +35,8 @@ const TICK: Duration = Duration::from_millis(20);
 const MOST: usize = 2_000;
 /// Up to this point a call is dropped in both ways, and then in the one or the other.
 const BOTH: usize = 40;
+/// No pause before connecting is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const NAME: &str = "cancelled";
 
 /// When a call is dropped.
@@ -154,6 +156,13 @@ impl Stage {
 
     pub(crate) fn then_time_passes(&mut self, ticks: usize) {
         self.events.extend((0..ticks).map(|_| Event::Tick));
+    }
+
+    /// The pause after the subscribing connection was cut the last time is over.
+    pub(crate) async fn may_subscribe(&self) {
+        if let Backend::Engine(_) = &*self.backend {
+            advance(LONGEST_PAUSE).await;
+        }
     }
 
     /// Somebody else has it, and releases it when nothing moves.

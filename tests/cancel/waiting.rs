@@ -82,6 +82,7 @@ pub(crate) async fn lock_behind_another_client_and_before_another_waiter(
 
 /// The subscribing connection is cut while it waits.
 pub(crate) async fn lock_that_subscribes_again(stage: &mut Stage, at: At) -> bool {
+    stage.may_subscribe().await;
     let cut = stage.then_cut_subscriber();
     // The pause before it connects again.
     stage.then_time_passes(3);

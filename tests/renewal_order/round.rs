@@ -203,6 +203,7 @@ impl Round {
             _ => Duration::ZERO,
         };
         self.poll_calls();
+        self.sentinel.hands_over();
         advance(interval - early).await;
         self.sentinel.look(false);
     }
@@ -217,6 +218,7 @@ impl Round {
     /// which no connection was used that this is likely.
     async fn step(&mut self) {
         self.poll_calls();
+        self.sentinel.hands_over();
         let idle = self.sentinel.quiet() >= QUIET;
         let mut polled = false;
         poll_fn(|cx| {

@@ -105,6 +105,12 @@ impl Sentinel {
         }
     }
 
+    /// A task is about to run. What was polled since the last look was polled by dropped guards,
+    /// which write their releases themselves.
+    pub(crate) fn hands_over(&mut self) {
+        self.wires.take_polled();
+    }
+
     /// Looks at what was sent since the last look. Since then one task ran; or, where it is
     /// `idle`, all until none had anything to do.
     pub(crate) fn look(&mut self, idle: bool) {

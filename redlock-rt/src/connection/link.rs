@@ -1,18 +1,20 @@
 //! One live connection and the calls on it.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::task::AbortHandle;
+use tokio::task::coop::unconstrained;
 
 use super::dialer::{Dialer, LIB_NAME, LIB_VERSION};
+use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
 use super::info::Info;
 use super::server::{CurrentServer, Tie};
@@ -39,7 +41,11 @@ pub(super) struct Link {
     opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
-    driver: AbortHandle,
+    driver: Arc<Driver>,
+    /// Polls the driver; its end closes the connection.
+    task: AbortHandle,
+    /// Which scripts the server knows when it reads what is sent here next, a bit each.
+    known: [AtomicU64; 2],
     tie: Arc<Tie>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
@@ -90,22 +96,25 @@ impl Link {
             alive: Arc::clone(&alive),
             on_down,
         };
-        let driver = spawner.spawn(async move {
+        let (driver, task) = Driver::new(driver);
+        let task = spawner.spawn(async move {
             let _down = down;
-            driver.await;
+            task.await;
         });
-        let Some(driver) = driver else {
+        let Some(task) = task else {
             let why = "there is no tokio runtime here";
             return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
         };
-        let driver = driver.abort_handle();
-        let end = driver.clone();
+        let task = task.abort_handle();
+        let end = task.clone();
         let mut link = Self {
             conn,
             alive,
             opened: clock::now(),
             answered: AtomicBool::new(false),
             driver,
+            task,
+            known: Default::default(),
             tie: Tie::new(move || end.abort()),
             identity: None,
         };
@@ -177,7 +186,7 @@ impl Link {
     /// Gives the connection up: nothing is read from it or sent on it any more.
     pub(super) fn break_off(&self) {
         self.alive.store(false, Ordering::Release);
-        self.driver.abort();
+        self.task.abort();
     }
 
     /// Ends a dead connection's client on the server, so that bytes of it that are still under
@@ -211,15 +220,7 @@ impl Link {
         let link = Arc::clone(self);
         let script = call.script();
         let command = evalsha_command(&call);
-        self.exchange(async move {
-            match link.evalsha(script, &command).await {
-                // Another SCRIPT FLUSH may come between: then the caller tries again.
-                Err(fault) if fault.cause() == Cause::Loaded => {
-                    link.evalsha(script, &command).await
-                }
-                reply => reply,
-            }
-        })
+        self.exchange(async move { link.evalsha_loaded(script, &command).await })
     }
 
     /// As [`call`](Self::call), but sent once and never again: where the server did not know the
@@ -231,6 +232,28 @@ impl Link {
         self.exchange(async move { link.evalsha(script, &command).await })
     }
 
+    /// As [`call`](Self::call), for a caller who may not be there for an answer: where the server
+    /// might not know the script, it is told in the same write.
+    pub(super) fn last_call(self: &Arc<Self>, call: Call) -> Exchange {
+        let script = call.script();
+        if self.knows(script) {
+            return self.call(call);
+        }
+        let link = Arc::clone(self);
+        let command = evalsha_command(&call);
+        self.exchange(async move {
+            // From here on: what is sent behind it here comes behind it there.
+            link.learned(script);
+            match link.load_and_call(script, &command).await? {
+                // The load was refused, which is told by loading once more.
+                Err(error) if error.code() == "NOSCRIPT" => {
+                    link.evalsha_loaded(script, &command).await
+                }
+                reply => reply.map_err(Fault::from_server),
+            }
+        })
+    }
+
     fn exchange(
         self: &Arc<Self>,
         future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
@@ -240,6 +263,15 @@ impl Link {
             future: Box::pin(future),
             made: clock::stamp(),
             polled: false,
+            answer: None,
+        }
+    }
+
+    async fn evalsha_loaded(&self, script: &Script, command: &Cmd) -> Result<Reply, Fault> {
+        match self.evalsha(script, command).await {
+            // Another SCRIPT FLUSH may come between: then the caller tries again.
+            Err(fault) if fault.cause() == Cause::Loaded => self.evalsha(script, command).await,
+            reply => reply,
         }
     }
 
@@ -250,16 +282,45 @@ impl Link {
                 // Boxed: it is rare, and the future of every call would have room for it.
                 Err(Box::pin(self.load(&mut conn, script)).await)
             }
-            reply => reply.map_err(Fault::from_server),
+            reply => {
+                self.learned(script);
+                reply.map_err(Fault::from_server)
+            }
+        }
+    }
+
+    async fn load_and_call(
+        &self,
+        script: &Script,
+        command: &Cmd,
+    ) -> Result<Result<Reply, ServerError>, Fault> {
+        let mut both = redis::pipe();
+        both.add_command(load_command(script));
+        both.add_command(command.clone());
+        let answers = self.conn.clone().send_packed_commands(&both, 0, 2).await;
+        // An error is one of the connection, and of both.
+        self.heard(answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
+    }
+
+    fn knows(&self, script: &Script) -> bool {
+        let (word, bit) = place(script);
+        let word = self.known.get(word);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    fn learned(&self, script: &Script) {
+        let (word, bit) = place(script);
+        if let Some(word) = self.known.get(word)
+            && word.load(Ordering::Relaxed) & bit == 0
+        {
+            word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
     /// Has the server learn a script that it does not know.
     async fn load(&self, conn: &mut MultiplexedConnection, script: &Script) -> Fault {
         tracing::debug!(script = script.name(), "loading a script");
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(script.text());
-        match self.send(conn, &load).await {
+        match self.send(conn, &load_command(script)).await {
             Ok(Ok(_)) => Fault::loaded(),
             Ok(Err(error)) => Fault::from_server(error),
             Err(fault) => fault,
@@ -271,7 +332,13 @@ impl Link {
         conn: &mut MultiplexedConnection,
         command: &Cmd,
     ) -> Result<Result<Reply, ServerError>, Fault> {
-        let answer = conn.send_packed_command(command).await;
+        self.heard(conn.send_packed_command(command).await)
+    }
+
+    fn heard(
+        &self,
+        answer: Result<Value, RedisError>,
+    ) -> Result<Result<Reply, ServerError>, Fault> {
         if answer.is_ok() {
             self.answered.store(true, Ordering::Relaxed);
         }
@@ -298,7 +365,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.task.abort();
     }
 }
 
@@ -320,6 +387,18 @@ pub(super) fn of_dialing(error: RedisError) -> Fault {
 fn left() -> std::io::Error {
     let why = "the connection was left: the address leads to another server process";
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
+}
+
+/// Where the bit of a script is.
+fn place(script: &Script) -> (usize, u64) {
+    const BITS: usize = u64::BITS as usize;
+    (script.number() / BITS, 1 << (script.number() % BITS))
+}
+
+fn load_command(script: &Script) -> Cmd {
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(script.text());
+    load
 }
 
 fn evalsha_command(call: &Call) -> Cmd {
@@ -367,6 +446,8 @@ pub(crate) struct Exchange {
     future: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>,
     made: Instant,
     polled: bool,
+    /// Came while nobody waited for it.
+    answer: Option<Result<Reply, Fault>>,
 }
 
 impl Exchange {
@@ -380,16 +461,21 @@ impl Exchange {
         self.polled
     }
 
-    /// Gives up waiting: the link is broken off, since the call may still be under way on it.
-    pub(crate) fn abandon(self) {
-        self.link.break_off();
+    /// Hands the call to the connection, and writes it to the socket as far as that takes it
+    /// without waiting. Needs no runtime.
+    pub(crate) fn send(&mut self) {
+        if self.answer.is_none() {
+            // Who waits for the answer polls again, with a waker. A task's budget that is used up
+            // would keep the call here.
+            let mut call = pin!(unconstrained(poll_fn(|cx| self.poll_call(cx))));
+            match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => self.answer = Some(answer),
+                Poll::Pending => self.link.driver.push(),
+            }
+        }
     }
-}
 
-impl Future for Exchange {
-    type Output = Result<Reply, Fault>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         if !self.polled && self.link.tie.is_left() {
             return Poll::Ready(Err(Fault::unreachable(left())));
         }
@@ -400,6 +486,22 @@ impl Future for Exchange {
             true => Err(Fault::unanswered(left())),
             false => answer,
         })
+    }
+
+    /// Gives up waiting: the link is broken off, since the call may still be under way on it.
+    pub(crate) fn abandon(self) {
+        self.link.break_off();
+    }
+}
+
+impl Future for Exchange {
+    type Output = Result<Reply, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => self.poll_call(cx),
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod addresses;
 mod dialer;
+mod driver;
 mod endpoint;
 mod fault;
 mod info;

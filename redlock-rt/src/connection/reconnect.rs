@@ -121,6 +121,11 @@ impl Connection {
         }
     }
 
+    /// As [`try_call`](Self::try_call), for who may not be there for the answer.
+    pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {
+        Some(self.shared.live()?.last_call(call))
+    }
+
     /// As [`call`](Self::call), where there is a live connection; gives the call back where not.
     pub(crate) fn try_call(&self, call: Call) -> Result<Exchange, Call> {
         match self.shared.live() {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -87,6 +88,26 @@ impl Spawner {
             Some(thread) => Some(Home(thread.handle.clone())),
             None => Handle::try_current().ok().map(Home),
         }
+    }
+
+    /// Runs `future` on the client's thread, and blocks this one until its end, at most for
+    /// `limit`. Does nothing where there is no such thread, or where this is it.
+    pub(crate) fn wait_for(
+        &self,
+        limit: Duration,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let Some(thread) = &self.thread else { return };
+        if Handle::try_current().is_ok_and(|here| here.id() == thread.handle.id()) {
+            return;
+        }
+        let (done, end) = std::sync::mpsc::channel::<()>();
+        thread.handle.spawn(async move {
+            future.await;
+            drop(done);
+        });
+        // Nothing is ever sent: the end of the task is the end of the channel.
+        let _ = end.recv_timeout(limit);
     }
 
     /// Spawns, or gives `None` where there is no runtime to spawn on.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::settle::{self, Settlement, Unsettled};
-use super::{Engine, clock};
+use super::{Engine, Handle, clock};
 use crate::connection::Fault;
 use crate::error::Error;
 use crate::name::LockName;
@@ -16,7 +16,7 @@ use crate::wire::{Call, Reply};
 pub(crate) struct Errand {
     /// `None` once it is somebody else's.
     call: Option<Call>,
-    engine: Arc<Engine>,
+    engine: Handle,
     name: LockName,
     noted: Duration,
 }
@@ -26,7 +26,7 @@ impl Errand {
     pub(crate) fn new(engine: &Arc<Engine>, name: &LockName, call: Call, noted: Duration) -> Self {
         Self {
             call: Some(call),
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             name: name.clone(),
             noted,
         }
@@ -73,8 +73,7 @@ impl Errand {
 impl Drop for Errand {
     fn drop(&mut self) {
         if let Some((settlement, _)) = self.take() {
-            self.engine.releases.push(settlement);
-            self.engine.ensure_tasks();
+            self.engine.leave(settlement);
         }
     }
 }

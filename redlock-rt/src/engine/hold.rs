@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Engine;
 use super::frame::Slot;
 use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::Line;
 use super::settle::{Goal, Settlement, Unsettled};
+use super::{Engine, Handle};
 use crate::clock;
 use crate::connection::Home;
 use crate::error::{Error, ErrorKind};
@@ -126,6 +126,7 @@ impl Hold {
         }
         hold.engine.watchdog.watch(&hold, sent, now);
         HoldGuard {
+            _handle: Handle::new(&hold.engine),
             hold,
             id,
             left: false,
@@ -282,6 +283,7 @@ impl Hold {
             id,
             left: false,
             turn: None,
+            _handle: Handle::new(&self.engine),
         };
         match self.lengthen(ACTION, terms.lease, deadline).await {
             Ok(()) => Ok(guard),
@@ -348,6 +350,8 @@ pub(crate) struct HoldGuard {
     left: bool,
     /// Of a body that runs under this guard; see `Engine::lock_for_body`.
     turn: Option<tokio::sync::OwnedMutexGuard<()>>,
+    /// Dropped when the release is queued.
+    _handle: Handle,
 }
 
 /// What became of a release.
@@ -528,8 +532,7 @@ impl Drop for HoldGuard {
     fn drop(&mut self) {
         if let Some((_, settlement)) = self.leave() {
             let engine = Arc::clone(&self.hold.engine);
-            engine.releases.push(settlement);
-            engine.ensure_tasks();
+            engine.leave(settlement);
         }
     }
 }

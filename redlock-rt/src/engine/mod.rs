@@ -29,6 +29,7 @@ mod errand;
 mod frame;
 mod gate;
 mod gates;
+mod handle;
 mod hold;
 mod hub;
 mod lease;
@@ -44,7 +45,7 @@ mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::acquire::{acquire, try_acquire};
@@ -53,6 +54,7 @@ pub use self::backoff::Backoff;
 pub(crate) use self::errand::Errand;
 pub use self::frame::Owner;
 pub(crate) use self::frame::{Post, Scope};
+pub(crate) use self::handle::Handle;
 pub use self::hold::Unlocked;
 pub(crate) use self::hold::{Hold, HoldGuard, until_lost};
 pub(crate) use self::lease::Terms;
@@ -65,6 +67,7 @@ use self::hub::Hub;
 use self::lines::Lines;
 use self::queue::Rooms;
 use self::releases::Releases;
+use self::settle::Settlement;
 use self::watchdog::Watchdog;
 use crate::clock;
 use crate::connection::{
@@ -89,6 +92,8 @@ pub(crate) struct Config {
     pub(crate) namespace: Option<Box<str>>,
     /// How long the waiters of a client that was not heard count as alive.
     pub(crate) waiter_timeout: Duration,
+    /// How long the last caller to go waits for what is still to be told.
+    pub(crate) flush_on_drop: Option<Duration>,
 }
 
 /// How a caller asks for a lock.
@@ -128,6 +133,8 @@ pub(crate) struct Engine {
     gates: Arc<Gates>,
     rooms: Arc<Rooms>,
     closing: AtomicBool,
+    /// Of callers; see [`Handle`].
+    handles: AtomicUsize,
 }
 
 impl Engine {
@@ -178,6 +185,7 @@ impl Engine {
             lines: Arc::new(Lines::default()),
             gates: Arc::new(Gates::default()),
             closing: AtomicBool::new(false),
+            handles: AtomicUsize::new(0),
             config,
         })
     }
@@ -340,6 +348,33 @@ impl Engine {
             false => error,
         };
         Err(error.named(name.as_arc()))
+    }
+
+    /// Leaves a settlement to the background. What can be sent without waiting is sent before this
+    /// returns: a process that ends now has no other moment for it.
+    fn leave(self: &Arc<Self>, mut settlement: Settlement) {
+        if clock::is_there() {
+            settlement.begin();
+        }
+        self.releases.push(settlement);
+        self.ensure_tasks();
+    }
+
+    /// The last caller has gone: waits for what is left, where the client was made so.
+    fn flush(self: &Arc<Self>) {
+        let Some(limit) = self.config.flush_on_drop else {
+            return;
+        };
+        if self.releases.untold().all == 0 || self.releases.signal.is_closed() {
+            return;
+        }
+        self.ensure_tasks();
+        let engine = Arc::clone(self);
+        self.config.spawner.wait_for(limit, async move {
+            let until = clock::after(clock::now(), limit);
+            let told = || engine.releases.untold().all == 0;
+            engine.wait_until(until, told).await;
+        });
     }
 
     fn open(self: &Arc<Self>, action: &'static str, name: &LockName) -> Result<(), Error> {

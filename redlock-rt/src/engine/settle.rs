@@ -40,9 +40,24 @@ pub(crate) struct Journey {
     open_since: Option<Instant>,
     /// When the last try was handed to a connection.
     pub(crate) sent: Option<Instant>,
+    /// The call under way was sent by who did not wait for it.
+    unattended: bool,
 }
 
 impl Journey {
+    /// Sends `call`, or what of it was not sent yet, where that takes no waiting. Its answer is for
+    /// the next [`attempt`](Self::attempt).
+    fn begin(&mut self, connection: &Connection, call: impl FnOnce() -> Call) {
+        if self.exchange.is_none() {
+            self.exchange = connection.last_call(call());
+        }
+        if let Some(exchange) = &mut self.exchange {
+            exchange.send();
+            self.sent = Some(exchange.made());
+            self.unattended = true;
+        }
+    }
+
     /// Sends `call` once, or goes on waiting for the answer to the one under way; `None`: `until`
     /// came first.
     ///
@@ -65,7 +80,9 @@ impl Journey {
         let exchange = self.exchange.as_mut()?;
         let sent = *self.sent.insert(exchange.made());
         // One timer for both ends: it is a good part of what a call costs here.
-        let patience = clock::after(sent, connection.timeouts().response);
+        // What was sent unattended may have stood in an idle runtime since, its answer unread.
+        let since = if self.unattended { clock::now() } else { sent };
+        let patience = clock::after(since, connection.timeouts().response);
         let (limit, cut_short) = match until {
             Some(until) if until < patience => (until, true),
             _ => (patience, false),
@@ -75,6 +92,7 @@ impl Journey {
             return None;
         }
         let exchange = self.exchange.take();
+        self.unattended = false;
         Some(match answer {
             Ok(Err(fault)) => {
                 if fault.may_have_run() {
@@ -107,6 +125,7 @@ impl Journey {
             exchange: None,
             open_since: self.open_since.or(self.sent),
             sent: self.sent,
+            unattended: false,
         }
     }
 
@@ -114,6 +133,15 @@ impl Journey {
     pub(crate) fn close(&mut self) {
         self.exchange = None;
         self.open_since = None;
+    }
+}
+
+/// What ends a hold.
+fn end_of(hold: &Hold) -> Call {
+    match (hold.stay(clock::now()), hold.repeated) {
+        (Some(stay), _) => stay,
+        (None, true) => hold.recipe.withdraw(&hold.owner),
+        (None, false) => hold.recipe.release(&hold.owner),
     }
 }
 
@@ -245,6 +273,29 @@ impl Settlement {
     /// Gives nothing back.
     pub(super) fn only_forgets(&mut self) {
         self.goal = Goal::Forget;
+    }
+
+    /// Sends its command at once where nothing has to be waited for: no connection, no answer, no
+    /// other command of the hold. Needs no runtime; the rest is [`run`](Self::run)'s.
+    pub(super) fn begin(&mut self) {
+        match &self.subject {
+            Subject::Hold(hold) if self.goal == Goal::End => {
+                if self.turn.is_none() {
+                    let Ok(turn) = Arc::clone(&hold.serial).try_lock_owned() else {
+                        return;
+                    };
+                    self.turn = Some(turn);
+                }
+                self.journey.begin(&hold.engine.main, || end_of(hold));
+            }
+            Subject::Errand(errand) => {
+                let call = || errand.call.clone();
+                self.journey.begin(&errand.engine.main, call);
+            }
+            // A count that is set back may be overtaken by the end of the hold, and a ghost by the
+            // outcome of its acquisition.
+            Subject::Hold(_) | Subject::Ghost(_) => {}
+        }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
@@ -413,11 +464,7 @@ impl Settlement {
                 Some(told(answer).inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
-                let call = || match (hold.stay(clock::now()), hold.repeated) {
-                    (Some(stay), _) => stay,
-                    (None, true) => hold.recipe.withdraw(&hold.owner),
-                    (None, false) => hold.recipe.release(&hold.owner),
-                };
+                let call = || end_of(hold);
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
                 Some(told(answer).map(|reply| self.judged(reply)))
             }
@@ -564,8 +611,7 @@ impl Drop for Unsettled {
     fn drop(&mut self) {
         if let Some(settlement) = self.settlement.take() {
             let engine = Arc::clone(settlement.engine());
-            engine.releases.push(settlement);
-            engine.ensure_tasks();
+            engine.leave(settlement);
         }
     }
 }

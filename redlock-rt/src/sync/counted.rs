@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::{Engine, Repeat};
+use crate::engine::{Engine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{self, Call, Malformed, Operation, Reply};
@@ -14,7 +14,7 @@ pub(super) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 /// A name with a number of permits.
 #[derive(Clone)]
 pub(super) struct Counted {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Handle,
     name: Result<LockName, BadName>,
     limit: Option<u32>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn new(engine: &Arc<Engine>, name: &str) -> Self {
         Self {
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             name: LockName::new(engine.namespace(), name),
             limit: None,
         }

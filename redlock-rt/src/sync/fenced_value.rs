@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::Fault;
-use crate::engine::{Engine, Repeat};
+use crate::engine::{Engine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{
@@ -68,7 +68,7 @@ const EXEC: &str = "run a script on fenced value";
 /// ```
 #[derive(Debug, Clone)]
 pub struct FencedValue {
-    engine: Arc<Engine>,
+    engine: Handle,
     wire: Result<FencedValueWire, BadName>,
     fence_ttl: Option<Duration>,
 }
@@ -76,7 +76,7 @@ pub struct FencedValue {
 impl FencedValue {
     pub(crate) fn open(engine: &Arc<Engine>, key: &str) -> Self {
         Self {
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             wire: LockName::new(None, key).map(FencedValueWire::new),
             fence_ttl: None,
         }

@@ -17,11 +17,13 @@ use crate::name::OwnerId;
 /// different speeds (1 % and 2 ms). That holds whether or not Redis can be reached. While it lives
 /// the watchdog renews the lease, unless the options say otherwise.
 ///
-/// [`unlock`](Self::unlock) is the normal road. Dropping the guard queues the release, which never
-/// blocks and never panics, in or out of a runtime. Where no runtime runs the client's tasks at
-/// that moment (the runtime is shutting down), the release waits for the next use of the client in
-/// another runtime, or else the lock ends with its lease; a client with a
-/// [dedicated thread](crate::ClientBuilder::dedicated_thread) releases it all the same.
+/// [`unlock`](Self::unlock) is the normal road. Dropping the guard never blocks and never panics,
+/// in or out of a runtime: the release is written to the connection at once, where there is one,
+/// and its answer is awaited in the background. Where that fails, and no runtime runs the client's
+/// tasks (theirs is shutting down), the rest waits for the next use of the client in another
+/// runtime, or else the lock ends with its lease; a client with a
+/// [dedicated thread](crate::ClientBuilder::dedicated_thread) needs no other runtime. A process that
+/// ends waits for nothing: see [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct LockGuard<K: Kind> {

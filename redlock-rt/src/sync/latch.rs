@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::check_lease;
-use crate::engine::{self, Engine, Errand, Repeat};
+use crate::engine::{self, Engine, Errand, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{
@@ -80,7 +80,7 @@ const DELETE: &str = "delete latch";
 /// ```
 #[derive(Debug, Clone)]
 pub struct CountDownLatch {
-    engine: Arc<Engine>,
+    engine: Handle,
     wire: Result<LatchWire, BadName>,
     ttl: Option<Duration>,
 }
@@ -88,7 +88,7 @@ pub struct CountDownLatch {
 impl CountDownLatch {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
         Self {
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             wire: LockName::new(engine.namespace(), name).map(LatchWire::new),
             ttl: None,
         }
@@ -289,7 +289,8 @@ fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error
 /// The background tries until Redis has answered, also through outages; but where a try may have
 /// been carried out and its answer was lost, for no more than two minutes after it, since only for
 /// so long Redis knows a repeat from another count. After the client was shut down nothing is counted
-/// any more.
+/// any more. A process that ends with `main` waits for nothing: shut its client down before, or
+/// the count may be missing for ever; see [the end of a program](crate#the-end-of-a-program).
 #[derive(Debug)]
 #[must_use = "dropping the guard counts down"]
 #[clippy::has_significant_drop]

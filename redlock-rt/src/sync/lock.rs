@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::options::LockOptions;
 use crate::clock;
-use crate::engine::{Backoff, Engine, Manner, Terms};
+use crate::engine::{Backoff, Engine, Handle, Manner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
@@ -58,7 +58,7 @@ impl sealed::Sealed for AnyKind {}
 /// (`svc:a`, `svc:{a}`) no two names share anything. Keys that only this crate knows are
 /// never shared.
 pub struct Lock<K: Kind> {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Handle,
     pub(super) wire: Result<Arc<dyn Recipe>, BadName>,
     /// Of a kind whose waiters are not woken.
     pub(super) backoff: Option<Backoff>,
@@ -74,7 +74,7 @@ impl<K: Kind> Lock<K> {
         let name = LockName::new(engine.namespace(), name);
         let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn Recipe>);
         Self {
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             wire,
             backoff: None,
             kind: PhantomData,
@@ -101,7 +101,7 @@ impl<K: Kind> Lock<K> {
     /// A handle to what another handle leads to.
     pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn Recipe>) -> Self {
         Self {
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             wire: Ok(wire),
             backoff: None,
             kind: PhantomData,
@@ -374,7 +374,7 @@ impl<K: Kind> Lock<K> {
 impl<K: Kind> Clone for Lock<K> {
     fn clone(&self) -> Self {
         Self {
-            engine: Arc::clone(&self.engine),
+            engine: self.engine.clone(),
             wire: self.wire.clone(),
             backoff: self.backoff,
             kind: PhantomData,

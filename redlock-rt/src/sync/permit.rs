@@ -14,6 +14,7 @@ use crate::wire::{ID_DIGITS, PermitsWire};
 /// Like the [guard of a lock](crate::LockGuard) it never reports a permit as held after its local
 /// deadline. [`release`](Self::release) is the normal road; dropping the guard queues the release,
 /// which never blocks.
+/// Before a process ends: [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permit"]
 #[clippy::has_significant_drop]
 pub struct Permit {

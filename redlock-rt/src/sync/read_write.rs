@@ -8,7 +8,7 @@ use super::guard::LockGuard;
 use super::lock::Lock;
 use super::lock::sealed::Sealed;
 use super::options::LockOptions;
-use crate::engine::Engine;
+use crate::engine::{Engine, Handle};
 use crate::error::Error;
 use crate::wire::{ReadWire, WriteWire};
 
@@ -109,7 +109,7 @@ pub type WriteGuard = LockGuard<Write>;
 /// ```
 #[derive(Clone)]
 pub struct ReadWriteLock {
-    engine: Arc<Engine>,
+    engine: Handle,
     /// As the caller gave it.
     name: Arc<str>,
     read: ReadLock,
@@ -128,7 +128,7 @@ impl ReadWriteLock {
     fn with_preference(engine: &Arc<Engine>, name: Arc<str>, preference: Duration) -> Self {
         let write = |name| WriteWire::new(name, preference);
         Self {
-            engine: Arc::clone(engine),
+            engine: Handle::new(engine),
             read: Lock::new(engine, &name, ReadWire::new),
             write: Lock::new(engine, &name, write),
             name,

@@ -272,7 +272,9 @@ impl fmt::Debug for Semaphore {
 ///
 /// [`release`](Self::release) is the normal road. Dropping the guard queues the release, which never
 /// blocks. A process that dies, or a client that is shut down without a release
-/// ([`Shutdown::Abandon`](crate::Shutdown::Abandon)), keeps the permits for ever.
+/// ([`Shutdown::Abandon`](crate::Shutdown::Abandon)), keeps the permits for ever; so may a process
+/// that ends with `main` without a shut-down: see
+/// [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permits"]
 #[clippy::has_significant_drop]
 pub struct SemaphoreGuard {

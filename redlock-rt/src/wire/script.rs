@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
@@ -10,7 +11,11 @@ pub(crate) struct Script {
     name: &'static str,
     text: &'static str,
     sha: LazyLock<String, fn() -> String>,
+    number: LazyLock<usize>,
 }
+
+/// How many scripts have a number.
+static NUMBERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Script {
     pub(crate) const fn new(name: &'static str, text: &'static str, sha: fn() -> String) -> Self {
@@ -18,6 +23,7 @@ impl Script {
             name,
             text,
             sha: LazyLock::new(sha),
+            number: LazyLock::new(|| NUMBERED.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
@@ -32,6 +38,11 @@ impl Script {
 
     pub(crate) fn sha(&self) -> &str {
         &self.sha
+    }
+
+    /// Tells it from all others in this process; small.
+    pub(crate) fn number(&self) -> usize {
+        *self.number
     }
 }
 

@@ -372,6 +372,7 @@ mod tests {
             lease: 30 * S,
             namespace: None,
             waiter_timeout: 5 * S,
+            flush_on_drop: None,
         };
         let engine = Engine::new(config);
         let name = LockName::new(None, "spent").unwrap();

@@ -15,6 +15,7 @@ use crate::name::OwnerId;
 /// It says of all what a [`LockGuard`](crate::LockGuard) says of one: held until the earliest of
 /// their local deadlines, and lost, for good, as soon as any of them is; the others stay as they are
 /// until the guard ends. Each is renewed by its own client. Dropping the guard queues all releases.
+/// Before a process ends: [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the locks"]
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard {

@@ -18,7 +18,7 @@ use super::lock::{AnyKind, Kind, Lock};
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::connection::ServerId;
-use crate::engine::{Backoff, Engine, GuardState, LostReason};
+use crate::engine::{Backoff, Engine, GuardState, Handle, LostReason};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Holder, Recipe};
@@ -28,7 +28,7 @@ const ACTION: &str = "acquire locks";
 /// One lock of a [`MultiLock`], of any kind and client.
 #[derive(Clone)]
 pub struct Part {
-    engine: Arc<Engine>,
+    engine: Handle,
     wire: Result<Arc<dyn Recipe>, BadName>,
     backoff: Option<Backoff>,
 }
@@ -36,7 +36,7 @@ pub struct Part {
 impl<K: Kind> From<&Lock<K>> for Part {
     fn from(lock: &Lock<K>) -> Self {
         Self {
-            engine: Arc::clone(&lock.engine),
+            engine: lock.engine.clone(),
             wire: lock.wire.clone(),
             backoff: lock.backoff,
         }
@@ -111,7 +111,7 @@ pub struct MultiLock {
 /// A part whose name is one.
 #[derive(Clone)]
 struct Checked {
-    engine: Arc<Engine>,
+    engine: Handle,
     recipe: Arc<dyn Recipe>,
     backoff: Option<Backoff>,
     server: ServerId,

@@ -21,7 +21,8 @@ use crate::name::OwnerId;
 /// moment from which on fewer than a majority would be left, by the local clock alone, with a
 /// margin for clocks that run at different speeds. It is suspect while that depends on servers
 /// whose renewals fail. The loss of a minority is not seen in it, and made good in the background.
-/// Once fewer than a majority are left it is lost for good, and what is left is released.
+/// Once fewer than a majority are left it is lost for good, and what is left is released. Before a
+/// process ends: [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct RedLockGuard {

@@ -20,7 +20,7 @@ use super::rest_of;
 use super::round::is_silent;
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{Engine, Hold, Manner, Owner, Signal, Terms};
+use crate::engine::{Handle, Hold, Manner, Owner, Signal, Terms};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
 
@@ -29,7 +29,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// A group that is looked after, and what its parts are acquired with.
 pub(super) struct Charge {
     pub(super) group: Arc<Group>,
-    pub(super) engines: Vec<Arc<Engine>>,
+    pub(super) engines: Vec<Handle>,
     pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
     pub(super) terms: Vec<Terms>,
     pub(super) owner: Option<Owner>,

@@ -13,7 +13,7 @@ use futures::poll;
 use super::RedLock;
 use super::keeper::Keeper;
 use crate::clock;
-use crate::engine::Engine;
+use crate::engine::Handle;
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::shim::{Mutex, lock};
@@ -53,7 +53,7 @@ pub struct Quorum {
 
 /// Shared by the clones, the locks and the guards.
 pub(super) struct Shared {
-    pub(super) engines: Vec<Arc<Engine>>,
+    pub(super) engines: Vec<Handle>,
     pub(super) keeper: Arc<Keeper>,
     queues: Mutex<Queues>,
     waiting: AtomicUsize,
@@ -141,7 +141,7 @@ const LONGEST_SERVER_TIMEOUT: Duration = Duration::from_millis(250);
 const SHORTEST_SERVER_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl Quorum {
-    pub(crate) fn of(engines: Vec<Arc<Engine>>) -> Result<Self, Error> {
+    pub(crate) fn of(engines: Vec<Handle>) -> Result<Self, Error> {
         let refuse = |why: String| Err(Error::bad_input("make a quorum", why));
         if engines.is_empty() {
             return refuse("there are no servers".into());

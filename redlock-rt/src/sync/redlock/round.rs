@@ -11,13 +11,13 @@ use super::super::group::{Group, Part, SHORTEST_GRACE};
 use super::ACTION;
 use super::keeper::Charge;
 use crate::clock;
-use crate::engine::{Engine, Hold, HoldGuard, Manner, Owner, Terms};
+use crate::engine::{Engine, Handle, Hold, HoldGuard, Manner, Owner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
 /// One call that wants the lock of all servers.
 pub(super) struct Asking<'a> {
-    pub(super) engines: &'a [Arc<Engine>],
+    pub(super) engines: &'a [Handle],
     pub(super) recipes: &'a Arc<[Arc<dyn Recipe>]>,
     pub(super) terms: &'a [Terms],
     pub(super) owner: Option<&'a Owner>,

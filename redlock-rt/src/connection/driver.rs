@@ -1,0 +1,129 @@
+//! What reads and writes one connection: a task, and whoever cannot wait for that task's turn.
+//!
+//! A guard that is dropped at the end of `main` has no later moment: its runtime ends before the
+//! task is polled again. So the dropping thread polls the same future once, which writes what was
+//! handed to the connection to the socket, as far as the socket takes it without waiting.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::coop::unconstrained;
+
+/// The future of one connection.
+pub(super) struct Driver {
+    /// Held while the future is polled, which never waits.
+    state: Mutex<State>,
+}
+
+thread_local! {
+    /// Whether this thread is polling a driver, and so has its lock.
+    static POLLING: Cell<bool> = const { Cell::new(false) };
+}
+
+struct State {
+    /// `None` once the connection or its task has ended.
+    future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The task's: polled from outside, the future still wakes its task.
+    waker: Option<Waker>,
+}
+
+/// Set back when dropped, also by a panic.
+struct Polling;
+
+impl Polling {
+    fn begin() -> Self {
+        POLLING.set(true);
+        Self
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        POLLING.set(false);
+    }
+}
+
+impl Driver {
+    /// Both the driver and the task that is to be spawned for it.
+    pub(super) fn new(future: impl Future<Output = ()> + Send + 'static) -> (Arc<Self>, Task) {
+        let driver = Arc::new(Self {
+            state: Mutex::new(State {
+                future: Some(Box::pin(future)),
+                waker: None,
+            }),
+        });
+        (Arc::clone(&driver), Task(driver))
+    }
+
+    /// Writes what was handed to the connection before, without waiting for the socket.
+    pub(super) fn push(&self) {
+        // A stream of a caller's own that drops a guard while it is polled. The task of that
+        // connection, which is being polled or has been woken, does it in a moment.
+        if POLLING.get() {
+            return;
+        }
+        // Its end is the task's to know.
+        let _ = self.lock().poll();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn poll(&mut self) -> Poll<()> {
+        let (Some(future), Some(waker)) = (&mut self.future, &self.waker) else {
+            // Not begun, which its task does, or over, which its task is told of below.
+            return match self.future {
+                Some(_) => Poll::Pending,
+                None => Poll::Ready(()),
+            };
+        };
+        // The budget is that of the task in which a guard is dropped: used up, nothing would be
+        // written.
+        let future = pin!(unconstrained(future.as_mut()));
+        let _polling = Polling::begin();
+        let polled = future.poll(&mut Context::from_waker(waker));
+        if polled.is_ready() {
+            self.future = None;
+            waker.wake_by_ref();
+        }
+        polled
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
+}
+
+/// Polls the driver for as long as the connection lives. Dropped, also by a runtime that ends, it
+/// closes the connection.
+pub(super) struct Task(Arc<Driver>);
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock();
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        state.poll()
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let future = self.0.lock().future.take();
+        // The socket is closed under no lock.
+        drop(future);
+    }
+}

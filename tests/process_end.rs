@@ -1,0 +1,117 @@
+//! What a process that ends leaves behind.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::{future::ready, time::Duration};
+
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::Client;
+use tests::{ChildProcess, eventually, shared_server, unique};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Chance must not be what lets a test pass: without what it guards, every second run fails.
+const RUNS: usize = 10;
+
+async fn ask<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> T {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(redis).await.unwrap()
+}
+
+/// Runs `leaver` until it has ended.
+async fn leave(name: &str, what: &str, runtime: &str, end: &str) {
+    let url = shared_server().url();
+    let arguments = [&url, name, what, runtime, end];
+    let program = env!("CARGO_BIN_EXE_leaver");
+    let mut process = ChildProcess::spawn(program, arguments, |_| ()).unwrap();
+    let status = eventually(DEADLINE, || ready(process.try_wait())).await;
+    assert!(status.success(), "{what} {runtime} {end}: {status}");
+}
+
+/// Each run on a name of its own, in both kinds of runtime; the lease is 30 s, so what is gone was
+/// released.
+async fn locks_are_free_after(what: &str, end: &str) {
+    let redis = shared_server().connect().await.unwrap();
+    for runtime in ["current", "workers"] {
+        for run in 0..RUNS {
+            let name = unique(&format!("end:{what}"));
+            leave(&name, what, runtime, end).await;
+            let pattern = format!("{name}*");
+            eventually(DEADLINE / 4, async || {
+                let left: Vec<String> = ask(&mut redis.clone(), &["KEYS", &pattern]).await;
+                match left.len() {
+                    0 => Ok(()),
+                    count => Err(format!("{runtime}, run {run}: {count} keys are left")),
+                }
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guard_dropped_at_the_end_of_main_stays_locked() {
+    locks_are_free_after("guard", "drop").await;
+}
+
+/// No runtime, no task and no other thread has a moment after the drop.
+#[tokio::test]
+async fn a_guard_dropped_before_exit_is_called_stays_locked() {
+    locks_are_free_after("guard", "exit").await;
+}
+
+#[tokio::test]
+async fn a_guard_dropped_at_the_end_of_main_stays_locked_with_a_dedicated_thread() {
+    locks_are_free_after("guard", "dedicated").await;
+}
+
+#[tokio::test]
+async fn flush_on_drop_waits_for_all_that_is_left() {
+    locks_are_free_after("nested", "flush").await;
+    locks_are_free_after("many", "flush").await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_after_a_shutdown_at_the_end_of_main() {
+    locks_are_free_after("guard", "shutdown").await;
+    locks_are_free_after("nested", "shutdown").await;
+}
+
+#[tokio::test]
+async fn a_count_down_guard_dropped_at_the_end_of_main_is_not_counted() {
+    let client = Client::connect(&shared_server().url()).await.unwrap();
+    for end in ["drop", "exit", "dedicated", "flush", "shutdown"] {
+        let name = unique("end:latch");
+        let runs = u32::try_from(RUNS).unwrap();
+        let latch = client.count_down_latch(&name);
+        assert!(latch.try_set_count(runs.into()).await.unwrap());
+        for run in 0..runs {
+            leave(&name, "latch", "workers", end).await;
+            let left = runs - run - 1;
+            eventually(DEADLINE / 4, async || match latch.count().await.unwrap() {
+                count if count == left.into() => Ok(()),
+                count => Err(format!("{end}, run {run}: {count} instead of {left}")),
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_permit_dropped_at_the_end_of_main_stays_taken() {
+    let client = Client::connect(&shared_server().url()).await.unwrap();
+    let name = unique("end:permit");
+    let semaphore = client.semaphore(&name);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    for end in ["drop", "exit", "dedicated", "flush", "shutdown"] {
+        for run in 0..RUNS {
+            leave(&name, "permit", "workers", end).await;
+            eventually(DEADLINE / 4, async || match semaphore.available().await {
+                Ok(1) => Ok(()),
+                other => Err(format!("{end}, run {run}: {other:?}")),
+            })
+            .await;
+        }
+    }
+}
