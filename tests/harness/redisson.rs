@@ -208,6 +208,19 @@ async fn a_lost_reply_does_not_unlock_twice() {
     assert_eq!(lock.unlock(1).await.unwrap(), RedissonUnlock::Freed);
 }
 
+/// The random tests flush the scripts of the server at any moment.
+#[tokio::test]
+async fn a_script_that_is_flushed_before_its_repeat_is_loaded_again() {
+    let proxy = Proxy::to(&shared_server());
+    let lock = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let lock = lock.rlock(unique("flushed"));
+    let noscript = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    proxy.answer(tests::Matcher::command("EVALSHA"), noscript, 3);
+    assert!(lock.try_lock(1, None).await.unwrap());
+    assert_eq!(proxy.count(tests::Matcher::command("SCRIPT")), 3);
+    assert_eq!(lock.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+}
+
 #[tokio::test]
 async fn the_wire_looks_as_redissons() {
     let server = RedisServer::start();

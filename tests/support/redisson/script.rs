@@ -29,12 +29,15 @@ impl Script {
         let sha = sha1_smol::Sha1::from(self.0).digest().to_string();
         let mut evalsha = redis::cmd("EVALSHA");
         evalsha.arg(sha).arg(keys.len()).arg(keys).arg(args);
-        match client.query(&evalsha).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => {
-                let _: String = client.command("SCRIPT", &["LOAD", self.0]).await?;
-                client.query(&evalsha).await
+        loop {
+            match client.query(&evalsha).await {
+                // Another client may flush the scripts between the two: where Redisson then fails, its
+                // caller would call again.
+                Err(error) if error.code() == Some("NOSCRIPT") => {
+                    let _: String = client.command("SCRIPT", &["LOAD", self.0]).await?;
+                }
+                other => return other,
             }
-            other => other,
         }
     }
 }
