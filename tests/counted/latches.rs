@@ -289,6 +289,6 @@ pub(crate) async fn another_type_of_value_is_told(world: &World) {
     assert_kind(latch.wait().await, ErrorKind::WrongType);
     assert_kind(latch.count().await, ErrorKind::WrongType);
     assert_kind(latch.count_down().await, ErrorKind::WrongType);
-    assert!(!latch.try_set_count(1).await.unwrap());
+    assert_kind(latch.try_set_count(1).await, ErrorKind::WrongType);
     let _: bool = world.redis(&["DEL", &world.name]).await;
 }

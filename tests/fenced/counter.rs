@@ -66,8 +66,8 @@ async fn tokens_grow_when_the_counter_is_ahead_of_the_clock() {
 async fn what_is_no_counter_is_refused_before_the_lock_is_touched() {
     let scene = Scene::open("odd").await;
     let odd = [
-        ("seven", ErrorKind::Protocol),
-        ("1.5", ErrorKind::Protocol),
+        ("seven", ErrorKind::WrongType),
+        ("1.5", ErrorKind::WrongType),
         // There is no token after it.
         ("9223372036854775807", ErrorKind::Protocol),
     ];
@@ -82,7 +82,7 @@ async fn what_is_no_counter_is_refused_before_the_lock_is_touched() {
     }
     scene.count("seven").await;
     let error = scene.lock.token().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
 
     let _: bool = scene.redis(&["DEL", &scene.counter()]).await;
     let _: i64 = scene.redis(&["RPUSH", &scene.counter(), "7"]).await;

@@ -9,6 +9,7 @@ use tests::{Backend, World, within};
 
 mod braces;
 mod foreign;
+mod numbers;
 
 /// For what must happen.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -55,5 +56,8 @@ mod suite {
             a_namespace_keeps_them_apart;
         foreign: the_hash_of_somebody_else_is_neither_waited_for_nor_deleted,
             the_lock_of_anybody_is_waited_for_and_can_be_forced;
+        numbers: deleting_a_latch_deletes_no_key_of_another_type,
+            permits_are_not_set_over_a_key_of_another_type,
+            what_is_no_fencing_token_is_of_another_type;
     }
 }

@@ -10,7 +10,7 @@
 -- * A token is greater than every one given before, also where that was forgotten (flushed,
 --   evicted, not replicated), as long as the clock of Redis is not behind the last one: it is at
 --   least the microseconds since 1970. INCR keeps it growing where the clock stands or goes back,
---   and refuses what is no counter before the lock is touched.
+--   and refuses what is no counter (WRONGTYPE) before the lock is touched.
 -- * A number of 16 digits is exact in Lua, but its tostring is not. The counter of another client
 --   may be larger than Lua can count (2^53): only its text is passed on.
 -- * An owner number is minted for one hold, so finding the owner here means that this very call ran
@@ -27,7 +27,13 @@ if ttl ~= -2 and not repeated then
 end
 local token = repeated and redis.call('GET', KEYS[2])
 if not token then
-    redis.call('INCR', KEYS[2])
+    local counted = redis.pcall('INCR', KEYS[2])
+    if type(counted) == 'table' then
+        if string.find(counted.err, 'not an integer') then
+            return redis.error_reply('WRONGTYPE the counter of fencing tokens holds no number')
+        end
+        return counted
+    end
     token = redis.call('GET', KEYS[2])
     local time = redis.call('TIME')
     local now = time[1] * 1000000 + time[2]

@@ -7,12 +7,16 @@
 --
 -- Invariants:
 -- * As in fenced_set. The script sees its own key and arguments only, as KEYS and ARGV.
+-- * What is no token is refused (WRONGTYPE), and nothing is run.
 -- * A script that fails has seen the token all the same: those of older ones fail from then on.
 -- * A script may say anything, so a call of this is never repeated once it may have run. Its errors
 --   are data: an error that is answered in place of this script's is the server's, or of a command
 --   before the script, which then did not run.
 -- Redisson: nothing of the kind.
 local token, last = ARGV[1], redis.call('GET', KEYS[2])
+if last and not string.match(last, '^%d+$') then
+    return redis.error_reply('WRONGTYPE the key of the last token seen holds no number')
+end
 if last and (#token < #last or (#token == #last and token < last)) then
     return {0, last}
 end

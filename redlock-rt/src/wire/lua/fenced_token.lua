@@ -4,6 +4,10 @@
 -- ARGV: none
 -- Returns: the token, as text; nil = none was given, or it was forgotten
 --
--- Invariants: reads only.
+-- Invariants: reads only. What is no counter is refused (WRONGTYPE).
 -- Redisson: RFencedLock.getToken.
-return redis.call('GET', KEYS[1])
+local token = redis.call('GET', KEYS[1])
+if token and not string.match(token, '^%d+$') then
+    return redis.error_reply('WRONGTYPE the counter of fencing tokens holds no number')
+end
+return token

@@ -9,9 +9,13 @@
 -- * A latch that is gone before the time in its mark was ended by another client, which leaves no
 --   mark: it counts as counted down, now and later.
 -- * A mark that is not of the latch that there is (another client set that) is taken away.
+-- * A key that holds no count is refused (WRONGTYPE).
 -- Redisson: GET.
 local count, mark = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
 local till = mark and tonumber(mark)
+if count and not string.match(count, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the key holds no count of a latch')
+end
 if count then
     local ttl = redis.call('PTTL', KEYS[1])
     if mark and (ttl < 0 or not till) then

@@ -10,6 +10,7 @@
 -- * Where there is no latch nothing is created, not even a note: a repeat that finds one then counts
 --   it down, as if only now it had been sent.
 -- * Counted down leaves no mark.
+-- * A key that holds no count is refused (WRONGTYPE).
 -- * A full memory keeps nobody waiting: Redis refuses DECR for that only where nothing was written
 --   before, so a DEL of what is not there comes first.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
@@ -22,7 +23,13 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
     return 0
 end
 redis.call('DEL', KEYS[3])
-local left = redis.call('DECR', KEYS[1])
+local left = redis.pcall('DECR', KEYS[1])
+if type(left) == 'table' then
+    if string.find(left.err, 'not an integer') then
+        return redis.error_reply('WRONGTYPE the key holds no count of a latch')
+    end
+    return left
+end
 if left <= 0 then
     left = 0
     redis.call('DEL', KEYS[1], KEYS[2])

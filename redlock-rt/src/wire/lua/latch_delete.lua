@@ -4,13 +4,20 @@
 -- ARGV: 1 the id of this call, 2 ms for which the mark stays, 3 channel, 4 publish command
 -- Returns: 1 = deleted, 0 = there was none
 --
--- Invariants: repeated after a lost reply it finds its id in the mark, and answers the same. A new
--- latch that was set meanwhile took the mark away, and the repeat deletes that one, as if only now it
--- had been sent.
+-- Invariants:
+-- * Repeated after a lost reply it finds its id in the mark, and answers the same. A new latch that
+--   was set meanwhile took the mark away, and the repeat deletes that one, as if only now it had been
+--   sent.
+-- * A key that holds no count is refused (WRONGTYPE) rather than deleted.
 -- Redisson: deleteAsync, which leaves no mark. Its 1 closes: threads of Java wait on.
-if redis.call('DEL', KEYS[1]) == 0 then
+local count = redis.call('GET', KEYS[1])
+if not count then
     return redis.call('GET', KEYS[2]) == 'deleted:' .. ARGV[1] and 1 or 0
 end
+if not string.match(count, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the key holds no count of a latch')
+end
+redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], 'deleted:' .. ARGV[1], 'PX', ARGV[2])
 redis.pcall(ARGV[4], ARGV[3], '1')
 return 1

@@ -11,11 +11,16 @@
 --   became of the latch meanwhile.
 -- * The mark of the latch before is gone: with no mark, a latch that is gone was counted down.
 -- * The mark has the very millisecond at which the latch expires.
+-- * A key that holds no count is refused (WRONGTYPE).
 -- Redisson: trySetCountAsync, which knows neither ttl, mark nor note.
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return 1
 end
-if redis.call('EXISTS', KEYS[1]) == 1 then
+local count = redis.call('GET', KEYS[1])
+if count and not string.match(count, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the key holds no count of a latch')
+end
+if count then
     return 0
 end
 redis.call('SET', KEYS[1], ARGV[1])

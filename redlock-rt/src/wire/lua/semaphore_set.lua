@@ -8,11 +8,16 @@
 -- Invariants:
 -- * A repeat finds the note and answers as the first.
 -- * Holds of a semaphore that was deleted since have no part in the new one.
+-- * A key that holds no number is refused (WRONGTYPE).
 -- Redisson: RSemaphore.trySetPermits.
 if redis.call('EXISTS', KEYS[2]) == 1 then
     return 1
 end
-if redis.call('EXISTS', KEYS[1]) == 1 then
+local free = redis.call('GET', KEYS[1])
+if free and not string.match(free, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+if free then
     return 0
 end
 redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
