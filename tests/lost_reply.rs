@@ -500,6 +500,31 @@ async fn a_reentry_with_the_outcome_unknown_is_set_back() {
     .await;
 }
 
+/// By the time of the repeat the lock was somebody else's.
+#[tokio::test]
+async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder() {
+    let stage = Stage::set("forced").await;
+    // The server knows the script from here on.
+    assert!(!stage.lock.force_unlock().await.unwrap());
+    let guard = stage.lock.lock().await.unwrap();
+    let connection = stage.connection();
+    let forced = calls!("rlock_force_release").mentioning(&stage.name);
+    let gate = stage.proxy.hold_reply(forced);
+    let lock = stage.lock.clone();
+    let forcing = tokio::spawn(async move { lock.force_unlock().await });
+    within(DEADLINE, gate.reached()).await;
+    let next = within(DEADLINE, stage.other.lock()).await.unwrap();
+    stage.proxy.cut(Which::Connection(connection));
+    gate.open();
+    let error = within(DEADLINE, forcing).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    let holder = stage.other.holder().await.unwrap();
+    assert_eq!(holder.as_ref(), Some(next.owner()));
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    drop(guard);
+    stage.assert_clean().await;
+}
+
 /// What is asked about a lock is asked again.
 #[tokio::test]
 async fn questions_are_repeated() {
@@ -514,7 +539,9 @@ async fn questions_are_repeated() {
             calls!("rlock_force_release").mentioning(&stage.name),
             1,
         );
-        // As documented, a repeat says that nobody had it.
+        // That is no question: it is sent once.
+        let error = stage.lock.force_unlock().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         stage.lock.force_unlock().await.unwrap();
         stage.assert_free().await;
         drop(guard);

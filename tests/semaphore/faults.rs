@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{LockOptions, Unlocked};
+use tests::within;
 
 use crate::{
     scripts::calls,
-    stage::{LOSSES, Loss, Stage},
+    stage::{DEADLINE, LOSSES, Loss, Stage},
 };
 
 async fn each(test: impl AsyncFn(Loss, usize)) {
@@ -39,6 +40,29 @@ async fn of_a_semaphore() {
         stage.end(5).await;
     })
     .await;
+}
+
+/// By the time of the repeat somebody else had set another number.
+#[tokio::test]
+async fn a_number_of_permits_whose_reply_was_lost_was_set_again_over_a_later_one() {
+    let stage = Stage::hasty("setter").await;
+    let semaphore = stage.permits(5).await;
+    // The server knows the script from here on.
+    semaphore.set_permits(6).await.unwrap();
+    let gate = stage
+        .proxy
+        .hold_reply(calls!("permits_set").mentioning(&stage.name));
+    let setter = semaphore.clone();
+    let setting = tokio::spawn(async move { setter.set_permits(7).await });
+    within(DEADLINE, gate.reached()).await;
+    let other = stage.other();
+    let later = other.permit_expirable_semaphore(&stage.name);
+    later.set_permits(9).await.unwrap();
+    stage.proxy.cut_all();
+    gate.open();
+    within(DEADLINE, setting).await.unwrap().unwrap();
+    assert_eq!(semaphore.permits().await.unwrap(), 9);
+    stage.end(9).await;
 }
 
 /// What would be late by more than a note is kept is told by the hold itself.

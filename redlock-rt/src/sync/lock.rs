@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::options::LockOptions;
 use crate::clock;
-use crate::engine::{Backoff, Engine, Handle, Manner, Terms};
+use crate::engine::{Backoff, Engine, Handle, Manner, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
@@ -263,15 +263,17 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable), and those of [`lock`](Self::lock). After a lost
-    /// reply it is repeated, and then answers `false` if it had freed the lock before.
+    /// [`Unavailable`](ErrorKind::Unavailable) where it was not sent,
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it was and the reply was lost, and those of
+    /// [`lock`](Self::lock). After a lost reply it is not repeated: the lock may be somebody else's by
+    /// then. Look who holds it before you call it again.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        match self
-            .ask("force-release lock", Recipe::force_release)
-            .await?
-        {
+        const ACTION: &str = "force-release lock";
+        let wire = self.wire()?;
+        let (call, once) = (wire.force_release(), Repeat::UnlessRun);
+        match self.engine.send(ACTION, wire.name(), call, once).await? {
             Reply::Int(freed @ 0..=1) => Ok(freed == 1),
-            other => Err(self.malformed("force-release lock", Malformed(other))),
+            other => Err(self.malformed(ACTION, Malformed(other))),
         }
     }
 

@@ -144,13 +144,16 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis
-    /// does not answer in time.
+    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) where Redis cannot be
+    /// reached in time, and [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it does not answer: a
+    /// repeat after a lost reply does not set the number again where others have set it since.
     pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
         const ACTION: &str = "set the permits of semaphore";
-        let name = self.counted.having(ACTION, permits)?;
-        let reply = self.counted.ask(ACTION, wire(name).set(permits)).await?;
-        self.counted.number(ACTION, reply).map(drop)
+        self.counted.having(ACTION, permits)?;
+        let set = self
+            .counted
+            .operate(ACTION, |name, operation| wire(name).set(operation, permits));
+        set.await.map(drop)
     }
 
     /// Makes the semaphore larger by so many permits, or smaller by a negative number.
@@ -322,8 +325,9 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`set_permits`](Self::set_permits); [`BadInput`](ErrorKind::BadInput) for what is no id, or
-    /// a lease that cannot be one.
+    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) where Redis does not
+    /// answer in time, [`BadInput`](ErrorKind::BadInput) for what is no id, or a lease that cannot be
+    /// one.
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         const ACTION: &str = "update the lease of a permit of semaphore";
         self.check_id(ACTION, id)?;
@@ -351,7 +355,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`set_permits`](Self::set_permits).
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis does
+    /// not answer in time.
     pub async fn available(&self) -> Result<i64, Error> {
         Ok(self.look().await?.0)
     }

@@ -112,8 +112,10 @@ impl PermitsWire {
     }
 
     /// Sets how many permits there are in all. Answers how many are free then.
-    pub(crate) fn set(&self, permits: u32) -> Call {
-        self.call(&SET).number(permits.into())
+    pub(crate) fn set(&self, operation: &Operation, permits: u32) -> Call {
+        self.call_of(&SET, &operation.id)
+            .number(permits.into())
+            .number(millis(operation.noted))
     }
 }
 
@@ -228,7 +230,7 @@ mod tests {
             wire.inspect(),
             wire.release_id(&operation, "00"),
             wire.update_lease("00", second),
-            wire.set(3),
+            wire.set(&operation, 3),
             wire.set_once(&operation, 3),
         ];
         calls.iter().for_each(assert_agrees);
