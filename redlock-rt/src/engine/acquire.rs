@@ -278,15 +278,12 @@ impl Stand {
         let poll = engine.next_poll(now);
         let own = || engine.lines.seat(&**recipe, *number);
         let Some((seat, own)) = engine.rooms.sit(recipe, *number, own) else {
-            let mut place = line.enter(poll);
+            let mut place = line.enter(&engine.hub, recipe.channel(), poll);
             place.wants_much = recipe.asks_for_many();
-            if let Some(channel) = recipe.channel() {
-                line.listen_if_confirmed(&engine.hub, channel);
-            }
             return Self { place, seat: None };
         };
         Self {
-            place: own.enter(poll),
+            place: own.enter(&engine.hub, None, poll),
             seat: Some(seat),
         }
     }

@@ -1,5 +1,8 @@
 //! The gates that this client's tasks wait for, one a channel.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -10,7 +13,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::gate::{GateState, Ticket, Word};
-use super::hub::{Attachment, Hub, Listener, Topic};
+use super::hub::{Hub, Listener, Subscription, Topic};
 use super::line::Health;
 use crate::clock;
 use crate::connection::Fault;
@@ -37,16 +40,18 @@ pub(crate) struct Gate {
     gates: Arc<Gates>,
     channel: Arc<str>,
     state: Mutex<GateState<Outcome>>,
-    /// Keeps the channel subscribed while anybody waits.
-    attachment: Mutex<Option<Attachment>>,
+    /// To the channel, while anybody waits.
+    subscription: Subscription,
 }
 
 impl Gates {
-    /// Joins the waiters of a channel.
-    pub(crate) fn enter(self: &Arc<Self>, channel: &str) -> Place {
+    /// Joins the waiters of a channel, and listens to it if that takes no command.
+    pub(crate) fn enter(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) -> Place {
         let gate = self.gate(channel);
         let ticket = lock(&gate.state).enter();
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        let topic = Topic::Channel(&gate.channel);
+        gate.subscription.start_if_confirmed(hub, topic, &gate);
         Place { gate, ticket }
     }
 
@@ -62,7 +67,7 @@ impl Gates {
                 gates: Arc::clone(self),
                 channel,
                 state: Mutex::new(GateState::default()),
-                attachment: Mutex::new(None),
+                subscription: Subscription::default(),
             });
             *known = Arc::downgrade(&gate);
             gate
@@ -107,28 +112,8 @@ impl Gates {
 impl Gate {
     /// Listens to the channel; the head looks when that is confirmed.
     pub(super) fn listen(self: &Arc<Self>, hub: &Arc<Hub>) {
-        let mut attachment = lock(&self.attachment);
-        if attachment.is_some() {
-            return;
-        }
         let topic = Topic::Channel(&self.channel);
-        let (attached, confirmed) = hub.attach(topic, Arc::clone(self) as _);
-        *attachment = Some(attached);
-        drop(attachment);
-        if confirmed {
-            // Subscribed by another's doing, after our last look: what was announced between is
-            // not known.
-            self.notify();
-        }
-    }
-
-    /// Listens to the channel if that takes no command.
-    pub(super) fn listen_if_confirmed(self: &Arc<Self>, hub: &Arc<Hub>) {
-        let mut attachment = lock(&self.attachment);
-        if attachment.is_none() {
-            let topic = Topic::Channel(&self.channel);
-            *attachment = hub.attach_confirmed(topic, || Arc::clone(self) as _);
-        }
+        self.subscription.start(hub, topic, self);
     }
 
     fn notify(&self) {
@@ -165,8 +150,12 @@ impl Drop for Gate {
 }
 
 impl Listener for Gate {
-    fn notify(&self) {
-        Self::notify(self);
+    fn confirmed(&self) {
+        self.notify();
+    }
+
+    fn heard(&self, _channel: &str) {
+        self.notify();
     }
 }
 
@@ -225,16 +214,6 @@ impl Place {
         let wakers = lock(&self.gate.state).tell(outcome);
         wakers.into_iter().for_each(Waker::wake);
     }
-
-    fn take_attachment_if_alone(&self) -> Option<Attachment> {
-        let mut attachment = lock(&self.gate.attachment);
-        // Somebody may have come since; then it stays. Lock order: attachment, then state.
-        if lock(&self.gate.state).is_empty() {
-            attachment.take()
-        } else {
-            None
-        }
-    }
 }
 
 impl Drop for Place {
@@ -245,9 +224,9 @@ impl Drop for Place {
         drop(state);
         self.gate.gates.waiting.fetch_sub(1, Ordering::AcqRel);
         if alone {
-            // Out of the lock before it is dropped: it takes the hub's.
-            let attachment = self.take_attachment_if_alone();
-            drop(attachment);
+            // Somebody may have come since; then it stays.
+            let gate = &self.gate;
+            gate.subscription.end_if(|| lock(&gate.state).is_empty());
         }
         if let Some(waker) = next {
             waker.wake();

@@ -511,7 +511,7 @@ impl HoldGuard {
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
-    fn leave(&mut self) -> Option<(Leave, Settlement)> {
+    pub(super) fn leave(&mut self) -> Option<(Leave, Settlement)> {
         if std::mem::replace(&mut self.left, true) {
             return None;
         }

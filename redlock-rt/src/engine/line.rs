@@ -79,12 +79,12 @@ pub(crate) enum Health {
 }
 
 impl LineState {
-    /// Joins the queue. `hopeful`: nothing is known of a holder, so an empty queue may try.
-    pub(crate) fn enter(&mut self, hopeful: bool) -> Ticket {
+    /// Joins the queue.
+    pub(crate) fn enter(&mut self) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
         if self.waiters.is_empty() {
-            self.permit = hopeful;
+            self.permit = false;
             self.retry_at = None;
             self.health = Health::Answering;
         }
@@ -217,11 +217,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_first_may_try_and_the_second_waits_for_an_announcement() {
+    fn one_permit_is_the_firsts_and_the_second_waits_for_an_announcement() {
         let (_, waker) = waker();
         let mut line = LineState::default();
-        let first = line.enter(true);
-        let second = line.enter(true);
+        let first = line.enter();
+        let second = line.enter();
+        assert!(line.notify().is_none(), "nobody sleeps yet");
         assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Try));
         assert_eq!(line.poll(second, &waker), Poll::Pending);
         assert!(
@@ -244,7 +245,8 @@ mod tests {
     fn where_many_may_hold_it_each_has_the_next_try() {
         let (_, waker) = waker();
         let mut line = LineState::default();
-        let tickets = [line.enter(true), line.enter(true), line.enter(true)];
+        let tickets = [line.enter(), line.enter(), line.enter()];
+        assert!(line.notify().is_none(), "nobody sleeps yet");
         for ticket in &tickets[1..] {
             assert_eq!(line.poll(*ticket, &waker), Poll::Pending);
         }
@@ -260,7 +262,7 @@ mod tests {
             assert_eq!(next.is_some(), at < 2);
         }
         // Who comes later knows nothing of it.
-        let late = line.enter(false);
+        let late = line.enter();
         assert_eq!(line.poll(late, &waker), Poll::Ready(Turn::Head));
         assert_eq!(line.poll(late, &waker), Poll::Pending);
     }
@@ -269,8 +271,9 @@ mod tests {
     fn who_leaves_in_the_middle_of_a_try_passes_it_on() {
         let (_, waker) = waker();
         let mut line = LineState::default();
-        let first = line.enter(true);
-        let second = line.enter(true);
+        let first = line.enter();
+        let second = line.enter();
+        assert!(line.notify().is_none(), "nobody sleeps yet");
         assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Try));
         assert_eq!(line.poll(second, &waker), Poll::Pending);
         assert!(line.leave(first, Exit::GaveUp { trying: true }).is_some());
@@ -281,8 +284,8 @@ mod tests {
     fn a_notification_that_the_head_never_took_is_the_next_heads() {
         let (_, waker) = waker();
         let mut line = LineState::default();
-        let first = line.enter(false);
-        let second = line.enter(false);
+        let first = line.enter();
+        let second = line.enter();
         assert_eq!(line.poll(first, &waker), Poll::Ready(Turn::Head));
         assert_eq!(line.poll(first, &waker), Poll::Pending);
         assert!(line.notify().is_some());
@@ -293,7 +296,7 @@ mod tests {
     #[test]
     fn a_try_after_one_that_failed_is_no_answer() {
         let mut line = LineState::default();
-        let _head = line.enter(true);
+        let _head = line.enter();
         line.set_health(Health::Failing);
         line.set_health(Health::Asking(Instant::now()));
         assert_eq!(line.health(), Health::Failing);
@@ -305,7 +308,7 @@ mod tests {
     fn closing_tells_everybody() {
         let (count, waker) = waker();
         let mut line = LineState::default();
-        let tickets = [line.enter(false), line.enter(false), line.enter(false)];
+        let tickets = [line.enter(), line.enter(), line.enter()];
         for ticket in tickets {
             let _ = line.poll(ticket, &waker);
             let _ = line.poll(ticket, &waker);
@@ -325,7 +328,7 @@ mod tests {
             let mut owed = false;
             for (step, at) in steps {
                 match step {
-                    0 => tickets.push((line.enter(false), false)),
+                    0 => tickets.push((line.enter(), false)),
                     1 => {
                         let _ = line.notify();
                         owed |= !tickets.is_empty();

@@ -1,5 +1,8 @@
 //! The local queues of all names that are waited for or held here.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -9,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::hold::Hold;
-use super::hub::{Attachment, Hub, Listener, Topic};
+use super::hub::{Hub, Listener, Subscription, Topic};
 use super::line::{Exit, Health, LineState, Ticket, Turn};
 use crate::clock;
 use crate::name::LockName;
@@ -56,8 +59,8 @@ pub(crate) struct Line {
     holder: Mutex<Weak<Hold>>,
     /// The holds of this client, where the kind has several and another kind excludes them.
     sharers: Mutex<Sharers>,
-    /// Keeps the channel subscribed while anybody waits.
-    attachment: Mutex<Option<Attachment>>,
+    /// To the channel, while anybody waits.
+    subscription: Subscription,
 }
 
 /// Holds, most of which have not ended.
@@ -100,7 +103,7 @@ impl Lines {
                 state: Mutex::new(LineState::default()),
                 holder: Mutex::new(Weak::new()),
                 sharers: Mutex::default(),
-                attachment: Mutex::new(None),
+                subscription: Subscription::default(),
             });
             *known = Arc::downgrade(&line);
             line
@@ -166,17 +169,29 @@ impl Lines {
 }
 
 impl Line {
-    /// Joins the queue. Behind a hold of this client it has nothing to try before that ends, and
-    /// looks at `retry_at` all the same: the end may go unannounced.
-    pub(crate) fn enter(self: &Arc<Self>, retry_at: Instant) -> Place {
-        let hopeful = !self.is_held();
+    /// Joins the queue, and listens to the channel, if there is one, where that takes no command.
+    /// Behind a hold of this client there is nothing to try before that ends; the head looks at
+    /// `retry_at` all the same, since the end may go unannounced.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        channel: Option<&str>,
+        retry_at: Instant,
+    ) -> Place {
         let mut state = lock(&self.state);
-        let ticket = state.enter(hopeful);
-        if !hopeful && state.len() == 1 {
-            state.set_retry(Some(retry_at));
-        }
+        let ticket = state.enter();
+        let first = state.len() == 1;
         drop(state);
         self.lines.waiting.fetch_add(1, Ordering::SeqCst);
+        if let Some(channel) = channel {
+            let topic = Topic::Channel(channel);
+            self.subscription.start_if_confirmed(hub, topic, self);
+        }
+        // Looked at only now that it has joined and listens: the end of a hold that is valid still
+        // gives it a permit, by the announcement or by `released`.
+        if first && !self.look_again() {
+            lock(&self.state).set_retry(Some(retry_at));
+        }
         Place {
             line: Arc::clone(self),
             ticket,
@@ -188,27 +203,17 @@ impl Line {
 
     /// Listens to the channel; the head is told when that is confirmed.
     pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
-        let mut attachment = lock(&self.attachment);
-        if attachment.is_some() {
-            return;
-        }
-        let (attached, confirmed) = hub.attach(Topic::Channel(channel), Arc::clone(self) as _);
-        *attachment = Some(attached);
-        drop(attachment);
-        if confirmed {
-            // Subscribed by another's doing, after our last try: what was announced between is
-            // not known.
-            self.notify();
-        }
+        self.subscription.start(hub, Topic::Channel(channel), self);
     }
 
-    /// Listens to the channel if that takes no command.
-    pub(crate) fn listen_if_confirmed(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
-        let mut attachment = lock(&self.attachment);
-        if attachment.is_none() {
-            let topic = Topic::Channel(channel);
-            *attachment = hub.attach_confirmed(topic, || Arc::clone(self) as _);
+    /// Has the head try, unless this client holds the lock: a guard stops being valid before its
+    /// release is sent, so that release is still to come. Answers whether it has.
+    fn look_again(&self) -> bool {
+        let free = !self.is_held();
+        if free {
+            self.notify();
         }
+        free
     }
 
     /// Something happened that makes a try worth while.
@@ -255,10 +260,9 @@ impl Line {
             *holder = Weak::new();
         }
         drop(holder);
-        let heard = match (&*lock(&self.attachment), hold.recipe.channel()) {
-            (Some(_), Some(channel)) => hold.engine.hub.is_confirmed(Topic::Channel(channel)),
-            _ => false,
-        };
+        let hub = &hold.engine.hub;
+        let channel = hold.recipe.channel().map(Topic::Channel);
+        let heard = channel.is_some_and(|topic| self.subscription.is_confirmed(hub, topic));
         // Where the announcement is heard, it wakes us as it does all other processes: who
         // released has no start over them.
         if !(announced && heard) {
@@ -288,8 +292,12 @@ impl Drop for Line {
 }
 
 impl Listener for Line {
-    fn notify(&self) {
-        Self::notify(self);
+    fn confirmed(&self) {
+        self.look_again();
+    }
+
+    fn heard(&self, _channel: &str) {
+        self.notify();
     }
 }
 
@@ -395,24 +403,12 @@ impl Drop for Place {
         drop(state);
         self.line.lines.waiting.fetch_sub(1, Ordering::AcqRel);
         if alone {
-            // Out of the lock before it is dropped: it takes the hub's.
-            let attachment = self.take_attachment_if_alone();
-            drop(attachment);
+            // Somebody may have come since; then it stays.
+            let line = &self.line;
+            line.subscription.end_if(|| lock(&line.state).len() == 0);
         }
         if let Some(waker) = next {
             waker.wake();
-        }
-    }
-}
-
-impl Place {
-    fn take_attachment_if_alone(&self) -> Option<Attachment> {
-        let mut attachment = lock(&self.line.attachment);
-        // Somebody may have come since; then it stays. Lock order: attachment, then state.
-        if lock(&self.line.state).len() == 0 {
-            attachment.take()
-        } else {
-            None
         }
     }
 }

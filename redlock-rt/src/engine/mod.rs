@@ -15,8 +15,8 @@
 //!
 //! # Lock order
 //!
-//! lines' map · line's attachment · line's state, and gates' likewise; schedule · lease; hub's registry. The three
-//! groups do not nest, except that an attachment is made and dropped under no lock but its line's.
+//! lines' map · line's subscription · line's state, and gates' likewise; schedule · lease; hub's registry. The three
+//! groups do not nest, except that an attachment is made under its line's subscription.
 //! Wakers are woken and holds dropped with no lock held.
 
 mod acquire;

@@ -48,8 +48,7 @@ pub(crate) async fn pass(
         };
     }
     let deadline = wait.map(|wait| clock::after(started, wait));
-    let mut place = engine.gates.enter(latch.channel());
-    place.gate.listen_if_confirmed(&engine.hub);
+    let mut place = engine.gates.enter(&engine.hub, latch.channel());
     let mut fault: Option<Fault> = None;
     let mut pause = SHORTEST_PAUSE;
     loop {

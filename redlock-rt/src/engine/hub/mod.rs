@@ -10,7 +10,10 @@
 //!
 //! A subscription that nobody needs any more lingers for a moment: the next waiter usually comes.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
 mod registry;
+mod subscription;
 mod task;
 
 use std::fmt;
@@ -19,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::registry::Registry;
 pub(crate) use self::registry::Topic;
+pub(crate) use self::subscription::Subscription;
 pub(crate) use self::task::run;
 use super::signal::Signal;
 use crate::clock;
@@ -27,13 +31,12 @@ use std::time::Duration;
 
 /// What is told of a topic.
 pub(crate) trait Listener: Send + Sync {
-    /// The subscription is confirmed: what was published before is not known.
-    fn notify(&self);
+    /// From now on it hears what is published. What was published before it did not hear, so it
+    /// looks again.
+    fn confirmed(&self);
 
     /// Something was published on this channel.
-    fn heard(&self, _channel: &str) {
-        self.notify();
-    }
+    fn heard(&self, channel: &str);
 }
 
 /// The registry of channels and the signal of the task that keeps it true.
@@ -53,10 +56,9 @@ impl Hub {
         }
     }
 
-    /// Listens to a topic. Unless it is confirmed already, the listener is told when it is.
-    ///
-    /// Answers whether it is confirmed: whatever is published from now on will be heard.
-    pub(crate) fn attach(
+    /// Listens to a topic. The listener is told when that is confirmed; answers whether it is
+    /// already, in which case the caller tells it.
+    fn attach(
         self: &Arc<Self>,
         topic: Topic<'_>,
         listener: Arc<dyn Listener>,
@@ -77,7 +79,7 @@ impl Hub {
     }
 
     /// Listens to a topic only if it is confirmed already.
-    pub(crate) fn attach_confirmed(
+    fn attach_confirmed(
         self: &Arc<Self>,
         topic: Topic<'_>,
         listener: impl FnOnce() -> Arc<dyn Listener>,
@@ -95,7 +97,7 @@ impl Hub {
     }
 
     /// Whether what is published there is heard at present.
-    pub(crate) fn is_confirmed(&self, topic: Topic<'_>) -> bool {
+    fn is_confirmed(&self, topic: Topic<'_>) -> bool {
         self.channels.load(Ordering::Acquire) > 0 && lock(&self.registry).is_confirmed(topic)
     }
 
@@ -115,7 +117,7 @@ impl Hub {
 }
 
 /// Keeps a listener attached to a channel.
-pub(crate) struct Attachment {
+struct Attachment {
     hub: Arc<Hub>,
     text: String,
     pattern: bool,

@@ -72,14 +72,14 @@ impl Hub {
             .store(len, std::sync::atomic::Ordering::Release);
     }
 
-    fn confirmed(&self, effect: &Effect) {
+    pub(super) fn confirmed(&self, effect: &Effect) {
         let mut registry = lock(&self.registry);
         let told = registry.confirmed(effect);
         let len = registry.len();
         self.channels
             .store(len, std::sync::atomic::Ordering::Release);
         drop(registry);
-        told.iter().for_each(|listener| listener.notify());
+        told.iter().for_each(|listener| listener.confirmed());
     }
 
     fn refused(&self, effect: &Effect) {
@@ -90,7 +90,7 @@ impl Hub {
             .store(len, std::sync::atomic::Ordering::Release);
     }
 
-    fn heard(&self, message: &Message) {
+    pub(super) fn heard(&self, message: &Message) {
         let topic = match &message.pattern {
             Some(pattern) => Topic::Pattern(pattern),
             None => Topic::Channel(&message.channel),

@@ -44,8 +44,8 @@ fn notify(line: &Line) {
 fn a_notification_survives_the_head_that_gives_up() {
     ::loom::model(|| {
         let line = Line::default();
-        let first = lock(&line).enter(false);
-        let second = lock(&line).enter(false);
+        let first = lock(&line).enter();
+        let second = lock(&line).enter();
         let announce = {
             let line = Arc::clone(&line);
             thread::spawn(move || notify(&line))
@@ -71,8 +71,9 @@ fn a_notification_survives_the_head_that_gives_up() {
 fn each_release_serves_one_waiter() {
     ::loom::model(|| {
         let line = Line::default();
-        let first = lock(&line).enter(true);
-        let second = lock(&line).enter(true);
+        let first = lock(&line).enter();
+        let second = lock(&line).enter();
+        notify(&line);
         let holder = {
             let line = Arc::clone(&line);
             thread::spawn(move || {
@@ -104,7 +105,7 @@ fn a_release_of_some_permits_serves_as_many() {
         let line = Line::default();
         let free = Arc::new(AtomicUsize::new(0));
         let tries = Arc::new(AtomicUsize::new(0));
-        let [first, second, third] = [(); 3].map(|()| lock(&line).enter(false));
+        let [first, second, third] = [(); 3].map(|()| lock(&line).enter());
         let take = |ticket| {
             let (line, free, tries) = (Arc::clone(&line), Arc::clone(&free), Arc::clone(&tries));
             move || {
@@ -149,8 +150,8 @@ fn a_release_of_some_permits_serves_as_many() {
 fn closing_wakes_everybody() {
     ::loom::model(|| {
         let line = Line::default();
-        let first = lock(&line).enter(false);
-        let second = lock(&line).enter(false);
+        let first = lock(&line).enter();
+        let second = lock(&line).enter();
         let waiter = {
             let line = Arc::clone(&line);
             thread::spawn(move || assert_eq!(block_on(called(&line, second)), Turn::Closed))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Rooms;
 use super::seats::{Question, Seats};
 use crate::clock;
-use crate::engine::hub::{Attachment, Hub, Listener, Topic};
+use crate::engine::hub::{Hub, Listener, Subscription, Topic};
 use crate::engine::line::Health;
 use crate::engine::lines::Line;
 use crate::name::{LockName, OwnerId};
@@ -20,8 +20,8 @@ pub(crate) struct Room {
     rooms: Arc<Rooms>,
     recipe: Arc<dyn Recipe>,
     seats: Mutex<Seats<Arc<Line>>>,
-    /// Keeps the pattern subscribed while anybody waits.
-    attachment: Mutex<Option<Attachment>>,
+    /// To the pattern of its waiters' channels, while anybody waits.
+    subscription: Subscription,
 }
 
 impl Room {
@@ -30,7 +30,7 @@ impl Room {
             rooms: Arc::clone(rooms),
             recipe: Arc::clone(recipe),
             seats: Mutex::default(),
-            attachment: Mutex::new(None),
+            subscription: Subscription::default(),
         }
     }
 
@@ -60,17 +60,8 @@ impl Room {
         let Some(queue) = self.recipe.queue() else {
             return;
         };
-        let mut attachment = lock(&self.attachment);
-        if attachment.is_some() {
-            return;
-        }
         let pattern = queue.channels_of(&self.rooms.client);
-        let (attached, confirmed) = hub.attach(Topic::Pattern(&pattern), Arc::clone(self) as _);
-        *attachment = Some(attached);
-        drop(attachment);
-        if confirmed {
-            self.beat_now();
-        }
+        self.subscription.start(hub, Topic::Pattern(&pattern), self);
     }
 
     /// What was announced up to now may not have been heard: asks who is next.
@@ -148,7 +139,7 @@ impl Room {
 }
 
 impl Listener for Room {
-    fn notify(&self) {
+    fn confirmed(&self) {
         self.beat_now();
     }
 
@@ -199,15 +190,10 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut attachment = lock(&self.room.attachment);
-        let mut seats = lock(&self.room.seats);
-        seats.leave(self.number);
-        // Out of the locks before it is dropped: it takes the hub's.
-        let unneeded = match seats.is_empty() {
-            true => attachment.take(),
-            false => None,
-        };
-        drop((seats, attachment));
-        drop(unneeded);
+        self.room.subscription.end_if(|| {
+            let mut seats = lock(&self.room.seats);
+            seats.leave(self.number);
+            seats.is_empty()
+        });
     }
 }

@@ -1,0 +1,31 @@
+//! For the models of those who listen: what the hub's task does, step by step.
+
+use std::sync::Arc;
+
+use super::Hub;
+use crate::connection::Message;
+use crate::shim::lock;
+
+impl Hub {
+    /// The subscribing connection is there.
+    pub(in crate::engine) fn up(&self) {
+        lock(&self.registry).connected();
+    }
+
+    /// Sends what is to be sent. Call the answer when the server confirms that.
+    pub(in crate::engine) fn sent(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
+        let mut registry = lock(&self.registry);
+        let sent: Vec<_> = std::iter::from_fn(|| registry.next_effect()).collect();
+        drop(registry);
+        let hub = Arc::clone(self);
+        move || sent.iter().for_each(|effect| hub.confirmed(effect))
+    }
+
+    /// The server delivers a message.
+    pub(in crate::engine) fn delivered(&self, channel: &str) {
+        self.heard(&Message {
+            channel: channel.to_owned(),
+            pattern: None,
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! What keeps a listener attached to its topic.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Attachment, Hub, Listener, Topic};
+use crate::shim::{Mutex, lock};
+
+/// The one attachment of a listener, for as long as anybody waits there.
+///
+/// It is the only way to attach, so that whoever does is always told
+/// ([`Listener::confirmed`]): at once where the topic is confirmed already, since what was published
+/// before was not heard, and else upon the confirmation.
+///
+/// # Lock order
+///
+/// The attachment's lock is taken before those of the listener's state and of the hub's registry.
+/// The listener is told with none of them held.
+#[derive(Default)]
+pub(crate) struct Subscription(Mutex<Option<Attachment>>);
+
+impl Subscription {
+    /// Subscribes to the topic, unless that was done before.
+    pub(crate) fn start<L: Listener + 'static>(
+        &self,
+        hub: &Arc<Hub>,
+        topic: Topic<'_>,
+        listener: &Arc<L>,
+    ) {
+        self.attach(listener, || {
+            Some(hub.attach(topic, Arc::clone(listener) as _))
+        });
+    }
+
+    /// As [`start`](Self::start), where that takes no command.
+    pub(crate) fn start_if_confirmed<L: Listener + 'static>(
+        &self,
+        hub: &Arc<Hub>,
+        topic: Topic<'_>,
+        listener: &Arc<L>,
+    ) {
+        self.attach(listener, || {
+            let attachment = hub.attach_confirmed(topic, || Arc::clone(listener) as _)?;
+            Some((attachment, true))
+        });
+    }
+
+    fn attach<L: Listener>(
+        &self,
+        listener: &Arc<L>,
+        attach: impl FnOnce() -> Option<(Attachment, bool)>,
+    ) {
+        let mut known = lock(&self.0);
+        if known.is_some() {
+            return;
+        }
+        let Some((attachment, confirmed)) = attach() else {
+            return;
+        };
+        *known = Some(attachment);
+        drop(known);
+        if confirmed {
+            listener.confirmed();
+        }
+    }
+
+    /// Ends the subscription if it is `unneeded`, which may look at the listener's state.
+    pub(crate) fn end_if(&self, unneeded: impl FnOnce() -> bool) {
+        let mut known = lock(&self.0);
+        let ended = if unneeded() { known.take() } else { None };
+        drop(known);
+        // Dropped with no lock held: it takes the hub's.
+        drop(ended);
+    }
+
+    /// Whether what is published on the topic is heard here at present.
+    pub(crate) fn is_confirmed(&self, hub: &Hub, topic: Topic<'_>) -> bool {
+        lock(&self.0).is_some() && hub.is_confirmed(topic)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Subscription")
+            .field(&*lock(&self.0))
+            .finish()
+    }
+}

@@ -1,0 +1,135 @@
+//! Waiters behind a hold of their own client, with the hub, the release and its announcement, in
+//! every interleaving. Timers are left out: only what happens wakes a waiter.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::loom::future::block_on;
+use ::loom::thread;
+
+use super::{Line, Place, Turn, lock};
+use crate::clock;
+use crate::connection::{Dialer, Spawner, Timeouts};
+use crate::engine::hold::{Bid, Hold};
+use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::name::LockName;
+use crate::wire::{RLockWire, Recipe};
+
+const LEASE: Duration = Duration::from_secs(600);
+
+/// A client that holds a lock, and whose subscribing connection is there.
+struct World {
+    engine: Arc<Engine>,
+    line: Arc<Line>,
+    channel: String,
+}
+
+impl World {
+    fn new() -> (Self, HoldGuard) {
+        let connect =
+            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let engine = Engine::new(Config {
+            dialer: Dialer::custom(connect),
+            spawner: Spawner::default(),
+            timeouts: Timeouts {
+                connect: LEASE,
+                response: LEASE,
+            },
+            linger: LEASE,
+            poll_interval: LEASE,
+            lease: LEASE,
+            namespace: None,
+            waiter_timeout: LEASE,
+        });
+        engine.hub.up();
+        let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
+        let line = engine.lines.line(&*recipe);
+        let terms = Terms {
+            lease: LEASE,
+            renew: None,
+            max_hold: None,
+        };
+        let now = clock::now();
+        let bid = Bid {
+            engine: Arc::clone(&engine),
+            recipe: Arc::clone(&recipe),
+            owner: engine.id.owner(1),
+            number: 1,
+            under: None,
+            line: Arc::clone(&line),
+            terms,
+            repeated: false,
+        };
+        let guard = Hold::acquired(&bid, None, now, now);
+        let channel = recipe.channel().unwrap().to_owned();
+        (
+            Self {
+                engine,
+                line,
+                channel,
+            },
+            guard,
+        )
+    }
+
+    fn enter(&self) -> Place {
+        let retry_at = clock::after(clock::now(), LEASE);
+        self.line
+            .enter(&self.engine.hub, Some(&self.channel), retry_at)
+    }
+
+    /// As `acquire` without its timers, up to the first try.
+    fn tries(&self, place: &Place) {
+        block_on(poll_fn(|cx| {
+            loop {
+                let turn = lock(&self.line.state).poll(place.ticket, cx.waker());
+                match turn {
+                    std::task::Poll::Ready(Turn::Head) => {
+                        self.line.listen(&self.engine.hub, &self.channel);
+                    }
+                    turn => return turn.map(|turn| assert_eq!(turn, Turn::Try)),
+                }
+            }
+        }));
+    }
+
+    /// The guard ends, the server frees the lock and publishes that, and answers: message and answer
+    /// come on two connections.
+    fn release(&self, mut guard: HoldGuard) -> thread::JoinHandle<()> {
+        let (engine, channel) = (Arc::clone(&self.engine), self.channel.clone());
+        thread::spawn(move || {
+            drop(guard.leave());
+            let hub = Arc::clone(&engine.hub);
+            let message = thread::spawn(move || hub.delivered(&channel));
+            guard.hold.settled(true);
+            message.join().unwrap();
+        })
+    }
+}
+
+/// All interleavings with up to three preemptions: of more there are too many here.
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+/// The channel lingers from an earlier wait: whoever joins listens at once, and sends nothing.
+#[test]
+fn who_joins_while_the_own_hold_is_released_tries() {
+    model(|| {
+        let (world, guard) = World::new();
+        drop({
+            let place = world.enter();
+            world.line.listen(&world.engine.hub, &world.channel);
+            world.engine.hub.sent()();
+            place
+        });
+        let release = world.release(guard);
+        let place = world.enter();
+        world.tries(&place);
+        drop(place);
+        release.join().unwrap();
+    });
+}
