@@ -18,15 +18,11 @@
 #[cfg(all(test, redlock_loom))]
 mod loom;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use super::line::Health;
-
-/// A waiter. The later it came, the greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ticket(u64);
+use super::waiters::{Call, Health, Ticket, Waiters};
 
 /// What a waiter is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,40 +37,22 @@ pub(crate) enum Word<T> {
     Closed,
 }
 
-#[derive(Debug, Default)]
-struct Waiter {
-    waker: Option<Waker>,
-    told: bool,
-}
-
 /// The waiters of one gate; see the module.
 #[derive(Debug)]
 pub(crate) struct GateState<T> {
-    waiting: BTreeMap<Ticket, Waiter>,
+    waiters: Waiters,
     /// Those that were told and have not heard it yet.
     over: HashMap<Ticket, T>,
-    next: u64,
-    permit: bool,
     /// Who looks, and the first that came after it began.
     looking: Option<(Ticket, Ticket)>,
-    closed: bool,
-    /// When the head looks again although nothing was announced.
-    retry_at: Option<Instant>,
-    /// How the head fares, for those whose time runs out.
-    health: Health,
 }
 
 impl<T> Default for GateState<T> {
     fn default() -> Self {
         Self {
-            waiting: BTreeMap::new(),
+            waiters: Waiters::default(),
             over: HashMap::new(),
-            next: 0,
-            permit: false,
             looking: None,
-            closed: false,
-            retry_at: None,
-            health: Health::Answering,
         }
     }
 }
@@ -82,19 +60,10 @@ impl<T> Default for GateState<T> {
 impl<T: Clone> GateState<T> {
     /// Joins the waiters.
     pub(crate) fn enter(&mut self) -> Ticket {
-        let ticket = Ticket(self.next);
-        self.next += 1;
-        if self.waiting.is_empty() {
-            self.permit = true;
-            self.retry_at = None;
-            self.health = Health::Answering;
-        }
-        self.waiting.insert(ticket, Waiter::default());
+        let first = self.waiters.is_empty();
+        let ticket = self.waiters.enter();
+        self.waiters.permit |= first;
         ticket
-    }
-
-    fn head(&self) -> Option<Ticket> {
-        self.waiting.keys().next().copied()
     }
 
     /// Asks for news; the waker is woken when there are some.
@@ -102,48 +71,31 @@ impl<T: Clone> GateState<T> {
         if let Some(outcome) = self.over.remove(&ticket) {
             return Poll::Ready(Word::Over(outcome));
         }
-        if self.closed {
-            return Poll::Ready(Word::Closed);
-        }
-        let head = self.head() == Some(ticket);
-        if head && self.permit && self.looking.is_none() {
-            self.permit = false;
-            self.looking = Some((ticket, Ticket(self.next)));
-            return Poll::Ready(Word::Look);
-        }
-        if let Some(waiter) = self.waiting.get_mut(&ticket) {
-            if head && !waiter.told {
-                waiter.told = true;
-                return Poll::Ready(Word::Head);
-            }
-            let known = waiter.waker.as_ref();
-            if !known.is_some_and(|known| known.will_wake(waker)) {
-                waiter.waker = Some(waker.clone());
-            }
-        }
-        Poll::Pending
-    }
-
-    fn head_waker(&mut self) -> Option<Waker> {
-        self.waiting.values_mut().next()?.waker.take()
+        let idle = self.looking.is_none();
+        self.waiters
+            .poll(ticket, idle, waker)
+            .map(|call| match call {
+                Call::Head => Word::Head,
+                Call::Permit => {
+                    self.looking = Some((ticket, self.waiters.next_ticket()));
+                    Word::Look
+                }
+                Call::Closed => Word::Closed,
+            })
     }
 
     /// Something happened that makes a look worth while, also where one is under way: it may have
     /// been answered before. The waker is to be woken once the lock around this state is free.
     #[must_use]
     pub(crate) fn notify(&mut self) -> Option<Waker> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        self.permit = true;
-        self.head_waker()
+        self.waiters.notify()
     }
 
     /// The look found that they are to wait on; the head looks again at `retry_at`.
     pub(crate) fn shut(&mut self, retry_at: Instant, health: Health) {
         self.looking = None;
-        self.retry_at = Some(retry_at);
-        self.set_health(health);
+        self.waiters.set_retry(Some(retry_at));
+        self.waiters.set_health(health);
     }
 
     /// The look found something for all that waited when it began. Who came since needs a look of
@@ -153,17 +105,16 @@ impl<T: Clone> GateState<T> {
         let Some((_, first_later)) = self.looking.take() else {
             return Vec::new();
         };
-        let later = self.waiting.split_off(&first_later);
-        let told = std::mem::replace(&mut self.waiting, later);
+        let told = self.waiters.leave_before(first_later);
         let mut wakers = Vec::with_capacity(told.len() + 1);
-        for (ticket, waiter) in told {
+        for (ticket, waker) in told {
             self.over.insert(ticket, outcome.clone());
-            wakers.extend(waiter.waker);
+            wakers.extend(waker);
         }
-        self.permit = !self.waiting.is_empty();
-        self.retry_at = None;
-        self.set_health(Health::Answering);
-        wakers.extend(self.head_waker());
+        self.waiters.permit = !self.waiters.is_empty();
+        self.waiters.set_retry(None);
+        self.waiters.set_health(Health::Answering);
+        wakers.extend(self.waiters.head_waker());
         wakers
     }
 
@@ -171,54 +122,45 @@ impl<T: Clone> GateState<T> {
     #[must_use]
     pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<Waker> {
         self.over.remove(&ticket);
-        if let Some((by, _)) = self.looking
-            && by == ticket
-        {
+        if self.looking.is_some_and(|(by, _)| by == ticket) {
             self.looking = None;
-            self.permit = true;
-            if matches!(self.health, Health::Asking(_)) {
-                // Its outcome will not be told here.
-                self.health = Health::Answering;
-            }
+            self.waiters.permit = true;
+            self.waiters.forget_call();
         }
-        let was_head = self.head() == Some(ticket);
-        self.waiting.remove(&ticket);
-        if was_head { self.head_waker() } else { None }
+        match self.waiters.leave(ticket) {
+            true => self.waiters.head_waker(),
+            false => None,
+        }
     }
 
     /// Nobody is to wait here any more.
     #[must_use]
     pub(crate) fn close(&mut self) -> Vec<Waker> {
-        self.closed = true;
-        let waiters = self.waiting.values_mut();
-        waiters.filter_map(|waiter| waiter.waker.take()).collect()
+        self.waiters.close()
     }
 
     /// When `ticket` is to look again by itself; only the head does.
     pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
-        self.retry_at.filter(|_| self.head() == Some(ticket))
+        self.waiters.retry_at(ticket)
     }
 
     /// The moment to look again has come for the head.
     pub(crate) fn retry(&mut self) {
-        self.retry_at = None;
-        self.permit = true;
+        self.waiters.set_retry(None);
+        self.waiters.permit = true;
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {
-        // After a look that failed, another is no better before it is answered.
-        if !matches!((self.health, health), (Health::Failing, Health::Asking(_))) {
-            self.health = health;
-        }
+        self.waiters.set_health(health);
     }
 
     pub(crate) fn health(&self) -> Health {
-        self.health
+        self.waiters.health()
     }
 
     /// Whether nobody is here, not even one that was told and has not heard it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.over.is_empty()
+        self.waiters.is_empty() && self.over.is_empty()
     }
 }
 
@@ -383,8 +325,8 @@ mod tests {
                 }
                 // Invariant 3: a look is under way, owed, or timed.
                 let timed = here.iter().any(|(ticket, _)| gate.retry_at(*ticket).is_some());
-                let waiting = !gate.waiting.is_empty();
-                prop_assert!(!waiting || gate.permit || timed || gate.looking.is_some());
+                let waiting = !gate.waiters.is_empty();
+                prop_assert!(!waiting || gate.waiters.permit || timed || gate.looking.is_some());
             }
             // Everybody is served in the end.
             for _ in 0..3 {

@@ -12,9 +12,9 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use super::gate::{GateState, Ticket, Word};
+use super::gate::{GateState, Word};
 use super::hub::{Hub, Listener, Subscription, Topic};
-use super::line::Health;
+use super::waiters::{Health, Ticket};
 use crate::clock;
 use crate::connection::Fault;
 use crate::shim::{Mutex, lock};

@@ -17,13 +17,10 @@
 #[cfg(all(test, redlock_loom))]
 mod loom;
 
-use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// A place in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticket(u64);
+use super::waiters::{Call, Health, Ticket, Waiters};
 
 /// What a waiter is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,162 +44,73 @@ pub(crate) enum Exit {
     GaveUp { trying: bool },
 }
 
-#[derive(Debug)]
-struct Waiter {
-    ticket: Ticket,
-    waker: Option<Waker>,
-    told: bool,
-}
-
 /// The queue; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct LineState {
-    waiters: VecDeque<Waiter>,
-    next: u64,
-    permit: bool,
-    closed: bool,
-    /// When the head looks again although nothing was announced.
-    retry_at: Option<Instant>,
-    /// How the head fares, for those behind it whose time runs out.
-    health: Health,
-}
-
-/// Whether Redis answers the head.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Health {
-    #[default]
-    Answering,
-    /// A try is under way since then.
-    Asking(Instant),
-    /// The last try did not reach Redis.
-    Failing,
+    waiters: Waiters,
 }
 
 impl LineState {
     /// Joins the queue.
     pub(crate) fn enter(&mut self) -> Ticket {
-        let ticket = Ticket(self.next);
-        self.next += 1;
-        if self.waiters.is_empty() {
-            self.permit = false;
-            self.retry_at = None;
-            self.health = Health::Answering;
-        }
-        self.waiters.push_back(Waiter {
-            ticket,
-            waker: None,
-            told: false,
-        });
-        ticket
-    }
-
-    fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters
-            .front()
-            .is_some_and(|head| head.ticket == ticket)
+        self.waiters.enter()
     }
 
     /// Asks for news; the waker is woken when there are some.
     pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Turn> {
-        if self.closed {
-            return Poll::Ready(Turn::Closed);
-        }
-        let head = self.is_head(ticket);
-        if head && self.permit {
-            self.permit = false;
-            return Poll::Ready(Turn::Try);
-        }
-        if let Some(waiter) = self
-            .waiters
-            .iter_mut()
-            .find(|waiter| waiter.ticket == ticket)
-        {
-            if head && !waiter.told {
-                waiter.told = true;
-                return Poll::Ready(Turn::Head);
-            }
-            if !waiter
-                .waker
-                .as_ref()
-                .is_some_and(|old| old.will_wake(waker))
-            {
-                waiter.waker = Some(waker.clone());
-            }
-        }
-        Poll::Pending
-    }
-
-    fn head_waker(&mut self) -> Option<Waker> {
-        self.waiters.front_mut()?.waker.take()
+        self.waiters
+            .poll(ticket, true, waker)
+            .map(|call| match call {
+                Call::Head => Turn::Head,
+                Call::Permit => Turn::Try,
+                Call::Closed => Turn::Closed,
+            })
     }
 
     /// Something happened that makes a try worth while. The waker is to be woken once the lock
     /// around this state is free.
     #[must_use]
     pub(crate) fn notify(&mut self) -> Option<Waker> {
-        if self.waiters.is_empty() {
-            return None;
-        }
-        self.permit = true;
-        self.head_waker()
+        self.waiters.notify()
     }
 
     /// Leaves the queue. Upholds invariants 2 and 3.
     #[must_use]
     pub(crate) fn leave(&mut self, ticket: Ticket, exit: Exit) -> Option<Waker> {
-        let at = self
-            .waiters
-            .iter()
-            .position(|waiter| waiter.ticket == ticket)?;
-        self.waiters.remove(at);
-        if at != 0 {
+        if !self.waiters.leave(ticket) {
             return None;
         }
+        let permit = &mut self.waiters.permit;
         match exit {
             // Of a lock that one has at a time, whatever was announced is over now.
-            Exit::Served { shared, more } => self.permit = shared && (self.permit || more),
-            Exit::GaveUp { trying } => self.permit |= trying,
+            Exit::Served { shared, more } => *permit = shared && (*permit || more),
+            Exit::GaveUp { trying } => *permit |= trying,
         }
-        self.health = match self.health {
-            // The try goes on without its caller, and its outcome will not be told here.
-            Health::Asking(_) => Health::Answering,
-            health => health,
-        };
-        self.head_waker()
+        self.waiters.forget_call();
+        self.waiters.head_waker()
     }
 
     /// Nobody is to wait here any more.
     #[must_use]
     pub(crate) fn close(&mut self) -> Vec<Waker> {
-        self.closed = true;
-        self.waiters
-            .iter_mut()
-            .filter_map(|waiter| waiter.waker.take())
-            .collect()
+        self.waiters.close()
     }
 
     pub(crate) fn set_retry(&mut self, at: Option<Instant>) {
-        self.retry_at = at;
+        self.waiters.set_retry(at);
     }
 
     /// When `ticket` is to look again by itself; only the head does.
     pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
-        if self.is_head(ticket) {
-            self.retry_at
-        } else {
-            None
-        }
+        self.waiters.retry_at(ticket)
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {
-        // After a try that failed, another is no better before it is answered.
-        if !matches!((self.health, health), (Health::Failing, Health::Asking(_))) {
-            self.health = health;
-        }
+        self.waiters.set_health(health);
     }
 
     pub(crate) fn health(&self) -> Health {
-        self.health
+        self.waiters.health()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use super::hold::Hold;
 use super::hub::{Hub, Listener, Subscription, Topic};
-use super::line::{Exit, Health, LineState, Ticket, Turn};
+use super::line::{Exit, LineState, Turn};
+use super::waiters::{Health, Ticket};
 use crate::clock;
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};

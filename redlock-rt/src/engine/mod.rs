@@ -8,15 +8,17 @@
 //!        main connection   renewal connection   subscribing connection
 //! ```
 //!
-//! The states are pure and synchronous (`line`, `gate`, `lease`, `schedule`, `queue::seats`, `hub::registry`, the queue in
-//! `releases`): time comes in as an argument, and what is to be done goes out as a return value.
-//! Three thin tasks a client perform it: hub, watchdog, releases. There is no task per lock, and
+//! The states are pure and synchronous (`waiters`, `line`, `gate`, `lease`, `schedule`,
+//! `queue::seats`, `hub::registry`, the queue in `releases`): time comes in as an argument, and what
+//! is to be done goes out as a return value. Three thin tasks a client perform it: hub, watchdog,
+//! releases. There is no task per lock, and
 //! commands that a caller waits for are sent by the caller itself.
 //!
 //! # Lock order
 //!
-//! lines' map · line's subscription · line's state, and gates' likewise; schedule · lease; hub's registry. The three
-//! groups do not nest, except that an attachment is made under its line's subscription.
+//! lines' map · line's subscription · line's state, and gates' likewise; schedule · lease; hub's
+//! registry. The three groups do not nest, except that an attachment is made under its line's
+//! subscription.
 //! Wakers are woken and holds dropped with no lock held.
 
 mod acquire;
@@ -41,6 +43,7 @@ mod releases;
 mod schedule;
 mod settle;
 mod signal;
+mod waiters;
 mod watchdog;
 
 use std::fmt;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use super::gate::Word;
 use super::gates::{Called, Place};
-use super::line::Health;
 use super::settle::Journey;
+use super::waiters::Health;
 use super::{Engine, acquire};
 use crate::clock;
 use crate::connection::{Caller, Fault};

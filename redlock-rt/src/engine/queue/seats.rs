@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::engine::line::Health;
+use crate::engine::waiters::Health;
 
 /// So many of the oldest waiters are asked after in a beat: other clients drop from the front.
 const ASKED_AFTER: usize = 50;
