@@ -259,7 +259,8 @@ impl Hold {
     }
 
     /// The end of the hold is known: waiters of this process are not held back by it any more.
-    pub(super) fn settled(&self, announced: bool) {
+    /// `announced`: by a call that was sent then.
+    pub(super) fn settled(&self, announced: Option<Instant>) {
         if !self.settled.swap(true, Ordering::AcqRel) {
             self.line.released(self, announced);
         }

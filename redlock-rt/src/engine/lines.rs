@@ -254,8 +254,8 @@ impl Line {
         holder.is_some_and(|hold| hold.is_valid())
     }
 
-    /// A hold of this client ended. `announced`: by a release, not by itself.
-    pub(super) fn released(&self, hold: &Hold, announced: bool) {
+    /// A hold of this client ended. `announced`: by a release that was sent then, not by itself.
+    pub(super) fn released(&self, hold: &Hold, announced: Option<Instant>) {
         let mut holder = lock(&self.holder);
         if std::ptr::eq(holder.as_ptr(), hold) {
             *holder = Weak::new();
@@ -263,10 +263,16 @@ impl Line {
         drop(holder);
         let hub = &hold.engine.hub;
         let channel = hold.recipe.channel().map(Topic::Channel);
-        let heard = channel.is_some_and(|topic| self.subscription.is_confirmed(hub, topic));
+        let heard = match (announced, channel) {
+            (Some(sent), Some(topic)) if hold.recipe.announces_ends() => {
+                self.subscription.expect(hub, topic, sent)
+            }
+            (Some(_), Some(topic)) => self.subscription.is_confirmed(hub, topic),
+            _ => false,
+        };
         // Where the announcement is heard, it wakes us as it does all other processes: who
-        // released has no start over them.
-        if !(announced && heard) {
+        // released has no start over them. Where it is missed, the hub wakes us later.
+        if !heard {
             self.notify();
         }
     }

@@ -376,7 +376,7 @@ impl Settlement {
             if ends && self.lapses <= now {
                 // It is over for who waits here; the server may still have to be told.
                 if let Subject::Hold(hold) = &self.subject {
-                    hold.settled(false);
+                    hold.settled(None);
                 }
                 if until.is_some() {
                     return Some(Progress::Told(Ok(self.judged(HoldReply::Gone))));
@@ -511,10 +511,14 @@ impl Settlement {
     }
 
     fn over(&self, outcome: &Result<HoldReply, Fault>) {
-        let announced = matches!(outcome, Ok(HoldReply::Done | HoldReply::Kept));
+        let announced = match outcome {
+            // By the first try that may have run.
+            Ok(HoldReply::Done | HoldReply::Kept) => self.journey.open_since.or(self.journey.sent),
+            _ => None,
+        };
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
-            Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(true),
+            Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(None),
             Subject::Hold(_) | Subject::Errand(_) => {}
             Subject::Ghost(ghost) => ghost.bid.line.notify(),
         }

@@ -125,6 +125,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         &[]
     }
 
+    /// Whether a release that did something is always published.
+    fn announces_ends(&self) -> bool {
+        true
+    }
+
     /// Whether an attempt that goes on waiting leaves something in Redis that
     /// [`release`](Self::release) must take away.
     fn leaves_traces(&self) -> bool {

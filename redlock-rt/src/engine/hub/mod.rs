@@ -9,6 +9,9 @@
 //! A topic is a channel, or a pattern of the channels of one lock's waiters.
 //!
 //! A subscription that nobody needs any more lingers for a moment: the next waiter usually comes.
+//!
+//! A connection on which this client does not hear its own announcements is half open, and given up
+//! as soon as it does not answer a PING either; see `registry`.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -27,7 +30,7 @@ pub(crate) use self::task::run;
 use super::signal::Signal;
 use crate::clock;
 use crate::shim::{Mutex, lock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is told of a topic.
 pub(crate) trait Listener: Send + Sync {
@@ -94,6 +97,23 @@ impl Hub {
         let (id, _) = registry.attach(topic, listener());
         self.changed(registry);
         Some(self.attachment(topic, id))
+    }
+
+    /// A call of this client, sent at `sent` and answered by now, has published there. Answers whether
+    /// who listens there is told of that: by the message, or because it is missed.
+    fn expect(&self, topic: Topic<'_>, sent: Instant) -> bool {
+        if self.channels.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut registry = lock(&self.registry);
+        let before = registry.overdue_at();
+        let told = registry.expect(topic, sent, clock::now());
+        let sooner = registry.overdue_at() != before;
+        drop(registry);
+        if sooner {
+            self.signal.notify();
+        }
+        told
     }
 
     /// Whether what is published there is heard at present.

@@ -16,11 +16,20 @@
 //!    in Ending subscribes anew and waits for that confirmation.
 //! 3. Listeners are told whenever their channel is confirmed: what was published before was not
 //!    heard.
+//!
+//! # Messages of our own
+//!
+//! What this client publishes on a confirmed channel must be heard. If it is not, within a bound, the
+//! listeners of that channel look by themselves, and the connection is in *doubt*: it is asked for a
+//! sign of life, and until that comes, nobody relies on being told. A message that precedes the
+//! answer would have been heard: where none was, Redis does not publish for us (an ACL), and the
+//! channel is *mute* until something is heard on it. A connection that does not answer is given up.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// What is listened to: one channel, or all that match a pattern.
@@ -68,6 +77,13 @@ impl Effect {
 /// More lingering subscriptions than this are ended early, the oldest first.
 const MOST_LINGERING: usize = 1024;
 
+/// A message of our own is to be heard within this time of the answer to the call that published it,
+/// and within some round trips.
+const NOTICED: Duration = Duration::from_millis(200);
+const ROUND_TRIPS: u32 = 3;
+/// Whoever comes so late to see what was not heard was itself held up, and may have to read first.
+const LATE: Duration = Duration::from_millis(50);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Wanted,
@@ -82,6 +98,29 @@ struct Channel<L> {
     confirmed: bool,
     round: u64,
     listeners: Vec<(u64, L)>,
+    ear: Ear,
+    /// Whether `Registry::owed` has an entry for it.
+    timed: bool,
+}
+
+/// What is known of the messages on a confirmed channel.
+#[derive(Debug, Default)]
+struct Ear {
+    /// When something was heard last.
+    heard: Option<Instant>,
+    /// By when a message of our own is to be heard.
+    owed: Option<Instant>,
+    /// One was not heard in time, and the connection has not answered since.
+    missed: bool,
+    /// One was not heard, although the connection answered.
+    mute: bool,
+}
+
+impl<L: Clone> Channel<L> {
+    fn told(&self) -> Vec<L> {
+        let listeners = self.listeners.iter();
+        listeners.map(|(_, listener)| listener.clone()).collect()
+    }
 }
 
 /// Channels and patterns apart, so that both are found by their text.
@@ -128,7 +167,20 @@ pub(super) struct Registry<L> {
     lingering: VecDeque<(Instant, String, bool)>,
     linger: Duration,
     connected: bool,
+    /// Topics to which a message of our own is owed, by the moment to look, each once at most.
+    owed: BinaryHeap<Reverse<(Instant, String, bool)>>,
+    /// Whether the connection is asked for a sign of life, since a message was not heard.
+    doubted: bool,
     next_id: u64,
+}
+
+/// What is to be done about messages that were not heard in time.
+#[derive(Debug)]
+pub(super) struct Overdue<L> {
+    /// Who looks by itself.
+    pub(super) told: Vec<L>,
+    /// Whether the connection is to be asked for a sign of life.
+    pub(super) doubt: bool,
 }
 
 impl<L: Clone> Registry<L> {
@@ -142,6 +194,8 @@ impl<L: Clone> Registry<L> {
             lingering: VecDeque::new(),
             linger,
             connected: false,
+            owed: BinaryHeap::new(),
+            doubted: false,
             next_id: 0,
         }
     }
@@ -157,6 +211,8 @@ impl<L: Clone> Registry<L> {
                 confirmed: false,
                 round: 0,
                 listeners: vec![],
+                ear: Ear::default(),
+                timed: false,
             };
             let map = self.topics.map_mut(topic);
             map.insert(topic.text().to_owned(), fresh);
@@ -226,6 +282,7 @@ impl<L: Clone> Registry<L> {
     ) {
         entry.round += 1;
         entry.confirmed = false;
+        entry.ear = Ear::default();
         // Without a connection nothing is sent now; `connected` sends it.
         if connected {
             let subscribe = entry.phase != Phase::Ending;
@@ -249,11 +306,7 @@ impl<L: Clone> Registry<L> {
         match entry.phase {
             Phase::Wanted | Phase::Lingering { .. } => {
                 entry.confirmed = true;
-                entry
-                    .listeners
-                    .iter()
-                    .map(|(_, listener)| listener.clone())
-                    .collect()
+                entry.told()
             }
             Phase::Ending => {
                 self.topics.remove(effect.topic());
@@ -277,10 +330,14 @@ impl<L: Clone> Registry<L> {
         self.connected = false;
         self.effects.clear();
         self.lingering.clear();
+        self.owed.clear();
+        self.doubted = false;
         for map in [&mut self.topics.channels, &mut self.topics.patterns] {
             map.retain(|_, entry| {
                 entry.confirmed = false;
                 entry.phase = Phase::Wanted;
+                entry.ear = Ear::default();
+                entry.timed = false;
                 !entry.listeners.is_empty()
             });
         }
@@ -298,16 +355,98 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// Whom to tell of a message.
-    pub(super) fn listeners(&self, topic: Topic<'_>) -> Vec<L> {
-        let entry = self.topics.get(topic);
-        entry.map_or_else(Vec::new, |entry| {
-            entry
-                .listeners
-                .iter()
-                .map(|(_, listener)| listener.clone())
-                .collect()
-        })
+    /// A message came; answers whom to tell.
+    pub(super) fn heard(&mut self, topic: Topic<'_>, now: Instant) -> Vec<L> {
+        let Some(entry) = self.topics.get_mut(topic) else {
+            return vec![];
+        };
+        entry.ear = Ear {
+            heard: Some(now),
+            ..Ear::default()
+        };
+        entry.told()
+    }
+
+    /// A call sent at `sent`, and answered by now, has published on a channel. Answers whether who
+    /// listens there is told of that: it was heard, or it will be, or it will be missed
+    /// ([`overdue`](Self::overdue)).
+    pub(super) fn expect(&mut self, topic: Topic<'_>, sent: Instant, now: Instant) -> bool {
+        let doubted = self.doubted;
+        let Some(entry) = self.topics.get_mut(topic) else {
+            return false;
+        };
+        if !entry.confirmed || entry.listeners.is_empty() || entry.ear.mute || doubted {
+            return false;
+        }
+        // Somebody else's message will do: it came behind what was published before it.
+        if entry.ear.heard.is_some_and(|heard| heard >= sent) || entry.ear.owed.is_some() {
+            return true;
+        }
+        let round_trip = now.saturating_duration_since(sent);
+        let by = crate::clock::after(now, NOTICED.max(round_trip * ROUND_TRIPS));
+        entry.ear.owed = Some(by);
+        if !std::mem::replace(&mut entry.timed, true) {
+            let text = topic.text().to_owned();
+            self.owed.push(Reverse((by, text, topic.is_pattern())));
+        }
+        true
+    }
+
+    /// When to look for messages that were not heard.
+    pub(super) fn overdue_at(&self) -> Option<Instant> {
+        self.owed.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Looks for messages that were not heard in time; to be asked when all that came was read.
+    pub(super) fn overdue(&mut self, now: Instant) -> Overdue<L> {
+        let mut told = vec![];
+        let doubted = self.doubted;
+        while self.overdue_at().is_some_and(|at| at <= now) {
+            let Some(Reverse((_, text, pattern))) = self.owed.pop() else {
+                break;
+            };
+            let Some(entry) = self.topics.get_mut(Topic::of(&text, pattern)) else {
+                continue;
+            };
+            entry.timed = false;
+            let again = match entry.ear.owed {
+                // Heard since.
+                None => continue,
+                Some(by) if by > now => by,
+                Some(by) if now.saturating_duration_since(by) > LATE => {
+                    crate::clock::after(now, LATE)
+                }
+                Some(_) => {
+                    entry.ear.owed = None;
+                    entry.ear.missed = true;
+                    told.extend(entry.told());
+                    self.doubted = true;
+                    continue;
+                }
+            };
+            entry.ear.owed = Some(again);
+            entry.timed = true;
+            self.owed.push(Reverse((again, text, pattern)));
+        }
+        Overdue {
+            told,
+            doubt: self.doubted && !doubted,
+        }
+    }
+
+    /// The connection gave a sign of life, asked for after whatever was missed was published. Answers
+    /// whether Redis does not publish for us on some channel.
+    pub(super) fn answered(&mut self) -> bool {
+        self.doubted = false;
+        let Topics { channels, patterns } = &mut self.topics;
+        let mut mute = false;
+        for entry in channels.values_mut().chain(patterns.values_mut()) {
+            if std::mem::take(&mut entry.ear.missed) {
+                entry.ear.mute = true;
+                mute = true;
+            }
+        }
+        mute
     }
 
     pub(super) fn is_confirmed(&self, topic: Topic<'_>) -> bool {
@@ -370,7 +509,8 @@ mod tests {
         assert_eq!(registry.confirmed(&effect), [1, 2]);
         assert_eq!(registry.attach(Topic::Channel("c"), 3), (2, true));
         assert_eq!(registry.next_effect(), None);
-        assert_eq!(registry.listeners(Topic::Channel("c")), [1, 2, 3]);
+        let now = Instant::now();
+        assert_eq!(registry.heard(Topic::Channel("c"), now), [1, 2, 3]);
     }
 
     #[test]
@@ -452,6 +592,101 @@ mod tests {
         registry.detach(Topic::Channel("c"), id, Instant::now());
         assert!(!registry.attach(Topic::Channel("c"), 2).1);
         assert_eq!(registry.confirmed(&effect), [2]);
+    }
+
+    const C: Topic<'static> = Topic::Channel("c");
+
+    /// With a confirmed channel that has one listener.
+    fn listening() -> Registry<u8> {
+        let mut registry = live();
+        registry.attach(C, 1);
+        let effect = registry.next_effect().unwrap();
+        registry.confirmed(&effect);
+        registry
+    }
+
+    #[test]
+    fn a_message_of_our_own_that_is_not_heard_is_missed_in_time() {
+        let now = Instant::now();
+        let mut registry = listening();
+        assert!(registry.expect(C, now, now));
+        assert_eq!(registry.overdue_at(), Some(now + NOTICED));
+        assert!(registry.overdue(now + NOTICED / 2).told.is_empty());
+        let overdue = registry.overdue(now + NOTICED);
+        assert_eq!((&*overdue.told, overdue.doubt), (&[1][..], true));
+        // In doubt nobody relies on being told.
+        assert!(!registry.expect(C, now, now));
+        registry.disconnected();
+        registry.connected();
+        let effect = registry.next_effect().unwrap();
+        assert_eq!(registry.confirmed(&effect), [1]);
+        assert!(registry.expect(C, now, now));
+    }
+
+    #[test]
+    fn what_was_heard_before_the_answer_came_is_not_waited_for() {
+        let now = Instant::now();
+        let mut registry = listening();
+        registry.heard(C, now);
+        assert!(registry.expect(C, now, now));
+        assert_eq!(registry.overdue_at(), None);
+        // That one was of an earlier call.
+        assert!(registry.expect(C, now + S, now + S));
+        assert_eq!(registry.overdue_at(), Some(now + S + NOTICED));
+        registry.heard(C, now + S);
+        let overdue = registry.overdue(now + S + NOTICED);
+        assert!(overdue.told.is_empty() && !overdue.doubt);
+        assert_eq!(registry.overdue_at(), None);
+    }
+
+    #[test]
+    fn a_channel_is_mute_where_the_connection_answers_and_until_something_is_heard() {
+        let now = Instant::now();
+        let mut registry = listening();
+        assert!(registry.expect(C, now, now));
+        assert!(registry.overdue(now + NOTICED).doubt);
+        assert!(registry.answered());
+        assert!(!registry.expect(C, now + S, now + S));
+        assert_eq!(registry.overdue_at(), None);
+        registry.heard(C, now + S);
+        assert!(registry.expect(C, now + 2 * S, now + 2 * S));
+        assert!(!registry.answered());
+    }
+
+    #[test]
+    fn a_channel_that_is_busy_has_one_timer() {
+        let mut now = Instant::now();
+        let mut registry = listening();
+        for _ in 0..100 {
+            assert!(registry.expect(C, now, now));
+            registry.heard(C, now);
+            now += Duration::from_millis(1);
+        }
+        assert!(registry.expect(C, now, now));
+        assert_eq!(registry.owed.len(), 1);
+        // The timer is the first one's; the last one has its own time.
+        let overdue = registry.overdue(registry.overdue_at().unwrap());
+        assert!(overdue.told.is_empty());
+        assert_eq!(registry.overdue_at(), Some(now + NOTICED));
+    }
+
+    /// A process that was stopped has not read what came meanwhile.
+    #[test]
+    fn who_looks_late_looks_once_more() {
+        let now = Instant::now();
+        let mut registry = listening();
+        assert!(registry.expect(C, now, now));
+        let late = now + S;
+        assert!(registry.overdue(late).told.is_empty());
+        assert_eq!(registry.overdue(late + LATE).told, [1]);
+    }
+
+    #[test]
+    fn a_slow_server_has_some_round_trips() {
+        let now = Instant::now();
+        let mut registry = listening();
+        assert!(registry.expect(C, now, now + S));
+        assert_eq!(registry.overdue_at(), Some(now + S + S * ROUND_TRIPS));
     }
 
     proptest! {

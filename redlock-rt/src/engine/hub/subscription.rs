@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Attachment, Hub, Listener, Topic};
 use crate::shim::{Mutex, lock};
@@ -71,6 +72,14 @@ impl Subscription {
         drop(known);
         // Dropped with no lock held: it takes the hub's.
         drop(ended);
+    }
+
+    /// A call of this client, sent at `sent` and answered by now, has published on the topic. Answers
+    /// whether the listener is told of that: by the message, or because that does not come.
+    pub(crate) fn expect(&self, hub: &Hub, topic: Topic<'_>, sent: Instant) -> bool {
+        // Asked in any case: others may listen to the topic.
+        let told = hub.expect(topic, sent);
+        told && lock(&self.0).is_some()
     }
 
     /// Whether what is published on the topic is heard here at present.

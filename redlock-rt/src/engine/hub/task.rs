@@ -1,11 +1,11 @@
 //! The task that keeps the subscribing connection.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
 use super::Hub;
@@ -18,6 +18,9 @@ use crate::shim::lock;
 
 /// An idle connection is asked for a sign of life this often.
 const PING_EVERY: Duration = Duration::from_secs(30);
+/// A connection that missed a message of our own, and brings nothing for so long after it was asked
+/// for a sign of life, is given up.
+const DEAF: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -82,6 +85,27 @@ impl Hub {
         told.iter().for_each(|listener| listener.confirmed());
     }
 
+    /// Takes in the messages that are there already; answers whether there were any.
+    fn hear_all(&self, messages: &mut (impl Stream<Item = Message> + Unpin)) -> bool {
+        let mut any = false;
+        while let Some(Some(message)) = messages.next().now_or_never() {
+            self.heard(&message);
+            any = true;
+        }
+        any
+    }
+
+    /// Has those look by themselves whose messages do not come; answers whether the connection is to
+    /// be asked for a sign of life.
+    fn overdue(&self) -> bool {
+        let overdue = lock(&self.registry).overdue(clock::now());
+        overdue
+            .told
+            .iter()
+            .for_each(|listener| listener.confirmed());
+        overdue.doubt
+    }
+
     fn refused(&self, effect: &Effect) {
         let mut registry = lock(&self.registry);
         registry.refused(effect);
@@ -95,7 +119,7 @@ impl Hub {
             Some(pattern) => Topic::Pattern(pattern),
             None => Topic::Channel(&message.channel),
         };
-        let listeners = lock(&self.registry).listeners(topic);
+        let listeners = lock(&self.registry).heard(topic, clock::now());
         let channel = &message.channel;
         listeners
             .iter()
@@ -116,6 +140,8 @@ async fn listen(
     let mut pending: FuturesUnordered<BoxFuture<'static, Confirmation>> = FuturesUnordered::new();
     let mut ping: Option<BoxFuture<'static, Result<(), Fault>>> = None;
     let mut ping_at = clock::now() + PING_EVERY;
+    // When a connection in doubt is given up.
+    let mut deaf_at: Option<Instant> = None;
     lock(&hub.registry).connected();
     loop {
         if hub.signal.is_closed() {
@@ -132,17 +158,19 @@ async fn listen(
             }
         }
         if now >= ping_at && ping.is_none() {
-            let mut subscriber = subscriber.clone();
-            ping = Some(Box::pin(async move {
-                let asked = timeout(response, subscriber.ping()).await;
-                asked.unwrap_or_else(|_| Err(Fault::timed_out("no answer to PING")))
-            }));
+            ping = Some(sign_of_life(subscriber.clone(), response));
         }
         let next_ping = if ping.is_none() { Some(ping_at) } else { None };
-        let wake_at = linger_until.into_iter().chain(next_ping).min();
+        let overdue_at = lock(&hub.registry).overdue_at();
+        let wakes = [linger_until, next_ping, overdue_at, deaf_at];
+        let wake_at = wakes.into_iter().flatten().min();
         tokio::select! {
             message = messages.next() => match message {
-                Some(message) => hub.heard(&message),
+                Some(message) => {
+                    // Slow, or busy, but not deaf.
+                    deaf_at = None;
+                    hub.heard(&message);
+                }
                 None => return None,
             },
             Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
@@ -158,15 +186,44 @@ async fn listen(
             },
             pong = async { ping.as_mut()?.await.into() }, if ping.is_some() => {
                 ping = None;
+                deaf_at = None;
                 ping_at = clock::now() + PING_EVERY;
                 if let Some(Err(fault)) = pong {
                     return Some(fault);
                 }
+                hub.hear_all(&mut messages);
+                if lock(&hub.registry).answered() {
+                    tracing::debug!("redis does not publish for us; our own waiters are told directly");
+                }
             }
             () = hub.signal.notified() => {}
-            () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {}
+            () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
+                // What came is read before anything is called missing.
+                if hub.hear_all(&mut messages) {
+                    deaf_at = None;
+                }
+                if deaf_at.is_some_and(|at| at <= clock::now()) {
+                    return Some(Fault::timed_out("own announcements are not heard"));
+                }
+                if hub.overdue() {
+                    // Also where one is under way: only what is asked for now is answered behind
+                    // what was published.
+                    ping = Some(sign_of_life(subscriber.clone(), response));
+                    deaf_at = Some(clock::now() + DEAF);
+                }
+            }
         }
     }
+}
+
+fn sign_of_life(
+    mut subscriber: Subscriber,
+    response: Duration,
+) -> BoxFuture<'static, Result<(), Fault>> {
+    Box::pin(async move {
+        let asked = timeout(response, subscriber.ping()).await;
+        asked.unwrap_or_else(|_| Err(Fault::timed_out("no answer to PING")))
+    })
 }
 
 fn exchange(

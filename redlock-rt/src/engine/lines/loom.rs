@@ -102,7 +102,7 @@ impl World {
             drop(guard.leave());
             let hub = Arc::clone(&engine.hub);
             let message = thread::spawn(move || hub.delivered(&channel));
-            guard.hold.settled(true);
+            guard.hold.settled(Some(clock::now()));
             message.join().unwrap();
         })
     }

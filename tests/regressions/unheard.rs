@@ -1,0 +1,94 @@
+//! A client that does not hear its own announcements.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, RLock, RLockGuard};
+use tests::{LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
+use tokio::task::JoinHandle;
+
+use crate::{DEADLINE, limited_user};
+
+/// Polling that does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
+
+async fn client(url: &str) -> Client {
+    let builder = Client::builder().url(url).poll_interval(NEVER);
+    builder.connect().await.unwrap()
+}
+
+fn waiter(lock: &RLock) -> JoinHandle<RLockGuard> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock().await.unwrap() })
+}
+
+/// It waited until it was time to look again, each time, until the connection was asked for a sign of
+/// life.
+#[tokio::test]
+async fn a_half_open_subscription_held_up_every_hand_over_within_the_process() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let name = unique("deaf");
+    let client = client(&proxy.url()).await;
+    let leaks = LeakCheck::on(&server, &name).await.client(&client);
+    let lock = client.rlock(&name);
+    let guard = lock.lock().await.unwrap();
+    let next = waiter(&lock);
+    proxy.wait_for_answer("SUBSCRIBE").await;
+    let deaf = match proxy.connections(Which::Subscribers)[..] {
+        [deaf] => deaf,
+        ref others => panic!("{others:?}"),
+    };
+    proxy.go_silent_on(Which::Connection(deaf));
+    let last = waiter(&lock);
+    eventually(DEADLINE, async || client.stats().waiting == 2).await;
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, next).await.unwrap();
+    // Another connection listens by now, or soon.
+    proxy.wait_for_count("SUBSCRIBE", 2).await;
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, last).await.unwrap();
+    guard.unlock().await.unwrap();
+    let counts = proxy.counts();
+    assert_eq!(counts["SUBSCRIBE"], 2, "{counts:?}");
+    // The server does not hear either that the client has hung up.
+    proxy.cut(Which::Connection(deaf));
+    leaks.assert_clean().await;
+}
+
+/// Nobody was told, so each hand-over waited until it was time to look again. The connection is
+/// sound: it is asked once, and kept.
+#[tokio::test]
+async fn who_may_not_publish_held_up_every_hand_over_within_the_process() {
+    let (server, url) = limited_user(&["allchannels", "-publish"]).await;
+    let proxy = Proxy::to(&server);
+    let address = |address: std::net::SocketAddr| format!("@{address}");
+    let url = url.replace(&address(server.address()), &address(proxy.address()));
+    let name = unique("unheard");
+    let client = client(&url).await;
+    let leaks = LeakCheck::on(&server, &name).await.client(&client);
+    let lock = client.rlock(&name);
+    let mut guard = lock.lock().await.unwrap();
+    let mut next = waiter(&lock);
+    proxy.wait_for_answer("SUBSCRIBE").await;
+    for _ in 0..10 {
+        let last = waiter(&lock);
+        eventually(DEADLINE, async || client.stats().waiting == 2).await;
+        guard.unlock().await.unwrap();
+        guard = within(DEADLINE, next).await.unwrap();
+        next = last;
+    }
+    guard.unlock().await.unwrap();
+    within(DEADLINE, next)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let counts = proxy.counts();
+    assert_eq!(counts["SUBSCRIBE"], 1, "{counts:?}");
+    assert!(
+        counts.get("PING").is_none_or(|pings| *pings == 1),
+        "{counts:?}"
+    );
+    leaks.assert_clean().await;
+}
