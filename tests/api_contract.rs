@@ -25,7 +25,7 @@ use redlock_rt::{
     WriteLock, embedded,
 };
 use tests::{LeakCheck, connection_over, unique};
-use tokio::task::yield_now;
+use tokio::{io::AsyncWriteExt, task::yield_now};
 
 fn shared<T: Send + Sync + Unpin + 'static>() {}
 fn shown<T: Debug>() {}
@@ -427,6 +427,17 @@ async fn messages_name_the_lock() {
     ] {
         assert_tells(&error, ErrorKind::ShutDown, name);
     }
+
+    // The answer is there before anything is asked.
+    let web = Client::builder().connector(async || {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        theirs.write_all(b"HTTP/1.1 400 Bad Request\r\n").await?;
+        tokio::spawn(async move { tokio::io::copy(&mut theirs, &mut tokio::io::sink()).await });
+        Ok(ours)
+    });
+    let error = web.build().unwrap().rlock(name).lock().await.unwrap_err();
+    assert_tells(&error, ErrorKind::Misconfigured, name);
+    assert!(error.is_misconfigured());
 
     let refusing = Client::builder()
         .url("redis://127.0.0.1:1")

@@ -456,8 +456,8 @@ async fn every_form_of_url_reaches_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_whose_certificate_is_not_trusted_is_unavailable() {
+async fn a_server_whose_certificate_is_not_trusted_is_misconfigured() {
     let server = RedisServer::options().tls().start();
     let client = Client::builder().url(&server.tls_url()).connect().await;
-    assert_error(client, ErrorKind::Unavailable, "connect to redis");
+    assert_error(client, ErrorKind::Misconfigured, "tls_roots");
 }

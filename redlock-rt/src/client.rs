@@ -78,6 +78,8 @@ impl Client {
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput) for a URL that cannot be one,
     /// [`Denied`](crate::ErrorKind::Denied) for a wrong password,
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a replica, a sentinel, a node of a
+    /// cluster, or what is no Redis at all,
     /// [`Unavailable`](crate::ErrorKind::Unavailable) where nobody answers.
     ///
     /// # Examples
@@ -551,8 +553,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`build`](Self::build), [`Denied`](crate::ErrorKind::Denied) and
-    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Those of [`build`](Self::build) and of [`Client::connect`].
     pub async fn connect(self) -> Result<Client, Error> {
         let client = self.build()?;
         client.engine.connect().await?;

@@ -39,6 +39,10 @@ pub enum ErrorKind {
     WrongType,
     /// Redis refuses the credentials, or an ACL forbids the command.
     Denied,
+    /// What the address leads to is no server to lock on (a replica, a sentinel, a node of a
+    /// cluster, no Redis at all), or none that can be talked to (a host name that is not known, a
+    /// certificate that is not trusted). No call succeeds before somebody changes that.
+    Misconfigured,
     /// The client was shut down.
     ShutDown,
     /// An answer that makes no sense for the command sent.
@@ -62,6 +66,7 @@ impl ErrorKind {
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",
             Self::Denied => "redis denied access",
+            Self::Misconfigured => "the address does not lead to a server to lock on",
             Self::ShutDown => "the client is shut down",
             Self::Protocol => "unexpected reply",
         }
@@ -202,6 +207,15 @@ impl Error {
     /// Returns whether an argument was refused before anything was sent.
     pub fn is_bad_input(&self) -> bool {
         self.kind() == ErrorKind::BadInput
+    }
+
+    /// Returns whether no call succeeds before the address, or what it leads to, is changed.
+    ///
+    /// Such an error comes at once, also from a call that waits as long as it takes. A replica and
+    /// a host name that is not known count as an outage once the client was connected: in a failover
+    /// both may be there for a while.
+    pub fn is_misconfigured(&self) -> bool {
+        self.kind() == ErrorKind::Misconfigured
     }
 
     /// Returns whether the client had been shut down.

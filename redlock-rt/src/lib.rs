@@ -78,6 +78,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! * Redis must not evict: use `maxmemory-policy noeviction`, or a `volatile-*` policy with room.
 //! * A command that was lost in a dead connection is kept from running late by `CLIENT KILL ID`.
 //!   Where an ACL forbids that, such a ghost of an acquisition ends with its lease.
+//! * Clusters, sentinels and replicas are not supported: a client talks to one master, and is told
+//!   [`Misconfigured`](ErrorKind::Misconfigured) where it finds another thing at its address.
 //! * After a failover behind one address, all connections of a client follow the first one that
 //!   reaches the new server, and every lock is verified there. Where an ACL forbids INFO, servers
 //!   are not told apart: a lock that is renewed over a connection to the old server stays valid

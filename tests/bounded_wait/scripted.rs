@@ -16,7 +16,7 @@ pub(crate) enum Target {
     Calls,
     /// SCRIPT LOAD.
     Loads,
-    /// CLIENT ID and INFO, with which a connection begins.
+    /// CLIENT ID and two INFO, with which a connection begins.
     Greetings,
 }
 

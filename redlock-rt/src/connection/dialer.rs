@@ -110,29 +110,25 @@ impl Dialer {
         }
     }
 
-    /// What the server is to be told of us on a connection that listens, which has logged in
-    /// already. Channels are those of all databases.
-    pub(super) fn listening_settings(&self) -> redis::RedisConnectionInfo {
-        redis::RedisConnectionInfo::default().set_lib_name(LIB_NAME, LIB_VERSION)
-    }
-
-    /// The command that logs in, where there is a password.
-    pub(super) fn login_command(&self) -> Option<redis::Cmd> {
-        let password = self.login.password.as_ref()?;
-        let mut login = redis::cmd("AUTH");
-        if let Some(user) = &self.login.user {
-            login.arg(user);
+    /// What the server is called in logs and errors: where it is, as far as that is known.
+    pub(crate) fn called(&self) -> Arc<str> {
+        match (&self.how, &self.name) {
+            (How::Address(address), _) => address.place().into(),
+            (How::Custom(_), Some(name)) => Arc::clone(name),
+            (How::Custom(_), None) => "the server behind the connector".into(),
         }
-        login.arg(password);
-        Some(login)
     }
 
     /// The commands by which a connection logs in and chooses its database; all must be answered
     /// without an error.
     pub(super) fn login(&self) -> redis::Pipeline {
         let mut commands = redis::pipe();
-        if let Some(login) = self.login_command() {
-            commands.add_command(login);
+        if let Some(password) = &self.login.password {
+            let login = commands.cmd("AUTH");
+            if let Some(user) = &self.login.user {
+                login.arg(user);
+            }
+            login.arg(password);
         }
         if self.login.db != 0 {
             commands.cmd("SELECT").arg(self.login.db);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerError};
 
+use super::misfit::Misfit;
 use crate::error::{Error, ErrorKind as Kind};
 
 type Source = Arc<dyn StdError + Send + Sync>;
@@ -17,7 +18,18 @@ type Source = Arc<dyn StdError + Send + Sync>;
 pub(crate) struct Fault {
     stage: Stage,
     cause: Cause,
-    source: Option<Source>,
+    /// Boxed: every future that waits for an answer has room for a fault.
+    told: Option<Box<Told>>,
+}
+
+/// What people are told of a fault.
+#[derive(Debug, Clone)]
+struct Told {
+    source: Source,
+    /// What to do about it.
+    hint: Option<&'static str>,
+    /// Which server it is of, where that is not reached.
+    place: Option<Arc<str>>,
 }
 
 /// Where a fault arose.
@@ -46,6 +58,8 @@ pub(crate) enum Cause {
     WrongType,
     /// The server cannot serve a connection as the URL wants it: no such database.
     Misdirected,
+    /// What answers at the address is not a server to lock on, or not one that we can talk to.
+    Misconfigured,
     /// Any other answer, for which a repeat is no help.
     Failed,
     /// The client was shut down: there will be no connection any more.
@@ -87,7 +101,7 @@ pub(crate) enum Verdict {
 /// In a script they come before its first write, or with it: the server does not change its mind
 /// about them while a script runs. So such an answer to a script that passes every error on says
 /// that nothing took effect.
-const PASSING: [&str; 12] = [
+const PASSING: [&str; 10] = [
     "LOADING",
     "READONLY",
     "BUSY",
@@ -98,9 +112,9 @@ const PASSING: [&str; 12] = [
     "MISCONF",
     "NOREPLICAS",
     "OOM",
-    "MOVED",
-    "ASK",
 ];
+/// Codes of a cluster: other nodes have the key.
+const ELSEWHERE: [&str; 2] = ["MOVED", "ASK"];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 /// What an ACL refuses inside a script, before Redis 7.2: there is no code in it.
 const DENIED_INSIDE: &str = "The user executing the script can't";
@@ -116,7 +130,11 @@ impl Fault {
         Self {
             stage,
             cause,
-            source: Some(source),
+            told: Some(Box::new(Told {
+                source,
+                hint: None,
+                place: None,
+            })),
         }
     }
 
@@ -128,6 +146,44 @@ impl Fault {
     /// As [`unreachable`](Self::unreachable), for a reason of our own.
     pub(super) fn not_connected(kind: std::io::ErrorKind, why: &'static str) -> Self {
         Self::unreachable(std::io::Error::new(kind, why))
+    }
+
+    /// There is no connection, nor will there be one before the configuration is changed.
+    pub(super) fn misconfigured(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(Stage::Dialing, Cause::Misconfigured, Arc::new(error))
+    }
+
+    /// What answers at the address makes no sense to the client library, whose own words for that
+    /// are of no use.
+    pub(super) fn not_redis() -> Self {
+        let why = "what answers there does not speak the protocol of redis; is it another port, \
+                   or one for TLS (rediss://…)?";
+        Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
+    }
+
+    /// No stream could be opened. `reached`: it could before, so that a name which is not known may
+    /// be known again, as in a cluster whose names come and go with their servers.
+    pub(super) fn of_stream(error: std::io::Error, reached: bool) -> Self {
+        let misfit = Misfit::of(&error).filter(|misfit| !reached || *misfit != Misfit::UnknownHost);
+        match misfit {
+            Some(misfit) => Self::misconfigured(error).hinting(misfit.hint()),
+            None => Self::unreachable(error),
+        }
+    }
+
+    fn hinting(mut self, hint: &'static str) -> Self {
+        if let Some(told) = &mut self.told {
+            told.hint = Some(hint);
+        }
+        self
+    }
+
+    /// The same fault, of the server of this name; said where it was not reached, or did not answer.
+    pub(crate) fn at(mut self, place: &Arc<str>) -> Self {
+        if let (Stage::Dialing | Stage::Unanswered, Some(told)) = (self.stage, &mut self.told) {
+            told.place.get_or_insert_with(|| Arc::clone(place));
+        }
+        self
     }
 
     /// A connection to a server that was left for another one.
@@ -155,7 +211,7 @@ impl Fault {
         Self {
             stage: Stage::Refused,
             cause: Cause::Loaded,
-            source: None,
+            told: None,
         }
     }
 
@@ -164,7 +220,7 @@ impl Fault {
         Self {
             stage: Stage::Dialing,
             cause: Cause::Closed,
-            source: None,
+            told: None,
         }
     }
 
@@ -206,7 +262,7 @@ impl Fault {
         let words = text.strip_prefix('-').unwrap_or(&text);
         let (code, detail) = words.split_once(' ').unwrap_or((words, ""));
         let source = Arc::new(std::io::Error::other(text.clone()));
-        let Self { cause, source, .. } = Self::sort(code, detail, source);
+        let Self { cause, told, .. } = Self::sort(code, detail, source);
         let cause = match cause {
             Cause::Denied | Cause::WrongType => cause,
             _ => Cause::Failed,
@@ -214,7 +270,7 @@ impl Fault {
         Self {
             stage: Stage::Answered,
             cause,
-            source,
+            told,
         }
     }
 
@@ -226,11 +282,13 @@ impl Fault {
             Cause::Denied
         } else if PASSING.contains(&code) {
             Cause::Passing
+        } else if ELSEWHERE.contains(&code) {
+            Cause::Misconfigured
         } else {
             Cause::Failed
         };
         let stage = match cause {
-            Cause::Passing => Stage::Refused,
+            Cause::Passing | Cause::Misconfigured => Stage::Refused,
             Cause::Denied if !detail.contains(INSIDE) => Stage::Refused,
             _ => Stage::Answered,
         };
@@ -244,7 +302,7 @@ impl Fault {
     pub(super) fn while_dialing(mut self) -> Self {
         self.stage = Stage::Dialing;
         if matches!(self.cause, Cause::Failed | Cause::WrongType) {
-            let text = self.source.as_ref().map(ToString::to_string);
+            let text = self.told.as_ref().map(|told| told.source.to_string());
             let says = |known| text.as_ref().is_some_and(|text| text.contains(known));
             self.cause = if says(NO_DATABASE) {
                 Cause::Misdirected
@@ -260,7 +318,9 @@ impl Fault {
     /// What `caller` does about it: the table in docs/design.md.
     pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
         use self::Caller::{Beat, CallOnce, Renewal, Settlement};
-        use self::Cause::{Closed, Denied, Failed, Loaded, Misdirected, Passing, WrongType};
+        use self::Cause::{
+            Closed, Denied, Failed, Loaded, Misconfigured, Misdirected, Passing, WrongType,
+        };
         use self::Stage::{Answered, Dialing, Unanswered};
         match (caller, self.stage, self.cause) {
             (_, _, Closed) => Verdict::Fail,
@@ -269,7 +329,7 @@ impl Fault {
             (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
             (_, _, Passing | Loaded) => Verdict::Again,
             (Renewal, _, _) => Verdict::Apart,
-            (_, _, Denied | WrongType | Misdirected | Failed) => Verdict::Fail,
+            (_, _, Denied | WrongType | Misdirected | Misconfigured | Failed) => Verdict::Fail,
         }
     }
 
@@ -301,13 +361,19 @@ impl Fault {
             Cause::WrongType => Kind::WrongType,
             Cause::Failed => Kind::Protocol,
             Cause::Misdirected => Kind::BadInput,
+            Cause::Misconfigured => Kind::Misconfigured,
         };
         let error = Error::new(kind, action);
-        match (self.source, self.cause) {
-            (Some(source), _) => error.detail(source.to_string()).caused_by(source),
-            (None, Cause::Loaded) => error.detail("the server forgets its scripts"),
-            (None, _) => error,
-        }
+        let Some(told) = self.told else {
+            return match self.cause {
+                Cause::Loaded => error.detail("the server forgets its scripts"),
+                _ => error,
+            };
+        };
+        let source = told.source.to_string();
+        let said = [told.place.as_deref(), told.hint, Some(&source)];
+        let said: Vec<&str> = said.into_iter().flatten().collect();
+        error.detail(said.join(": ")).caused_by(told.source)
     }
 }
 
@@ -440,6 +506,8 @@ mod tests {
             refused("BUSY").while_dialing(),
             refused("WRONGPASS").while_dialing(),
             sorted("ERR", "DB index is out of range").while_dialing(),
+            Fault::misconfigured(std::io::Error::other("test")),
+            refused("MOVED"),
             refused("BUSY"),
             Fault::loaded(),
             refused("NOPERM"),

@@ -1,32 +1,82 @@
 //! What a server says of itself when a connection opens.
 
-use redis::Value;
+use redis::{Pipeline, Value};
 
 /// The lines of `INFO` that are of interest; nothing where an ACL forbids to ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Info {
     /// Names the server process; a restarted one has another.
     pub(super) run_id: Option<String>,
+    /// `standalone`, `cluster` or `sentinel`.
+    mode: Option<String>,
+    /// `master` or `slave`.
+    role: Option<String>,
+    /// Of a replica: where its master is.
+    master: Option<String>,
+}
+
+/// Why a server is not one to lock on, and what to use in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// For as long as nobody changes the configuration.
+    Always(String),
+    /// It may become fit, or the address may lead to another server, after a failover.
+    Replica(String),
 }
 
 impl Info {
-    pub(super) fn of(reply: &Value) -> Self {
-        match reply {
-            Value::BulkString(bytes) => Self::parse(&String::from_utf8_lossy(bytes)),
-            Value::VerbatimString { text, .. } => Self::parse(text),
-            _ => Self::default(),
+    /// Adds the commands that ask for it. Before Redis 7 INFO takes one section at a time.
+    pub(super) fn ask(pipeline: &mut Pipeline) {
+        pipeline.cmd("INFO").arg("server");
+        pipeline.cmd("INFO").arg("replication");
+    }
+
+    pub(super) fn of(replies: &[Value]) -> Self {
+        let text = |reply: &Value| match reply {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Value::VerbatimString { text, .. } => text.clone(),
+            _ => String::new(),
+        };
+        let texts: Vec<String> = replies.iter().map(text).collect();
+        let field = |name: &str| {
+            let lines = texts.iter().flat_map(|text| text.lines());
+            let mut fields = lines.filter_map(|line| line.split_once(':'));
+            let (_, value) = fields.find(|(key, _)| *key == name)?;
+            Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
+        let master = field("master_host").zip(field("master_port"));
+        Self {
+            run_id: field("run_id"),
+            mode: field("redis_mode"),
+            role: field("role"),
+            master: master.map(|(host, port)| format!("{host}:{port}")),
         }
     }
 
-    fn parse(text: &str) -> Self {
-        let field = |name: &str| {
-            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-            let (_, value) = lines.find(|(key, _)| *key == name)?;
-            Some(value.trim().to_owned()).filter(|value| !value.is_empty())
-        };
-        Self {
-            run_id: field("run_id"),
+    pub(super) fn unfit(&self) -> Option<Unfit> {
+        match self.mode.as_deref() {
+            Some("sentinel") => {
+                let why = "it is a sentinel, which keeps no locks; connect to the master that \
+                           SENTINEL GET-MASTER-ADDR-BY-NAME names";
+                return Some(Unfit::Always(why.into()));
+            }
+            Some("cluster") => {
+                let why = "it is a node of a cluster, which is not supported: other nodes have \
+                           other locks; connect to a server with `cluster-enabled no`";
+                return Some(Unfit::Always(why.into()));
+            }
+            _ => {}
         }
+        if !matches!(self.role.as_deref(), Some("slave" | "replica")) {
+            return None;
+        }
+        let master = match &self.master {
+            Some(master) => format!("connect to its master, {master}"),
+            None => "connect to its master".to_owned(),
+        };
+        Some(Unfit::Replica(format!(
+            "it is a replica, which takes no locks; {master}"
+        )))
     }
 }
 
@@ -34,12 +84,47 @@ impl Info {
 mod tests {
     use super::*;
 
+    fn said(texts: &[&str]) -> Info {
+        let replies = texts.iter().map(|text| Value::BulkString((*text).into()));
+        Info::of(&replies.collect::<Vec<_>>())
+    }
+
     #[test]
     fn lines_of_info_are_found() {
         let text = "# Server\r\nredis_version:7.0.15\r\nrun_id:0f1e\r\ntcp_port:1\r\n";
-        let said = |text: &str| Info::of(&Value::BulkString(text.into()));
-        assert_eq!(said(text).run_id.as_deref(), Some("0f1e"));
-        assert_eq!(said("run_id:\r\n"), Info::default());
-        assert_eq!(Info::of(&Value::Okay), Info::default());
+        assert_eq!(said(&[text]).run_id.as_deref(), Some("0f1e"));
+        assert_eq!(said(&["run_id:\r\n"]), Info::default());
+        assert_eq!(Info::of(&[Value::Okay, Value::Nil]), Info::default());
+        assert_eq!(Info::default().unfit(), None);
+    }
+
+    #[test]
+    fn servers_that_are_not_to_be_locked_on_are_called_by_name() {
+        let master = "role:master\r\nconnected_slaves:1\r\n";
+        assert_eq!(said(&["redis_mode:standalone\r\n", master]).unfit(), None);
+        let unfit = |texts: &[&str], what: &str, instead: &str| {
+            let unfit = said(texts).unfit();
+            let Some(Unfit::Always(why) | Unfit::Replica(why)) = &unfit else {
+                panic!("{texts:?} is fit");
+            };
+            assert!(why.contains(what) && why.contains(instead), "{why}");
+            matches!(unfit, Some(Unfit::Always(_)))
+        };
+        assert!(unfit(
+            &["redis_mode:sentinel\r\n", ""],
+            "a sentinel",
+            "GET-MASTER-ADDR"
+        ));
+        assert!(unfit(
+            &["redis_mode:cluster\r\n", master],
+            "a cluster",
+            "cluster-enabled no"
+        ));
+        let replica = "role:slave\r\nmaster_host:10.0.0.7\r\nmaster_port:6380\r\n";
+        assert!(!unfit(
+            &["redis_mode:standalone\r\n", replica],
+            "a replica",
+            "10.0.0.7:6380"
+        ));
     }
 }

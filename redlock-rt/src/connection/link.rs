@@ -13,10 +13,10 @@ use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
 
-use super::dialer::{Dialer, LIB_NAME, LIB_VERSION};
+use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
-use super::info::Info;
+use super::greeting::{Greeting, greet};
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use crate::clock;
@@ -47,6 +47,8 @@ pub(super) struct Link {
     /// Which scripts the server knows when it reads what is sent here next, a bit each.
     known: [AtomicU64; 2],
     tie: Arc<Tie>,
+    /// What the server is called in errors.
+    place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
 }
@@ -76,19 +78,18 @@ impl Link {
     ) -> Result<Self, Fault> {
         let number = server.dial();
         let dial = dialer.clone();
-        let stream = spawner
+        let mut stream = spawner
             .run(async move { dial.dial(within).await })
             .await
             .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
-            .map_err(Fault::unreachable)?;
+            .map_err(|error| Fault::of_stream(error, server.was_reached()))?;
+        let Greeting { info, client_id } = greet(dialer, &mut stream).await?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(1024);
-        // Nothing is said by the crate: of a refusal it would keep the text and drop the code.
-        let silent = redis::RedisConnectionInfo::default().set_skip_set_lib_name();
-        let (conn, driver) = MultiplexedConnection::new_with_config(&silent, stream, config)
+        let (conn, driver) = MultiplexedConnection::new_with_config(&silent(), stream, config)
             .await
             .map_err(of_dialing)?;
         let alive = Arc::new(AtomicBool::new(true));
@@ -107,7 +108,8 @@ impl Link {
         };
         let task = task.abort_handle();
         let end = task.clone();
-        let mut link = Self {
+        let identity = info.run_id.clone().zip(client_id);
+        let link = Self {
             conn,
             alive,
             opened: clock::now(),
@@ -116,55 +118,11 @@ impl Link {
             task,
             known: Default::default(),
             tie: Tie::new(move || end.abort()),
-            identity: None,
+            identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
+            place: Arc::clone(server.place()),
         };
-        link.identity = link.greet(dialer).await?;
-        if let Some(identity) = &link.identity
-            && !server.arrive(number, &identity.run_id, &link.tie)
-        {
-            return Err(Fault::outdated());
-        }
+        server.arrive(number, &info, &link.tie)?;
         Ok(link)
-    }
-
-    /// Logs in, chooses the database, says who we are and asks who we are there: one round trip.
-    async fn greet(&mut self, dialer: &Dialer) -> Result<Option<Identity>, Fault> {
-        let mut greeting = dialer.login();
-        let needed = greeting.len();
-        for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
-            greeting.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
-        }
-        greeting.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let count = greeting.len();
-        let replies = self.conn.send_packed_commands(&greeting, 0, count).await;
-        let replies = replies.map_err(of_dialing)?;
-        let (logged_in, told) = replies.split_at(needed.min(replies.len()));
-        for reply in logged_in {
-            if let Value::ServerError(error) = reply {
-                return Err(Fault::from_server(error.clone()).while_dialing());
-            }
-        }
-        // Servers before 7.2 do not know SETINFO.
-        let [_, _, id, info] = told else {
-            return Ok(None);
-        };
-        // An ACL may forbid to ask (NOPERM), and that is lived with. A server that wants a login,
-        // or that is busy or loading, would answer nothing else either.
-        for reply in [id, info] {
-            if let Value::ServerError(error) = reply {
-                let fault = Fault::from_server(error.clone());
-                if fault.cause() == Cause::Passing || error.code() == "NOAUTH" {
-                    return Err(fault.while_dialing());
-                }
-            }
-        }
-        Ok(match (id, Info::of(info).run_id) {
-            (Value::Int(client_id), Some(run_id)) => Some(Identity {
-                run_id,
-                client_id: *client_id,
-            }),
-            _ => None,
-        })
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {
@@ -378,9 +336,18 @@ impl fmt::Debug for Link {
     }
 }
 
+/// All that is to be said was said in the greeting. Of a refusal the crate would keep the text and
+/// drop the code.
+pub(super) fn silent() -> redis::RedisConnectionInfo {
+    redis::RedisConnectionInfo::default().set_skip_set_lib_name()
+}
+
 /// A fault while the connection was being set up: no call of ours was under way.
 pub(super) fn of_dialing(error: RedisError) -> Fault {
-    Fault::from_client(error).while_dialing()
+    match error.kind() {
+        redis::ErrorKind::Parse => Fault::not_redis(),
+        _ => Fault::from_client(error).while_dialing(),
+    }
 }
 
 /// A connection was left for another server: nothing on it counts.
@@ -483,8 +450,8 @@ impl Exchange {
         let answer = std::task::ready!(self.future.as_mut().poll(cx));
         // What the old server says is true there and nowhere else.
         Poll::Ready(match self.link.tie.is_left() {
-            true => Err(Fault::unanswered(left())),
-            false => answer,
+            true => Err(Fault::unanswered(left()).at(&self.link.place)),
+            false => answer.map_err(|fault| fault.at(&self.link.place)),
         })
     }
 

@@ -104,6 +104,11 @@ impl Connection {
         }
     }
 
+    /// What the server is called in errors.
+    pub(crate) fn place(&self) -> &Arc<str> {
+        self.shared.server.place()
+    }
+
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.shared.timeouts
     }
@@ -220,7 +225,8 @@ impl Shared {
             }
         }
         let why = "the runtime ended while connecting";
-        Err(Fault::not_connected(std::io::ErrorKind::Other, why))
+        let fault = Fault::not_connected(std::io::ErrorKind::Other, why);
+        Err(fault.at(self.server.place()))
     }
 
     /// Answers the number of the task that dials.
@@ -321,6 +327,7 @@ impl DialTurn {
                 (shared.on_up)(again);
             }
             Err(fault) => {
+                let fault = fault.at(shared.server.place());
                 slot.back_off();
                 slot.last_fault = Some(fault.clone());
                 drop(slot);

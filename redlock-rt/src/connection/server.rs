@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use super::fault::Fault;
+use super::info::{Info, Unfit};
 use crate::clock;
 
 /// More servers than this are not remembered as left.
@@ -114,6 +116,8 @@ pub(crate) struct CurrentServer {
     place: Arc<str>,
     refused_for: Duration,
     on_move: Box<dyn Fn() + Send + Sync>,
+    /// Whether a connection was ever made: the configuration is right, or was.
+    reached: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -125,7 +129,7 @@ struct State {
 }
 
 impl CurrentServer {
-    /// `place`: what the server is called in logs. `refused_for`: how long a server that was left
+    /// `place`: what the server is called in logs and errors. `refused_for`: how long a server that was left
     /// is refused. `on_move`: is called after connections were left for another server, and before
     /// that one is used.
     pub(crate) fn new(
@@ -137,6 +141,7 @@ impl CurrentServer {
             place,
             refused_for,
             on_move: Box::new(on_move),
+            reached: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -146,8 +151,42 @@ impl CurrentServer {
         self.state().view.dial()
     }
 
-    /// Takes in that the connection of this dial leads to `run_id`. Answers whether it may be used.
-    pub(super) fn arrive(&self, dial: u64, run_id: &str, tie: &Arc<Tie>) -> bool {
+    pub(crate) fn place(&self) -> &Arc<str> {
+        &self.place
+    }
+
+    /// Whether a connection was ever made.
+    pub(super) fn was_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// Takes in what the server of this dial says of itself.
+    ///
+    /// # Errors
+    ///
+    /// The connection may not be used: the server is not one to lock on, or was left. A replica
+    /// passes once there was a connection: in a failover the address leads to one for a while.
+    pub(super) fn arrive(&self, dial: u64, info: &Info, tie: &Arc<Tie>) -> Result<(), Fault> {
+        match info.unfit() {
+            Some(Unfit::Replica(why)) if self.was_reached() => {
+                return Err(Fault::unreachable(std::io::Error::other(why)));
+            }
+            Some(Unfit::Replica(why) | Unfit::Always(why)) => {
+                return Err(Fault::misconfigured(std::io::Error::other(why)));
+            }
+            None => {}
+        }
+        if let Some(run_id) = &info.run_id
+            && !self.follow(dial, run_id, tie)
+        {
+            return Err(Fault::outdated());
+        }
+        self.reached.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Answers whether the connection of this dial, which leads to `run_id`, may be used.
+    fn follow(&self, dial: u64, run_id: &str, tie: &Arc<Tie>) -> bool {
         let now = clock::now();
         let mut state = self.state();
         let arrival = state.view.arrive(dial, run_id, now, self.refused_for);
@@ -244,10 +283,10 @@ mod tests {
         };
         let server = CurrentServer::new("here".into(), S, count(&moves));
         let ties = [(); 4].map(|()| Tie::new(count(&ended)));
-        assert!(server.arrive(server.dial(), "a", &ties[0]));
-        assert!(server.arrive(server.dial(), "a", &ties[1]));
-        assert!(server.arrive(server.dial(), "b", &ties[2]));
-        assert!(!server.arrive(server.dial(), "a", &ties[3]), "it was left");
+        assert!(server.follow(server.dial(), "a", &ties[0]));
+        assert!(server.follow(server.dial(), "a", &ties[1]));
+        assert!(server.follow(server.dial(), "b", &ties[2]));
+        assert!(!server.follow(server.dial(), "a", &ties[3]), "it was left");
         let left = [0, 1, 2, 3].map(|at: usize| ties[at].is_left());
         assert_eq!(left, [true, true, false, false]);
         assert_eq!(ended.load(Ordering::Relaxed), 2);

@@ -6,13 +6,12 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use redis::Value;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
-use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
-use super::dialer::{BoxStream, Dialer};
+use super::dialer::Dialer;
 use super::fault::Fault;
-use super::info::Info;
-use super::link::of_dialing;
+use super::greeting::{Greeting, greet};
+use super::link::{of_dialing, silent};
 use super::server::{CurrentServer, Tie};
 
 /// The commands of a listening connection. Clones share it.
@@ -43,16 +42,12 @@ impl Subscriber {
             move || left.notify_one()
         });
         let open = async {
-            let mut stream = dialer.dial(timeout).await.map_err(Fault::unreachable)?;
-            let run_id = greet(dialer, &mut stream).await?;
-            if let Some(run_id) = run_id
-                && !server.arrive(number, &run_id, &tie)
-            {
-                return Err(Fault::outdated());
-            }
-            PubSub::new(&dialer.listening_settings(), stream)
-                .await
-                .map_err(of_dialing)
+            let stream = dialer.dial(timeout).await;
+            let mut stream =
+                stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
+            let Greeting { info, .. } = greet(dialer, &mut stream).await?;
+            server.arrive(number, &info, &tie)?;
+            PubSub::new(&silent(), stream).await.map_err(of_dialing)
         };
         match tokio::time::timeout(timeout, open).await {
             Ok(pubsub) => {
@@ -124,31 +119,6 @@ impl Announcements {
         });
         messages.take_until(left)
     }
-}
-
-/// Logs in and asks which server this is: once it is subscribed, a connection cannot ask any more.
-/// `None` where an ACL forbids to ask.
-async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Option<String>, Fault> {
-    let mut ask = redis::pipe();
-    let login = dialer.login_command();
-    let logs_in = login.is_some();
-    if let Some(login) = login {
-        ask.add_command(login);
-    }
-    ask.cmd("INFO").arg("server");
-    let bytes = ask.get_packed_pipeline();
-    stream.write_all(&bytes).await.map_err(Fault::unreachable)?;
-    stream.flush().await.map_err(Fault::unreachable)?;
-    // Shared by all replies: it may read ahead. Nothing comes after the last one.
-    let mut decoder = Default::default();
-    let mut reply = async || {
-        let reply = redis::parse_redis_value_async(&mut decoder, stream).await;
-        reply.map_err(of_dialing)
-    };
-    if logs_in && let Value::ServerError(error) = reply().await? {
-        return Err(Fault::from_server(error).while_dialing());
-    }
-    Ok(Info::of(&reply().await?).run_id)
 }
 
 /// Something was published.

@@ -54,6 +54,31 @@ impl Tls {
     }
 }
 
+/// What to do about a handshake that fails until a configuration is changed; `None`: it may pass.
+pub(super) fn misfit(error: &rustls::Error) -> Option<&'static str> {
+    use rustls::AlertDescription as Alert;
+    use rustls::Error as E;
+    match error {
+        E::InvalidCertificate(_) => Some(
+            "the server's certificate is not trusted for this name; name the authority that \
+             signed it with tls_roots, and the host that it is for in the URL",
+        ),
+        E::InvalidMessage(_) => Some("it does not speak TLS; without TLS the URL is redis://…"),
+        E::PeerIncompatible(_) => Some("it has no version or cipher of TLS in common with us"),
+        E::AlertReceived(
+            Alert::HandshakeFailure
+            | Alert::ProtocolVersion
+            | Alert::InsufficientSecurity
+            | Alert::BadCertificate
+            | Alert::CertificateRequired
+            | Alert::AccessDenied
+            | Alert::UnknownCA
+            | Alert::UnrecognisedName,
+        ) => Some("it refuses the handshake; certificates of clients are not supported"),
+        _ => None,
+    }
+}
+
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()

@@ -236,7 +236,7 @@ pub(super) fn out_of_time(
     }
     if is_unanswered(engine, health, started) {
         return named(
-            Error::new(ErrorKind::Unavailable, ACTION).detail("no answer within the wait"),
+            Error::new(ErrorKind::Unavailable, ACTION).detail(engine.silent_within_the_wait()),
         );
     }
     let wait = wait.unwrap_or_default();

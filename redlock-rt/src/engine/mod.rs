@@ -146,7 +146,7 @@ impl Engine {
         let moved = Arc::downgrade(&watchdog);
         let Timeouts { connect, response } = config.timeouts;
         let current = Arc::new(CurrentServer::new(
-            config.dialer.server().place,
+            config.dialer.called(),
             // As long as it takes to connect to the new server and to verify what is held there.
             connect + response,
             move || {
@@ -522,6 +522,11 @@ impl Engine {
 
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.config.namespace.as_deref()
+    }
+
+    /// What a waiter is told for whom nobody got an answer in time.
+    fn silent_within_the_wait(&self) -> String {
+        format!("{}: no answer within the wait", self.current.place())
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

@@ -132,7 +132,7 @@ fn out_of_time(
     if acquire::is_unanswered(engine, place.gate.health(), started) {
         return Error::new(ErrorKind::Unavailable, ACTION)
             .named(latch.name().as_arc())
-            .detail("no answer within the wait");
+            .detail(engine.silent_within_the_wait());
     }
     timed_out(latch, wait.unwrap_or_default())
 }

@@ -108,7 +108,8 @@ impl Journey {
                     exchange.abandon();
                 }
                 self.open_since.get_or_insert(sent);
-                Err(Fault::timed_out("no answer within the response time-out"))
+                let fault = Fault::timed_out("no answer within the response time-out");
+                Err(fault.at(connection.place()))
             }
         })
     }

@@ -1,0 +1,228 @@
+//! What no waiting helps against: an address that does not lead to a server to lock on. Calls end
+//! at once, also those that wait as long as it takes, and say what to use.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use redlock_rt::{Client, ClientBuilder, Error, ErrorKind};
+use tests::{Proxy, RedisServer, eventually, shared_server, trace_init, unique, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Both who connects first and who does not are told, by name of the server.
+async fn assert_misconfigured(builder: ClientBuilder, place: &str, says: &[&str]) {
+    trace_init();
+    let assert = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.is_misconfigured() && !error.is_unavailable());
+        let text = error.to_string();
+        for said in says.iter().chain([&place]) {
+            assert!(text.contains(said), "{text}");
+        }
+    };
+    let connected = within(DEADLINE, builder.clone().connect()).await;
+    assert(connected.unwrap_err());
+    let client = builder.build().unwrap();
+    let name = unique("misconfigured");
+    assert(
+        within(DEADLINE, client.rlock(&name).lock())
+            .await
+            .unwrap_err(),
+    );
+    assert(
+        within(DEADLINE, client.rlock(&name).is_locked())
+            .await
+            .unwrap_err(),
+    );
+    let latch = client.count_down_latch(&name);
+    assert(within(DEADLINE, latch.wait()).await.unwrap_err());
+    assert_eq!(client.stats().names, 0);
+}
+
+fn at(url: &str) -> ClientBuilder {
+    Client::builder().url(url)
+}
+
+async fn command(server: &RedisServer, words: &[&str]) {
+    let mut redis = server.connect().await.unwrap();
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.exec_async(&mut redis).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_of_a_cluster_waited_for_ever() {
+    let server = RedisServer::options()
+        .args(["--cluster-enabled", "yes"])
+        .start();
+    let says = ["a node of a cluster", "cluster-enabled no"];
+    let place = server.address().to_string();
+    assert_misconfigured(at(&server.url()), &place, &says).await;
+    // SELECT, which a cluster refuses, is not the error.
+    let url = format!("{}/1", server.url());
+    assert_misconfigured(at(&url), &place, &says).await;
+}
+
+/// Where INFO is forbidden.
+#[tokio::test]
+async fn a_lock_in_the_slot_of_another_node_waited_for_ever() {
+    let proxy = Proxy::to(&shared_server());
+    let denied = "-NOPERM this user has no permissions to run 'info'\r\n";
+    proxy.answer("INFO", denied, usize::MAX);
+    proxy.answer("EVALSHA", "-MOVED 866 10.0.0.1:6379\r\n", usize::MAX);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let error = within(DEADLINE, client.rlock(unique("moved")).lock()).await;
+    let error = error.unwrap_err();
+    assert!(error.is_misconfigured(), "{error}");
+    assert!(error.to_string().contains("10.0.0.1:6379"), "{error}");
+}
+
+fn info(lines: &str) -> String {
+    format!("${}\r\n{lines}\r\n", lines.len())
+}
+
+#[tokio::test]
+async fn a_sentinel_said_that_it_does_not_know_evalsha() {
+    let proxy = Proxy::to(&shared_server());
+    proxy.answer("INFO", info("redis_mode:sentinel\r\n"), usize::MAX);
+    let unknown = "-ERR unknown command 'SELECT'\r\n";
+    proxy.answer("SELECT", unknown, usize::MAX);
+    let place = proxy.address().to_string();
+    let says = ["a sentinel", "GET-MASTER-ADDR-BY-NAME"];
+    let url = format!("{}/1", proxy.url());
+    assert_misconfigured(at(&url), &place, &says).await;
+}
+
+#[tokio::test]
+async fn a_lock_on_a_replica_waited_for_ever() {
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    let port = master.port().to_string();
+    command(&replica, &["REPLICAOF", "127.0.0.1", &port]).await;
+    let place = replica.address().to_string();
+    let its_master = master.address().to_string();
+    assert_misconfigured(at(&replica.url()), &place, &["a replica", &its_master]).await;
+
+    // A client that was made meanwhile works as soon as the replica is promoted.
+    let client = at(&replica.url()).build().unwrap();
+    let lock = client.rlock("a");
+    let error = within(DEADLINE, lock.lock()).await.unwrap_err();
+    assert!(error.is_misconfigured(), "{error}");
+    command(&replica, &["REPLICAOF", "NO", "ONE"]).await;
+    drop(within(DEADLINE, lock.lock()).await.unwrap());
+}
+
+/// A failover: the address leads to a replica for a while.
+#[tokio::test]
+async fn a_client_that_was_connected_waits_until_the_replica_is_a_master() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.rlock("a");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let port = other.port().to_string();
+    command(&server, &["REPLICAOF", "127.0.0.1", &port]).await;
+    proxy.mark();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    // It connects again and again, and finds a replica.
+    proxy.wait_for_count("INFO", 6).await;
+    assert!(!waiter.is_finished());
+    command(&server, &["REPLICAOF", "NO", "ONE"]).await;
+    drop(within(DEADLINE, waiter).await.unwrap().unwrap());
+}
+
+/// Whoever cannot connect any more has still to tell what was released.
+#[tokio::test]
+async fn a_release_outlasts_a_server_that_is_misconfigured_for_a_while() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let guard = client.rlock("a").lock().await.unwrap();
+    proxy.answer("INFO", info("redis_mode:cluster\r\n"), usize::MAX);
+    proxy.cut_all();
+    proxy.mark();
+    drop(guard);
+    proxy.wait_for_count("CLIENT", 6).await;
+    let error = within(DEADLINE, client.rlock("b").lock()).await;
+    assert!(error.unwrap_err().is_misconfigured());
+    proxy.clear();
+    eventually(DEADLINE, async || client.stats().names == 0).await;
+    assert!(!client.rlock("a").is_locked().await.unwrap());
+}
+
+/// Whatever it is asked, it is a bad request.
+async fn http_server() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_port_that_speaks_http_was_waited_for() {
+    let address = http_server().await;
+    let says = ["does not speak the protocol of redis"];
+    let url = format!("redis://:hunter2@{address}");
+    assert_misconfigured(at(&url), &address.to_string(), &says).await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_was_waited_for() {
+    let server = RedisServer::options().tls().start();
+    let url = server.tls_url();
+    let place = url.strip_prefix("rediss://").unwrap();
+    let says = ["not trusted for this name", "tls_roots"];
+    assert_misconfigured(at(&url), place, &says).await;
+    // Of another authority.
+    let other = RedisServer::options().tls().start();
+    let builder = at(&url).tls_roots(other.ca_pem());
+    assert_misconfigured(builder, place, &says).await;
+}
+
+#[tokio::test]
+async fn a_port_without_tls_was_waited_for_by_a_client_with_tls() {
+    let address = http_server().await;
+    let says = ["does not speak TLS", "redis://"];
+    let url = format!("rediss://{address}");
+    assert_misconfigured(at(&url), &address.to_string(), &says).await;
+}
+
+/// These pass, but say of which server they are, and no password.
+#[tokio::test]
+async fn errors_of_connections_did_not_name_the_server() {
+    let server = RedisServer::options().password("hunter2").start();
+    let proxy = Proxy::to(&server);
+    let place = proxy.address().to_string();
+    let builder = at(&proxy.url()).response_timeout(Duration::from_millis(300));
+    let client = builder.clone().connect().await.unwrap();
+    let assert = |error: Error| {
+        let (text, debug) = (error.to_string(), format!("{error:?}"));
+        assert!(
+            error.is_unavailable() || error.is_outcome_unknown(),
+            "{text}"
+        );
+        assert!(text.contains(&place), "{text}");
+        assert!(
+            !text.contains("hunter2") && !debug.contains("hunter2"),
+            "{debug}"
+        );
+    };
+    proxy.go_silent();
+    assert(client.rlock("a").try_lock().await.unwrap_err());
+    let wait = redlock_rt::LockOptions::new().wait(Duration::from_millis(100));
+    assert(client.rlock("a").lock_with(wait).await.unwrap_err());
+    proxy.refuse();
+    assert(client.rlock("a").is_locked().await.unwrap_err());
+    assert(builder.connect().await.unwrap_err());
+}
