@@ -6,6 +6,8 @@
 
 #[path = "bounded_wait/answers.rs"]
 mod answers;
+#[path = "bounded_wait/bounds.rs"]
+mod bounds;
 #[path = "bounded_wait/refusals.rs"]
 mod refusals;
 #[path = "bounded_wait/scripted.rs"]

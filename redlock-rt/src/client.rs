@@ -36,9 +36,10 @@ pub struct Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shutdown {
-    /// Wait so long for guards to end, then release what is still held.
+    /// Wait at most so long for guards to end, then release what is still held, which takes at most
+    /// the [response time-out](ClientBuilder::response_timeout) more, whether Redis answers or not.
     Drain(Duration),
-    /// Release what is held at once; its guards are lost.
+    /// Release what is held at once; its guards are lost. It takes at most the response time-out.
     ReleaseAll,
     /// Release nothing: what is held ends with its lease. Permits of a [`Semaphore`], which have
     /// none, stay taken for ever.
@@ -416,7 +417,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a reply may take before the connection is given up. Defaults to 3 s.
+    /// Sets how long a call may take that has no wait of its own. Defaults to 3 s.
+    ///
+    /// This is the one bound of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`,
+    /// `available`, `count`, `token` and all others that do not wait for anybody, whatever fails:
+    /// connecting, which is tried again and again meanwhile, the answer, or both. What such a call
+    /// began goes on in the background where its page says so.
+    ///
+    /// A connection on which a reply takes half of this is given up, so that there is time for
+    /// another try.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
         self

@@ -23,6 +23,8 @@ pub(crate) enum Dial {
     Hangs,
     /// They are made, and are black holes too.
     Succeeds,
+    /// They fail at once, and so do those that were made before.
+    Refused,
 }
 
 /// While it is closed everything written is swallowed, and nothing is answered, on connections old
@@ -54,12 +56,14 @@ impl Valve {
                 session: valve.engine.connect(),
                 turns: Arc::clone(&valve.turns),
                 born,
+                refused: dial == Dial::Refused,
             };
             async move {
-                if born % 2 == 1 && dial == Dial::Hangs {
-                    future::pending().await
+                match dial {
+                    Dial::Hangs if born % 2 == 1 => future::pending().await,
+                    Dial::Refused if born % 2 == 1 => Err(io::ErrorKind::ConnectionRefused.into()),
+                    _ => Ok(way),
                 }
-                Ok(way)
             }
         })
     }
@@ -69,6 +73,7 @@ pub(crate) struct Way {
     session: Session,
     turns: Arc<AtomicU64>,
     born: u64,
+    refused: bool,
 }
 
 impl Way {
@@ -97,6 +102,9 @@ impl AsyncWrite for Way {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.is_hole() && self.refused {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         if self.is_hole() {
             return Poll::Ready(Ok(bytes.len()));
         }

@@ -8,7 +8,7 @@ use tests::{Matcher, Proxy, eventually, shared_server, within};
 use crate::scripts::calls;
 use crate::stage::{DEADLINE, Stage};
 
-const RESPONSE: Duration = Duration::from_millis(300);
+const RESPONSE: Duration = Duration::from_millis(1200);
 
 /// What may become of a call on its way.
 const FAULTS: [fn(&Proxy, Matcher); 4] = [

@@ -52,7 +52,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
     let proxies = [Proxy::to(&server), Proxy::to(&server)];
     let clients = proxies.each_ref().map(|proxy| {
         let builder = Client::builder().url(&proxy.url()).poll_interval(NEVER);
-        let builder = builder.response_timeout(RESPONSE);
+        let builder = builder.response_timeout(10 * RESPONSE);
         builder.linger(Duration::from_millis(5)).build().unwrap()
     });
     let direct = Client::builder().url(&server.url()).build().unwrap();
@@ -69,7 +69,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
                 // Longer than a reply may take; what was sent meanwhile arrives all the same.
                 2 => {
                     proxy.go_silent();
-                    tokio::time::sleep(2 * RESPONSE).await;
+                    tokio::time::sleep(6 * RESPONSE).await;
                     proxy.resume();
                 }
                 3 => proxy.cut_after_request("EVALSHA"),

@@ -102,7 +102,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
             false => proxy.url().replace("redis://", "redis://meek:pw@"),
         };
         let builder = Client::builder().url(&url).poll_interval(NEVER);
-        let builder = builder.response_timeout(RESPONSE);
+        let builder = builder.response_timeout(10 * RESPONSE);
         builder.linger(Duration::from_millis(5)).build().unwrap()
     });
     let java = RedissonClient::connect(&server.url()).await.unwrap();
@@ -119,7 +119,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
                 1 => {
                     let proxy = &proxies[random.usize(0..2)];
                     proxy.go_silent();
-                    tokio::time::sleep(2 * RESPONSE).await;
+                    tokio::time::sleep(6 * RESPONSE).await;
                     proxy.resume();
                 }
                 2 => proxies[random.usize(0..2)].cut_after_request("EVALSHA"),

@@ -11,7 +11,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// Polling that does not come within a test: whoever wakes was told, or knew when.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// What a client waits for a reply. Short, since each lost reply costs as much.
-const RESPONSE: Duration = Duration::from_millis(150);
+const RESPONSE: Duration = Duration::from_millis(1200);
 
 /// How a command or its reply is lost.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,6 @@ impl Stage {
 
     /// With a client that gives up on a reply soon.
     pub(crate) async fn hasty(what: &str) -> Self {
-        // Its patience with a call as a whole is that of the default: the time to connect is part of it.
         Self::with(what, |builder| builder.response_timeout(RESPONSE)).await
     }
 

@@ -20,7 +20,15 @@ use crate::wire::Call;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
+    /// For a call that waits for nobody else, whatever becomes of its connection.
     pub(crate) response: Duration,
+}
+
+impl Timeouts {
+    /// For one reply, before the connection is given up: there is time for another try.
+    pub(crate) fn reply(self) -> Duration {
+        self.response / 2
+    }
 }
 
 /// The first pause after a failed try to connect; doubled up to the longest.

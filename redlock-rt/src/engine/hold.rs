@@ -471,7 +471,13 @@ impl HoldGuard {
     /// # Cancel safety
     ///
     /// The release goes on in the background.
-    pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
+    pub(crate) async fn unlock(self) -> Result<Unlocked, Error> {
+        let until = self.hold.engine.patience(clock::now());
+        self.unlock_until(until).await
+    }
+
+    /// As [`unlock`](Self::unlock), at most until then.
+    pub(crate) async fn unlock_until(mut self, until: Instant) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
         let Some((leave, settlement)) = self.leave() else {
             return Ok(Unlocked::AlreadyExpired);
@@ -485,7 +491,7 @@ impl HoldGuard {
             return Ok(Unlocked::AlreadyExpired);
         }
         let mut unsettled = Unsettled::new(settlement);
-        let reply = match unsettled.run(Some(hold.engine.patience(now))).await {
+        let reply = match unsettled.run(Some(until)).await {
             Some(Ok(reply)) => reply,
             Some(Err(fault)) => {
                 let error = unsettled.failed(fault, ACTION);

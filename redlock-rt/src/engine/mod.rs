@@ -279,9 +279,11 @@ impl Engine {
     /// Connects, so that a wrong address or password is known at once.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
         self.ensure_tasks();
-        self.main
-            .ready()
-            .await
+        // The task that dials may stand still with its runtime.
+        let ready = tokio::time::timeout(self.config.timeouts.connect, self.main.ready());
+        let ready = ready.await;
+        ready
+            .unwrap_or_else(|_| Err(Fault::timed_out("connecting took too long")))
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
@@ -324,7 +326,8 @@ impl Engine {
             match attempt.await {
                 Some(Err(passing)) if passing.is_passing_for(caller) => {
                     if !passing.is_of_dialing() {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        let again = clock::after(clock::now(), Duration::from_millis(20));
+                        clock::sleep_until(again.min(until)).await;
                     }
                     fault = Some(passing);
                     if clock::now() >= until {
@@ -533,11 +536,10 @@ impl Engine {
         self.config.timeouts.response
     }
 
-    /// Until when an operation without a wait of its own is tried: one lost reply, connecting
-    /// anew, and another try.
+    /// Until when an operation without a wait of its own is tried, whatever fails: connecting, an
+    /// answer, or both, over and over again. One lost reply leaves time for another try.
     pub(crate) fn patience(&self, now: Instant) -> Instant {
-        let Timeouts { connect, response } = self.config.timeouts;
-        clock::after(now, response * 2 + connect)
+        clock::after(now, self.config.timeouts.response)
     }
 
     pub(crate) fn held(&self) -> usize {

@@ -82,9 +82,12 @@ impl Journey {
         // One timer for both ends: it is a good part of what a call costs here.
         // What was sent unattended may have stood in an idle runtime since, its answer unread.
         let since = if self.unattended { clock::now() } else { sent };
-        let patience = clock::after(since, connection.timeouts().response);
+        let reply = connection.timeouts().reply();
+        let patience = clock::after(since, reply);
         let (limit, cut_short) = match until {
-            Some(until) if until < patience => (until, true),
+            // A caller whose time ends a moment earlier gives the connection up all the same: it may be
+            // that nobody calls who has more time.
+            Some(until) if until < patience => (until, clock::after(until, reply / 4) < patience),
             _ => (patience, false),
         };
         let answer = timeout_at(clock::to_tokio(limit), &mut *exchange).await;

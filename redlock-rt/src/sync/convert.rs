@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::lock::Kind;
 use super::read_write::{Read, ReadGuard, Write, WriteGuard};
+use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{ReadWire, Recipe, WriteWire};
@@ -65,9 +66,11 @@ impl WriteGuard {
         const ACTION: &str = "downgrade write lock";
         let name = self.inner.hold.recipe.name().clone();
         let recipe: Arc<dyn Recipe> = Arc::new(ReadWire::new(name));
+        // Of both calls together.
+        let until = self.inner.hold.engine.patience(clock::now());
         let error = match self.inner.also(ACTION, &recipe).await {
             Ok(Some(reading)) => {
-                let outcome = self.inner.unlock().await;
+                let outcome = self.inner.unlock_until(until).await;
                 if !matches!(outcome, Ok(Unlocked::Released | Unlocked::StillHeld)) {
                     tracing::warn!(?outcome, "the end of writing is not confirmed");
                     reading.doubt();
@@ -127,9 +130,11 @@ impl ReadGuard {
         let name = self.inner.hold.recipe.name().clone();
         // It does not wait, so it needs no preference.
         let recipe: Arc<dyn Recipe> = Arc::new(WriteWire::new(name, Duration::ZERO));
+        // Of both calls together.
+        let until = self.inner.hold.engine.patience(clock::now());
         let error = match self.inner.also(ACTION, &recipe).await {
             Ok(Some(writing)) => {
-                if let Err(error) = self.inner.unlock().await {
+                if let Err(error) = self.inner.unlock_until(until).await {
                     tracing::warn!(%error, "the end of reading goes on in the background");
                 }
                 return Ok(LockGuard::new(writing));

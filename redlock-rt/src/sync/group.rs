@@ -267,6 +267,9 @@ impl Group {
         const ACTION: &str = "re-enter locks";
         self.not_lost(ACTION)?;
         let holds = self.holds();
+        let now = clock::now();
+        let patience = holds.iter().map(|(_, hold)| hold.engine.patience(now));
+        let until = patience.max().unwrap_or(now);
         let enter = |(place, hold): (usize, Arc<Hold>)| async move {
             let terms = LockOptions::new().terms(&hold.engine)?;
             let guard = hold.reenter(terms, None).await?;
@@ -280,9 +283,7 @@ impl Group {
             }
         }
         if let Some(error) = failed {
-            let patience = |(_, hold): &(usize, Arc<Hold>)| hold.engine.patience(clock::now());
-            let until = holds.iter().map(patience).max();
-            roll_back(parts, until.unwrap_or_else(clock::now)).await;
+            roll_back(parts, until).await;
             return Err(error);
         }
         let group = Self::new(&self.name, self.need, self.posts.len(), parts);

@@ -58,20 +58,28 @@ impl Asking<'_> {
         match gathered {
             Ok(()) => Ok(taken),
             Err(error) => {
-                let until = self.deadline().filter(|_| !self.tries_once());
-                let until = until.or_else(|| {
-                    let engine = &self.parts.first()?.engine;
-                    Some(engine.patience(clock::now()))
-                });
-                roll_back(taken, until.unwrap_or_else(clock::now)).await;
+                let until = match self.patience() {
+                    Some(patience) => patience,
+                    None => self
+                        .deadline()
+                        .unwrap_or_else(|| self.patience_from(clock::now())),
+                };
+                roll_back(taken, until).await;
                 Err(error)
             }
         }
     }
 
     fn patience(&self) -> Option<Instant> {
-        let engine = &self.parts.first()?.engine;
-        self.tries_once().then(|| engine.patience(self.started))
+        self.tries_once().then(|| self.patience_from(self.started))
+    }
+
+    fn patience_from(&self, now: Instant) -> Instant {
+        let engines = self.parts.iter().map(|part| &part.engine);
+        engines
+            .map(|engine| engine.patience(now))
+            .max()
+            .unwrap_or(now)
     }
 
     /// Tries to take all in one call; `None`: they are to be taken one by one.

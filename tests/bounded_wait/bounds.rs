@@ -1,0 +1,305 @@
+//! What waits for nobody has one bound, the response time-out, whatever fails.
+
+use std::{
+    pin::Pin,
+    time::{Duration, Instant as RealInstant},
+};
+
+use redlock_rt::{
+    Client, ErrorKind, LockOptions, MultiLock, MultiLockGuard, Permit, RLockGuard, ReadGuard,
+    SemaphoreGuard, Shutdown, WriteGuard, embedded::Engine,
+};
+use tests::{Proxy, RedisServer, unique};
+use tokio::time::Instant;
+
+use crate::{
+    ms,
+    valve::{Dial, Valve},
+};
+
+const DIALS: [Dial; 3] = [Dial::Hangs, Dial::Succeeds, Dial::Refused];
+const RESPONSE: Duration = Duration::from_millis(200);
+
+/// What is held when Redis goes away.
+struct Held {
+    lock: RLockGuard,
+    other: RLockGuard,
+    reading: ReadGuard,
+    writing: WriteGuard,
+    permits: SemaphoreGuard,
+    permit: Permit,
+    both: MultiLockGuard,
+}
+
+impl Held {
+    async fn take(client: &Client, name: &str) -> Self {
+        let at = |what: &str| format!("{name}:held:{what}");
+        let semaphore = client.semaphore(at("permits")).limit(3);
+        let expirable = client.permit_expirable_semaphore(at("permit")).limit(3);
+        Self {
+            lock: client.rlock(at("lock")).lock().await.unwrap(),
+            other: client.rlock(at("other")).lock().await.unwrap(),
+            reading: client.read_write_lock(at("read")).read().await.unwrap(),
+            writing: client.read_write_lock(at("write")).write().await.unwrap(),
+            permits: semaphore.acquire(2).await.unwrap(),
+            permit: expirable.acquire().await.unwrap(),
+            both: multi(client, &at("both")).lock().await.unwrap(),
+        }
+    }
+}
+
+fn multi(client: &Client, name: &str) -> MultiLock {
+    client.multi_lock([format!("{name}:1"), format!("{name}:2")])
+}
+
+type Call = Pin<Box<dyn Future<Output = Option<ErrorKind>>>>;
+
+/// Every call that waits for nobody. What is asked of `held` is in the order given.
+fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
+    let mut calls: Vec<(&'static str, Call)> = Vec::new();
+    macro_rules! call {
+        ($what:literal, $call:expr) => {{
+            let (client, name) = (client.clone(), name.to_owned());
+            let _ = (&client, &name);
+            let call = $call(client, name);
+            calls.push(($what, Box::pin(async move { call.await.err().map(kind) })));
+        }};
+    }
+    fn kind(error: impl IntoKind) -> ErrorKind {
+        error.into_kind()
+    }
+    call!("is_locked", |c: Client, n| async move {
+        c.rlock(n).is_locked().await
+    });
+    call!("holder", |c: Client, n| async move {
+        c.fair_lock(n).holder().await
+    });
+    call!("hold_count", |c: Client, n| async move {
+        c.rlock(n).hold_count().await
+    });
+    call!("force_unlock", |c: Client, n| async move {
+        c.rlock(n).force_unlock().await
+    });
+    call!("try_lock", |c: Client, n| async move {
+        c.rlock(n).try_lock().await
+    });
+    call!("fair try_lock", |c: Client, n| async move {
+        c.fair_lock(n).try_lock().await
+    });
+    call!("queue_len", |c: Client, n| async move {
+        c.fair_lock(n).queue_len().await
+    });
+    call!("spin try_lock", |c: Client, n| async move {
+        c.spin_lock(n).try_lock().await
+    });
+    call!("a wait of zero", |c: Client, n| async move {
+        let options = LockOptions::new().wait(Duration::ZERO);
+        c.rlock(n).lock_with(options).await
+    });
+    call!("try_read", |c: Client, n| async move {
+        c.read_write_lock(n).try_read().await
+    });
+    call!("try_write", |c: Client, n| async move {
+        c.read_write_lock(n).try_write().await
+    });
+    call!("token", |c: Client, n| async move {
+        c.fenced_lock(n).token().await
+    });
+    call!("fenced set", |c: Client, n| async move {
+        c.fenced_value(n).set("v", 1).await
+    });
+    call!("fenced exec", |c: Client, n| async move {
+        c.fenced_value(n).exec("return 1", &[], 1).await
+    });
+    call!("available", |c: Client, n| async move {
+        c.semaphore(n).available().await
+    });
+    call!("try_acquire", |c: Client, n| async move {
+        c.semaphore(n).try_acquire(1).await
+    });
+    call!("release", |c: Client, n| async move {
+        c.semaphore(n).release(1).await
+    });
+    call!("add_permits", |c: Client, n| async move {
+        c.semaphore(n).add_permits(1).await
+    });
+    call!("drain", |c: Client, n| async move {
+        c.semaphore(n).drain().await
+    });
+    call!("try_set_permits", |c: Client, n| async move {
+        c.semaphore(n).try_set_permits(1).await
+    });
+    call!("permits", |c: Client, n| async move {
+        c.permit_expirable_semaphore(n).permits().await
+    });
+    call!("set_permits", |c: Client, n| async move {
+        c.permit_expirable_semaphore(n).set_permits(1).await
+    });
+    call!("try_acquire with a lease", |c: Client, n| async move {
+        c.permit_expirable_semaphore(n).try_acquire().await
+    });
+    call!("count", |c: Client, n| async move {
+        c.count_down_latch(n).count().await
+    });
+    call!("count_down", |c: Client, n| async move {
+        c.count_down_latch(n).count_down().await
+    });
+    call!("try_set_count", |c: Client, n| async move {
+        c.count_down_latch(n).try_set_count(1).await
+    });
+    call!("delete", |c: Client, n| async move {
+        c.count_down_latch(n).delete().await
+    });
+    call!("a look at a latch", |c: Client, n| async move {
+        c.count_down_latch(n).wait_with(Duration::ZERO).await
+    });
+    call!("multi is_locked", |c: Client, n: String| async move {
+        multi(&c, &n).is_locked().await
+    });
+    call!("multi try_lock", |c: Client, n: String| async move {
+        multi(&c, &n).try_lock().await
+    });
+    let Held {
+        lock,
+        other,
+        reading,
+        writing,
+        permits,
+        permit,
+        both,
+    } = held;
+    call!("extend", |_, _| async move {
+        lock.extend(Duration::from_secs(60)).await
+    });
+    call!("reenter", |_, _| async move { other.reenter().await });
+    call!("downgrade", |_, _| async move { writing.downgrade().await });
+    call!(
+        "try_upgrade",
+        |_, _| async move { reading.try_upgrade().await }
+    );
+    call!(
+        "release permits",
+        |_, _| async move { permits.release().await }
+    );
+    call!(
+        "release a permit",
+        |_, _| async move { permit.release().await }
+    );
+    call!("multi unlock", |_, _| async move { both.unlock().await });
+    calls
+}
+
+trait IntoKind {
+    fn into_kind(self) -> ErrorKind;
+}
+
+impl IntoKind for redlock_rt::Error {
+    fn into_kind(self) -> ErrorKind {
+        self.kind()
+    }
+}
+
+impl IntoKind for redlock_rt::DowngradeError {
+    fn into_kind(self) -> ErrorKind {
+        self.error().kind()
+    }
+}
+
+impl IntoKind for redlock_rt::UpgradeError {
+    fn into_kind(self) -> ErrorKind {
+        self.error().kind()
+    }
+}
+
+/// Several took two response time-outs and the time to connect: 9 s by default.
+#[tokio::test(start_paused = true)]
+async fn every_call_that_waits_for_nobody_ends_with_the_response_time_out() {
+    for dial in DIALS {
+        let valve = Valve::open(&Engine::new());
+        let client = valve.client(dial).response_timeout(RESPONSE);
+        let client = client.build().unwrap();
+        let name = unique("bounds");
+        let held = Held::take(&client, &name).await;
+        valve.turn();
+        for (what, call) in calls(&client, &name, held) {
+            let start = Instant::now();
+            let kind = call.await;
+            let took = start.elapsed();
+            assert!(took <= RESPONSE + ms(1), "{dial:?}: {what} took {took:?}");
+            let Some(kind) = kind else {
+                panic!("{dial:?}: {what} succeeded");
+            };
+            assert!(
+                matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown),
+                "{dial:?}: {what}: {kind:?}"
+            );
+        }
+        // The silent connections were given up on the way: a new one is made, at the latest when
+        // the time to connect is over for the one that is being made.
+        valve.turn();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(!client.rlock(&name).is_locked().await.unwrap(), "{dial:?}");
+    }
+}
+
+/// A drain went on for three time-outs more than it was given.
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_a_response_time_out_after_its_own_time() {
+    const DRAIN: Duration = Duration::from_secs(1);
+    for dial in DIALS {
+        for (how, most) in [
+            (Shutdown::Drain(DRAIN), DRAIN + RESPONSE),
+            (Shutdown::ReleaseAll, RESPONSE),
+            (Shutdown::Abandon, Duration::ZERO),
+        ] {
+            let valve = Valve::open(&Engine::new());
+            let client = valve.client(dial).response_timeout(RESPONSE);
+            let client = client.build().unwrap();
+            let held = Held::take(&client, &unique("drain")).await;
+            valve.turn();
+            let start = Instant::now();
+            let outcome = client.shutdown(how).await;
+            let took = start.elapsed();
+            // It looks every 2 ms.
+            assert!(took <= most + ms(5), "{dial:?}: {how:?} took {took:?}");
+            match how {
+                Shutdown::Abandon => outcome.unwrap(),
+                _ => assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable),
+            }
+            drop(held);
+        }
+    }
+}
+
+/// Nobody reads what was sent, as where a server has been stopped, or nobody listens.
+#[tokio::test]
+async fn on_sockets_they_end_in_time_too() {
+    const RESPONSE: Duration = Duration::from_millis(500);
+    /// Less than what they took, and much for a machine that has other things to do.
+    const LATE: Duration = Duration::from_secs(3);
+    let server = RedisServer::start();
+    for refuses in [false, true] {
+        let proxy = Proxy::to(&server);
+        let client = Client::builder().url(&proxy.url());
+        let client = client.response_timeout(RESPONSE).connect().await.unwrap();
+        let guard = client.rlock(unique("sockets")).lock().await.unwrap();
+        match refuses {
+            true => {
+                proxy.refuse();
+                proxy.cut_all();
+            }
+            false => proxy.go_silent(),
+        }
+        let start = RealInstant::now();
+        let other = client.rlock(unique("other"));
+        assert!(other.is_locked().await.unwrap_err().is_unavailable());
+        let took = start.elapsed();
+        assert!(took < RESPONSE + LATE, "is_locked took {took:?}");
+        let start = RealInstant::now();
+        let drained = client.shutdown(Shutdown::Drain(ms(100))).await;
+        let took = start.elapsed();
+        assert!(drained.unwrap_err().is_unavailable());
+        assert!(took < ms(100) + RESPONSE + LATE, "the drain took {took:?}");
+        drop(guard);
+    }
+}
