@@ -125,6 +125,17 @@ assert_eq!(place_order(7).await?, "paid");
 //! +punsubscribe`; for semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard
 //! +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
 //!
+//! # Logs
+//!
+//! Logged by `tracing`, each line at most once a second a client (docs/observability.md has all fields):
+//!
+//! * target `redlock_rt::connection`: WARN `connection to redis lost`, once an outage, and INFO
+//!   `connection to redis is back`, with the server and how long it was away;
+//! * target `redlock_rt::lock`: WARN `lock lost`, with the name and the reason, and `more locks lost`
+//!   for those of the second after it;
+//! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL forbids
+//!   (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`), with what is lost by that.
+//!
 //! # Features
 //!
 //! * `macros` (default): the attribute.
@@ -139,6 +150,7 @@ mod connection;
 pub mod embedded;
 mod engine;
 mod error;
+mod limit;
 mod name;
 mod shim;
 mod sync;

@@ -17,6 +17,7 @@ use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
 use super::greeting::{Greeting, greet};
+use super::journal::Right;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use crate::clock;
@@ -47,6 +48,7 @@ pub(super) struct Link {
     /// Which scripts the server knows when it reads what is sent here next, a bit each.
     known: [AtomicU64; 2],
     tie: Arc<Tie>,
+    server: Arc<CurrentServer>,
     /// What the server is called in errors.
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
@@ -72,7 +74,7 @@ impl Link {
     pub(super) async fn open(
         dialer: &Dialer,
         spawner: &Spawner,
-        server: &CurrentServer,
+        server: &Arc<CurrentServer>,
         within: Duration,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
@@ -98,9 +100,12 @@ impl Link {
             on_down,
         };
         let (driver, task) = Driver::new(driver);
+        let told = Arc::clone(server);
         let task = spawner.spawn(async move {
             let _down = down;
             task.await;
+            // Where this client closes it, or its runtime ends, this is not reached.
+            told.lost("the connection was closed");
         });
         let Some(task) = task else {
             let why = "there is no tokio runtime here";
@@ -120,8 +125,16 @@ impl Link {
             tie: Tie::new(move || end.abort()),
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
             place: Arc::clone(server.place()),
+            server: Arc::clone(server),
         };
         server.arrive(number, &info, &link.tie)?;
+        let asked = [
+            (client_id.is_some(), Right::ClientId),
+            (info.run_id.is_some(), Right::Info),
+        ];
+        for (_, right) in asked.into_iter().filter(|(answered, _)| !answered) {
+            server.is_missing(right);
+        }
         Ok(link)
     }
 
@@ -145,6 +158,14 @@ impl Link {
     pub(super) fn break_off(&self) {
         self.alive.store(false, Ordering::Release);
         self.task.abort();
+    }
+
+    /// As [`break_off`](Self::break_off), for a reason that is not this client's.
+    fn give_up(&self, why: &str) {
+        if self.is_alive() {
+            self.server.lost(why);
+        }
+        self.break_off();
     }
 
     /// Ends a dead connection's client on the server, so that bytes of it that are still under
@@ -305,7 +326,7 @@ impl Link {
                 if true_code(error.code(), error.details().unwrap_or_default()) == "READONLY" {
                     // A master that was demoted stays what it is: the address may lead to the
                     // new one.
-                    self.break_off();
+                    self.give_up("the server is a replica now");
                 }
                 Ok(Err(error))
             }
@@ -313,7 +334,7 @@ impl Link {
             Err(error) => {
                 let fault = Fault::from_client(error);
                 if fault.may_have_run() {
-                    self.break_off();
+                    self.give_up("the connection broke");
                 }
                 Err(fault)
             }
@@ -457,7 +478,7 @@ impl Exchange {
 
     /// Gives up waiting: the link is broken off, since the call may still be under way on it.
     pub(crate) fn abandon(self) {
-        self.link.break_off();
+        self.link.give_up("no answer in time");
     }
 }
 

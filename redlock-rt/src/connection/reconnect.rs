@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
+use super::journal::Right;
 use super::link::{Exchange, Identity, Link, OnDown};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
@@ -286,11 +287,8 @@ impl Shared {
         let ghost = self.slot().ghost.clone();
         if let Some(ghost) = ghost {
             let sure = link.kill_ghost(&ghost).await?;
-            if !sure {
-                tracing::warn!(
-                    "could not kill the server's side of a dead connection (CLIENT KILL); \
-                     a command lost in it may still run, and ends with its lease"
-                );
+            if !sure && link.identity().is_some() {
+                self.server.is_missing(Right::ClientKill);
             }
             self.slot().ghost = None;
         }
@@ -332,6 +330,7 @@ impl DialTurn {
                 let again = slot.connections > 1;
                 drop(slot);
                 tracing::debug!(dialer = ?shared.dialer, again, "connected");
+                shared.server.back();
                 (shared.on_up)(again);
             }
             Err(fault) => {
@@ -339,7 +338,7 @@ impl DialTurn {
                 slot.back_off();
                 slot.last_fault = Some(fault.clone());
                 drop(slot);
-                tracing::debug!(dialer = ?shared.dialer, ?fault, "could not connect");
+                shared.server.failed(&fault);
             }
         }
     }

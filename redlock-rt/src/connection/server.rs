@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::fault::Fault;
 use super::info::{Info, Unfit};
+use super::journal::{Journal, Right};
 use crate::clock;
 
 /// More servers than this are not remembered as left.
@@ -118,6 +119,7 @@ pub(crate) struct CurrentServer {
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is right, or was.
     reached: AtomicBool,
+    journal: Journal,
     state: Mutex<State>,
 }
 
@@ -138,6 +140,7 @@ impl CurrentServer {
         on_move: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
+            journal: Journal::new(Arc::clone(&place)),
             place,
             refused_for,
             on_move: Box::new(on_move),
@@ -219,6 +222,31 @@ impl CurrentServer {
             (self.on_move)();
         }
         true
+    }
+
+    /// A connection ended that was not closed by this client.
+    pub(crate) fn lost(&self, why: &str) {
+        self.journal.lost(why);
+    }
+
+    /// A connection could not be made.
+    pub(crate) fn failed(&self, fault: &Fault) {
+        self.journal.failed(fault);
+    }
+
+    /// A connection was made.
+    pub(crate) fn back(&self) {
+        self.journal.back();
+    }
+
+    /// An ACL forbids a command.
+    pub(crate) fn is_missing(&self, right: Right) {
+        self.journal.is_missing(right);
+    }
+
+    /// A call failed that is made again.
+    pub(crate) fn will_repeat(&self, name: &str, fault: &Fault) {
+        self.journal.will_repeat(name, fault);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

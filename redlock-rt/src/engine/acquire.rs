@@ -136,7 +136,7 @@ pub(crate) async fn acquire(
                         );
                     }
                     Err(passing) if passing.is_passing_for(Caller::Waiter) => {
-                        tracing::debug!(lock = recipe.name().as_str(), ?passing, "try failed");
+                        engine.current.will_repeat(recipe.name().as_str(), &passing);
                         fault = Some(passing);
                         let now = clock::now();
                         pace.unanswered(now);

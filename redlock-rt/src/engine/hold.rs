@@ -230,15 +230,29 @@ impl Hold {
     pub(super) fn mark_lost(&self, reason: LostReason) {
         let news = lock(&self.lease).lost(reason, clock::now());
         if news {
-            tracing::warn!(lock = self.recipe.name().as_str(), %reason, "lock lost");
+            self.report(reason, clock::now());
         }
         self.changed.notify_waiters();
         // It may be free for those who wait in this process.
         self.line.notify();
     }
 
+    fn report(&self, reason: LostReason, now: Instant) {
+        let name = self.recipe.name().as_str();
+        self.engine.watchdog.report(name, reason, now);
+    }
+
+    /// Tells the log once if the lease is over and a guard was left.
+    fn report_expiry(&self, now: Instant) {
+        let expiry = lock(&self.lease).take_expiry(now);
+        if let Some(reason) = expiry {
+            self.report(reason, now);
+        }
+    }
+
     /// The clock alone ended it: tells who waits for that.
     pub(super) fn expired(&self) {
+        self.report_expiry(clock::now());
         self.changed.notify_waiters();
         self.line.notify();
     }
@@ -523,6 +537,7 @@ impl HoldGuard {
             return None;
         }
         let hold = &self.hold;
+        hold.report_expiry(clock::now_in_drop());
         let leave = hold.engine.watchdog.unwatch_if(hold, || {
             let leave = lock(&hold.lease).leave(self.id);
             (leave, leave == Some(Leave::Last))

@@ -146,6 +146,8 @@ pub(crate) struct Lease {
     permanent: bool,
     /// Until then the lock is to stay locked after the last guard left.
     stays: Option<Instant>,
+    /// That its time is over was answered by [`take_expiry`](Self::take_expiry).
+    expiry_taken: bool,
 }
 
 /// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
@@ -172,6 +174,7 @@ impl Lease {
             look_every,
             permanent: terms.lease == Duration::MAX,
             stays: None,
+            expiry_taken: false,
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -324,6 +327,20 @@ impl Lease {
             return None;
         }
         renewing().filter_map(|tenant| tenant.until).max()
+    }
+
+    /// Why it is lost, if the clock alone ended it; answered once, while a guard is left.
+    pub(crate) fn take_expiry(&mut self, now: Instant) -> Option<LostReason> {
+        self.tick(now);
+        let id = self.tenants.first()?.id;
+        if self.phase != Phase::Lost(LostReason::Expired) || self.expiry_taken {
+            return None;
+        }
+        self.expiry_taken = true;
+        match self.state(id, now) {
+            GuardState::Lost(reason) => Some(reason),
+            _ => None,
+        }
     }
 
     /// What the watchdog is to do now.

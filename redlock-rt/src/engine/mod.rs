@@ -37,6 +37,7 @@ mod hub;
 mod lease;
 mod line;
 mod lines;
+mod losses;
 mod pass;
 mod queue;
 mod releases;
@@ -449,6 +450,7 @@ impl Engine {
         self.closing.store(true, Ordering::Release);
         self.lines.close();
         self.gates.close();
+        self.watchdog.losses.end();
         self.hub.signal.close();
         self.watchdog.signal.close();
         self.rooms.signal.close();

@@ -85,7 +85,7 @@ pub(crate) async fn pass(
                         place.gate.listen(&engine.hub);
                     }
                     Err(passing) if passing.is_passing_for(Caller::Waiter) => {
-                        tracing::debug!(latch = latch.name().as_str(), ?passing, "a look failed");
+                        engine.current.will_repeat(latch.name().as_str(), &passing);
                         fault = Some(passing);
                         let again = clock::after(clock::now(), pause);
                         place.shut(again, Health::Failing);

@@ -16,7 +16,7 @@ use super::Engine;
 use super::hold::{Bid, Hold};
 use super::releases::Open;
 use crate::clock;
-use crate::connection::{Caller, Connection, Exchange, Fault};
+use crate::connection::{Caller, Connection, Exchange, Fault, Right};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{AcquireReply, Call, HoldReply, Reply};
@@ -42,6 +42,8 @@ pub(crate) struct Journey {
     pub(crate) sent: Option<Instant>,
     /// The call under way was sent by who did not wait for it.
     unattended: bool,
+    /// Redis did what it was told, and refused to announce it.
+    unannounced: bool,
 }
 
 impl Journey {
@@ -130,6 +132,7 @@ impl Journey {
             open_since: self.open_since.or(self.sent),
             sent: self.sent,
             unattended: false,
+            unannounced: false,
         }
     }
 
@@ -470,6 +473,10 @@ impl Settlement {
             (Subject::Hold(hold), Goal::End) => {
                 let call = || end_of(hold);
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
+                if answer.as_ref().is_ok_and(Reply::is_unannounced) {
+                    journey.unannounced = true;
+                    hold.engine.current.is_missing(Right::Publish);
+                }
                 Some(told(answer).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
@@ -520,6 +527,7 @@ impl Settlement {
             Ok(HoldReply::Done | HoldReply::Kept) => self.journey.open_since.or(self.journey.sent),
             _ => None,
         };
+        let announced = announced.filter(|_| !self.journey.unannounced);
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
             Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(None),

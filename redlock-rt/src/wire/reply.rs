@@ -18,6 +18,15 @@ pub enum Reply {
     List(Vec<Self>),
 }
 
+impl Reply {
+    /// Whether a release was done, and Redis refused to announce it (an ACL).
+    pub(crate) fn is_unannounced(&self) -> bool {
+        *self == Self::Int(UNANNOUNCED)
+    }
+}
+
+const UNANNOUNCED: i64 = 3;
+
 /// A reply that the script cannot have given.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the script answered {0:?}")]
@@ -66,7 +75,7 @@ impl TryFrom<Reply> for HoldReply {
 
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match reply {
-            Reply::Int(1) => Ok(Self::Done),
+            Reply::Int(1 | UNANNOUNCED) => Ok(Self::Done),
             Reply::Int(2) => Ok(Self::Kept),
             Reply::Int(0) => Ok(Self::Gone),
             Reply::Int(-1) => Ok(Self::Taken),
@@ -140,7 +149,9 @@ mod tests {
         assert_eq!(HoldReply::try_from(Reply::Int(2)), Ok(HoldReply::Kept));
         assert_eq!(HoldReply::try_from(Reply::Int(0)), Ok(HoldReply::Gone));
         assert_eq!(HoldReply::try_from(Reply::Int(-1)), Ok(HoldReply::Taken));
-        assert!(HoldReply::try_from(Reply::Int(3)).is_err());
+        let unannounced = HoldReply::try_from(Reply::Int(UNANNOUNCED));
+        assert_eq!(unannounced, Ok(HoldReply::Done));
+        assert!(HoldReply::try_from(Reply::Int(4)).is_err());
         assert!(HoldReply::try_from(Reply::Nil).is_err());
     }
 

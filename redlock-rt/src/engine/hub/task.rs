@@ -12,7 +12,8 @@ use super::Hub;
 use super::registry::{Effect, Topic};
 use crate::clock;
 use crate::connection::{
-    Announcements, Caller, CurrentServer, Dialer, Fault, Message, Subscriber, Timeouts,
+    Announcements, Caller, Cause, CurrentServer, Dialer, Fault, Message, Right, Subscriber,
+    Timeouts,
 };
 use crate::shim::lock;
 
@@ -45,17 +46,25 @@ pub(crate) async fn run(
         }
         match Subscriber::open(&dialer, timeouts.connect, &server).await {
             Ok((subscriber, announcements)) => {
+                server.back();
                 let since = clock::now();
-                let why = listen(&hub, subscriber, announcements, timeouts.response).await;
+                let why = listen(&hub, &server, subscriber, announcements, timeouts.response);
+                let why = why.await;
                 hub.disconnected();
                 // A server that accepts and hangs up is no better than one that does not accept.
                 if clock::now().saturating_duration_since(since) >= LONGEST_PAUSE {
                     pause = SHORTEST_PAUSE;
                 }
-                tracing::debug!(?why, "the subscribing connection ended");
+                if !hub.signal.is_closed() {
+                    let why = why.map_or(
+                        "the subscribing connection was closed",
+                        |_| "the subscribing connection does not answer",
+                    );
+                    server.lost(why);
+                }
             }
             Err(fault) => {
-                tracing::debug!(?fault, "could not connect to subscribe");
+                server.failed(&fault);
             }
         }
         if !hub.signal.is_closed() {
@@ -132,6 +141,7 @@ type Confirmation = (Effect, Result<(), Fault>);
 /// Serves one connection until it breaks, falls silent, or the hub is closed.
 async fn listen(
     hub: &Arc<Hub>,
+    server: &CurrentServer,
     subscriber: Subscriber,
     announcements: Announcements,
     response: Duration,
@@ -177,10 +187,10 @@ async fn listen(
                 Ok(()) => hub.confirmed(&effect),
                 Err(fault) if fault.is_passing_for(Caller::Subscription) => return Some(fault),
                 Err(fault) => {
-                    tracing::warn!(
-                        ?fault, channel = effect.topic().text(),
-                        "redis refuses to subscribe; waiters poll instead"
-                    );
+                    match fault.cause() {
+                        Cause::Denied => server.is_missing(Right::Subscribe),
+                        _ => server.will_repeat(effect.topic().text(), &fault),
+                    }
                     hub.refused(&effect);
                 }
             },

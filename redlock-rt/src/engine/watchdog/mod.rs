@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::hold::Hold;
-use super::lease::Plan;
+use super::lease::{LostReason, Plan};
+use super::losses::Losses;
 use super::schedule::Schedule;
 use super::signal::Signal;
 use crate::clock;
@@ -33,6 +34,7 @@ pub(crate) struct Watchdog {
     doubted: Mutex<Option<Instant>>,
     /// Where the holds were acquired. Its lock is taken inside the schedule's.
     homes: Mutex<Homes>,
+    pub(super) losses: Losses,
     pub(super) signal: Signal,
     /// Something happened after which the server may know nothing of our locks.
     doubt: AtomicBool,
@@ -44,6 +46,7 @@ impl Watchdog {
             schedule: Mutex::new(Schedule::default()),
             doubted: Mutex::new(None),
             homes: Mutex::new(Homes::default()),
+            losses: Losses::new(),
             signal: Signal::default(),
             doubt: AtomicBool::new(false),
         }
@@ -126,6 +129,13 @@ impl Watchdog {
             .collect();
         for id in ids {
             let _ = schedule.reset(id, now);
+        }
+    }
+
+    /// Tells of a lock that was lost.
+    pub(super) fn report(&self, name: &str, reason: LostReason, now: Instant) {
+        if self.losses.add(name, reason, now) {
+            self.signal.notify();
         }
     }
 

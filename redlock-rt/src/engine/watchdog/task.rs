@@ -48,6 +48,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
     let mut connecting: Option<BoxFuture<'static, Result<(), Fault>>> = None;
     while !watchdog.signal.is_closed() {
         watchdog.doubt_all();
+        watchdog.losses.tell(clock::now());
         let mut more = true;
         while more && under_way.len() < MOST_BATCHES && connecting.is_none() {
             match watchdog.pick(&connection) {
@@ -65,6 +66,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
         let wake_at = lock(&watchdog.schedule).arm(clock::now());
         // While nothing can be sent, what is due is looked at as soon as that changes.
         let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
+        let sleep = sleep.into_iter().chain(watchdog.losses.wake_at()).min();
         tokio::select! {
             () = watchdog.signal.notified() => {}
             () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}

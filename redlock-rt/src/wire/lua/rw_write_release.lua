@@ -4,7 +4,8 @@
 --   owner -> until when in epoch ms)
 -- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
 --   5 publish command
--- Returns: 1 = ended, 0 = the lock does not exist, -1 = somebody else has it
+-- Returns: 1 = ended, 3 = ended, and Redis refused to announce it, 0 = the lock does not exist,
+--   -1 = somebody else has it
 --
 -- Invariants:
 -- * Without the writer's field nothing of others is changed: a late or repeated release never
@@ -48,5 +49,4 @@ else
         redis.call('PEXPIRE', lock, string.format('%.0f', longest))
     end
 end
-redis.pcall(ARGV[5], ARGV[4], '1')
-return 1
+return type(redis.pcall(ARGV[5], ARGV[4], '1')) == 'number' and 1 or 3

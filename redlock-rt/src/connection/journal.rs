@@ -1,0 +1,229 @@
+//! What the log says of a client's connections and of its rights; see `docs/observability.md`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::fault::{Cause, Fault};
+use crate::clock;
+use crate::limit::Limit;
+
+const TARGET: &str = "redlock_rt::connection";
+const RIGHTS: &str = "redlock_rt::rights";
+
+/// Whether the server is there, for all connections of a client together; pure.
+#[derive(Debug, Default)]
+struct Presence {
+    outage: Option<Outage>,
+    limit: Limit,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    told: bool,
+}
+
+impl Presence {
+    /// A connection was lost, or one could not be made. Answers for how long the outage lasts, and
+    /// how many short ones were left out before it, where that is to be told: once an outage.
+    fn lost(&mut self, now: Instant) -> Option<(Duration, u64)> {
+        let outage = self.outage.get_or_insert(Outage {
+            since: now,
+            told: false,
+        });
+        if outage.told || !self.limit.is_open(now) {
+            return None;
+        }
+        outage.told = true;
+        let left_out = self.limit.pass(now)?;
+        Some((now.saturating_duration_since(outage.since), left_out))
+    }
+
+    /// A connection was made. Answers how long there was none, if the loss was told.
+    fn back(&mut self, now: Instant) -> Option<Duration> {
+        let outage = self.outage.take()?;
+        if !outage.told {
+            self.limit.leave_out();
+            return None;
+        }
+        Some(now.saturating_duration_since(outage.since))
+    }
+}
+
+/// A command that an ACL may forbid, and what is lost by that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    Publish,
+    Subscribe,
+    ClientId,
+    ClientKill,
+    Info,
+}
+
+impl Right {
+    const ALL: usize = 5;
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "PUBLISH",
+            Self::Subscribe => "SUBSCRIBE",
+            Self::ClientId => "CLIENT ID",
+            Self::ClientKill => "CLIENT KILL",
+            Self::Info => "INFO",
+        }
+    }
+
+    fn effect(self) -> &'static str {
+        match self {
+            Self::Publish => "releases wake nobody: those who wait find out by polling",
+            Self::Subscribe => "nobody is woken here: those who wait find out by polling",
+            Self::ClientId | Self::ClientKill => {
+                "a command that was lost in a dead connection may run late; its lock ends with its lease"
+            }
+            Self::Info => {
+                "a failover is not recognised: commands lost in a dead connection may run late, and \
+                 connections may lead to different servers"
+            }
+        }
+    }
+}
+
+/// The lines of one client.
+pub(super) struct Journal {
+    server: Arc<str>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    presence: Presence,
+    /// The details of tries to connect.
+    tries: Limit,
+    /// Those of calls that are made again.
+    repeats: Limit,
+    /// By [`Right`].
+    missing: [bool; Right::ALL],
+}
+
+impl Journal {
+    pub(super) fn new(server: Arc<str>) -> Self {
+        Self {
+            server,
+            state: Mutex::default(),
+        }
+    }
+
+    /// A connection ended that was not closed by this client.
+    pub(super) fn lost(&self, why: &str) {
+        let told = self.state().presence.lost(clock::now_in_drop());
+        if let Some((down_for, left_out)) = told {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, reason = why, ?down_for, left_out,
+                "connection to redis lost"
+            );
+        }
+    }
+
+    /// A connection could not be made.
+    pub(super) fn failed(&self, fault: &Fault) {
+        if fault.cause() == Cause::Closed {
+            return;
+        }
+        let error = fault.clone().into_error("connect to redis");
+        let now = clock::now_in_drop();
+        let mut state = self.state();
+        let (told, tried) = (state.presence.lost(now), state.tries.pass(now));
+        drop(state);
+        if let Some((down_for, left_out)) = told {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, reason = %error, ?down_for, left_out,
+                "connection to redis lost"
+            );
+        }
+        if let Some(left_out) = tried {
+            tracing::debug!(
+                target: TARGET,
+                server = &*self.server, ?fault, left_out,
+                "could not connect"
+            );
+        }
+    }
+
+    /// A call failed that is made again.
+    pub(super) fn will_repeat(&self, name: &str, fault: &Fault) {
+        let passed = self.state().repeats.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::debug!(
+                target: TARGET,
+                server = &*self.server, lock = name, ?fault, left_out,
+                "a call failed and is made again"
+            );
+        }
+    }
+
+    /// A connection was made.
+    pub(super) fn back(&self) {
+        let down_for = self.state().presence.back(clock::now());
+        if let Some(down_for) = down_for {
+            tracing::info!(
+                target: TARGET,
+                server = &*self.server, ?down_for,
+                "connection to redis is back"
+            );
+        }
+    }
+
+    /// Redis refuses a command because of an ACL; told once a client.
+    pub(super) fn is_missing(&self, right: Right) {
+        let known = std::mem::replace(&mut self.state().missing[right as usize], true);
+        if !known {
+            tracing::warn!(
+                target: RIGHTS,
+                server = &*self.server, right = right.name(), effect = right.effect(),
+                "redis refuses a right"
+            );
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_outage_is_told_once_and_its_end_too() {
+        let start = Instant::now();
+        let mut presence = Presence::default();
+        assert_eq!(presence.back(start), None);
+        assert_eq!(presence.lost(start), Some((Duration::ZERO, 0)));
+        for second in 0..100 {
+            assert_eq!(presence.lost(start + second * S), None);
+        }
+        assert_eq!(presence.back(start + 100 * S), Some(100 * S));
+        assert_eq!(presence.back(start + 100 * S), None);
+        assert_eq!(presence.lost(start + 100 * S), Some((Duration::ZERO, 0)));
+    }
+
+    #[test]
+    fn outages_that_follow_each_other_are_counted() {
+        let start = Instant::now();
+        let mut presence = Presence::default();
+        assert!(presence.lost(start).is_some() && presence.back(start).is_some());
+        for _ in 0..5 {
+            assert_eq!(presence.lost(start + S / 2), None);
+            assert_eq!(presence.back(start + S / 2), None);
+        }
+        // One that lasts is told as soon as it may be.
+        assert_eq!(presence.lost(start + S / 2), None);
+        assert_eq!(presence.lost(start + S), Some((S / 2, 5)));
+        assert_eq!(presence.back(start + 2 * S), Some(3 * S / 2));
+    }
+}

@@ -1,0 +1,53 @@
+//! A bound on how often one line is written to the log.
+
+use std::time::{Duration, Instant};
+
+/// One line of a kind is written in so long; those between are counted.
+pub(crate) const SPACING: Duration = Duration::from_secs(1);
+
+/// Pure; one for each kind of line.
+#[derive(Debug, Default)]
+pub(crate) struct Limit {
+    next: Option<Instant>,
+    left_out: u64,
+}
+
+impl Limit {
+    /// Answers how many were left out before this one, if it may be written.
+    pub(crate) fn pass(&mut self, now: Instant) -> Option<u64> {
+        if !self.is_open(now) {
+            self.left_out += 1;
+            return None;
+        }
+        self.next = now.checked_add(SPACING);
+        Some(std::mem::take(&mut self.left_out))
+    }
+
+    /// Whether the next one may be written.
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| next <= now)
+    }
+
+    /// One was left out for good.
+    pub(crate) fn leave_out(&mut self) {
+        self.left_out += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_and_the_number_of_the_others() {
+        let start = Instant::now();
+        let mut limit = Limit::default();
+        assert_eq!(limit.pass(start), Some(0));
+        for _ in 0..7 {
+            assert_eq!(limit.pass(start + SPACING / 2), None);
+        }
+        assert_eq!(limit.pass(start + SPACING), Some(7));
+        assert_eq!(limit.pass(start + SPACING), None);
+        assert_eq!(limit.pass(start + 9 * SPACING), Some(1));
+    }
+}

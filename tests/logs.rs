@@ -1,0 +1,293 @@
+//! What on-call sees in the log: each line that docs/observability.md promises, and how often it comes.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redlock_rt::{Client, LockOptions, LostReason};
+use tests::{Proxy, RedisServer, eventually, shared_server, unique, within};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::EnvFilter;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Polling that does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
+const PAGE: &str = include_str!("../docs/observability.md");
+
+const LOST: &str = "connection to redis lost";
+const BACK: &str = "connection to redis is back";
+const LOCK_LOST: &str = "lock lost";
+const MORE: &str = "more locks lost";
+const RIGHT: &str = "redis refuses a right";
+
+/// The lines that are written on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn start() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new("redlock_rt=debug"))
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// Those with this message, in full.
+    fn lines(&self, message: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let of = |line: &&str| line.contains(&format!(": {message} "));
+        text.lines().filter(of).map(str::to_owned).collect()
+    }
+}
+
+#[track_caller]
+fn one(lines: Vec<String>) -> String {
+    let [line] = &lines[..] else {
+        panic!("one line, not {lines:#?}");
+    };
+    line.clone()
+}
+
+#[track_caller]
+fn assert_says(line: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(line.contains(part), "{part:?} is not in {line:?}");
+    }
+}
+
+/// An outage was told at debug, every few milliseconds; its end not at all.
+#[tokio::test]
+async fn an_outage_is_one_warning_and_its_end_one_line() {
+    let (log, _guard) = Log::start();
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let name = unique("outage");
+    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let guard = client.rlock(&name).lock_with(options).await.unwrap();
+    let other = client.rlock(&name);
+    let waiter = tokio::spawn(async move { other.lock().await });
+    eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
+    assert_eq!(log.lines(LOST).len(), 0);
+    let down = tokio::time::Instant::now();
+    server.kill();
+    eventually(DEADLINE, async || !log.lines(LOST).is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let place = format!("server=\"127.0.0.1:{}\"", server.port());
+    let line = one(log.lines(LOST));
+    assert_says(
+        &line,
+        &[
+            "WARN redlock_rt::connection:",
+            &place,
+            "reason=",
+            "down_for=",
+        ],
+    );
+    assert_eq!(log.lines(BACK).len(), 0);
+    server.restart();
+    eventually(DEADLINE, async || !log.lines(BACK).is_empty()).await;
+    let line = log.lines(BACK).remove(0);
+    assert_says(
+        &line,
+        &["INFO redlock_rt::connection:", &place, "down_for="],
+    );
+    let most = usize::try_from(down.elapsed().as_secs()).unwrap() + 2;
+    for message in ["could not connect", "a call failed and is made again"] {
+        let lines = log.lines(message).len();
+        assert!(lines <= most, "{lines} of {message:?}, at most {most}");
+    }
+    waiter.abort();
+    drop(guard);
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_there_is_one_warning() {
+    let (log, _guard) = Log::start();
+    let server = RedisServer::start();
+    let url = server.url();
+    server.kill();
+    let client = Client::builder().url(&url).build().unwrap();
+    assert!(
+        client
+            .rlock("x")
+            .is_locked()
+            .await
+            .unwrap_err()
+            .is_unavailable()
+    );
+    assert!(client.rlock("x").is_locked().await.is_err());
+    let line = one(log.lines(LOST));
+    assert_says(&line, &["WARN", "refused"]);
+}
+
+/// Whoever closes a connection itself is told nothing.
+#[tokio::test]
+async fn the_end_of_a_client_is_no_outage() {
+    let (log, _guard) = Log::start();
+    for shut_down in [false, true] {
+        let client = Client::connect(&shared_server().url()).await.unwrap();
+        let lock = client.rlock(unique("end"));
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        if shut_down {
+            client
+                .shutdown(redlock_rt::Shutdown::ReleaseAll)
+                .await
+                .unwrap();
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(log.lines(LOST), [""; 0]);
+}
+
+/// A lock that was deleted was told, one whose lease ran out was not.
+#[tokio::test(start_paused = true)]
+async fn every_lost_lock_is_told_with_its_reason() {
+    let lease = Duration::from_millis(300);
+    for how in ["expired", "dropped", "max_hold", "deleted"] {
+        let (log, _guard) = Log::start();
+        let client = Client::embedded();
+        let lock = client.rlock(how);
+        let options = match how {
+            "max_hold" => LockOptions::new()
+                .lease(lease)
+                .renew(true)
+                .max_hold(2 * lease),
+            "deleted" => LockOptions::new().renew(lease),
+            _ => LockOptions::new().lease(lease).renew(false),
+        };
+        let guard = lock.lock_with(options).await.unwrap();
+        let reason = match how {
+            "dropped" => {
+                // Nobody asks, and the task has had no time to look.
+                tokio::time::advance(2 * lease).await;
+                drop(guard);
+                LostReason::Expired
+            }
+            "deleted" => {
+                lock.force_unlock().await.unwrap();
+                guard.lost().await
+            }
+            _ => guard.lost().await,
+        };
+        tokio::time::sleep(10 * lease).await;
+        let line = one(log.lines(LOCK_LOST));
+        let (name, why) = (format!("lock=\"{how}\""), format!("reason={reason}"));
+        assert_says(&line, &["WARN redlock_rt::lock:", &name, &why]);
+    }
+}
+
+/// A thousand locks that go at once are two lines.
+#[tokio::test(start_paused = true)]
+async fn many_lost_locks_are_a_line_a_second() {
+    let (log, _guard) = Log::start();
+    let client = Client::embedded();
+    let options = LockOptions::new()
+        .lease(Duration::from_millis(300))
+        .renew(false);
+    let mut guards = Vec::new();
+    for number in 0..40 {
+        let lock = client.rlock(format!("many:{number}"));
+        guards.push(lock.lock_with(options.clone()).await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    one(log.lines(LOCK_LOST));
+    assert_says(
+        &one(log.lines(MORE)),
+        &["WARN redlock_rt::lock:", "count=39", "many:"],
+    );
+}
+
+/// A client of a user without these rights.
+async fn without(server: &RedisServer, url: &str, rights: &[&str]) -> Client {
+    let mut redis = server.connect().await.unwrap();
+    let user = unique("user").replace(':', "-");
+    let mut acl = redis::cmd("ACL");
+    acl.arg(&["SETUSER", &user, "on", ">pw", "~*", "&*", "+@all"])
+        .arg(rights);
+    let _: () = acl.query_async(&mut redis).await.unwrap();
+    let url = url.replace("redis://", &format!("redis://{user}:pw@"));
+    let builder = Client::builder().url(&url).poll_interval(NEVER);
+    builder.connect().await.unwrap()
+}
+
+/// Nobody was told why a hand-over took over a second.
+#[tokio::test]
+async fn a_right_that_is_missing_is_told_once() {
+    for (right, rule) in [
+        ("PUBLISH", "-publish"),
+        ("SUBSCRIBE", "-subscribe"),
+        ("CLIENT KILL", "-client|kill"),
+        ("CLIENT ID", "-client|id"),
+        ("INFO", "-info"),
+    ] {
+        let (log, _guard) = Log::start();
+        let server = shared_server();
+        let proxy = Proxy::to(&server);
+        let client = without(&server, &proxy.url(), &[rule]).await;
+        let lock = client.rlock(unique("right"));
+        for _ in 0..2 {
+            let guard = lock.lock().await.unwrap();
+            if right == "SUBSCRIBE" {
+                let waiter = lock.clone();
+                let options = LockOptions::new().wait(Duration::from_millis(200));
+                assert!(waiter.lock_with(options).await.is_err());
+            }
+            guard.unlock().await.unwrap();
+            proxy.cut_all();
+        }
+        eventually(DEADLINE, async || !log.lines(RIGHT).is_empty()).await;
+        let line = one(log.lines(RIGHT));
+        let told = format!("right=\"{right}\"");
+        assert_says(
+            &line,
+            &["WARN redlock_rt::rights:", &told, "effect=", "server="],
+        );
+    }
+}
+
+/// Waiters of the process that releases need no announcement.
+#[tokio::test]
+async fn without_the_right_to_publish_the_own_waiters_are_woken() {
+    let server = shared_server();
+    let client = without(&server, &server.url(), &["-publish"]).await;
+    let lock = client.rlock(unique("own"));
+    let guard = lock.lock().await.unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await });
+    eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
+    guard.unlock().await.unwrap();
+    within(DEADLINE, waiter).await.unwrap().unwrap();
+}
+
+#[test]
+fn the_page_has_every_line() {
+    for message in [LOST, BACK, LOCK_LOST, MORE, RIGHT] {
+        assert!(PAGE.contains(&format!("`{message}`")), "{message}");
+    }
+    for target in [
+        "redlock_rt::connection",
+        "redlock_rt::lock",
+        "redlock_rt::rights",
+    ] {
+        assert!(PAGE.contains(&format!("`{target}`")), "{target}");
+    }
+}
