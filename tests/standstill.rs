@@ -35,14 +35,13 @@ impl Stage {
         let redis = server.connect().await.unwrap();
         let builder = Client::builder().url(&login(&server.url())).lease(LEASE);
         let builder = builder.response_timeout(BRIEF).connect_timeout(BRIEF);
-        let stage = Self {
+        Self {
             // Connects when it is first used: rights are given before.
             client: builder.build().unwrap(),
             redis,
             server,
             name: unique(what),
-        };
-        stage
+        }
     }
 
     async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
