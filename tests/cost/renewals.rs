@@ -79,7 +79,8 @@ async fn a_key_of_another_type_is_found_by_halving() {
 
 /// How many permits a renewal carries the ids of.
 fn permits_of(frame: &Frame) -> usize {
-    let is_ids = |arg: &&[u8]| arg.len() % 32 == 0 && arg.iter().all(u8::is_ascii_hexdigit);
+    let is_ids =
+        |arg: &&[u8]| arg.len().is_multiple_of(32) && arg.iter().all(u8::is_ascii_hexdigit);
     let ids = frame.args.iter().map(AsRef::as_ref).filter(is_ids);
     ids.map(|ids| ids.len() / 32).sum()
 }

@@ -96,7 +96,7 @@ pub(crate) async fn the_hash_of_somebody_else_is_neither_waited_for_nor_deleted(
         let keys: Vec<String> = world.redis(&["KEYS", &format!("*{name}*")]).await;
         assert_eq!(
             keys,
-            [name.clone()],
+            std::slice::from_ref(name),
             "nobody queues, and nothing else is left"
         );
     }

@@ -124,7 +124,7 @@ async fn the_end_of_the_last_living_reader_frees_the_lock() {
 
 async fn at_random(redis: MultiplexedConnection) {
     let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..12 {
         let (readers, longest) = (random.u64(2..150), random.u64(1..12));
