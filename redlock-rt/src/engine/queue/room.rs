@@ -148,7 +148,7 @@ impl Listener for Room {
         let Some(Ok(number)) = number else {
             return;
         };
-        let line = lock(&self.seats).named(number, clock::now());
+        let line = lock(&self.seats).heard(number, clock::now());
         match line {
             Some(line) => line.notify(),
             None => self.rooms.signal.notify(),

@@ -9,14 +9,19 @@
 //! 2. Who has a seat is never taken out of the queue: a seat is taken before the first call is sent,
 //!    and left after the last. Owner numbers are not used again, so nobody is queued as one that had
 //!    no seat at any time since Redis named it.
+//! 3. Who left its seat while a beat was under way is not taken for one without a task: Redis may have
+//!    named it before. While the lock is handed on quickly that is so in most beats.
 
-use std::collections::BTreeMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use crate::engine::waiters::Health;
 
 /// So many of the oldest waiters are asked after in a beat: other clients drop from the front.
 const ASKED_AFTER: usize = 50;
+/// After an announcement that nobody waits for the next beat comes soon: as a rule whom it is for
+/// has been served.
+const SOON: Duration = Duration::from_millis(250);
 /// So many are taken out of the queue by one beat.
 const MOST_TAKEN_OUT: usize = 50;
 
@@ -47,8 +52,10 @@ pub(super) struct Seats<L> {
     turns: u64,
     /// Who was told last that it is next.
     next: Option<u64>,
-    /// Those that Redis named as next or called, and that have no seat: their leave has not come.
+    /// Those that Redis named as next, and that have no seat: their leave has not come.
     gone: Vec<u64>,
+    /// While a beat is under way, those that left their seats since it began.
+    left: Option<BTreeSet<u64>>,
     /// When the next beat is due.
     due: Option<Instant>,
     /// Whether a beat was asked for since the last one began.
@@ -65,6 +72,7 @@ impl<L> Default for Seats<L> {
             turns: 0,
             next: None,
             gone: Vec::new(),
+            left: None,
             due: None,
             asked: false,
             health: Health::Answering,
@@ -88,6 +96,9 @@ impl<L: Clone> Seats<L> {
         let left = self.map.remove(&number);
         if let Some(turn) = left.and_then(|sitter| sitter.queued) {
             self.queued.remove(&turn);
+        }
+        if let Some(left) = &mut self.left {
+            left.insert(number);
         }
         if self.map.is_empty() {
             *self = Self::default();
@@ -114,12 +125,23 @@ impl<L: Clone> Seats<L> {
         self.asked
     }
 
-    /// Redis named this number: as the one that is next, or in an announcement. Answers its line;
-    /// where it has no seat, the next beat, which is due now, takes it out of the queue.
-    pub(super) fn named(&mut self, number: u64, now: Instant) -> Option<L> {
+    /// An announcement came for this number. Answers its line; where it has no seat, the next beat,
+    /// which asks who is next, is due soon.
+    pub(super) fn heard(&mut self, number: u64, now: Instant) -> Option<L> {
         let line = self.line(number);
-        if line.is_none() && self.ask(now) && self.gone.len() < MOST_TAKEN_OUT {
-            self.gone.retain(|&gone| gone != number);
+        if line.is_none() {
+            self.due = self.due.map(|due| due.min(now + SOON));
+        }
+        line
+    }
+
+    /// A beat named this number as the one that is next. Answers its line; where it has no seat, and
+    /// had none when the beat began, the next beat, which is due now, takes it out of the queue.
+    fn named(&mut self, number: u64, now: Instant) -> Option<L> {
+        let line = self.line(number);
+        let left = self.left.as_ref();
+        if line.is_none() && !left.is_some_and(|left| left.contains(&number)) && self.ask(now) {
+            self.gone.truncate(MOST_TAKEN_OUT - 1);
             self.gone.push(number);
         }
         line
@@ -166,6 +188,7 @@ impl<L: Clone> Seats<L> {
         if self.health == Health::Answering {
             self.health = Health::Asking(now);
         }
+        self.left = Some(BTreeSet::new());
         let gone = std::mem::take(&mut self.gone);
         Some(Question { gone, oldest })
     }
@@ -175,6 +198,7 @@ impl<L: Clone> Seats<L> {
         if !self.asked {
             self.due = self.due.map(|_| until);
         }
+        self.left = None;
         self.health = health;
     }
 
@@ -304,12 +328,41 @@ mod tests {
         seats.is_queued(2, now);
         assert!(seats.told(Some(1), true, &[], now).is_empty());
         assert_eq!(seats.due(), Some(now));
-        // Announced as well: once is enough.
-        assert_eq!(seats.named(1, now), None);
         let question = seats.begin(now, now + S).unwrap();
         assert_eq!((question.gone, question.oldest), (vec![1], vec![2]));
         let question = seats.begin(now, now + S).unwrap();
         assert!(question.gone.is_empty());
+    }
+
+    #[test]
+    fn who_leaves_its_seat_while_a_beat_is_under_way_is_not_taken_out() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        for number in 1..=2 {
+            seats.sit(number, number, now + S);
+            seats.is_queued(number, now);
+        }
+        seats.begin(now, now + S).unwrap();
+        // Served, or its leave is under way.
+        seats.leave(1);
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        seats.rest(now + S, Health::Answering);
+        assert_eq!(seats.due(), Some(now + S));
+        // Still next.
+        seats.begin(now, now + S).unwrap();
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        assert_eq!(seats.begin(now, now + S).unwrap().gone, [1]);
+    }
+
+    #[test]
+    fn an_announcement_that_nobody_waits_for_brings_the_next_beat_nearer() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now + S);
+        assert_eq!(seats.heard(1, now), Some("a"));
+        assert_eq!(seats.due(), Some(now + S));
+        assert_eq!(seats.heard(2, now), None);
+        assert_eq!(seats.due(), Some(now + SOON));
     }
 
     /// Its first call is under way.
@@ -319,7 +372,6 @@ mod tests {
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
         assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
-        assert_eq!(seats.named(1, now), Some("a"));
         seats.is_queued(1, now);
         assert!(seats.begin(now, now + S).unwrap().gone.is_empty());
     }
