@@ -11,6 +11,7 @@ mod beats;
 mod cost;
 mod damage;
 mod dead;
+mod deadlines;
 mod java;
 mod leaving;
 mod order;

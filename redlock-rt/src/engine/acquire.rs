@@ -375,9 +375,9 @@ impl Claim {
         let bid = &self.bid;
         self.open
             .get_or_insert_with(|| bid.engine.releases.open(bid.recipe.is_lasting()));
-        let attempt = self
-            .journey
-            .attempt(&bid.engine.main, || bid.call(waits), deadline);
+        let attempt =
+            self.journey
+                .attempt(&bid.engine.main, || bid.call(waits, deadline), deadline);
         let answer = attempt.await;
         let reply = answer.map(|reply| Ok(bid.recipe.acquired(reply?)?));
         if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned)) =

@@ -36,11 +36,12 @@ pub(super) struct Bid {
 }
 
 impl Bid {
-    pub(super) fn call(&self, waits: bool) -> Call {
+    pub(super) fn call(&self, waits: bool, until: Option<Instant>) -> Call {
         self.recipe.acquire(&Ask {
             owner: &self.owner,
             lease: self.terms.lease,
             waits,
+            rest: until.map(|until| until.saturating_duration_since(clock::now())),
             under: self.under.as_ref().map(|hold| &hold.owner),
         })
     }

@@ -424,7 +424,7 @@ impl Settlement {
             return Some(Ok(!*traces && journey.open_since.is_none()));
         }
         // Nothing is sent here: the call is under way.
-        let answer = journey.attempt(&bid.engine.main, || bid.call(false), until);
+        let answer = journey.attempt(&bid.engine.main, || bid.call(false, None), until);
         let answer = answer.await?;
         Some(
             match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {

@@ -33,8 +33,14 @@ pub struct Fair;
 /// A waiter that gives up, is dropped or shut down leaves the queue at once. A process that is
 /// killed delays those behind its waiters by
 /// [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s) at most, as long as one client of
-/// this crate waits for, takes or releases the lock. Where only Redisson clients are left, Redisson's
-/// own time-out applies: five minutes for each place in the queue. A process that is paused for
+/// this crate waits for, takes or releases the lock. Where only Redisson clients are left, they sit out
+/// its deadline: the rest of a bounded wait, and otherwise about five minutes (more where a Redisson
+/// thread was queued before it, by that thread's wait). A Redisson thread that dies while it waits
+/// delays the others until Redisson's own deadline, at most 5 s longer than in a queue of Redisson
+/// threads with the same waits; a waiter of this crate counts in that with its own wait, and five
+/// minutes at most. A live waiter keeps its place whatever the waits of Redisson threads and their
+/// `fairLockWaitTimeout`, with one exception: a thread that waits for more than five minutes, and had
+/// waited for more than half of that when the first waiter of this crate came behind it. A process that is paused for
 /// longer than the waiter time-out loses its place, and its waiters queue again.
 ///
 /// Fair locks of the names `a` and `{a}` have one queue, as in Redisson: see
@@ -85,15 +91,15 @@ pub type FairLockGuard = LockGuard<Fair>;
 
 impl Sealed for Fair {}
 
-/// By how much a place in the queue puts off the deadline by which Redisson judges a waiter: its
+/// How long a waiter counts at most for the deadlines by which Redisson judges those behind it: its
 /// `fairLockWaitTimeout`.
-const PLACE: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(300);
 
 impl FairLock {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
         let terms = FairTerms {
             alive: engine.waiter_timeout(),
-            place: PLACE,
+            longest: LONGEST,
         };
         Self::new(engine, name, |name| FairWire::new(name, terms))
     }

@@ -19,9 +19,9 @@ script!(POSITION = "fair_position");
 pub(crate) struct FairTerms {
     /// How long the waiters of a client that was not heard count as alive.
     pub(crate) alive: Duration,
-    /// By how much a place in the queue puts off the deadline by which other clients judge.
+    /// How long a waiter counts at most for the deadlines by which Redisson judges those behind it.
     /// Redisson's `fairLockWaitTimeout`.
-    pub(crate) place: Duration,
+    pub(crate) longest: Duration,
 }
 
 /// A turn that nobody announced is found after so long at the latest; and often enough that no
@@ -34,7 +34,7 @@ pub(crate) struct FairQueue {
     name: LockName,
     queue: String,
     deadlines: String,
-    clients: String,
+    notes: String,
     /// A waiter's channel is this, a colon, and its owner.
     prefix: String,
     terms: FairTerms,
@@ -45,7 +45,7 @@ impl FairQueue {
         Self {
             queue: keys::fair_queue(&name),
             deadlines: keys::fair_deadlines(&name),
-            clients: keys::fair_clients(&name),
+            notes: keys::fair_notes(&name),
             prefix: keys::lock_channel(&name),
             name,
             terms,
@@ -74,9 +74,10 @@ impl FairQueue {
             .key(self.name.as_str())
             .key(&self.queue)
             .key(&self.deadlines)
-            .key(&self.clients)
+            .key(&self.notes)
             .arg(&self.prefix)
             .arg(PUBLISH)
+            .number(millis(self.terms.longest))
     }
 
     /// Says that the client is alive, takes those out of the queue that nobody waits as, and asks
@@ -86,7 +87,6 @@ impl FairQueue {
             .call(&BEAT)
             .arg(client.as_str())
             .number(millis(self.terms.alive))
-            .number(millis(self.terms.place))
             .number(gone.len() as u64);
         let owners = gone.iter().chain(oldest);
         owners.fold(call, |call, owner| call.arg(owner.as_str()))
@@ -163,13 +163,13 @@ impl Recipe for FairWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let FairTerms { alive, place } = self.queue.terms;
+        let alive = self.queue.terms.alive;
         self.queue
             .call(&ACQUIRE)
             .number(millis(ask.lease))
             .arg(ask.owner.as_str())
             .number(if ask.waits { millis(alive) } else { 0 })
-            .number(millis(place))
+            .number(ask.rest.map_or(0, |rest| millis(rest).max(1)))
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
@@ -189,10 +189,7 @@ impl Recipe for FairWire {
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
-        self.queue
-            .call(&RELEASE)
-            .arg(owner.as_str())
-            .number(millis(self.queue.terms.place))
+        self.queue.call(&RELEASE).arg(owner.as_str())
     }
 
     fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
@@ -234,7 +231,7 @@ mod tests {
     fn wire(name: &str) -> FairWire {
         let terms = FairTerms {
             alive: 5 * S,
-            place: 300 * S,
+            longest: 300 * S,
         };
         FairWire::new(LockName::new(None, name).unwrap(), terms)
     }
@@ -247,6 +244,7 @@ mod tests {
             owner: &owner,
             lease: S,
             waits,
+            rest: waits.then_some(S),
             under: None,
         };
         let calls = [
@@ -258,6 +256,14 @@ mod tests {
             position(wire.name(), Some(&owner)),
         ];
         calls.iter().for_each(assert_agrees);
+    }
+
+    #[test]
+    fn the_scripts_know_whose_a_waiter_is() {
+        let client = ClientId::random();
+        assert_eq!(client.as_str()[14..18], *ClientId::MARK);
+        let known = format!("string.sub(owner, 15, 18) == '{}'", ClientId::MARK);
+        assert!(ACQUIRE.text().contains(&known));
     }
 
     #[test]

@@ -132,6 +132,7 @@ mod tests {
             owner: &owner,
             lease: Duration::from_secs(1),
             waits: true,
+            rest: None,
             under: None,
         };
         for (ttl, word) in [(None, "0"), (Some(Duration::from_secs(60)), "60000")] {

@@ -47,9 +47,9 @@ pub(crate) fn fair_deadlines(name: &LockName) -> String {
     prefixed("redisson_lock_timeout", name)
 }
 
-/// Which clients of ours wait for a fair lock, and are alive. Not Redisson's, but it tells whose the
-/// entries of Redisson's queue are: two names that share that queue must share this too.
-pub(crate) fn fair_clients(name: &LockName) -> String {
+/// What our clients note of the queue of a fair lock. Not Redisson's, but it tells of the entries of
+/// Redisson's queue: two names that share that queue must share this too.
+pub(crate) fn fair_notes(name: &LockName) -> String {
     prefixed("redlock_fair", name)
 }
 

@@ -220,6 +220,7 @@ mod tests {
             owner: &owner,
             lease: second,
             waits: true,
+            rest: None,
             under: None,
         };
         let calls = [

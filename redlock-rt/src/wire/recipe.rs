@@ -158,6 +158,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) lease: Duration,
     /// Whether the caller goes on waiting where it is refused.
     pub(crate) waits: bool,
+    /// For how long it waits from now on; `None`: without end.
+    pub(crate) rest: Option<Duration>,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
     pub(crate) under: Option<&'a OwnerId>,
 }

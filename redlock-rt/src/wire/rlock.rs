@@ -129,6 +129,7 @@ mod tests {
                 owner: &owner,
                 lease,
                 waits: true,
+                rest: None,
                 under: None,
             }),
             wire.update(&owner, lease, 2),

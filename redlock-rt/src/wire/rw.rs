@@ -303,6 +303,7 @@ mod tests {
                     owner: &owner,
                     lease: Duration::from_secs(1),
                     waits: true,
+                    rest: None,
                     under: Some(&owner),
                 }),
                 wire.update(&owner, Duration::from_secs(1), 2),
@@ -336,6 +337,7 @@ mod tests {
                 owner: &owner,
                 lease: Duration::from_secs(1),
                 waits,
+                rest: None,
                 under: None,
             };
             write.acquire(&ask).words().last().map(str::to_owned)

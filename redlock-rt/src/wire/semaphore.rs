@@ -215,6 +215,7 @@ mod tests {
                 owner: &owner,
                 lease: Duration::from_secs(1),
                 waits: true,
+                rest: None,
                 under: None,
             }),
             wire.release(&owner),

@@ -10,7 +10,7 @@ use super::{
     script::Script, unlock_latch,
 };
 
-/// `fairLockWaitTimeout`, for waiters without a wait of their own.
+/// The default `fairLockWaitTimeout`, for waiters without a wait of their own.
 const FAIR_WAIT: Duration = Duration::from_secs(300);
 
 /// KEYS name, queue, deadlines; ARGV lease, owner, wait, now. Returns nil, or how long to sleep.
@@ -110,11 +110,24 @@ const GIVE_UP: Script = Script(
 pub struct RedissonFairLock {
     client: RedissonClient,
     name: String,
+    wait_timeout: Duration,
 }
 
 impl RedissonFairLock {
     pub(super) fn new(client: RedissonClient, name: String) -> Self {
-        Self { client, name }
+        let wait_timeout = FAIR_WAIT;
+        Self {
+            client,
+            name,
+            wait_timeout,
+        }
+    }
+
+    /// With another `fairLockWaitTimeout`.
+    #[must_use]
+    pub fn wait_timeout(mut self, wait_timeout: Duration) -> Self {
+        self.wait_timeout = wait_timeout;
+        self
     }
 
     /// The owner id of a thread, as it stands in the queue and the hash.
@@ -153,7 +166,7 @@ impl RedissonFairLock {
     ) -> RedisResult<Option<i64>> {
         let (queue, deadlines) = (self.queue_key(), self.deadlines_key());
         let lease = millis(self.client.watchdog());
-        let wait = millis(wait.unwrap_or(FAIR_WAIT));
+        let wait = millis(wait.unwrap_or(self.wait_timeout));
         let args = [&*lease, &self.owner(thread_id), &wait, &now()];
         ACQUIRE
             .run(&self.client, &[&self.name, &queue, &deadlines], &args)
@@ -202,7 +215,7 @@ impl RedissonFairLock {
     /// # Errors
     /// Those of Redis.
     pub async fn give_up(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<()> {
-        let wait = millis(wait.unwrap_or(FAIR_WAIT));
+        let wait = millis(wait.unwrap_or(self.wait_timeout));
         let keys = [&*self.queue_key(), &self.deadlines_key()];
         GIVE_UP
             .run(&self.client, &keys, &[&self.owner(thread_id), &wait])

@@ -1,23 +1,23 @@
 -- Takes a free fair lock for a new hold, if nobody else is next, or queues for it.
 --
 -- Prelude: lock_hash, fair_queue
--- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 our clients
--- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 lease in ms, 4 owner,
---   5 ms for which this client counts as alive (0: does not queue where it is refused),
---   6 ms by which a place in the queue puts the deadline off
+-- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
+-- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
+--   most, 4 lease in ms, 5 owner, 6 ms for which this client counts as alive (0: does not queue
+--   where it is refused), 7 ms for which it waits (0: without end)
 -- Returns: nil = taken; else {ms for which the present holder has it (-1: no TTL, 0: it is free),
 --   0 = this owner is next, 1 = another is, or this one is not queued}
 --
 -- Invariants:
 -- * An owner number is minted for one hold, so finding the owner here means that this very call ran
 --   before and its reply was lost.
--- * The deadline is counted from the place in the queue, so nothing is added up over hand-overs,
---   and taking the lock need not shift the deadlines of all others. Behind a waiter of another
---   client it is after that one's, which may have been given a longer time, up to twice as much.
+-- * A waiter of ours has its own time, and the waits of waiters of other clients before it: nothing
+--   for those of ours, so nothing adds up over hand-overs, and taking the lock need not shift the
+--   deadlines of all others.
 -- * Behind a hash that is no lock nobody queues (WRONGTYPE).
 -- * Where an ACL forbids PEXPIRE nothing is left.
 -- Redisson: RedissonFairLock.tryLockInner.
-local lease, owner, alive = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local lease, owner, alive, wait = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
     redis.call('HSET', KEYS[1], owner, 1)
@@ -39,29 +39,41 @@ if ttl == -2 and (not head or head == owner) then
         return leased
     end
     if head then
-        redis.call('LPOP', KEYS[2])
-        redis.call('ZREM', KEYS[3], owner)
-        uncount()
-        if redis.call('EXISTS', KEYS[2]) == 0 then
-            redis.call('DEL', KEYS[4])
-        end
+        look()
+        take_out(owner)
+        settle(1)
     end
     return nil
 end
 if alive > 0 then
     hear(client_of(owner), alive)
-    if not redis.call('ZSCORE', KEYS[3], owner) then
-        local before = redis.call('LLEN', KEYS[2])
-        local place, base = tonumber(ARGV[6]), now + math.max(0, ttl)
-        local deadline = base + place * (before + 1)
-        local last = redis.call('LINDEX', KEYS[2], -1)
-        if last and redis.call('HEXISTS', KEYS[4], client_of(last)) == 0 then
-            local chained = (redis.call('ZSCORE', KEYS[3], last) or 0) + place
-            deadline = math.max(deadline, math.min(chained, base + 2 * place * (before + 1)))
+    if not deadline_of(owner) then
+        look(true)
+        local from = now + math.max(0, ttl)
+        local counts, gone = MOST, math.huge
+        if wait > 0 then
+            -- By then its client has ended the wait, also where a call takes long.
+            counts, gone = math.min(wait, MOST), now + wait + 2000
+            redis.call('HSET', KEYS[4], owner, ms(counts) .. ' ' .. ms(gone))
+        end
+        local deadline, room = math.min(gone, from + MOST), 0
+        for _, waiter in ipairs(waiters or {}) do
+            room = room + (waiter.ours and 0 or waiter.counts)
+        end
+        deadline = math.ceil(deadline + room)
+        if waiters then
+            waiters[#waiters + 1] = {
+                owner = owner, ours = true, score = deadline, was = deadline,
+                counts = counts, gone = gone, nominal = waiters[#waiters].nominal + counts,
+            }
+        elseif not head then
+            redis.call('HSET', KEYS[4], 'began', ms(from))
         end
         redis.call('RPUSH', KEYS[2], owner)
-        redis.call('ZADD', KEYS[3], string.format('%.0f', deadline), owner)
-        redis.call('HINCRBY', KEYS[4], 'queued', 1)
+        redis.call('ZADD', KEYS[3], ms(deadline), owner)
+        if waiters then
+            settle()
+        end
         head = head or owner
     end
 end

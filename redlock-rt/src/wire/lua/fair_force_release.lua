@@ -1,8 +1,9 @@
 -- Frees a fair lock whoever holds it, and wakes the waiter that is next.
 --
 -- Prelude: lock_hash, fair_queue
--- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 our clients
--- ARGV: 1 prefix of the waiters' channels, 2 publish command
+-- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
+-- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
+--   most
 -- Returns: 1 = it was held, 0 = it was free
 --
 -- Invariants:

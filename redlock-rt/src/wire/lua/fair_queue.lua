@@ -1,74 +1,271 @@
 -- The queue of a fair lock; the start of every script that changes it.
 --
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 queue (LIST of owners, the head is next),
---   3 deadlines (ZSET: owner -> epoch ms), 4 our clients (HASH: client uuid -> epoch ms until which
---   its waiters count as alive, `queued` -> how many of the waiters are ours)
--- ARGV: 1 prefix of the waiters' channels, 2 publish command
+--   3 deadlines (ZSET: owner -> epoch ms), 4 notes (HASH, of our clients alone; see docs/protocol.md)
+-- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at most
 -- Returns: nothing
 --
 -- Invariants:
 -- * A waiter of ours is dead when its client has not been heard for a while, whatever its deadline;
 --   any other waiter is dead at its deadline, and one without a deadline is not (Redisson). One of
---   ours always has a deadline: without it, it is what was left of a waiter that queued again.
+--   ours without a deadline is what was left of a waiter that queued again.
+-- * The deadline of a waiter of another client is what Redisson would have given it behind waiters
+--   of its own with the same waits. Redisson gives it the deadline of the one before it, and its
+--   wait. Where that one is ours it is put right by the first script of ours that follows, and ends
+--   in .5 from then on; so does what Redisson adds to it, which needs no correction.
+-- * The deadline of a live waiter of ours has room for the waits of all waiters of other clients
+--   before it, since Redisson brings all deadlines nearer by the wait of the one that takes the lock.
+-- * Only where waiters of other clients are queued beside ours the whole queue is read. A waiter of
+--   another client comes in at the end, so it is found there by the first script that follows.
 -- * Deadlines without a queue are nobody's: who had one must queue again.
--- * Only heads are looked at: a dead waiter further back is found when it gets there, so each call
---   does O(log n) work for each waiter that it removes.
--- * The fourth key goes with the last waiter. A client that is not in it is not ours: what it says
---   of a dead one must be known as long as that one's waiters are queued.
 -- Redisson: the head of every RFairLock script.
+local MOST = tonumber(ARGV[3])
+-- A live waiter of ours comes no nearer to its deadline.
+local NEAR = 60000
+-- What a waiter of another client has at least, from when one of ours has made it the next.
+local GRACE = 5000
+-- Clients are heard every 30 s at least: after so long nobody is left of whom nothing is noted.
+local UNHEARD = 35000
+
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
+
+-- All waiters in their order, where those of other clients are queued beside ours.
+local waiters = false
+local notes = {}
+
+local function ms(number)
+    return string.format('%.0f', number)
+end
 
 local function client_of(owner)
     return string.match(owner, '^(.*):') or owner
 end
 
--- One waiter of ours less. Never makes the key anew: it would have no TTL.
-local function uncount()
-    if redis.call('HEXISTS', KEYS[4], 'queued') == 1 then
-        redis.call('HINCRBY', KEYS[4], 'queued', -1)
+-- Our clients say so in their UUID.
+local function is_ours(owner)
+    return string.sub(owner, 15, 18) == '8fa1'
+end
+
+local function deadline_of(owner)
+    return tonumber(redis.call('ZSCORE', KEYS[3], owner) or nil)
+end
+
+-- What a waiter of ours counts for those behind it, and when it has gone for sure.
+local function bounds_of(note)
+    local counts, gone = string.match(note or '', '^(%d+) (%d+)$')
+    return tonumber(counts) or MOST, tonumber(gone) or math.huge
+end
+
+local function pairs_of(list)
+    local map = {}
+    for i = 1, #list, 2 do
+        map[list[i]] = list[i + 1]
     end
+    return map
+end
+
+-- Whether a client of ours is known to be alive, by the notes that were read with the queue.
+local function is_heard(owner)
+    return (tonumber(notes[client_of(owner)]) or 0) > now
+end
+
+-- What a waiter counts for those behind it, and the deadline that it would have in a queue of
+-- Redisson alone, `nominal`. `began`: when that queue began, if it is known.
+local function count(waiter, before, began)
+    local score = waiter.score
+    if waiter.ours then
+        local from = before and before.nominal or began or now
+        waiter.counts, waiter.gone = bounds_of(notes[waiter.owner])
+        waiter.nominal = from + waiter.counts
+        if not before and notes.anchor == waiter.owner and score then
+            -- Redisson's shifts move the deadline that it has and the one that it would have alike.
+            waiter.nominal = score - tonumber(notes.surplus)
+        end
+        if waiter.nominal <= now and waiter.counts > 0 then
+            -- Redisson would have dropped it, without a shift: it counts no more.
+            waiter.counts = 0
+            local gone = waiter.gone < math.huge and waiter.gone or 0
+            redis.call('HSET', KEYS[4], waiter.owner, '0 ' .. ms(gone))
+        end
+    elseif not score then
+        waiter.counts, waiter.nominal = 0, before and before.nominal or now
+    elseif not before then
+        waiter.counts = began and math.max(0, score - began) or math.max(MOST, 2 * (score - now))
+        waiter.nominal = score
+    elseif score % 1 == 0.5 then
+        waiter.counts, waiter.nominal = math.max(0, score - before.nominal), score
+    else
+        local from = before.ours and math.max(before.nominal, now) or before.nominal
+        waiter.counts = math.max(0, score - (before.was or now))
+        waiter.nominal = from + waiter.counts
+        if before.ours or waiter.nominal ~= score then
+            waiter.nominal = math.floor(waiter.nominal) + 0.5
+            waiter.score = waiter.nominal
+        end
+    end
+end
+
+-- Reads the queue where it is mixed, or is about to be: one of ours `joins`.
+local function look(joins)
+    local last = not waiters and redis.call('LINDEX', KEYS[2], -1)
+    if not last then
+        return
+    end
+    if is_ours(last) then
+        if redis.call('HEXISTS', KEYS[4], 'mixed') == 0 then
+            return
+        end
+    elseif not joins and redis.call('EXISTS', KEYS[4]) == 0 then
+        return
+    end
+    notes = pairs_of(redis.call('HGETALL', KEYS[4]))
+    local deadlines = pairs_of(redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'))
+    local queued, any = {}, false
+    waiters = {}
+    for i, owner in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+        local score = tonumber(deadlines[owner])
+        waiters[i] = {owner = owner, ours = is_ours(owner), score = score, was = score}
+        queued[owner] = true
+        any = any or waiters[i].ours
+    end
+    -- Since when there is one of ours the queue has not been empty.
+    local began = any and tonumber(notes.began)
+    for i, waiter in ipairs(waiters) do
+        count(waiter, waiters[i - 1], began)
+    end
+    for field in pairs(notes) do
+        if string.find(field, ':', 1, true) and not queued[field] then
+            redis.call('HDEL', KEYS[4], field)
+        end
+    end
+end
+
+-- Takes a waiter out of the queue. Those of other clients behind one of ours get nearer by what it
+-- counted, as they do behind one of Redisson's that acquires or gives up.
+local function take_out(owner)
+    redis.call('LREM', KEYS[2], 1, owner)
+    redis.call('ZREM', KEYS[3], owner)
+    redis.call('HDEL', KEYS[4], owner)
+    local at = 1
+    while waiters and waiters[at] and waiters[at].owner ~= owner do
+        at = at + 1
+    end
+    local left = waiters and table.remove(waiters, at)
+    if not left or not left.ours then
+        return
+    end
+    for i = at, #waiters do
+        local waiter = waiters[i]
+        waiter.nominal = waiter.nominal - left.counts
+        if not waiter.ours and waiter.score then
+            waiter.score = waiter.score - left.counts
+        end
+    end
+    local first = waiters[1]
+    if at == 1 and first and not first.ours and first.score then
+        first.score = math.max(first.score, now + GRACE + 0.5)
+        first.nominal = first.score
+    end
+end
+
+-- Among ours alone only heads can be dropped by Redisson: up to the first that is far from its
+-- deadline, each gets another.
+local function keep_first(most)
+    for i = 0, most - 1 do
+        local owner = redis.call('LINDEX', KEYS[2], i)
+        if not owner or not is_ours(owner) then
+            return
+        end
+        local noted = redis.call('HMGET', KEYS[4], owner, client_of(owner))
+        local _, gone = bounds_of(noted[1])
+        local deadline = deadline_of(owner) or 0
+        local heard = (tonumber(noted[2]) or 0) > now
+        if heard and deadline < math.min(gone, now + NEAR) then
+            deadline = math.min(gone, now + MOST)
+            redis.call('ZADD', KEYS[3], 'XX', ms(deadline), owner)
+        end
+        if deadline >= now + NEAR then
+            return
+        end
+    end
+end
+
+-- Ends every script that has changed the queue, or may have been long in coming: live waiters of
+-- ours get deadlines that no Redisson client drops them by. Among ours alone it looks at so many
+-- at `most`.
+local function settle(most)
+    if redis.call('EXISTS', KEYS[2]) == 0 then
+        redis.call('DEL', KEYS[3], KEYS[4])
+        return
+    end
+    if not waiters then
+        return keep_first(most)
+    end
+    local room, mixed, anchor = 0, false, nil
+    for _, waiter in ipairs(waiters) do
+        if not waiter.ours then
+            room, mixed = room + waiter.counts, true
+        else
+            anchor = anchor or waiter
+            local near = math.min(waiter.gone, now + NEAR) + room
+            local far = math.min(waiter.gone, now + MOST) + room
+            local score = waiter.score or near
+            if is_heard(waiter.owner) and (score < near or score > far + NEAR) then
+                waiter.score = math.ceil(far)
+            end
+        end
+        if waiter.score ~= waiter.was then
+            redis.call('ZADD', KEYS[3], 'XX', string.format('%.1f', waiter.score), waiter.owner)
+        end
+    end
+    if not anchor then
+        redis.call('DEL', KEYS[4])
+        return
+    end
+    local began = string.format('%.1f', waiters[1].nominal - waiters[1].counts)
+    redis.call('HSET', KEYS[4], 'began', began)
+    if mixed and anchor.score then
+        local surplus = string.format('%.1f', anchor.score - anchor.nominal)
+        redis.call('HSET', KEYS[4], 'mixed', 1, 'anchor', anchor.owner, 'surplus', surplus)
+    elseif not mixed then
+        redis.call('HDEL', KEYS[4], 'mixed', 'anchor', 'surplus')
+    end
+end
+
+local function is_alive(owner, deadline)
+    if not is_ours(owner) then
+        return not deadline or deadline > now
+    end
+    local noted = redis.call('HMGET', KEYS[4], client_of(owner), 'since')
+    local heard, since = tonumber(noted[1]), tonumber(noted[2])
+    if not deadline or heard then
+        return deadline and heard > now
+    end
+    -- Nothing is noted of its client. Either that is long dead, or the notes are gone.
+    return deadline > now and not (since and since + UNHEARD <= now)
 end
 
 -- The waiter that is next, or false; drops the dead before it.
 local function head_of_queue()
+    local dropped = false
     while true do
         local head = redis.call('LINDEX', KEYS[2], 0)
         if not head then
             redis.call('DEL', KEYS[3], KEYS[4])
             return false
         end
-        local heard = redis.call('HGET', KEYS[4], client_of(head))
-        local deadline = redis.call('ZSCORE', KEYS[3], head)
-        local until_then = deadline and heard or deadline
-        local is_left_over = heard and not deadline
-        if not is_left_over and (not until_then or tonumber(until_then) > now) then
+        local deadline = waiters and waiters[1].score or deadline_of(head)
+        if is_alive(head, deadline) then
+            if dropped then
+                settle(1)
+            end
             return head
         end
-        redis.call('LPOP', KEYS[2])
-        redis.call('ZREM', KEYS[3], head)
-        if heard then
-            uncount()
-        end
+        look()
+        take_out(head)
+        dropped = true
     end
-end
-
--- Takes a waiter out of the queue. Those of other clients behind it get nearer by a place, and so do
--- their deadlines: O(n), and only where there are some. Ours are not judged by theirs.
-local function take_out(owner, place)
-    local ours = tonumber(redis.call('HGET', KEYS[4], 'queued') or 0)
-    if redis.call('LLEN', KEYS[2]) > ours then
-        local behind = false
-        for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-            if behind and redis.call('HEXISTS', KEYS[4], client_of(waiter)) == 0 then
-                redis.call('ZINCRBY', KEYS[3], '-' .. place, waiter)
-            end
-            behind = behind or waiter == owner
-        end
-    end
-    redis.call('LREM', KEYS[2], 1, owner)
-    redis.call('ZREM', KEYS[3], owner)
-    uncount()
 end
 
 -- Wakes the waiter that is next. A refusal to publish (an ACL) is no failure: waiters look by
@@ -79,8 +276,37 @@ local function wake(head)
     end
 end
 
+-- Forgets clients that are long gone: O(1) for each that comes, since there are twice as many the
+-- next time.
+local function forget()
+    local kept, all = 0, redis.call('HGETALL', KEYS[4])
+    for i = 1, #all, 2 do
+        if #all[i] == 36 and tonumber(all[i + 1]) <= now then
+            redis.call('HDEL', KEYS[4], all[i])
+        else
+            kept = kept + 1
+        end
+    end
+    redis.call('HSET', KEYS[4], 'most', 2 * kept + 32)
+end
+
 -- This client's waiters are alive for so many milliseconds more.
 local function hear(client, alive)
-    redis.call('HSET', KEYS[4], client, string.format('%.0f', now + alive))
+    local until_then = ms(now + alive)
+    local new = redis.call('HSET', KEYS[4], client, until_then) == 1
+    notes[client] = until_then
     redis.call('PEXPIRE', KEYS[4], 600000)
+    if not new then
+        return
+    end
+    local noted = redis.call('HMGET', KEYS[4], 'since', 'most')
+    if not noted[1] then
+        redis.call('HSET', KEYS[4], 'since', ms(now))
+        if redis.call('EXISTS', KEYS[2]) == 1 then
+            -- Who is queued came while nothing was noted.
+            redis.call('HSET', KEYS[4], 'mixed', 1)
+        end
+    elseif redis.call('HLEN', KEYS[4]) > (tonumber(noted[2]) or 32) then
+        forget()
+    end
 end

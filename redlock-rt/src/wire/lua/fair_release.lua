@@ -1,9 +1,9 @@
 -- Ends a hold of a fair lock, or leaves its queue, and wakes the waiter that is next.
 --
 -- Prelude: fair_queue
--- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 our clients
--- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 owner, 4 ms by which a place in the
---   queue puts the deadline off
+-- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
+-- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
+--   most, 4 owner
 -- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it
 --
 -- Invariants:
@@ -12,7 +12,7 @@
 -- * It leaves the queue also where the lock has become a key of another type (WRONGTYPE): while its
 --   client is heard it would stay next for ever.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
-local owner = ARGV[3]
+local owner = ARGV[4]
 local ended = redis.pcall('HDEL', KEYS[1], owner)
 if ended == 1 then
     redis.call('DEL', KEYS[1])
@@ -20,9 +20,11 @@ if ended == 1 then
     return 1
 end
 local held = redis.call('EXISTS', KEYS[1])
-if redis.call('ZSCORE', KEYS[3], owner) then
+if deadline_of(owner) then
     local first = redis.call('LINDEX', KEYS[2], 0) == owner
-    take_out(owner, ARGV[4])
+    look()
+    take_out(owner)
+    settle(1)
     local head = head_of_queue()
     if first and held == 0 then
         wake(head)

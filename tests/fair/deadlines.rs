@@ -1,0 +1,320 @@
+//! The deadlines by which Redisson judges a waiter, in a queue of both.
+//!
+//! Redisson gives a waiter the deadline of the one before it and its own wait, and brings all
+//! deadlines nearer by the wait of the one that takes the lock or gives up.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redlock_rt::{FairLock, LockOptions, Owner};
+use tests::{Proxy, RedisServer, RedissonClient, RedissonFairLock, eventually, within};
+use tokio::task::JoinHandle;
+
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+
+const S: Duration = Duration::from_secs(1);
+/// The lease of the holder: in the first deadline of a queue.
+const LEASE: Duration = S;
+/// What a waiter without a bound counts.
+const PLACE: Duration = Duration::from_secs(300);
+/// What is granted beyond Redisson's own deadlines.
+const MORE: Duration = Duration::from_secs(5);
+
+async fn java(stage: &Stage) -> (RedissonClient, RedissonFairLock) {
+    let client = RedissonClient::connect(&stage.url).await.unwrap();
+    let lock = client.fair_lock(&stage.name);
+    (client, lock)
+}
+
+fn ours(stage: &mut Stage) -> FairLock {
+    let client = stage.client_with(|builder| builder.lease(LEASE));
+    client.fair_lock(&stage.name)
+}
+
+/// How long it is until a waiter's deadline, in seconds.
+async fn left(stage: &Stage, owner: &str) -> f64 {
+    let deadline = stage.deadline(owner).await.unwrap();
+    (deadline - stage.now().await) / 1000.0
+}
+
+/// Behind waiters of Java it was 4 s, behind `count` of ours 300 s more for each.
+async fn a_dead_java_waiter_behind(count: usize) {
+    let mut stage = Stage::open("fair-dead-java").await;
+    let lock = ours(&mut stage);
+    let (_client, theirs) = java(&stage).await;
+    let guard = lock.lock().await.unwrap();
+    let mut waiting = Vec::new();
+    for queued in 1..=count {
+        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
+        stage.queued(queued).await;
+    }
+    // Killed, and a live one behind it.
+    assert!(theirs.attempt(1, Some(3 * S)).await.unwrap().is_some());
+    assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_some());
+    guard.unlock().await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    assert_eq!(stage.queue().await[0], theirs.owner(1));
+    let left = left(&stage, &theirs.owner(1)).await;
+    assert!(left < (LEASE + 3 * S + MORE).as_secs_f64(), "{left} s");
+    eventually(DEADLINE, async || {
+        theirs.attempt(2, Some(60 * S)).await.unwrap().is_none()
+    })
+    .await;
+    theirs.unlock(2).await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_java_waiter_behind_one_of_ours_blocked_all_for_five_minutes() {
+    a_dead_java_waiter_behind(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_java_waiter_behind_five_of_ours_blocked_all_for_twenty_five_minutes() {
+    a_dead_java_waiter_behind(5).await;
+}
+
+/// Nothing of ours runs any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-dead-ours").await;
+    let (_client, theirs) = java(&stage).await;
+    assert!(theirs.lock(1, None).await.unwrap());
+    let direct = std::mem::replace(&mut stage.url, proxy.url());
+    let lock = ours(&mut stage);
+    stage.url = direct;
+    let mut dead = Vec::new();
+    for queued in 1..=2 {
+        let options = LockOptions::new().wait(3 * S);
+        dead.push(wait(&lock, &Owner::new(), options));
+        stage.queued(queued).await;
+    }
+    proxy.refuse();
+    proxy.cut_all();
+    for owner in stage.queue().await {
+        let left = left(&stage, &owner).await;
+        assert!(left < (3 * S + MORE).as_secs_f64(), "{left} s");
+    }
+    theirs.unlock(1).await.unwrap();
+    eventually(DEADLINE, async || {
+        theirs.attempt(2, Some(60 * S)).await.unwrap().is_none()
+    })
+    .await;
+    theirs.unlock(2).await.unwrap();
+    proxy.accept();
+    for task in dead {
+        assert!(within(DEADLINE, task).await.unwrap().is_err());
+    }
+    // One of ours sees that nobody is queued, and forgets what was noted.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+type Served = Arc<Mutex<Vec<usize>>>;
+
+/// A task of Java that waits, and says when it has the lock.
+fn java_waits(
+    lock: &RedissonFairLock,
+    number: usize,
+    wait: Option<Duration>,
+    served: &Served,
+) -> JoinHandle<()> {
+    let (lock, served) = (lock.clone(), Arc::clone(served));
+    tokio::spawn(async move {
+        let thread = number as u64 + 100;
+        assert!(lock.lock(thread, wait).await.unwrap());
+        served.lock().unwrap().push(number);
+        lock.unlock(thread).await.unwrap();
+    })
+}
+
+fn ours_waits(
+    lock: &FairLock,
+    number: usize,
+    options: LockOptions,
+    served: &Served,
+) -> JoinHandle<()> {
+    let (lock, served) = (lock.clone(), Arc::clone(served));
+    tokio::spawn(async move {
+        let guard = lock.lock_with(options).await.unwrap();
+        served.lock().unwrap().push(number);
+        guard.unlock().await.unwrap();
+    })
+}
+
+/// The second lost its place when the first took the lock: Redisson brought its deadline nearer by an
+/// hour.
+async fn java_waits_of(stage: &mut Stage, lock: RedissonFairLock, wait: Option<Duration>) {
+    let ours = ours(stage);
+    assert!(lock.lock(1, None).await.unwrap());
+    let served = Served::default();
+    let mut tasks = Vec::new();
+    for number in 0..4 {
+        tasks.push(match number % 2 {
+            0 => java_waits(&lock, number, wait, &served),
+            _ => ours_waits(&ours, number, LockOptions::new(), &served),
+        });
+        stage.queued(number + 1).await;
+    }
+    lock.unlock(1).await.unwrap();
+    for task in tasks {
+        within(DEADLINE, task).await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), [0, 1, 2, 3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn java_waiters_that_wait_for_an_hour_made_one_of_ours_lose_its_place() {
+    let mut stage = Stage::open("fair-hour").await;
+    let (_client, theirs) = java(&stage).await;
+    java_waits_of(&mut stage, theirs, Some(3600 * S)).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_timeout_of_a_week_made_one_of_ours_lose_its_place() {
+    let mut stage = Stage::open("fair-week").await;
+    let (_client, theirs) = java(&stage).await;
+    let theirs = theirs.wait_timeout(7 * 24 * 3600 * S);
+    java_waits_of(&mut stage, theirs, None).await;
+    stage.assert_clean().await;
+}
+
+/// Each of ours counts its own wait, up to 300 s, and each of Java's its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_busy_mixed_queue_a_java_waiter_had_an_hour_and_more() {
+    let mut stage = Stage::open("fair-mixed").await;
+    let lock = ours(&mut stage);
+    let (_client, theirs) = java(&stage).await;
+    let guard = lock.lock().await.unwrap();
+    let began = stage.now().await;
+    let served = Served::default();
+    let (mut tasks, mut most) = (Vec::new(), LEASE + MORE);
+    let mut bounds = Vec::new();
+    for number in 0..12 {
+        let (task, counts) = match number % 4 {
+            0 => (
+                ours_waits(&lock, number, LockOptions::new(), &served),
+                PLACE,
+            ),
+            2 => {
+                let options = LockOptions::new().wait(30 * S);
+                (ours_waits(&lock, number, options, &served), 30 * S)
+            }
+            _ => {
+                let wait = Some(40 * S);
+                (java_waits(&theirs, number, wait, &served), 40 * S)
+            }
+        };
+        tasks.push(task);
+        stage.queued(number + 1).await;
+        most += counts;
+        bounds.push((number % 2 == 1, most));
+    }
+    // Whatever follows first puts them right; a beat at the latest.
+    eventually(DEADLINE, async || {
+        let mut late = Vec::new();
+        for (owner, (is_java, most)) in stage.queue().await.iter().zip(&bounds) {
+            let until = stage.deadline(owner).await.unwrap() - began;
+            if *is_java && until > most.as_secs_f64() * 1000.0 {
+                late.push(format!("{until} ms, and {most:?} at most"));
+            }
+        }
+        match late.is_empty() {
+            true => Ok(()),
+            false => Err(late.join("; ")),
+        }
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    for task in tasks {
+        within(DEADLINE, task).await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), (0..12).collect::<Vec<_>>());
+    stage.assert_clean().await;
+}
+
+/// Whoever was not heard since then was taken for a waiter of Java, or for dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_waiters_keep_their_places_when_the_notes_are_evicted() {
+    let mut stage = Stage::open("fair-evicted").await;
+    let guard = ours(&mut stage).lock().await.unwrap();
+    let locks = [ours(&mut stage), ours(&mut stage)];
+    let (_client, theirs) = java(&stage).await;
+    let served = Served::default();
+    let mut tasks = Vec::new();
+    for number in 0..6 {
+        tasks.push(match number % 3 {
+            2 => java_waits(&theirs, number, Some(60 * S), &served),
+            of => ours_waits(&locks[of], number, LockOptions::new(), &served),
+        });
+        stage.queued(number + 1).await;
+    }
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    assert!(stage.redis::<bool>(&["DEL", &key]).await);
+    // It notes its own client alone.
+    tasks.push(ours_waits(&locks[0], 6, LockOptions::new(), &served));
+    stage.queued(7).await;
+    guard.unlock().await.unwrap();
+    for task in tasks {
+        within(DEADLINE, task).await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), (0..7).collect::<Vec<_>>());
+    stage.assert_clean().await;
+}
+
+/// Its client could not be told from one of Java, and it stayed for five minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evicted() {
+    let mut stage = Stage::open("fair-forgotten").await;
+    let lock = ours(&mut stage);
+    let guard = lock.lock().await.unwrap();
+    // Killed, and what was noted of it is gone.
+    let dead = "00000000-0000-8fa1-8000-000000000000:1";
+    let later = format!("{:.0}", stage.now().await + 300_000.0);
+    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), dead]).await;
+    let deadlines = stage.deadlines_key();
+    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, dead]).await;
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    // It would have been heard within 35 s. As though these were over:
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let long_ago = format!("{:.0}", stage.now().await - 36_000.0);
+    let _: i64 = stage.redis(&["HSET", &key, "since", &long_ago]).await;
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
+
+/// A client that came and went was noted for as long as anybody waited.
+#[tokio::test]
+async fn clients_that_came_and_went_were_noted_for_ever() {
+    const CLIENTS: usize = 200;
+    let mut stage = Stage::open("fair-came").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let mut most = 0;
+    for _ in 0..CLIENTS {
+        let alive = Duration::from_millis(100);
+        let client = stage.client_with(|builder| builder.waiter_timeout(alive));
+        let options = LockOptions::new().wait(Duration::from_millis(5));
+        let outcome = client.fair_lock(&stage.name).lock_with(options).await;
+        assert!(outcome.is_err());
+        most = most.max(stage.redis::<usize>(&["HLEN", &key]).await);
+    }
+    // At most twenty of them can have come within 100 ms; twice as many are noted, and a few more.
+    assert!(most <= 100, "{most} notes");
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
