@@ -27,7 +27,7 @@ impl Stage {
         let name = unique(what);
         Self {
             url: server.url(),
-            redis: server.connect().await.unwrap(),
+            redis: connect(server).await,
             leaks: Some(LeakCheck::on(server, &name).await),
             name,
         }
@@ -113,6 +113,14 @@ impl Stage {
     pub(crate) async fn assert_clean(mut self) {
         self.leaks.take().unwrap().assert_clean().await;
     }
+}
+
+/// A connection that waits for its answers: beside thousands of tasks they take long to be read.
+async fn connect(server: &RedisServer) -> MultiplexedConnection {
+    let client = redis::Client::open(server.url()).unwrap();
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE));
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    connected.await.unwrap()
 }
 
 /// Waits in a task of its own, and answers when it has the lock.
