@@ -41,6 +41,7 @@ impl World {
             lease: LEASE,
             namespace: None,
             waiter_timeout: LEASE,
+            flush_on_drop: None,
         });
         engine.hub.up();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
