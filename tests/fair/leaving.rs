@@ -317,3 +317,49 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     pass(last).await;
     stage.assert_clean().await;
 }
+
+/// Nobody may end its connection at the server (CLIENT KILL is forbidden), so the call may run after
+/// the leave: a place in the queue that nobody waits at.
+async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-late").await;
+    let alive = Duration::from_millis(600);
+    let others = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let held = others.fair_lock(&stage.name);
+    let guard = held.lock().await.unwrap();
+    stage.url = proxy.url();
+    let ours = stage.client_with(|builder| builder.waiter_timeout(alive));
+    let lock = ours.fair_lock(&stage.name);
+    let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let frames = proxy.frames();
+    let call = frames.iter().find(|frame| frame.command() == "EVALSHA");
+    let call: Vec<String> = call.map_or_else(Vec::new, |frame| {
+        (0..frame.args.len()).map(|at| frame.text(at)).collect()
+    });
+    cancelled.abort();
+    stage.queued(0).await;
+    let words: Vec<&str> = call.iter().map(String::as_str).collect();
+    let _: redis::Value = stage.redis(&words).await;
+    stage.queued(1).await;
+    // Its client is heard again, for another waiter, or is not.
+    let waiting = match waits_besides {
+        true => wait(&lock, &Owner::new(), LockOptions::new()),
+        false => wait(&held, &Owner::new(), LockOptions::new()),
+    };
+    stage.queued(2).await;
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_queues_after_its_leave_blocks_nobody_while_its_client_waits() {
+    a_call_that_queues_after_its_leave(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_queues_after_its_leave_blocks_nobody_while_another_waits() {
+    a_call_that_queues_after_its_leave(false).await;
+}
