@@ -236,7 +236,8 @@ mod template;
 ///
 /// `client` is any expression that is a client, or refers or dereferences to one: a field
 /// (`self.locks`), a parameter, a `static` `LazyLock<Client>`, an `Arc<Client>`, a call. It is
-/// evaluated right after the key. Without it, the client is the one that was last given to
+/// evaluated right after the key. Without it, the client is that of the innermost
+/// `redlock_rt::with_default_client` around the call, or the one that was last given to
 /// `redlock_rt::set_default_client`; if there is none, each call is an error.
 ///
 /// ```

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use self::late_loss::LateLoss;
 use self::late_loss::LateLossHook;
 pub(crate) use self::late_loss::LateLosses;
-use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
+use crate::connection::{Connector, Dialer, Endpoint, Spawner, Timeouts};
 use crate::engine::{Config, Engine, Handle};
 use crate::error::Error;
 use crate::sync::{
@@ -102,6 +102,8 @@ impl Client {
 
     /// Makes a client of an in-process engine of its own, for tests and demos.
     #[cfg(feature = "embedded")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
+    #[must_use]
     pub fn embedded() -> Self {
         let engine = crate::embedded::Engine::new();
         let builder = Self::builder().embedded(&engine);
@@ -113,21 +115,25 @@ impl Client {
     }
 
     /// Returns the re-entrant lock of this name. Does no I/O.
+    #[must_use]
     pub fn rlock(&self, name: impl AsRef<str>) -> RLock {
         RLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the fair lock of this name. Does no I/O.
+    #[must_use]
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         FairLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the read-write lock of this name. Does no I/O.
+    #[must_use]
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the lock of this name that gives out fencing tokens. Does no I/O.
+    #[must_use]
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         FencedLock::open(&self.engine, name.as_ref())
     }
@@ -135,46 +141,55 @@ impl Client {
     /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
     ///
     /// The client's namespace is not put before the key: the data is not the client's own.
+    #[must_use]
     pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
         FencedValue::open(&self.engine, key.as_ref())
     }
 
     /// Returns the lock of this name whose waiters poll. Does no I/O.
+    #[must_use]
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
         SpinLock::open(&self.engine, name.as_ref())
     }
 
     /// Returns the lock of all re-entrant locks of these names. Does no I/O.
+    #[must_use]
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.rlock(name)))
     }
 
     /// Returns the count-down latch of this name. Does no I/O.
+    #[must_use]
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::open(&self.engine, name.as_ref())
     }
 
     /// Returns the semaphore of this name, whose permits have no lease. Does no I/O.
+    #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore::open(&self.engine, name.as_ref())
     }
 
     /// Returns the semaphore of this name whose permits have leases. Does no I/O.
+    #[must_use]
     pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
         PermitExpirableSemaphore::open(&self.engine, name.as_ref())
     }
 
     /// Returns the UUID that stands before the number in the owners of this client.
+    #[must_use]
     pub fn uuid(&self) -> &str {
         self.engine.id.as_str()
     }
 
     /// Returns how long a function under the attribute waits if it does not say.
+    #[must_use]
     pub fn default_wait(&self) -> Option<Duration> {
         self.default_wait
     }
 
     /// Returns what the client has at this moment.
+    #[must_use]
     pub fn stats(&self) -> Stats {
         let engine = &self.engine;
         Stats {
@@ -253,8 +268,44 @@ impl fmt::Debug for Client {
 
 static DEFAULT: RwLock<Option<Client>> = RwLock::new(None);
 
+tokio::task_local! {
+    static SCOPED: Client;
+}
+
+/// Runs `future` with `client` as the default client: functions under the attribute that name none
+/// use it, in place of the [process' own](set_default_client).
+///
+/// The innermost one counts. A task that `future` spawns inherits nothing. For tests that run in
+/// parallel; see [testing your service](crate::testing).
+///
+/// # Cancel safety
+///
+/// That of `future`.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use redlock_rt::{Client, default_client, with_default_client};
+///
+/// let client = Client::embedded();
+/// let uuid = client.uuid().to_owned();
+/// with_default_client(client, async {
+///     assert_eq!(default_client().map(|client| client.uuid().to_owned()), Some(uuid));
+/// })
+/// .await;
+/// # }
+/// ```
+pub async fn with_default_client<F: Future>(client: Client, future: F) -> F::Output {
+    SCOPED.scope(client, future).await
+}
+
 /// Makes `client` the one that functions under the attribute use if they name none; answers the
 /// one before.
+///
+/// It is one for the whole process. In tests, which run in parallel, use [`with_default_client`];
+/// see [testing your service](crate::testing).
 pub fn set_default_client(client: Client) -> Option<Client> {
     DEFAULT
         .write()
@@ -265,8 +316,13 @@ pub fn set_default_client(client: Client) -> Option<Client> {
         .cloned()
 }
 
-/// Returns the client that functions under the attribute use if they name none.
+/// Returns the client that functions under the attribute use if they name none: that of the
+/// [scope](with_default_client) this is called in, or that of the
+/// [process](set_default_client).
 pub fn default_client() -> Option<Client> {
+    if let Ok(client) = SCOPED.try_with(Client::clone) {
+        return Some(client);
+    }
     DEFAULT
         .read()
         .unwrap_or_else(PoisonError::into_inner)
@@ -277,7 +333,8 @@ pub fn default_client() -> Option<Client> {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    server: Server,
+    url: Option<Secret>,
+    connector: Option<Connector>,
     roots: Vec<u8>,
     namespace: Option<String>,
     server_name: Option<String>,
@@ -292,23 +349,15 @@ pub struct ClientBuilder {
     on_late_loss: Option<LateLossHook>,
 }
 
+/// The URL, which may hold a password, also where it cannot be parsed.
 #[derive(Clone)]
-enum Server {
-    None,
-    Url(String),
-    Dialer(Dialer),
-}
+struct Secret(String);
 
-impl fmt::Debug for Server {
+impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            // It may hold a password, also where it cannot be parsed.
-            Self::Url(url) => match Endpoint::parse(url) {
-                Ok(endpoint) => fmt::Debug::fmt(&endpoint, f),
-                Err(_) => f.write_str("a URL that cannot be parsed"),
-            },
-            Self::Dialer(dialer) => fmt::Debug::fmt(dialer, f),
+        match Endpoint::parse(&self.0) {
+            Ok(endpoint) => fmt::Debug::fmt(&endpoint, f),
+            Err(_) => f.write_str("a URL that cannot be parsed"),
         }
     }
 }
@@ -316,7 +365,8 @@ impl fmt::Debug for Server {
 impl ClientBuilder {
     fn new() -> Self {
         Self {
-            server: Server::None,
+            url: None,
+            connector: None,
             roots: Vec::new(),
             namespace: None,
             server_name: None,
@@ -336,13 +386,17 @@ impl ClientBuilder {
     }
 
     /// Sets the server's URL; see [`Client::connect`].
+    ///
+    /// With a [`connector`](Self::connector) besides, in whatever order, the streams are the
+    /// connector's and everything else is the URL's.
     pub fn url(mut self, url: &str) -> Self {
-        self.server = Server::Url(url.to_owned());
+        self.url = Some(Secret(url.to_owned()));
         self
     }
 
     /// Uses an in-process engine as the server; several clients may share one.
     #[cfg(feature = "embedded")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
     pub fn embedded(self, engine: &crate::embedded::Engine) -> Self {
         let name = engine.id();
         let engine = engine.clone();
@@ -367,13 +421,18 @@ impl ClientBuilder {
     }
 
     /// Takes byte streams to the server from `connect`: a tunnel, a simulation, a proxy in a test.
+    ///
+    /// A [`url`](Self::url) besides says who logs in, which database is used, and what the server
+    /// is [called](Self::server_name); its host is not connected to. With `rediss://` TLS is spoken
+    /// over the connector's streams, and the certificate has to be one of that host. Without a URL
+    /// nobody logs in, and the database is 0.
     pub fn connector<F, Fut, S>(mut self, connect: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.server = Server::Dialer(Dialer::custom(connect));
+        self.connector = Some(Connector::new(connect));
         self
     }
 
@@ -450,6 +509,9 @@ impl ClientBuilder {
     /// loses no locks, and a guard dropped while its runtime shuts down is still released while the
     /// process goes on.
     ///
+    /// Such a client works under any executor, and without one (`futures::executor::block_on`);
+    /// others need a runtime of Tokio with timers and I/O.
+    ///
     /// The thread ends with the process, like any other: at the end of `main` call
     /// [`shutdown`](Client::shutdown), or see [`flush_on_drop`](Self::flush_on_drop).
     ///
@@ -496,10 +558,13 @@ impl ClientBuilder {
     /// or a duration is out of range.
     pub fn build(self) -> Result<Client, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
-        let dialer = match self.server {
-            Server::None => return refuse("no server: name a url, connector or embedded engine"),
-            Server::Url(url) => Dialer::new(Endpoint::parse(&url)?, &self.roots)?,
-            Server::Dialer(dialer) => dialer,
+        let endpoint = self.url.map(|url| Endpoint::parse(&url.0)).transpose()?;
+        let by_url = endpoint.map(|endpoint| Dialer::new(endpoint, &self.roots));
+        let dialer = match (by_url.transpose()?, self.connector) {
+            (None, None) => return refuse("no server: name a url, connector or embedded engine"),
+            (Some(dialer), None) => dialer,
+            (None, Some(connector)) => Dialer::through(connector),
+            (Some(dialer), Some(connector)) => dialer.over(connector),
         };
         let dialer = match &self.server_name {
             Some(name) if name.trim().is_empty() => {

@@ -4,7 +4,12 @@
 //! suspended since the process first asked: `CLOCK_MONOTONIC`, which Tokio reads, stands still in
 //! suspend, and a lease in Redis does not.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{Sleep, Timeout};
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {
@@ -20,7 +25,7 @@ pub(crate) fn stamp() -> Instant {
 /// As [`now`], for destructors. They also run at the end of a thread, where a clock of Tokio that
 /// can be paused (feature `test-util`) panics once Tokio's own thread-locals are gone.
 pub(crate) fn now_in_drop() -> Instant {
-    match tokio::runtime::Handle::try_current() {
+    match Handle::try_current() {
         Err(error) if error.is_thread_local_destroyed() => with_suspends(Instant::now()),
         _ => now(),
     }
@@ -28,7 +33,7 @@ pub(crate) fn now_in_drop() -> Instant {
 
 /// Whether the clock can be read: not in a destructor at the end of a thread; see [`now_in_drop`].
 pub(crate) fn is_there() -> bool {
-    let runtime = tokio::runtime::Handle::try_current();
+    let runtime = Handle::try_current();
     !runtime.is_err_and(|error| error.is_thread_local_destroyed())
 }
 
@@ -36,9 +41,56 @@ fn with_suspends(now: Instant) -> Instant {
     now + suspend::total(now)
 }
 
+/// Whether some client has a thread of its own, and so may be used without a runtime.
+static NO_RUNTIME_NEEDED: AtomicBool = AtomicBool::new(false);
+
+/// Lets timers be made outside of runtimes from here on.
+pub(crate) fn need_no_runtime() {
+    NO_RUNTIME_NEEDED.store(true, Ordering::Release);
+}
+
+/// Makes a timer. It belongs to the runtime of the caller; where there is none, to one that does
+/// nothing but drive such timers, for as long as the process runs.
+fn timer<T>(make: impl FnOnce() -> T) -> T {
+    if Handle::try_current().is_ok() {
+        return make();
+    }
+    assert!(
+        NO_RUNTIME_NEEDED.load(Ordering::Acquire),
+        "redlock-rt is used outside of a tokio runtime: enter one, or make the client with \
+         ClientBuilder::dedicated_thread(true)"
+    );
+    static TIMERS: OnceLock<Option<Handle>> = OnceLock::new();
+    let timers = TIMERS.get_or_init(|| {
+        let runtime = Builder::new_current_thread().enable_time().build().ok()?;
+        let handle = runtime.handle().clone();
+        let thread = std::thread::Builder::new().name("redlock-rt timers".into());
+        let run = move || runtime.block_on(std::future::pending::<()>());
+        thread.spawn(run).ok()?;
+        Some(handle)
+    });
+    let _entered = timers.as_ref().map(Handle::enter);
+    make()
+}
+
+/// As `tokio::time::timeout_at`, also outside of a runtime.
+pub(crate) fn timeout_at<F: Future>(deadline: tokio::time::Instant, future: F) -> Timeout<F> {
+    timer(|| tokio::time::timeout_at(deadline, future))
+}
+
+/// As `tokio::time::timeout`, also outside of a runtime.
+pub(crate) fn timeout<F: Future>(span: Duration, future: F) -> Timeout<F> {
+    timer(|| tokio::time::timeout(span, future))
+}
+
+/// As `tokio::time::sleep`, also outside of a runtime.
+pub(crate) fn sleep(span: Duration) -> Sleep {
+    timer(|| tokio::time::sleep(span))
+}
+
 /// Sleeps until `moment` of this clock; returns at once where it is past.
 pub(crate) async fn sleep_until(moment: Instant) {
-    tokio::time::sleep_until(to_tokio(moment)).await;
+    timer(|| tokio::time::sleep_until(to_tokio(moment))).await;
 }
 
 /// The same moment on Tokio's clock, for its timers.

@@ -148,63 +148,75 @@ impl Error {
     }
 
     /// Returns what went wrong.
+    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.repr.kind
     }
 
     /// Returns the name of the lock that was operated on, as it stands in Redis; the start of one
     /// that cannot be a name.
+    #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.repr.name.as_deref()
     }
 
     /// Returns whether somebody else held it: at once, or for as long as the call could wait.
+    #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self.kind(), ErrorKind::Contended | ErrorKind::TimedOut)
     }
 
     /// Returns whether the wait ran out while somebody else held it, or before the latch opened.
+    #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.kind() == ErrorKind::TimedOut
     }
 
     /// Returns whether Redis could not be reached in time: the server, or a majority of several.
+    #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Quorum)
     }
 
     /// Returns whether the command may or may not have taken effect.
+    #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         self.kind() == ErrorKind::OutcomeUnknown
     }
 
     /// Returns whether the lock was lost.
+    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.kind() == ErrorKind::Lost
     }
 
     /// Returns whether the caller holds it for reading, and would wait for itself for ever.
+    #[must_use]
     pub fn is_upgrade_would_deadlock(&self) -> bool {
         self.kind() == ErrorKind::UpgradeWouldDeadlock
     }
 
     /// Returns whether a newer fencing token was seen.
+    #[must_use]
     pub fn is_stale_token(&self) -> bool {
         self.kind() == ErrorKind::StaleToken
     }
 
     /// Returns whether the latch ended without being counted down: it was deleted, or it expired.
+    #[must_use]
     pub fn is_latch_gone(&self) -> bool {
         let kind = self.kind();
         matches!(kind, ErrorKind::LatchDeleted | ErrorKind::LatchExpired)
     }
 
     /// Returns whether the caller was not the holder.
+    #[must_use]
     pub fn is_not_owner(&self) -> bool {
         self.kind() == ErrorKind::NotOwner
     }
 
     /// Returns whether an argument was refused before anything was sent.
+    #[must_use]
     pub fn is_bad_input(&self) -> bool {
         self.kind() == ErrorKind::BadInput
     }
@@ -219,6 +231,7 @@ impl Error {
     }
 
     /// Returns whether the client had been shut down.
+    #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.kind() == ErrorKind::ShutDown
     }

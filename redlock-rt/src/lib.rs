@@ -7,9 +7,12 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), redlock_rt::Error> {
 //! use std::time::Duration;
-//! use redlock_rt::{Client, LockOptions};
+//! use redlock_rt::{Client, LockOptions, Shutdown};
 //!
-//! let client = Client::embedded(); // or Client::connect("redis://localhost").await?
+//! let redis = redlock_rt::embedded::Engine::new();
+//! // For a real one .url("redis://localhost") in place of .embedded(…).
+//! let client = Client::builder().embedded(&redis).namespace("shop").connect().await?;
+//! // A name is a Redis key: this one is `shop:order:7`.
 //! let lock = client.rlock("order:7");
 //!
 //! let guard = lock.lock_with(LockOptions::new().wait(Duration::from_secs(1))).await?;
@@ -17,7 +20,9 @@
 //! let receipt = guard.run(async { "paid" }).await?;
 //! guard.unlock().await?;
 //! # assert_eq!(receipt, "paid");
-//! # Ok(())
+//!
+//! // What was dropped instead is released before the process ends.
+//! client.shutdown(Shutdown::Drain(Duration::from_secs(5))).await
 //! # }
 //! ```
 //!
@@ -136,17 +141,23 @@ assert_eq!(place_order(7).await?, "paid");
 //! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL forbids
 //!   (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`), with what is lost by that.
 //!
+//! # Tests of your service
+//!
+//! Without a Redis server, in parallel, and without waiting: [testing your service](crate::testing).
+//!
 //! # Features
 //!
 //! * `macros` (default): the attribute.
 //! * `tls` (default): `rediss://` URLs, with rustls and ring.
 //! * `embedded`: an in-process engine for tests and demos; it compiles Lua 5.1 and needs a C
 //!   compiler.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod clock;
 mod connection;
 #[cfg(feature = "embedded")]
+#[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
 pub mod embedded;
 mod engine;
 mod error;
@@ -156,17 +167,23 @@ mod shim;
 mod sync;
 mod wire;
 
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/testing.md")]
+pub mod testing {}
+
 #[doc(hidden)]
 #[path = "private/mod.rs"]
 pub mod __private;
 
 pub use client::{
     Client, ClientBuilder, LateLoss, Shutdown, Stats, default_client, set_default_client,
+    with_default_client,
 };
 pub use engine::{Backoff, GuardState, LostReason, Owner, Unlocked};
 pub use error::{Error, ErrorKind};
 pub use name::OwnerId;
 #[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock, FairLockGuard,

@@ -123,11 +123,13 @@ impl OwnerId {
     }
 
     /// Returns the identity as it stands in Redis.
+    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Returns the part that names the client: a UUID, for Redisson and for this crate.
+    #[must_use]
     pub fn client(&self) -> &str {
         self.0
             .rsplit_once(':')

@@ -25,6 +25,7 @@ mod backend;
 mod clock;
 mod driver;
 mod eventually;
+mod executor;
 mod history;
 mod leak;
 mod monitor;
@@ -47,6 +48,7 @@ pub use self::{
     clock::monotonic,
     driver::{Answer, Driver, DriverError, Pending},
     eventually::{Verdict, eventually, within},
+    executor::block_on,
     history::{History, Overlap, Turn, Turns},
     leak::LeakCheck,
     monitor::{Monitor, MonitorLine},

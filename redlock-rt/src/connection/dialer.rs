@@ -48,7 +48,32 @@ pub(crate) struct ServerId {
 #[derive(Clone)]
 enum How {
     Address(Address),
-    Custom(Arc<dyn Fn() -> BoxDial + Send + Sync>),
+    /// With the address of what the streams lead to, where that is known.
+    Connector(Connector, Option<Address>),
+}
+
+/// Where streams come from that are not ours to open.
+#[derive(Clone)]
+pub(crate) struct Connector(Arc<dyn Fn() -> BoxDial + Send + Sync>);
+
+impl Connector {
+    pub(crate) fn new<F, Fut, S>(dial: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream,
+    {
+        Self(Arc::new(move || {
+            let stream = dial();
+            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
+        }))
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
 }
 
 impl Dialer {
@@ -70,24 +95,25 @@ impl Dialer {
         })
     }
 
-    /// Takes streams from `dial`: an in-process server, a simulation, a tunnel.
-    pub(crate) fn custom<F, Fut, S>(dial: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = io::Result<S>> + Send + 'static,
-        S: Stream,
-    {
-        let dial = move || -> BoxDial {
-            let stream = dial();
-            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
-        };
+    /// Takes streams from `connector`: an in-process server, a simulation, a tunnel.
+    pub(crate) fn through(connector: Connector) -> Self {
         Self {
-            how: How::Custom(Arc::new(dial)),
+            how: How::Connector(connector, None),
             login: Login::default(),
             name: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
+    }
+
+    /// Takes streams from `connector`, and all else from the address that this one has: who logs
+    /// in, the database, what the server is called, and whether TLS is spoken over the streams.
+    pub(crate) fn over(mut self, connector: Connector) -> Self {
+        let (How::Address(address) | How::Connector(_, Some(address))) = self.how else {
+            return Self::through(connector);
+        };
+        self.how = How::Connector(connector, Some(address));
+        self
     }
 
     /// Calls the server so, whatever its address is.
@@ -102,7 +128,10 @@ impl Dialer {
         let place: Arc<str> = match (&self.name, &self.how) {
             (Some(name), _) => Arc::clone(name),
             (None, How::Address(address)) => address.place().into(),
-            (None, How::Custom(connect)) => format!("connector {:p}", Arc::as_ptr(connect)).into(),
+            (None, How::Connector(_, Some(address))) => address.place().into(),
+            (None, How::Connector(Connector(dial), None)) => {
+                format!("connector {:p}", Arc::as_ptr(dial)).into()
+            }
         };
         ServerId {
             place,
@@ -113,9 +142,9 @@ impl Dialer {
     /// What the server is called in logs and errors: where it is, as far as that is known.
     pub(crate) fn called(&self) -> Arc<str> {
         match (&self.how, &self.name) {
-            (How::Address(address), _) => address.place().into(),
-            (How::Custom(_), Some(name)) => Arc::clone(name),
-            (How::Custom(_), None) => "the server behind the connector".into(),
+            (How::Address(address) | How::Connector(_, Some(address)), _) => address.place().into(),
+            (How::Connector(..), Some(name)) => Arc::clone(name),
+            (How::Connector(..), None) => "the server behind the connector".into(),
         }
     }
 
@@ -139,7 +168,12 @@ impl Dialer {
     /// Opens a stream. `within`: how long connecting may take; whoever calls this bounds it.
     pub(super) async fn dial(&self, within: Duration) -> io::Result<BoxStream> {
         match &self.how {
-            How::Custom(dial) => dial().await,
+            #[cfg(feature = "tls")]
+            How::Connector(Connector(dial), Some(Address::Tls { host, .. })) => match &self.tls {
+                Some(tls) => Ok(Box::new(tls.handshake(host, dial().await?).await?)),
+                None => Err(io::ErrorKind::Unsupported.into()),
+            },
+            How::Connector(Connector(dial), _) => dial().await,
             How::Address(Address::Tcp { host, port }) => {
                 Ok(Box::new(tcp(host, *port, within).await?))
             }
@@ -171,7 +205,7 @@ impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match &self.how {
             How::Address(address) => format!("{address:?}"),
-            How::Custom(_) => "custom".to_owned(),
+            How::Connector(..) => "custom".to_owned(),
         };
         f.debug_struct("Dialer")
             .field("how", &how)

@@ -27,7 +27,7 @@ mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use self::dialer::{Dialer, ServerId};
+pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::journal::Right;

@@ -229,7 +229,7 @@ impl Shared {
             let number = self.start_dialing();
             // The runtime of the task may stand still, and ours not.
             let longest = self.timeouts.connect + LONGEST_PAUSE * 2;
-            if tokio::time::timeout(longest, dialed).await.is_err() {
+            if clock::timeout(longest, dialed).await.is_err() {
                 self.forget_dialing(number);
             }
         }
@@ -309,7 +309,7 @@ impl DialTurn {
         if let Some(moment) = pause {
             clock::sleep_until(moment).await;
         }
-        let dialed = tokio::time::timeout(shared.timeouts.connect, shared.dial()).await;
+        let dialed = clock::timeout(shared.timeouts.connect, shared.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| {
             let what = "connecting took too long";
             Err(Fault::not_connected(std::io::ErrorKind::TimedOut, what))

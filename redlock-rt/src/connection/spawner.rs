@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::error::Error;
 
 /// Spawns the client's tasks.
@@ -47,6 +48,7 @@ impl Spawner {
                 let _ = runtime.block_on(stopped);
             })
             .map_err(failed)?;
+        clock::need_no_runtime();
         Ok(Self {
             thread: Some(Arc::new(Thread {
                 handle,

@@ -193,7 +193,7 @@ pub(crate) async fn try_acquire(
                     && under.is_some_and(|hold| hold.is_valid())
                     && clock::after(clock::now(), pause) < until =>
             {
-                tokio::time::sleep(pause).await;
+                clock::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
             outcome => break outcome,

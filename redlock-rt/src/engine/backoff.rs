@@ -30,6 +30,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Pauses for `interval` after every try, without jitter.
+    #[must_use]
     pub const fn constant(interval: Duration) -> Self {
         Self {
             first: interval,
@@ -42,6 +43,7 @@ impl Backoff {
 
     /// Pauses for `first`, then for twice as long after every try, up to `longest`; with full
     /// jitter ([`jitter`](Self::jitter) of 1).
+    #[must_use]
     pub const fn exponential(first: Duration, longest: Duration) -> Self {
         Self {
             first,

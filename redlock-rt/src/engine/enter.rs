@@ -51,7 +51,7 @@ impl Engine {
         let mut turn = match deadline {
             None => slot.lock().await,
             Some(deadline) => {
-                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
+                let turn = clock::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
                 turn.map_err(|_| {
                     // Its owner is acquiring it elsewhere, and fares as the head of the line does.
                     let line = self.lines.line(&**recipe);
@@ -141,7 +141,7 @@ impl Engine {
             None => turn.lock_owned().await,
             Some(wait) => {
                 let until = clock::to_tokio(clock::after(started, wait));
-                let turn = tokio::time::timeout_at(until, turn.lock_owned()).await;
+                let turn = clock::timeout_at(until, turn.lock_owned()).await;
                 turn.map_err(|_| {
                     Error::new(ErrorKind::TimedOut, acquire::ACTION)
                         .named(recipe.name().as_arc())

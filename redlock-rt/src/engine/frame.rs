@@ -247,6 +247,7 @@ impl Holdings {
 
 impl Owner {
     /// Makes an identity that holds nothing yet.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

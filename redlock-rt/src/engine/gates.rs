@@ -191,7 +191,7 @@ impl Place {
             let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                 return Called::Word(word.await);
             };
-            if let Ok(word) = tokio::time::timeout_at(clock::to_tokio(until), word).await {
+            if let Ok(word) = clock::timeout_at(clock::to_tokio(until), word).await {
                 return Called::Word(word);
             }
             let now = clock::now();

@@ -441,7 +441,7 @@ impl HoldGuard {
         };
         // Its owner has the new hold too, and finds it when it next asks. It waits for nothing
         // while it holds the lock, so the slot is soon free.
-        let turn = tokio::time::timeout_at(clock::to_tokio(until), slot.lock()).await;
+        let turn = clock::timeout_at(clock::to_tokio(until), slot.lock()).await;
         let mut turn = turn.map_err(|_| {
             Error::new(ErrorKind::Unavailable, action).named(recipe.name().as_arc())
         })?;

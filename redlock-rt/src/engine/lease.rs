@@ -82,6 +82,7 @@ pub enum GuardState {
 
 impl GuardState {
     /// Returns whether the lock is ours at this moment.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Suspect { .. })
     }

@@ -354,7 +354,7 @@ impl Place {
                 return Called::Turn(turn);
             };
             let until = clock::to_tokio(until);
-            let called = tokio::time::timeout_at(until, turn).await;
+            let called = clock::timeout_at(until, turn).await;
             let now = clock::now();
             if let Ok(turn) = called {
                 self.trying |= turn == Turn::Try;

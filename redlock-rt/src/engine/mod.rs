@@ -281,7 +281,7 @@ impl Engine {
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
         self.ensure_tasks();
         // The task that dials may stand still with its runtime.
-        let ready = tokio::time::timeout(self.config.timeouts.connect, self.main.ready());
+        let ready = clock::timeout(self.config.timeouts.connect, self.main.ready());
         let ready = ready.await;
         ready
             .unwrap_or_else(|_| Err(Fault::timed_out("connecting took too long")))
@@ -441,7 +441,7 @@ impl Engine {
     /// Waits for `done`, at most until `until`, or until another shut-down has ended the client.
     async fn wait_until(&self, until: Instant, done: impl Fn() -> bool) {
         while !done() && !self.releases.signal.is_closed() && clock::now() < until {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            clock::sleep(Duration::from_millis(2)).await;
         }
     }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::timeout_at;
 
 use super::Engine;
 use super::hold::{Bid, Hold};
@@ -92,7 +91,7 @@ impl Journey {
             Some(until) if until < patience => (until, clock::after(until, reply / 4) < patience),
             _ => (patience, false),
         };
-        let answer = timeout_at(clock::to_tokio(limit), &mut *exchange).await;
+        let answer = clock::timeout_at(clock::to_tokio(limit), &mut *exchange).await;
         if answer.is_err() && cut_short {
             return None;
         }
@@ -172,7 +171,7 @@ async fn start(
 /// `None` where `until` comes before the future's output.
 async fn before<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
     match until {
-        Some(until) => timeout_at(clock::to_tokio(until), future).await.ok(),
+        Some(until) => clock::timeout_at(clock::to_tokio(until), future).await.ok(),
         None => Some(future.await),
     }
 }
@@ -390,7 +389,7 @@ impl Settlement {
                 }
             }
             if !fault.is_of_dialing() {
-                before(until, tokio::time::sleep(self.pause)).await?;
+                before(until, clock::sleep(self.pause)).await?;
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
         }

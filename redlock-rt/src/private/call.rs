@@ -60,7 +60,7 @@ pub fn client(explicit: Option<&Client>) -> Result<Client, Error> {
         None => default_client().ok_or_else(|| {
             Error::bad_input(
                 ACTION,
-                "no client: name one with `client = ..`, or call set_default_client first",
+                "no client: name one with `client = ..`, or call set_default_client first (in a test: with_default_client)",
             )
         }),
     }

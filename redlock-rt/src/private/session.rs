@@ -179,7 +179,7 @@ impl Terms {
         let patience = self.client.as_ref().map(Client::response_timeout);
         let limit = patience.unwrap_or_default().min(rest);
         let function = self.label;
-        match tokio::time::timeout(limit, guard.unlock()).await {
+        match clock::timeout(limit, guard.unlock()).await {
             Ok(Ok(Unlocked::AlreadyExpired)) => return late(None),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(function, %error, "late release"),

@@ -27,6 +27,7 @@ pub type DowngradeError = ConvertError<Write>;
 
 impl<K: Kind> ConvertError<K> {
     /// Returns why.
+    #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
@@ -37,6 +38,7 @@ impl<K: Kind> ConvertError<K> {
     }
 
     /// Drops the guard, which releases the lock, and keeps the reason.
+    #[must_use]
     pub fn into_error(self) -> Error {
         self.error
     }

@@ -44,11 +44,13 @@ pub struct StaleToken {
 
 impl FenceGate {
     /// Makes a gate that has seen no token.
+    #[must_use]
     pub const fn new() -> Self {
         Self::after(0)
     }
 
     /// Makes a gate that has seen `last`.
+    #[must_use]
     pub const fn after(last: u64) -> Self {
         Self {
             last: Mutex::new(last),
@@ -89,6 +91,7 @@ impl FenceGate {
     }
 
     /// Returns the newest token that was seen; 0 where none was.
+    #[must_use]
     pub fn last(&self) -> u64 {
         *self.lock()
     }

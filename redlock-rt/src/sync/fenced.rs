@@ -138,6 +138,7 @@ impl FencedLockGuard {
     /// same for all guards that share the hold.
     ///
     /// Send it along with every write that is made under the lock; see [`FencedLock`].
+    #[must_use]
     pub fn token(&self) -> u64 {
         let Some(token) = self.hold().token else {
             unreachable!("a fenced lock that was acquired without a token")

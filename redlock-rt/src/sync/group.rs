@@ -214,7 +214,7 @@ impl Group {
         };
         match first {
             Some(first) => {
-                let step = tokio::time::timeout_at(clock::to_tokio(first), self.step());
+                let step = clock::timeout_at(clock::to_tokio(first), self.step());
                 step.await.unwrap_or_else(|_| self.state())
             }
             None => self.step().await,
@@ -360,7 +360,7 @@ impl Group {
                         tally.add(outcome);
                     }
                 };
-                let _ = tokio::time::timeout(rest, all).await;
+                let _ = clock::timeout(rest, all).await;
                 break;
             }
         }
@@ -456,7 +456,7 @@ impl Tally {
 /// there is time; after that it goes on in the background.
 pub(super) async fn roll_back(parts: Vec<Part>, until: Instant) {
     let releases = parts.into_iter().map(|part| part.guard.unlock());
-    let releases = tokio::time::timeout_at(clock::to_tokio(until), join_all(releases));
+    let releases = clock::timeout_at(clock::to_tokio(until), join_all(releases));
     for error in releases.await.into_iter().flatten().filter_map(Result::err) {
         tracing::debug!(%error, "a part is released in the background");
     }

@@ -83,11 +83,13 @@ impl<K: Kind> LockGuard<K> {
     }
 
     /// Returns what the guard knows of its lock at this moment, by the local clock alone.
+    #[must_use]
     pub fn state(&self) -> GuardState {
         self.inner.state()
     }
 
     /// Returns whether the lock is ours at this moment, by the local clock alone.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
@@ -174,16 +176,19 @@ impl<K: Kind> LockGuard<K> {
     }
 
     /// Returns the name of the lock as it stands in Redis.
+    #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()
     }
 
     /// Returns the owner of the hold as it stands in Redis.
+    #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.inner.hold.owner
     }
 
     /// Returns how many guards share the hold, this one included.
+    #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.inner.hold.count()
     }

@@ -63,6 +63,7 @@ const SHORTEST_LEASE: Duration = Duration::from_millis(1);
 
 impl LockOptions {
     /// Makes the default options: wait for ever, the client's lease, renewed every third of it.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

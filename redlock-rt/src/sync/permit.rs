@@ -34,11 +34,13 @@ impl Permit {
     }
 
     /// Returns the permit's id, 32 hexadecimal digits; of several permits, the first one's.
+    #[must_use]
     pub fn id(&self) -> &str {
         self.ids.first().map_or("", String::as_str)
     }
 
     /// Returns the ids of all permits of the guard.
+    #[must_use]
     pub fn ids(&self) -> &[String] {
         &self.ids
     }
@@ -69,11 +71,13 @@ impl Permit {
     }
 
     /// Returns what the guard knows of its permits at this moment, by the local clock alone.
+    #[must_use]
     pub fn state(&self) -> GuardState {
         self.inner.state()
     }
 
     /// Returns whether the permits are ours at this moment, by the local clock alone.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
@@ -157,6 +161,7 @@ impl Permit {
     }
 
     /// Returns the name of the semaphore as it stands in Redis.
+    #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()
     }

@@ -238,11 +238,13 @@ impl ReadWriteLock {
     }
 
     /// Returns the lock for reading, with what all locks can: who holds it, forcing it.
+    #[must_use]
     pub fn read_lock(&self) -> ReadLock {
         self.read.clone()
     }
 
     /// Returns the lock for writing, with what all locks can: who holds it, forcing it.
+    #[must_use]
     pub fn write_lock(&self) -> WriteLock {
         self.write.clone()
     }

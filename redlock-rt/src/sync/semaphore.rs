@@ -312,11 +312,13 @@ impl SemaphoreGuard {
     }
 
     /// Returns how many permits it has.
+    #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits
     }
 
     /// Returns the name of the semaphore as it stands in Redis.
+    #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()
     }

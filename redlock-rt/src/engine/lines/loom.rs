@@ -10,7 +10,7 @@ use ::loom::thread;
 
 use super::{Line, Place, Turn, lock};
 use crate::clock;
-use crate::connection::{Dialer, Spawner, Timeouts};
+use crate::connection::{Connector, Dialer, Spawner, Timeouts};
 use crate::engine::hold::{Bid, Hold};
 use crate::engine::{Config, Engine, HoldGuard, Terms};
 use crate::name::LockName;
@@ -30,7 +30,7 @@ impl World {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
         let engine = Engine::new(Config {
-            dialer: Dialer::custom(connect),
+            dialer: Dialer::through(Connector::new(connect)),
             spawner: Spawner::default(),
             timeouts: Timeouts {
                 connect: LEASE,

@@ -320,7 +320,7 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
         Some(reply) => reply,
         None => {
             let until = clock::to_tokio(clock::after(sent, patience));
-            match tokio::time::timeout_at(until, &mut exchange).await {
+            match clock::timeout_at(until, &mut exchange).await {
                 Ok(reply) => reply,
                 Err(_) => {
                     // A lease too short for the round trip says nothing of the connection, which
@@ -350,7 +350,7 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
 #[cfg(all(test, feature = "embedded", not(redlock_loom)))]
 mod tests {
     use super::*;
-    use crate::connection::{Dialer, Spawner, Timeouts};
+    use crate::connection::{Connector, Dialer, Spawner, Timeouts};
     use crate::engine::{Config, Engine, Manner, Terms};
     use crate::name::LockName;
     use crate::wire::{Holder, RLockWire, Recipe};
@@ -363,7 +363,9 @@ mod tests {
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
         let server = crate::embedded::Engine::new();
         let config = Config {
-            dialer: Dialer::custom(move || std::future::ready(Ok(server.connect()))),
+            dialer: Dialer::through(Connector::new(move || {
+                std::future::ready(Ok(server.connect()))
+            })),
             spawner: Spawner::default(),
             timeouts: Timeouts {
                 connect: S,

@@ -50,7 +50,7 @@ impl Asking<'_> {
                 let gathered = self.one_by_one(&mut taken);
                 let late =
                     || Err(Error::new(ErrorKind::Unavailable, ACTION).detail("no answer in time"));
-                let gathered = tokio::time::timeout_at(clock::to_tokio(patience), gathered).await;
+                let gathered = clock::timeout_at(clock::to_tokio(patience), gathered).await;
                 gathered.unwrap_or_else(|_| late())
             }
             None => self.one_by_one(&mut taken).await,
@@ -197,9 +197,7 @@ impl Asking<'_> {
         let bound = self.deadline().filter(|_| !self.tries_once());
         loop {
             let asked = match bound {
-                Some(bound) => {
-                    tokio::time::timeout_at(clock::to_tokio(bound), seen.holders()).await
-                }
+                Some(bound) => clock::timeout_at(clock::to_tokio(bound), seen.holders()).await,
                 None => Ok(seen.holders().await),
             };
             match asked {

@@ -64,11 +64,13 @@ impl MultiLockGuard {
     }
 
     /// Returns what the guard knows of its locks at this moment, by the local clock alone.
+    #[must_use]
     pub fn state(&self) -> GuardState {
         self.group.state()
     }
 
     /// Returns whether all locks are ours at this moment, by the local clock alone.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
@@ -136,6 +138,7 @@ impl MultiLockGuard {
     }
 
     /// Returns the names of the locks as they stand in Redis, in the order in which they were taken.
+    #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let holds = self.group.holds();
         let places = holds.into_iter().map(|(place, _)| place);
@@ -166,6 +169,7 @@ impl MultiLockGuard {
     /// # Ok(())
     /// # }
     /// ```
+    #[must_use]
     pub fn tokens(&self) -> Vec<(&str, u64)> {
         let holds = self.group.holds().into_iter();
         let tokens = holds.filter_map(|(place, hold)| Some((self.name_at(place), hold.token?)));
@@ -177,11 +181,13 @@ impl MultiLockGuard {
     }
 
     /// Returns the owners of the holds as they stand in Redis, in the order of the locks.
+    #[must_use]
     pub fn owners(&self) -> Vec<OwnerId> {
         self.group.owners()
     }
 
     /// Returns how many guards share the holds, this one included; of different counts the smallest.
+    #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.group.count()
     }

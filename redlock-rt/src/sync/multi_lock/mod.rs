@@ -164,6 +164,7 @@ impl MultiLock {
     /// lock of one name are reported by every operation as [`BadInput`](ErrorKind::BadInput).
     /// Two kinds of one name by two addresses of one server are refused likewise, by whatever
     /// acquires them.
+    #[must_use]
     pub fn new<P: Into<Part>>(parts: impl IntoIterator<Item = P>) -> Self {
         let parts: Vec<Part> = parts.into_iter().map(Into::into).collect();
         let parts = check(parts);
@@ -435,6 +436,7 @@ impl MultiLock {
     }
 
     /// Returns the names of the locks as they stand in Redis, in the order in which they are taken.
+    #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let parts = self.parts.as_ref().map_or(&[][..], |parts| parts);
         parts

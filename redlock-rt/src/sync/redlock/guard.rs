@@ -63,11 +63,13 @@ impl RedLockGuard {
     }
 
     /// Returns what the guard knows of its lock at this moment, by the local clock alone.
+    #[must_use]
     pub fn state(&self) -> GuardState {
         self.charge.group.state()
     }
 
     /// Returns whether the lock is ours at this moment, by the local clock alone.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
@@ -171,21 +173,25 @@ impl RedLockGuard {
 
     /// Returns the name that the lock was made with; on each server the namespace of its client comes
     /// before it.
+    #[must_use]
     pub fn name(&self) -> &str {
         self.charge.group.name()
     }
 
     /// Returns on how many servers it is held at this moment.
+    #[must_use]
     pub fn servers(&self) -> usize {
         self.charge.group.places().0.len()
     }
 
     /// Returns the owners of the holds as they stand on the servers, in their order.
+    #[must_use]
     pub fn owners(&self) -> Vec<OwnerId> {
         self.charge.group.owners()
     }
 
     /// Returns how many guards share the holds of a majority, this one included.
+    #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.charge.group.count()
     }

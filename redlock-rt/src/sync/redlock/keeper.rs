@@ -67,7 +67,7 @@ impl Charge {
         let mut pause = SHORTEST_PAUSE;
         if !self.missing.is_empty() {
             // They were asked just now; most locks are released before it is worth asking again.
-            tokio::time::sleep(pause).await;
+            clock::sleep(pause).await;
         }
         loop {
             if !self.group.state().is_valid() {
@@ -84,7 +84,7 @@ impl Charge {
             if gaps.is_empty() {
                 continue;
             }
-            let varied = tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64()));
+            let varied = clock::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64()));
             tokio::select! {
                 () = varied => pause = (pause * 2).min(longest),
                 // Not put off by servers that stay away.
@@ -149,7 +149,7 @@ impl Charge {
                 }
             }
         };
-        match tokio::time::timeout_at(clock::to_tokio(until), lock).await {
+        match clock::timeout_at(clock::to_tokio(until), lock).await {
             Ok(Ok(guard)) => Some(Part { place, guard }),
             Ok(Err(error)) => {
                 tracing::debug!(place, %error, "a part is still missing");

@@ -424,7 +424,7 @@ impl RedLock {
             .collect();
         let asked = locks.iter().map(|lock| {
             let answer = question(lock);
-            async move { tokio::time::timeout_at(until, answer).await }
+            async move { clock::timeout_at(until, answer).await }
         });
         let (mut answers, mut refused) = (Vec::new(), None);
         for answer in join_all(asked).await {

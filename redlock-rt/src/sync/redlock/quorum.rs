@@ -173,22 +173,26 @@ impl Quorum {
     }
 
     /// Returns the lock of this name. Does no I/O. The namespace is that of each client.
+    #[must_use]
     pub fn redlock(&self, name: impl AsRef<str>) -> RedLock {
         RedLock::new(self, name.as_ref())
     }
 
     /// Returns how many servers there are.
+    #[must_use]
     pub fn servers(&self) -> usize {
         self.shared.engines.len()
     }
 
     /// Returns how many of them make a majority.
+    #[must_use]
     pub fn majority(&self) -> usize {
         self.shared.need()
     }
 
     /// Returns how many tasks wait for its locks; [`Client::stats`](crate::Client::stats) does not
     /// count them.
+    #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.waiting.load(Ordering::Acquire)
     }
@@ -245,7 +249,7 @@ impl Shared {
             (Poll::Ready(turn), _) => turn,
             (Poll::Pending, None) => turn.await,
             (Poll::Pending, Some(deadline)) => {
-                let turn = tokio::time::timeout_at(clock::to_tokio(deadline), turn);
+                let turn = clock::timeout_at(clock::to_tokio(deadline), turn);
                 turn.await.ok()?
             }
         });

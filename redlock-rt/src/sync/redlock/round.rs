@@ -141,7 +141,7 @@ impl Asking<'_> {
             .collect();
         let mut limit = until;
         loop {
-            let next = tokio::time::timeout_at(clock::to_tokio(limit), under_way.next());
+            let next = clock::timeout_at(clock::to_tokio(limit), under_way.next());
             let Ok(Some((place, outcome))) = next.await else {
                 return round;
             };

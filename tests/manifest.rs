@@ -1,0 +1,93 @@
+//! What the manifests of the published packages claim.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::{HashMap, HashSet},
+    process::Command,
+};
+
+use serde_json::Value;
+
+const PUBLISHED: [&str; 2] = ["redlock-rt", "redlock-macros"];
+const README: &str = include_str!("../README.md");
+
+/// A version of Rust: 1.88 is (1, 88).
+type Rust = (u32, u32);
+
+fn rust(version: &str) -> Rust {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap());
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap()
+}
+
+/// The packages that a user of ours compiles, by id: whatever the features and the target are.
+fn compiled(metadata: &Value) -> HashSet<&str> {
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    let nodes: HashMap<_, _> = nodes.iter().map(|node| (text(node, "id"), node)).collect();
+    let packages = metadata["packages"].as_array().unwrap();
+    let mut open: Vec<_> = packages
+        .iter()
+        .filter(|package| PUBLISHED.contains(&text(package, "name")))
+        .map(|package| text(package, "id"))
+        .collect();
+    let mut seen = HashSet::new();
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        for dependency in nodes[id]["deps"].as_array().unwrap() {
+            // Loom is for our own models.
+            let kinds = dependency["dep_kinds"].as_array().unwrap();
+            let compiled = |kind: &Value| {
+                let ours = kind["target"].as_str() == Some("cfg(redlock_loom)");
+                kind["kind"].as_str() != Some("dev") && !ours
+            };
+            if kinds.iter().any(compiled) {
+                open.push(text(dependency, "pkg"));
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn a_rust_is_asked_for_that_the_dependencies_do_not_ask_for() {
+    let metadata = metadata();
+    let compiled = compiled(&metadata);
+    let packages = metadata["packages"].as_array().unwrap();
+    let (mut declared, mut needed) = (HashSet::new(), ((0, 0), ""));
+    for package in packages {
+        if !compiled.contains(text(package, "id")) {
+            continue;
+        }
+        let version = package["rust_version"].as_str().map_or((0, 0), rust);
+        if PUBLISHED.contains(&text(package, "name")) {
+            declared.insert(version);
+        } else {
+            needed = needed.max((version, text(package, "name")));
+        }
+    }
+    println!("{} packages, {needed:?} asks for the most", compiled.len());
+    assert_eq!(declared, HashSet::from([needed.0]), "{} needs it", needed.1);
+    let (major, minor) = needed.0;
+    assert!(README.contains(&format!("Rust {major}.{minor} or later")));
+}
