@@ -77,13 +77,12 @@ impl Driver {
 
 impl State {
     fn poll(&mut self) -> Poll<()> {
-        let (Some(future), Some(waker)) = (&mut self.future, &self.waker) else {
-            // Not begun, which its task does, or over, which its task is told of below.
-            return match self.future {
-                Some(_) => Poll::Pending,
-                None => Poll::Ready(()),
-            };
+        let Some(future) = &mut self.future else {
+            // Over, which its task is told of below.
+            return Poll::Ready(());
         };
+        // Before the task's first poll there is no waker to keep: that poll is still to come.
+        let waker = self.waker.as_ref().unwrap_or(Waker::noop());
         // The budget is that of the task in which a guard is dropped: used up, nothing would be
         // written.
         let future = pin!(unconstrained(future.as_mut()));
@@ -125,5 +124,36 @@ impl Drop for Task {
         let future = self.0.lock().future.take();
         // The socket is closed under no lock.
         drop(future);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A guard that was dropped straight after its client had connected was not told of: the task
+    /// of the connection had not been polled yet.
+    #[test]
+    fn what_is_pushed_before_the_task_begins_is_written() {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&polls);
+        let (driver, task) = Driver::new(poll_fn(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Poll::Pending
+        }));
+        driver.push();
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
+        drop(task);
+        driver.push();
+        assert_eq!(polls.load(Ordering::Relaxed), 1, "it is over");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ended_while_it_was_pushed_ends_its_task() {
+        let (driver, task) = Driver::new(std::future::ready(()));
+        driver.push();
+        task.await;
     }
 }
