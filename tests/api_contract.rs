@@ -24,7 +24,7 @@ use redlock_rt::{
     RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard,
     WriteLock, embedded,
 };
-use tests::{LeakCheck, connection_over, unique};
+use tests::{LeakCheck, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
 
 fn shared<T: Send + Sync + Unpin + 'static>() {}
@@ -562,4 +562,138 @@ async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked
     assert!(lock.try_read().await.unwrap().is_some());
     assert_eq!(reading.unlock().await.unwrap(), Unlocked::Released);
     assert!(lock.try_write().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_say_what_was_tried_and_nothing_twice() {
+    const WAIT: Duration = Duration::from_millis(5);
+    let client = Client::embedded();
+    let lock = client.rlock("a");
+    let guard = lock.lock().await.unwrap();
+    let with = |wait| lock.lock_with(LockOptions::new().wait(wait));
+    let error = with(Duration::ZERO).await.unwrap_err();
+    assert_eq!(told(&error), "acquire lock \"a\": held by another owner");
+    let error = with(WAIT).await.unwrap_err();
+    let text = "acquire lock \"a\": timed out while held by another owner: waited 5ms";
+    assert_eq!(told(&error), text);
+
+    let semaphore = client.semaphore("s");
+    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let text =
+        "acquire permits of semaphore \"s\": timed out; the permits were never set: waited 5ms";
+    assert_eq!(told(&error), text);
+    let leased = client.permit_expirable_semaphore("p");
+    let options = || LockOptions::new().wait(WAIT);
+    let error = leased.acquire_with(options()).await.unwrap_err();
+    assert_eq!(told(&error), text.replace("\"s\"", "\"p\""));
+    semaphore.try_set_permits(0).await.unwrap();
+    leased.try_set_permits(0).await.unwrap();
+    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let text =
+        "acquire permits of semaphore \"s\": timed out while too few permits were free: waited 5ms";
+    assert_eq!(told(&error), text);
+    let error = leased.acquire_with(options()).await.unwrap_err();
+    assert_eq!(told(&error), text.replace("\"s\"", "\"p\""));
+    let error = semaphore.acquire_with(1, Duration::ZERO).await.unwrap_err();
+    let text = "acquire permits of semaphore \"s\": too few permits are free";
+    assert_eq!(told(&error), text);
+
+    client.fenced_value("v").set("a string", 1).await.unwrap();
+    let error = client.rlock("v").try_lock().await.unwrap_err();
+    let text = "acquire lock \"v\": the key holds another type of value";
+    assert_eq!(error.to_string(), text);
+    assert!(
+        told(&error).starts_with(&format!("{text} <- \"WRONGTYPE\"")),
+        "{}",
+        told(&error)
+    );
+
+    let latch = client.count_down_latch("l");
+    latch.try_set_count(1).await.unwrap();
+    latch.delete().await.unwrap();
+    let error = latch.wait().await.unwrap_err();
+    assert_eq!(told(&error), "wait for latch \"l\": the latch was deleted");
+    let error = client.rlock("").lock().await.unwrap_err();
+    assert_eq!(
+        told(&error),
+        "name a lock \"\": bad input: the name is empty or blank"
+    );
+
+    assert!(lock.force_unlock().await.unwrap());
+    let error = guard.extend(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(
+        told(&error),
+        "extend lock \"a\": lost: the key is gone from redis"
+    );
+    assert_eq!(error.lost_reason(), Some(LostReason::Deleted));
+    drop(guard);
+
+    let refusing = Client::builder()
+        .url("redis://127.0.0.1:1")
+        .build()
+        .unwrap();
+    let error = refusing.rlock("a").is_locked().await.unwrap_err();
+    let text = told(&error);
+    assert_eq!(text.matches("refused").count(), 1, "{text}");
+}
+
+/// It was called lost, and nobody could tell that nobody had taken it.
+#[tokio::test]
+async fn a_body_that_the_shut_down_ends_is_shut_down() {
+    let client = Client::embedded();
+    let several = client.multi_lock(["b", "c"]).lock().await.unwrap();
+    let guard = client.rlock("a").lock().await.unwrap();
+    let ends = async {
+        yield_now().await;
+        client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    };
+    let body = guard.run(std::future::pending::<()>());
+    let bodies = several.run(std::future::pending::<()>());
+    let (one, all, ()) = tokio::join!(body, bodies, ends);
+    for error in [one.unwrap_err(), all.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::ShutDown, "{error}");
+        assert_eq!(error.lost_reason(), Some(LostReason::ShutDown));
+        let says = "the client is shut down: the body was dropped, its outcome is unknown";
+        assert!(error.to_string().ends_with(says), "{error}");
+    }
+}
+
+/// Somebody forgot to set them, and nothing said so.
+#[tokio::test(start_paused = true)]
+async fn an_unbounded_wait_for_permits_that_were_never_set_is_logged_once() {
+    #[derive(Clone, Default)]
+    struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _lines = tracing::subscriber::set_default(lines);
+    let client = Client::embedded();
+    let semaphore = client.semaphore("printers");
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire(1).await.unwrap().release().await.unwrap() }
+    });
+    // The waiter looks every one to two seconds.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let warned = text.lines().filter(|line| line.contains("never set"));
+    let warned: Vec<_> = warned.collect();
+    assert_eq!(warned.len(), 1, "{text}");
+    assert!(warned[0].contains("WARN redlock_rt::semaphore"), "{text}");
+    assert!(warned[0].contains("printers"), "{text}");
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    assert_eq!(waiter.await.unwrap(), Unlocked::Released);
 }

@@ -20,7 +20,7 @@ async fn assert_misconfigured(builder: ClientBuilder, place: &str, says: &[&str]
     let assert = |error: Error| {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.is_misconfigured() && !error.is_unavailable());
-        let text = error.to_string();
+        let text = tests::told(&error);
         for said in says.iter().chain([&place]) {
             assert!(text.contains(said), "{text}");
         }
@@ -79,7 +79,7 @@ async fn a_lock_in_the_slot_of_another_node_waited_for_ever() {
     let error = within(DEADLINE, client.rlock(unique("moved")).lock()).await;
     let error = error.unwrap_err();
     assert!(error.is_misconfigured(), "{error}");
-    assert!(error.to_string().contains("10.0.0.1:6379"), "{error}");
+    assert!(tests::told(&error).contains("10.0.0.1:6379"), "{error}");
 }
 
 fn info(lines: &str) -> String {

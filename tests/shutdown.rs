@@ -166,7 +166,7 @@ async fn release_all_frees_all_locks_and_sends_all_waiters_away() {
             .extend(Duration::from_secs(60))
             .await
             .unwrap_err()
-            .is_lost()
+            .is_shut_down()
     );
     assert!(first.reenter().await.is_err());
     assert!(
@@ -174,7 +174,7 @@ async fn release_all_frees_all_locks_and_sends_all_waiters_away() {
             .run(std::future::pending::<()>())
             .await
             .unwrap_err()
-            .is_lost()
+            .is_shut_down()
     );
     assert_eq!(first.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     drop(second);

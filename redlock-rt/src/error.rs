@@ -19,7 +19,8 @@ pub enum ErrorKind {
     Quorum,
     /// The command was sent, and whether it took effect is not known.
     OutcomeUnknown,
-    /// The lock was lost before the operation: it expired, was deleted or taken over.
+    /// The lock was lost before the operation: it expired, was deleted or taken over;
+    /// [`lost_reason`](Error::lost_reason) says which.
     Lost,
     /// The caller holds it for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
@@ -43,7 +44,8 @@ pub enum ErrorKind {
     /// cluster, no Redis at all), or none that can be talked to (a host name that is not known, a
     /// certificate that is not trusted). No call succeeds before somebody changes that.
     Misconfigured,
-    /// The client was shut down.
+    /// The client was shut down: nothing is given out any more, and what it held was released under
+    /// its guards and bodies.
     ShutDown,
     /// An answer that makes no sense for the command sent.
     Protocol,
@@ -57,7 +59,7 @@ impl ErrorKind {
             Self::Unavailable => "redis is unavailable",
             Self::Quorum => "fewer than a majority of the servers answered",
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
-            Self::Lost => "the lock was lost",
+            Self::Lost => "lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
             Self::StaleToken => "a newer fencing token was seen",
             Self::LatchDeleted => "the latch was deleted",
@@ -73,11 +75,40 @@ impl ErrorKind {
     }
 }
 
+/// Why a lock was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The lease ran out by the local clock before it was renewed.
+    Expired,
+    /// The lock is gone from Redis: deleted, evicted, flushed, or lost in a restart or failover.
+    Deleted,
+    /// Somebody else holds it.
+    Taken,
+    /// The guard's `max_hold` is over.
+    MaxHold,
+    /// The client was shut down and released it.
+    ShutDown,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the lease ran out before it was renewed",
+            Self::Deleted => "the key is gone from redis",
+            Self::Taken => "somebody else holds it",
+            Self::MaxHold => "the longest hold time is over",
+            Self::ShutDown => "the client was shut down",
+        })
+    }
+}
+
 /// An error of any operation of this crate.
 ///
 /// It is opaque: branch on [`kind`](Self::kind) or on the predicates, and print it for people. The
-/// message names the lock and what was tried; the cause, where there is one, is the
-/// [`source`](StdError::source).
+/// message names the lock and what was tried. The cause, where there is one, such as the answer of
+/// Redis, is the [`source`](StdError::source), and not part of the message: print both, as `anyhow`'s
+/// `{:#}` does.
 pub struct Error {
     repr: Box<Repr>,
 }
@@ -89,6 +120,7 @@ struct Repr {
     action: &'static str,
     name: Option<Arc<str>>,
     detail: Option<Cow<'static, str>>,
+    lost: Option<LostReason>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -100,11 +132,35 @@ impl Error {
             action,
             name: None,
             detail: None,
+            lost: None,
             source: None,
         };
         Self {
             repr: Box::new(repr),
         }
+    }
+
+    /// Of a lock that is not held any more. One that the shut-down of the client has ended was not
+    /// lost to anybody: the kind says so.
+    pub(crate) fn lost(action: &'static str, reason: LostReason) -> Self {
+        let mut error = match reason {
+            LostReason::ShutDown => Self::new(ErrorKind::ShutDown, action),
+            _ => Self::new(ErrorKind::Lost, action).detail(reason.to_string()),
+        };
+        error.repr.lost = Some(reason);
+        error
+    }
+
+    /// The same error of another thing that was tried.
+    pub(crate) fn trying(mut self, action: &'static str) -> Self {
+        self.repr.action = action;
+        self
+    }
+
+    /// As [`saying`](Self::saying), unless something was said already.
+    pub(crate) fn saying_unless_said(mut self, text: &'static str) -> Self {
+        self.repr.text.get_or_insert(text);
+        self
     }
 
     pub(crate) fn bad_input(action: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
@@ -190,6 +246,13 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
+    /// Returns why the lock was lost, where an error says that it is not held any more:
+    /// [`Lost`](ErrorKind::Lost), or [`ShutDown`](ErrorKind::ShutDown) for a lock that the shut-down
+    /// of the client has ended.
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.repr.lost
+    }
+
     /// Returns whether the caller holds it for reading, and would wait for itself for ever.
     #[must_use]
     pub fn is_upgrade_would_deadlock(&self) -> bool {
@@ -260,6 +323,7 @@ impl fmt::Debug for Error {
             action,
             name,
             detail,
+            lost,
             source,
         } = &*self.repr;
         f.debug_struct("Error")
@@ -267,6 +331,7 @@ impl fmt::Debug for Error {
             .field("action", action)
             .field("name", name)
             .field("detail", detail)
+            .field("lost", lost)
             .field("source", source)
             .finish()
     }
@@ -296,6 +361,98 @@ mod tests {
             r#"acquire lock "order:7": timed out while held by another owner: waited 1s"#
         );
         assert!(error.is_timed_out() && error.is_contended() && !error.is_unavailable());
+    }
+
+    /// The message, then those of its sources.
+    fn chain(error: &Error) -> Vec<String> {
+        let sources = std::iter::successors(error.source(), |&source| source.source());
+        let texts = sources.map(ToString::to_string);
+        std::iter::once(error.to_string()).chain(texts).collect()
+    }
+
+    #[test]
+    fn each_kind_has_its_text_and_leaves_the_cause_to_the_source() {
+        let table = [
+            (ErrorKind::Contended, "held by another owner"),
+            (ErrorKind::TimedOut, "timed out while held by another owner"),
+            (ErrorKind::Unavailable, "redis is unavailable"),
+            (
+                ErrorKind::Quorum,
+                "fewer than a majority of the servers answered",
+            ),
+            (
+                ErrorKind::OutcomeUnknown,
+                "the reply was lost, the outcome is unknown",
+            ),
+            (ErrorKind::Lost, "lost"),
+            (
+                ErrorKind::UpgradeWouldDeadlock,
+                "held for reading by the caller itself",
+            ),
+            (ErrorKind::StaleToken, "a newer fencing token was seen"),
+            (ErrorKind::LatchDeleted, "the latch was deleted"),
+            (ErrorKind::LatchExpired, "the latch expired"),
+            (ErrorKind::NotOwner, "not held by this owner"),
+            (ErrorKind::BadInput, "bad input"),
+            (ErrorKind::WrongType, "the key holds another type of value"),
+            (ErrorKind::Denied, "redis denied access"),
+            (
+                ErrorKind::Misconfigured,
+                "the address does not lead to a server to lock on",
+            ),
+            (ErrorKind::ShutDown, "the client is shut down"),
+            (ErrorKind::Protocol, "unexpected reply"),
+        ];
+        let name: Arc<str> = Arc::from("order:7");
+        for (kind, text) in table {
+            let bare = format!("try lock \"order:7\": {text}");
+            let error = Error::new(kind, "try lock").named(&name);
+            assert_eq!(chain(&error), std::slice::from_ref(&bare));
+            let cause = Arc::new(std::io::Error::other("the cause"));
+            assert_eq!(chain(&error.caused_by(cause)), [bare, "the cause".into()]);
+        }
+    }
+
+    #[test]
+    fn an_error_tells_why_the_lock_was_lost() {
+        let name: Arc<str> = Arc::from("order:7");
+        let table = [
+            (
+                LostReason::Expired,
+                ErrorKind::Lost,
+                "lost: the lease ran out before it was renewed",
+            ),
+            (
+                LostReason::Deleted,
+                ErrorKind::Lost,
+                "lost: the key is gone from redis",
+            ),
+            (
+                LostReason::Taken,
+                ErrorKind::Lost,
+                "lost: somebody else holds it",
+            ),
+            (
+                LostReason::MaxHold,
+                ErrorKind::Lost,
+                "lost: the longest hold time is over",
+            ),
+            (
+                LostReason::ShutDown,
+                ErrorKind::ShutDown,
+                "the client is shut down",
+            ),
+        ];
+        for (reason, kind, text) in table {
+            let error = Error::lost("extend lock", reason).named(&name);
+            assert_eq!((error.kind(), error.lost_reason()), (kind, Some(reason)));
+            assert_eq!(
+                error.to_string(),
+                format!("extend lock \"order:7\": {text}")
+            );
+            assert_eq!(error.is_lost(), kind == ErrorKind::Lost);
+        }
+        assert_eq!(Error::new(ErrorKind::TimedOut, "x").lost_reason(), None);
     }
 
     #[test]

@@ -82,7 +82,7 @@ async fn the_error_tells_the_refusal() {
             true => "forgets its scripts",
             false => refusal.split_once(' ').unwrap().1,
         };
-        assert!(error.to_string().contains(says), "{refusal}: {error}");
+        assert!(tests::told(&error).contains(says), "{refusal}: {error}");
         assert!(error.to_string().contains("\"told\""), "{error}");
     }
 }

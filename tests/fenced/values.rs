@@ -47,7 +47,7 @@ impl Stage {
 fn assert_kind<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(tests::told(&error).contains(says), "{error}");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn put(world: &World, fields: &[&str]) {
 fn refused<T: Debug>(outcome: Result<T, Error>, what: &str) {
     match outcome {
         Err(error) if error.kind() == ErrorKind::WrongType => {
-            assert!(error.to_string().contains("no lock"), "{what}: {error}");
+            assert!(tests::told(&error).contains("no lock"), "{what}: {error}");
         }
         other => panic!("{what}: {other:?}"),
     }

@@ -39,6 +39,7 @@ mod reaper;
 mod recorder;
 mod redisson;
 mod server;
+mod told;
 mod trace;
 mod wires;
 mod world;
@@ -63,6 +64,7 @@ pub use self::{
         RedissonSpinLock, RedissonUnlock,
     },
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
+    told::told,
     trace::trace_init,
     wires::Wires,
     world::World,

@@ -370,10 +370,14 @@ impl Fault {
                 _ => error,
             };
         };
-        let source = told.source.to_string();
-        let said = [told.place.as_deref(), told.hint, Some(&source)];
+        // What the source says is left to the source.
+        let said = [told.place.as_deref(), told.hint];
         let said: Vec<&str> = said.into_iter().flatten().collect();
-        error.detail(said.join(": ")).caused_by(told.source)
+        let error = match said.is_empty() {
+            true => error,
+            false => error.detail(said.join(": ")),
+        };
+        error.caused_by(told.source)
     }
 }
 

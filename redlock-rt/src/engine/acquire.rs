@@ -28,6 +28,9 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::{AcquireReply, Recipe};
 
 pub(super) const ACTION: &str = "acquire lock";
+const NEVER_SET: &str = "timed out; the permits were never set";
+/// Where a waiter logs that there is nothing to wait for yet.
+const SEMAPHORE: &str = "redlock_rt::semaphore";
 
 /// A lease that was over before its guard could be handed out: as often, and the lease is called
 /// too short.
@@ -74,7 +77,11 @@ pub(crate) async fn acquire(
                         continue;
                     }
                 }
-                return Err(out_of_time(engine, recipe, health, started, wait, fault));
+                let error = out_of_time(engine, recipe, health, started, wait, fault);
+                return Err(match claim.unset && error.is_timed_out() {
+                    true => error.saying(NEVER_SET),
+                    false => error,
+                });
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
             Called::Turn(Turn::Head) => {
@@ -114,7 +121,16 @@ pub(crate) async fn acquire(
                         _asking = manner.owner.map(|owner| owner.ask(&claim.bid));
                         stand.stand_again(&claim);
                     }
-                    Ok(AcquireReply::Held(ttl)) => {
+                    Ok(refused @ (AcquireReply::Held(_) | AcquireReply::Unset)) => {
+                        let ttl = match refused {
+                            AcquireReply::Held(ttl) => ttl,
+                            _ => None,
+                        };
+                        if refused == AcquireReply::Unset && deadline.is_none() && !claim.unset {
+                            let name = recipe.name().as_str();
+                            tracing::warn!(target: SEMAPHORE, name, "waiting for permits that were never set");
+                        }
+                        claim.unset = refused == AcquireReply::Unset;
                         fault = None;
                         pause = SHORTEST_PAUSE;
                         let now = clock::now();
@@ -210,7 +226,7 @@ pub(crate) async fn try_acquire(
                 Err(stillborn_error(recipe))
             }
         }
-        Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(None),
+        Ok(AcquireReply::Held(_) | AcquireReply::Unset | AcquireReply::Behind) => Ok(None),
         Ok(AcquireReply::Orphaned) => {
             if let Some(hold) = under {
                 hold.mark_lost(LostReason::Deleted);
@@ -331,6 +347,8 @@ struct Claim {
     journey: Journey,
     /// It was refused, and left something in Redis all the same.
     traces: bool,
+    /// There was nothing to have yet at the last try.
+    unset: bool,
     done: bool,
     /// While a call is under way or its outcome open. Dropped last.
     open: Option<Open>,
@@ -360,6 +378,7 @@ impl Claim {
             bid,
             journey: Journey::default(),
             traces: false,
+            unset: false,
             done: false,
             open: None,
         }
@@ -380,8 +399,12 @@ impl Claim {
                 .attempt(&bid.engine.main, || bid.call(waits, deadline), deadline);
         let answer = attempt.await;
         let reply = answer.map(|reply| Ok(bid.recipe.acquired(reply?)?));
-        if let Some(Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned)) =
-            reply
+        if let Some(Ok(
+            AcquireReply::Held(_)
+            | AcquireReply::Unset
+            | AcquireReply::Behind
+            | AcquireReply::Orphaned,
+        )) = reply
         {
             // Whatever was sent before under this number did not get the lock either; but where
             // nobody could kill its connection it may come still.

@@ -343,9 +343,7 @@ impl Hold {
     }
 
     pub(crate) fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
-        Error::new(ErrorKind::Lost, action)
-            .named(self.recipe.name().as_arc())
-            .detail(reason.to_string())
+        Error::lost(action, reason).named(self.recipe.name().as_arc())
     }
 }
 
@@ -415,8 +413,8 @@ impl HoldGuard {
             return Err(self.hold.lost_error(action, reason));
         }
         until_lost(self.lost(), body).await.map_err(|reason| {
-            let why = format!("{reason}; the body was dropped, its outcome is unknown");
-            self.hold.lost_error(action, reason).detail(why)
+            let error = self.hold.lost_error(action, reason);
+            error.and("the body was dropped, its outcome is unknown")
         })
     }
 

@@ -11,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::clock::after;
+pub use crate::error::LostReason;
 
 /// How long one guard wants its lock held; checked where options are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,34 +31,6 @@ impl Terms {
         renew: None,
         max_hold: None,
     };
-}
-
-/// Why a lock was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// The lease ran out by the local clock before it was renewed.
-    Expired,
-    /// The lock is gone from Redis: deleted, evicted, flushed, or lost in a restart or failover.
-    Deleted,
-    /// Somebody else holds it.
-    Taken,
-    /// The guard's `max_hold` is over.
-    MaxHold,
-    /// The client was shut down and released it.
-    ShutDown,
-}
-
-impl std::fmt::Display for LostReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "the lease ran out before it was renewed",
-            Self::Deleted => "the lock is gone from redis",
-            Self::Taken => "somebody else holds it",
-            Self::MaxHold => "the longest hold time is over",
-            Self::ShutDown => "the client was shut down",
-        })
-    }
 }
 
 /// What a guard knows of its lock at one moment.

@@ -427,7 +427,12 @@ impl Settlement {
         let answer = answer.await?;
         Some(
             match answer.and_then(|reply| Ok(bid.recipe.acquired(reply)?)) {
-                Ok(AcquireReply::Held(_) | AcquireReply::Behind | AcquireReply::Orphaned) => {
+                Ok(
+                    AcquireReply::Held(_)
+                    | AcquireReply::Unset
+                    | AcquireReply::Behind
+                    | AcquireReply::Orphaned,
+                ) => {
                     let late = journey.open_since.is_some() && bid.recipe.notes_withdrawals();
                     Ok(!(*traces || late || bid.recipe.leaves_traces()))
                 }

@@ -11,7 +11,7 @@ use super::guard::{Guard, Held};
 use crate::client::Client;
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Scope, Unlocked};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -217,9 +217,7 @@ fn lost_reason(guard: &Guard) -> Option<LostReason> {
 }
 
 fn lost_error(name: &Arc<str>, reason: LostReason, what: &str) -> Error {
-    Error::new(ErrorKind::Lost, ACTION)
-        .named(name)
-        .detail(format!("{reason}; {what}"))
+    Error::lost(ACTION, reason).named(name).and(what)
 }
 
 impl fmt::Debug for Session {

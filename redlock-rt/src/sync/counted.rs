@@ -74,6 +74,18 @@ impl Counted {
         }
     }
 
+    /// What an error of the engine means where permits, not a lock, were asked for.
+    pub(super) fn of_permits(action: &'static str, error: Error) -> Error {
+        let error = error.trying(action);
+        match error.kind() {
+            ErrorKind::Contended => error.saying_unless_said("too few permits are free"),
+            ErrorKind::TimedOut => {
+                error.saying_unless_said("timed out while too few permits were free")
+            }
+            _ => error,
+        }
+    }
+
     /// Asks for something that says what it means, and may be asked again.
     pub(super) async fn ask(&self, action: &'static str, call: Call) -> Result<Reply, Error> {
         let name = self.name()?;

@@ -17,7 +17,7 @@ use super::ballot::Ballot;
 use super::options::{LockOptions, check_lease};
 use crate::clock;
 use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Post, Scope, Unlocked};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
 
@@ -312,10 +312,8 @@ impl Group {
         self.not_lost(ACTION)?;
         let body = self.scope().run(body);
         engine::until_lost(self.lost(), body).await.map_err(|why| {
-            let why = format!("{why}; the body was dropped, its outcome is unknown");
-            Error::new(ErrorKind::Lost, ACTION)
-                .named(&self.name)
-                .detail(why)
+            let error = self.lost_error(ACTION, why);
+            error.and("the body was dropped, its outcome is unknown")
         })
     }
 
@@ -396,9 +394,7 @@ impl Group {
     }
 
     fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
-        Error::new(ErrorKind::Lost, action)
-            .named(&self.name)
-            .detail(reason.to_string())
+        Error::lost(action, reason).named(&self.name)
     }
 
     pub(super) fn name(&self) -> &Arc<str> {
@@ -481,6 +477,7 @@ impl fmt::Debug for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn what_the_releases_come_to() {

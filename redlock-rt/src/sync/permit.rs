@@ -60,7 +60,8 @@ impl Permit {
     /// As [`LockGuard::unlock`](crate::LockGuard::unlock). A permit that is not held any more is no
     /// error, but [`Unlocked::AlreadyExpired`].
     pub async fn release(self) -> Result<Unlocked, Error> {
-        self.inner.unlock().await
+        let released = self.inner.unlock().await;
+        released.map_err(|error| error.trying("release permits of semaphore"))
     }
 
     /// Ends the guard and leaves the permits to their leases, not renewed any more; answers their

@@ -25,6 +25,8 @@ const MOST_AT_ONCE: u32 = 1000;
 /// [set](Self::try_set_permits) once before the first can be acquired, or the handle has a
 /// [limit](Self::limit).
 ///
+/// Where no number was set, an acquisition says so as that of a [`Semaphore`](crate::Semaphore) does.
+///
 /// Do **not** use it where an overlap would do harm: as for every lock with a lease, a process that
 /// is paused for longer than that goes on with a permit that somebody else has. Redisson clients
 /// judge leases by their own clocks: one whose clock is ahead by more than the lease takes away
@@ -74,6 +76,12 @@ const MOST_AT_ONCE: u32 = 1000;
 #[derive(Clone)]
 pub struct PermitExpirableSemaphore {
     counted: Counted,
+}
+
+const ACQUIRE: &str = "acquire permits of semaphore";
+
+fn acquiring(error: Error) -> Error {
+    Counted::of_permits(ACQUIRE, error)
 }
 
 impl PermitExpirableSemaphore {
@@ -217,7 +225,8 @@ impl PermitExpirableSemaphore {
             wait: options.waiting(),
             ..Manner::default()
         };
-        let guard = self.counted.engine.lock(&recipe, terms, manner).await?;
+        let guard = self.counted.engine.lock(&recipe, terms, manner).await;
+        let guard = guard.map_err(acquiring)?;
         Ok(Permit::new(guard, &wire))
     }
 
@@ -236,7 +245,8 @@ impl PermitExpirableSemaphore {
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let engine = &self.counted.engine;
         let until = engine.patience(clock::now());
-        let guard = engine.try_lock(&recipe, terms, until).await?;
+        let guard = engine.try_lock(&recipe, terms, until).await;
+        let guard = guard.map_err(acquiring)?;
         Ok(guard.map(|guard| Permit::new(guard, &wire)))
     }
 
@@ -245,10 +255,9 @@ impl PermitExpirableSemaphore {
         permits: u32,
         options: &LockOptions,
     ) -> Result<(Arc<PermitsWire>, Terms), Error> {
-        const ACTION: &str = "acquire permits of semaphore";
-        let name = self.counted.taking(ACTION, permits, MOST_AT_ONCE)?;
+        let name = self.counted.taking(ACQUIRE, permits, MOST_AT_ONCE)?;
         let named = |error: Error| error.named(name.as_arc());
-        let limit = self.counted.limit(ACTION)?;
+        let limit = self.counted.limit(ACQUIRE)?;
         let wire = PermitsWire::new(name.clone(), permits, limit);
         options.without_min_hold().map_err(named)?;
         let terms = options.terms(&self.counted.engine).map_err(named)?;

@@ -22,6 +22,9 @@ use crate::wire::{self, Recipe, SemaphoreWire};
 /// handle has a [limit](Self::limit). They are no property of a client: nobody checks that as many are released as were acquired
 /// ([`release`](Self::release) adds permits that nobody had), and deleting the key forgets them.
 ///
+/// Where no number was set, the time-out of an acquisition says so. One without a bound goes on waiting,
+/// as Redisson's does, and says it once in the log: WARN, target `redlock_rt::semaphore`, field `name`.
+///
 /// # Round trips
 ///
 /// One to acquire free permits, one to release them. A process that waits sends at most three tries
@@ -67,6 +70,12 @@ use crate::wire::{self, Recipe, SemaphoreWire};
 #[derive(Clone)]
 pub struct Semaphore {
     counted: Counted,
+}
+
+const ACQUIRE: &str = "acquire permits of semaphore";
+
+fn acquiring(error: Error) -> Error {
+    Counted::of_permits(ACQUIRE, error)
 }
 
 impl Semaphore {
@@ -150,7 +159,7 @@ impl Semaphore {
         let engine = &self.counted.engine;
         let until = engine.patience(clock::now());
         let guard = engine.try_lock(&recipe, Terms::WITHOUT_LEASE, until);
-        let guard = guard.await?;
+        let guard = guard.await.map_err(acquiring)?;
         Ok(guard.map(|inner| SemaphoreGuard { inner, permits }))
     }
 
@@ -177,14 +186,14 @@ impl Semaphore {
             ..Manner::default()
         };
         let engine = &self.counted.engine;
-        let inner = engine.lock(&recipe, Terms::WITHOUT_LEASE, manner).await?;
+        let inner = engine.lock(&recipe, Terms::WITHOUT_LEASE, manner).await;
+        let inner = inner.map_err(acquiring)?;
         Ok(SemaphoreGuard { inner, permits })
     }
 
     fn recipe(&self, permits: u32) -> Result<Arc<dyn Recipe>, Error> {
-        const ACTION: &str = "acquire permits of semaphore";
-        let name = self.counted.taking(ACTION, permits, MOST_PERMITS)?;
-        let limit = self.counted.limit(ACTION)?;
+        let name = self.counted.taking(ACQUIRE, permits, MOST_PERMITS)?;
+        let limit = self.counted.limit(ACQUIRE)?;
         Ok(Arc::new(SemaphoreWire::new(name.clone(), permits, limit)))
     }
 
@@ -302,7 +311,8 @@ impl SemaphoreGuard {
     /// then goes on in the background. [`Unlocked::AlreadyExpired`] where the semaphore was deleted
     /// meanwhile: it is not made anew.
     pub async fn release(self) -> Result<Unlocked, Error> {
-        self.inner.unlock().await
+        let released = self.inner.unlock().await;
+        released.map_err(|error| error.trying("release permits of semaphore"))
     }
 
     /// Ends the guard and keeps the permits taken: somebody else is to

@@ -40,6 +40,8 @@ pub(crate) enum AcquireReply {
     Acquired(Option<u64>, Option<Duration>),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),
+    /// Nobody has it: there is nothing to have yet, such as a semaphore whose permits were never set.
+    Unset,
     /// Somebody else is next; who queues is told when it is its turn.
     Behind,
     /// The hold under which it was asked for ([`Ask::under`](super::Ask)) does not exist any more.

@@ -156,6 +156,7 @@ pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
             _ => Err(Malformed(Reply::List(items))),
         },
         Reply::Nil => Err(Malformed(Reply::Nil)),
+        Reply::Int(-2) => Ok(AcquireReply::Unset),
         refused => AcquireReply::try_from(refused),
     }
 }
@@ -239,6 +240,7 @@ mod tests {
         assert_eq!(left(2), Ok(AcquireReply::Acquired(Some(2), None)));
         assert!(!wire.leaves_more(Some(0)) && wire.leaves_more(Some(2)));
         assert_eq!(wire.acquired(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
+        assert_eq!(wire.acquired(Reply::Int(-2)), Ok(AcquireReply::Unset));
         assert!(wire.acquired(Reply::Nil).is_err());
         let with = |next| wire.acquired(Reply::List(vec![Reply::Int(0), next]));
         let soon = Some(Duration::from_millis(5));

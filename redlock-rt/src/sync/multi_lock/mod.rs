@@ -19,7 +19,7 @@ use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::connection::ServerId;
 use crate::engine::{Backoff, Engine, GuardState, Handle, LostReason};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Holder, Recipe};
 
@@ -428,11 +428,9 @@ impl MultiLock {
     }
 
     fn lost_while_waiting(&self, reason: LostReason) -> Error {
-        Error::new(ErrorKind::Lost, ACTION)
+        Error::lost(ACTION, reason)
             .named(&self.name)
-            .detail(format!(
-                "one of them, before the last was acquired: {reason}"
-            ))
+            .and("one of them, before the last was acquired")
     }
 
     /// Returns the names of the locks as they stand in Redis, in the order in which they are taken.

@@ -6,7 +6,7 @@
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
 --   the other, 5 how many permits there are where none were set (0: none)
 -- Returns: {permits left}, or where none are {0, ms until the next lease is over (-1: none is)} =
---   taken; else these ms
+--   taken; else these ms, or -2 = no number was ever set
 --
 -- Invariants:
 -- * Ids are made for one hold and never used again, so finding them here means that this very call
@@ -66,7 +66,10 @@ if not free and limit > 0 then
     redis.call('SET', KEYS[1], free)
     redis.pcall(ARGV[2], ARGV[1], ARGV[5])
 end
-if not free or free < #ids then
+if not free then
+    return -2
+end
+if free < #ids then
     return next_over()
 end
 for _, id in ipairs(ids) do

@@ -4,7 +4,7 @@
 --   this owner was withdrawn (STRING)
 -- ARGV: 1 owner, 2 permits, 3 how many permits there are where none were set (0: none), 4 channel,
 --   5 publish command
--- Returns: {permits left} = taken; else -1
+-- Returns: {permits left} = taken; else -1 = too few are free, -2 = no number was ever set
 --
 -- Invariants:
 -- * An owner number is minted for one hold and never used again, so finding the owner here means
@@ -16,7 +16,8 @@
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return -1
 end
-local free = redis.call('GET', KEYS[1]) or '0'
+local set = redis.call('GET', KEYS[1])
+local free = set or '0'
 if not string.match(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
@@ -24,11 +25,14 @@ free = tonumber(free)
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
     return {free}
 end
-if ARGV[3] ~= '0' and redis.call('EXISTS', KEYS[1]) == 0 then
+if ARGV[3] ~= '0' and not set then
     redis.call('SET', KEYS[1], ARGV[3])
     redis.call('DEL', KEYS[2])
     redis.pcall(ARGV[5], ARGV[4], ARGV[3])
-    free = tonumber(ARGV[3])
+    free, set = tonumber(ARGV[3]), true
+end
+if not set then
+    return -2
 end
 if free < tonumber(ARGV[2]) then
     return -1
