@@ -54,7 +54,7 @@ pub(crate) async fn acquire(
     let started = clock::stamp();
     let deadline = wait.map(|wait| clock::after(started, wait));
     let line = engine.lines.line(&**recipe);
-    let mut pace = Pace::new(manner.backoff, started);
+    let mut pace = Pace::new(manner.backoff.copied(), started);
     let mut claim = Claim::new(engine, recipe, &line, terms, None);
     let mut stand = Stand::take(&claim, started);
     let mut _asking = manner.owner.map(|owner| owner.ask(&claim.bid));
@@ -215,7 +215,7 @@ pub(crate) async fn try_acquire(
             outcome => break outcome,
         }
     };
-    let late = || Err(Fault::timed_out("no answer in time"));
+    let late = || Err(engine.no_answer());
     match outcome.unwrap_or_else(late) {
         Ok(AcquireReply::Acquired(token, _)) => {
             let now = clock::now();

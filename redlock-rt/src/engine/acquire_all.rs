@@ -111,7 +111,7 @@ impl Claims {
         let holds = bids.iter().map(|bid| (&*bid.recipe, &bid.owner));
         let call = || acquire_all(holds, lease);
         let attempt = self.journey.attempt(&first.engine.main, call, until);
-        let late = || Err(Fault::timed_out("no answer in time"));
+        let late = || Err(first.engine.no_answer());
         let reply = attempt.await.unwrap_or_else(late)?;
         let reply = Together::try_from(reply)?;
         if let Together::Held(_) = reply {

@@ -299,7 +299,12 @@ impl Drop for Line {
 }
 
 impl Listener for Line {
+    /// The head tries whatever is known here: a hold of this client may have been forced away before.
     fn confirmed(&self) {
+        self.notify();
+    }
+
+    fn joined(&self) {
         self.look_again();
     }
 

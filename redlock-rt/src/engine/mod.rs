@@ -107,7 +107,7 @@ pub(crate) struct Manner<'a> {
     pub(crate) wait: Option<Duration>,
     pub(crate) owner: Option<&'a Owner>,
     /// Of a kind whose waiters are not woken.
-    pub(crate) backoff: Option<Backoff>,
+    pub(crate) backoff: Option<&'a Backoff>,
 }
 
 /// What to do with a call whose answer was lost.
@@ -347,7 +347,9 @@ impl Engine {
             }
             None => match fault {
                 Some(fault) => (fault.into_error(action), false),
-                None => (Error::new(ErrorKind::Unavailable, action), false),
+                None => {
+                    (self.no_answer().into_error(action), false)
+                }
             },
         };
         let error = match journey.is_open() && !refused {
@@ -532,6 +534,11 @@ impl Engine {
     /// What a waiter is told for whom nobody got an answer in time.
     fn silent_within_the_wait(&self) -> String {
         format!("{}: no answer within the wait", self.current.place())
+    }
+
+    /// What a caller is told whose call was not answered in time.
+    pub(crate) fn no_answer(&self) -> Fault {
+        Fault::timed_out("no answer in time").at(self.main.place())
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

@@ -41,7 +41,7 @@ pub(crate) async fn pass(
     if wait.is_some_and(|wait| wait.is_zero()) {
         let deadline = Some(engine.patience(started));
         let looked = look(engine, latch, deadline).await;
-        return match looked.unwrap_or_else(|| Err(Fault::timed_out("no answer in time"))) {
+        return match looked.unwrap_or_else(|| Err(engine.no_answer())) {
             Ok(Look::Ended(ended)) => Ok(ended),
             Ok(Look::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
             Err(fault) => Err(fault.into_error(ACTION).named(latch.name().as_arc())),

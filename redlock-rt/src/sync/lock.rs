@@ -224,7 +224,7 @@ impl<K: Kind> Lock<K> {
         let manner = Manner {
             wait: options.waiting(),
             owner: options.acting_as(),
-            backoff: self.backoff,
+            backoff: self.backoff.as_ref(),
         };
         Ok((recipe, terms, manner))
     }

@@ -38,6 +38,11 @@ pub(crate) trait Listener: Send + Sync {
     /// looks again.
     fn confirmed(&self);
 
+    /// As [`confirmed`](Self::confirmed), where the topic was confirmed before it began to listen.
+    fn joined(&self) {
+        self.confirmed();
+    }
+
     /// Something was published on this channel.
     fn heard(&self, channel: &str);
 }

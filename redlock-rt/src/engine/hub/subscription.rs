@@ -9,9 +9,9 @@ use crate::shim::{Mutex, lock};
 
 /// The one attachment of a listener, for as long as anybody waits there.
 ///
-/// It is the only way to attach, so that whoever does is always told
-/// ([`Listener::confirmed`]): at once where the topic is confirmed already, since what was published
-/// before was not heard, and else upon the confirmation.
+/// It is the only way to attach, so that a listener is always told, since it did not hear what was
+/// published before: at once where the topic is confirmed already ([`Listener::joined`]), and else
+/// upon the confirmation ([`Listener::confirmed`]).
 ///
 /// # Lock order
 ///
@@ -61,7 +61,7 @@ impl Subscription {
         *known = Some(attachment);
         drop(known);
         if confirmed {
-            listener.confirmed();
+            listener.joined();
         }
     }
 

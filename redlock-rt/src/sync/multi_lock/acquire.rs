@@ -150,7 +150,7 @@ impl Asking<'_> {
             let manner = Manner {
                 wait: rest,
                 owner: self.options.acting_as(),
-                backoff: part.backoff,
+                backoff: part.backoff.as_ref(),
             };
             let guard = match self.for_body {
                 true => {
@@ -204,9 +204,8 @@ impl Asking<'_> {
                 Ok(Err(error)) if error.is_unavailable() && !self.tries_once() => {}
                 Ok(answer) => return answer,
                 Err(_) => {
-                    return Err(Error::new(ErrorKind::Unavailable, ACTION)
-                        .named(part.recipe.name().as_arc())
-                        .detail("no answer in time"));
+                    let late = part.engine.no_answer().into_error(ACTION);
+                    return Err(late.named(part.recipe.name().as_arc()));
                 }
             }
         }
