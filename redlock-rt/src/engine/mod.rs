@@ -110,6 +110,9 @@ pub(crate) struct Manner<'a> {
     pub(crate) backoff: Option<&'a Backoff>,
 }
 
+/// Between two tries of a call that waits for nobody.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// What to do with a call whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
@@ -326,13 +329,15 @@ impl Engine {
             let attempt = journey.attempt(&self.main, || call.clone(), Some(until));
             match attempt.await {
                 Some(Err(passing)) if passing.is_passing_for(caller) => {
-                    if !passing.is_of_dialing() {
-                        let again = clock::after(clock::now(), Duration::from_millis(20));
-                        clock::sleep_until(again.min(until)).await;
-                    }
+                    let again = clock::after(clock::now(), PAUSE);
+                    let answered = !passing.is_of_dialing();
                     fault = Some(passing);
-                    if clock::now() >= until {
+                    // A try that is cut short would leave the outcome open.
+                    if clock::after(again, PAUSE) >= until {
                         break None;
+                    }
+                    if answered {
+                        clock::sleep_until(again).await;
                     }
                 }
                 outcome => break outcome,
@@ -347,9 +352,7 @@ impl Engine {
             }
             None => match fault {
                 Some(fault) => (fault.into_error(action), false),
-                None => {
-                    (self.no_answer().into_error(action), false)
-                }
+                None => (self.no_answer().into_error(action), false),
             },
         };
         let error = match journey.is_open() && !refused {
