@@ -1,7 +1,7 @@
 //! What the attribute says to mistakes, one a file in `fail`, and what it must not complain about,
 //! in `pass`.
 //!
-//! The `.stderr` files are those of the toolchain in `rust-version`; another one words its own
+//! The `.stderr` files are those of Rust 1.95; another compiler words its own
 //! part differently. `TRYBUILD=overwrite cargo test -p ui` writes them anew: read what has changed.
 //! Our own messages are tested without a compiler too, in `redlock-macros`.
 

@@ -178,6 +178,8 @@ fn identifier(name: &str, text: &str, span: Span) -> syn::Result<Ident> {
             format_args!("`<{text}>` cannot await: a key is made before the lock is waited for"),
         ));
     }
+    // Not the user's own text: see `expand::key::value`.
+    let span = Span::call_site().located_at(span);
     if let Ok(ident) = syn::parse_str::<Ident>(name) {
         return Ok(Ident::new(&ident.to_string(), span));
     }

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprField, ExprMethodCall, Index, LitStr, Member, token};
+use syn::{Expr, ExprField, ExprMethodCall, ExprParen, Index, LitStr, Member, token};
 
 use super::{Names, relocated};
 use crate::plan::{Key, KeyWhat, Keys, Part, Step};
@@ -71,6 +71,17 @@ fn segment(part: &Part, here: Span, private: &TokenStream) -> TokenStream {
 /// `user.id()`
 fn value(root: &Ident, accesses: &[Step], here: Span) -> Expr {
     let root: Expr = syn::parse_quote!(#root);
+    // What is in parentheses of ours has our span. Otherwise rustc takes a field that does not exist
+    // for the user's own text, and proposes to put a similar name in place of the whole template.
+    let ours = Span::call_site().located_at(here);
+    let root = match accesses {
+        [] => root,
+        _ => Expr::Paren(ExprParen {
+            attrs: Vec::new(),
+            paren_token: token::Paren(ours),
+            expr: Box::new(root),
+        }),
+    };
     accesses.iter().fold(root, |base, access| {
         let field = |base, member| {
             Expr::Field(ExprField {
