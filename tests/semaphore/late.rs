@@ -62,7 +62,8 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_w
         stage.lose(Loss::Request, &acquires, 1);
         let wait = match cancelled {
             true => None,
-            false => Some(Duration::from_millis(600)),
+            // Longer than a reply may take: the second try is refused, and the waiter listens.
+            false => Some(Duration::from_secs(3)),
         };
         let waiter = tokio::spawn({
             let semaphore = semaphore.clone();
