@@ -161,7 +161,7 @@ impl MultiLock {
     ///
     /// They may be of different kinds: `MultiLock::new([Part::from(&a), Part::from(&b)])`. One that
     /// is named twice is taken once. No locks at all, a name that cannot be one, and two kinds of
-    /// lock of one name are reported by every operation as [`BadInput`](ErrorKind::BadInput).
+    /// lock of one name are reported by every operation as [`BadInput`](crate::ErrorKind::BadInput).
     /// Two kinds of one name by two addresses of one server are refused likewise, by whatever
     /// acquires them.
     #[must_use]
@@ -265,7 +265,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
+    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) where the body was dropped. A body
     /// that completed is never called lost, whatever becomes of the releases.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
