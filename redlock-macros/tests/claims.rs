@@ -178,7 +178,7 @@ async fn the_shortest_hold_is_kept_however_the_call_ends() {
             0 => kept(&client, None).await.unwrap(),
             1 => {
                 let error = kept(&client, Some(Shutdown::ReleaseAll)).await.unwrap_err();
-                assert!(error.is_lost());
+                assert!(error.is_shut_down());
             }
             // An inner call asked for it, and the outer one panics.
             2 => {

@@ -312,7 +312,10 @@ impl Fault {
                 Cause::Passing
             };
         }
-        self
+        match self.cause {
+            Cause::Misdirected => self.hinting("there is no such database"),
+            _ => self,
+        }
     }
 
     /// What `caller` does about it: the table in docs/design.md.
@@ -485,6 +488,17 @@ mod tests {
             let fault = sorted(code, detail).while_dialing();
             assert_sorted(&fault, Stage::Dialing, cause);
         }
+    }
+
+    /// The text said which server, and not what was wrong with the URL.
+    #[test]
+    fn a_database_that_is_not_there_is_named_as_the_reason() {
+        let fault = sorted("ERR", "DB index is out of range").while_dialing();
+        let error = fault.at(&"host:1".into()).into_error("connect to redis");
+        assert_eq!(
+            error.to_string(),
+            "connect to redis: bad input: host:1: there is no such database"
+        );
     }
 
     const CALLERS: [Caller; 7] = [
