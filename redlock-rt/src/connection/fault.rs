@@ -336,6 +336,17 @@ impl Fault {
         }
     }
 
+    /// What happened, for the log, which names the server beside it.
+    pub(super) fn reason(&self) -> String {
+        let Some(told) = &self.told else {
+            return format!("{:?}", self.cause).to_lowercase();
+        };
+        match told.hint {
+            Some(hint) => format!("{}: {hint}", told.source),
+            None => told.source.to_string(),
+        }
+    }
+
     /// Whether `caller` is to try again.
     pub(crate) fn is_passing_for(&self, caller: Caller) -> bool {
         self.verdict(caller) == Verdict::Again

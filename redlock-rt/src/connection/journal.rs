@@ -130,7 +130,6 @@ impl Journal {
         if fault.cause() == Cause::Closed {
             return;
         }
-        let error = fault.clone().into_error("connect to redis");
         let now = clock::now_in_drop();
         let mut state = self.state();
         let (told, tried) = (state.presence.lost(now), state.tries.pass(now));
@@ -138,7 +137,7 @@ impl Journal {
         if let Some((down_for, left_out)) = told {
             tracing::warn!(
                 target: TARGET,
-                server = &*self.server, reason = %error, ?down_for, left_out,
+                server = &*self.server, reason = fault.reason(), ?down_for, left_out,
                 "connection to redis lost"
             );
         }

@@ -26,9 +26,12 @@ pub fn because(error: &Error) -> Because {
 
 /// Leaves a trace of what is not told to the caller.
 pub fn skipped(error: &Error) {
-    match because(error) {
-        Because::Timeout => tracing::debug!(%error, "a function was not run"),
-        Because::Unavailable | Because::Other => tracing::warn!(%error, "a function was not run"),
+    let because = because(error);
+    // With its sources: its own text leaves the cause to them.
+    let error: &(dyn std::error::Error + 'static) = error;
+    match because {
+        Because::Timeout => tracing::debug!(error, "a function was not run"),
+        Because::Unavailable | Because::Other => tracing::warn!(error, "a function was not run"),
     }
 }
 
