@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{LockOptions, Owner, Shutdown};
+use redlock_rt::{FairLock, FairLockGuard, LockOptions, Owner, Shutdown};
 use tests::{Proxy, RedisServer, eventually, shared_server, within};
 
 use crate::{
@@ -264,19 +264,30 @@ async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
     stage.assert_clean().await;
 }
 
-/// Its leave failed, and its client was heard for its other waiters: it stayed next for as long as
-/// any of them waited, and nobody had the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_without_a_task_blocked_everybody() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-phantom").await;
+/// A lock that another client holds, and a handle of a client behind the proxy, whose beats come
+/// five times a second.
+async fn held_behind(
+    server: &RedisServer,
+    proxy: &Proxy,
+    what: &str,
+) -> (Stage, FairLockGuard, FairLock) {
+    let mut stage = Stage::on(server, what).await;
     let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
     stage.url = proxy.url();
     let alive = Duration::from_millis(600);
     let ours = stage.client_with(|builder| builder.waiter_timeout(alive));
     let lock = ours.fair_lock(&stage.name);
+    (stage, guard, lock)
+}
+
+/// Its leave failed, and its client was heard for its other waiters: it stayed next for as long as
+/// any of them waited, and nobody had the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_without_a_task_blocked_everybody() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let (stage, guard, lock) = held_behind(&server, &proxy, "fair-phantom").await;
     let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
     proxy.wait_for_answer(calls!("fair_beat")).await;
@@ -296,13 +307,7 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     const GONE: usize = 20;
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-phantoms").await;
-    let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
-    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
-    stage.url = proxy.url();
-    let alive = Duration::from_millis(600);
-    let ours = stage.client_with(|builder| builder.waiter_timeout(alive));
-    let lock = ours.fair_lock(&stage.name);
+    let (stage, guard, lock) = held_behind(&server, &proxy, "fair-phantoms").await;
     let waiting: Vec<_> = (0..GONE)
         .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
         .collect();
