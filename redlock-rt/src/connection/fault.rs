@@ -186,6 +186,11 @@ impl Fault {
         self
     }
 
+    /// The time for connecting was over first.
+    pub(crate) fn connecting_took_too_long() -> Self {
+        Self::not_connected(std::io::ErrorKind::TimedOut, "connecting took too long")
+    }
+
     /// A connection to a server that was left for another one.
     pub(super) fn outdated() -> Self {
         let why = "the address led to a server process that was left for another one";

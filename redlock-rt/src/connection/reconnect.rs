@@ -310,10 +310,7 @@ impl DialTurn {
             clock::sleep_until(moment).await;
         }
         let dialed = clock::timeout(shared.timeouts.connect, shared.dial()).await;
-        let dialed = dialed.unwrap_or_else(|_| {
-            let what = "connecting took too long";
-            Err(Fault::not_connected(std::io::ErrorKind::TimedOut, what))
-        });
+        let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
         let mut slot = shared.slot();
         if !slot.is_dialed_by(self.number) {
             // Closed or given up meanwhile; nobody would ever close it.

@@ -54,10 +54,7 @@ impl Subscriber {
                 let (sink, stream) = pubsub?.split();
                 Ok((Self { sink }, Announcements { stream, left, tie }))
             }
-            Err(_) => {
-                let what = "connecting took too long";
-                Err(Fault::not_connected(std::io::ErrorKind::TimedOut, what))
-            }
+            Err(_) => Err(Fault::connecting_took_too_long()),
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Bid {
 
 impl Bid {
     pub(super) fn call(&self, waits: bool, until: Option<Instant>) -> Call {
+        // Only a queue in Redis is told how long a waiter stays: no other call looks at the clock.
+        let until = until.filter(|_| self.recipe.queue().is_some());
         self.recipe.acquire(&Ask {
             owner: &self.owner,
             lease: self.terms.lease,

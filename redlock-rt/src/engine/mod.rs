@@ -287,9 +287,7 @@ impl Engine {
         let ready = clock::timeout(self.config.timeouts.connect, self.main.ready());
         let ready = ready.await;
         ready
-            .unwrap_or_else(|_| {
-                Err(Fault::timed_out("connecting took too long").at(self.main.place()))
-            })
+            .unwrap_or_else(|_| Err(Fault::connecting_took_too_long().at(self.main.place())))
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
