@@ -318,3 +318,68 @@ async fn clients_that_came_and_went_were_noted_for_ever() {
     pass(waiting).await;
     stage.assert_clean().await;
 }
+
+/// Where Redisson would have dropped it, after five minutes, a waiter without a bound was noted like
+/// one whose time was over, and Redisson did drop it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_minutes() {
+    let mut stage = Stage::open("fair-unbounded").await;
+    let lock = ours(&mut stage);
+    let (_client, theirs) = java(&stage).await;
+    let guard = lock.lock().await.unwrap();
+    let mut waiting = vec![wait(&lock, &Owner::new(), LockOptions::new())];
+    stage.queued(1).await;
+    let first = stage.queue().await.remove(0);
+    assert!(theirs.attempt(1, Some(60 * S)).await.unwrap().is_some());
+    // Each of ours that comes looks at the queue.
+    for queued in 2..=4 {
+        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
+        stage.queued(queued + 1).await;
+        if queued == 2 {
+            // As though the five minutes were over.
+            let key = format!("redlock_fair:{{{}}}", stage.name);
+            let _: i64 = stage.redis(&["HSET", &key, "surplus", "1000000000"]).await;
+        }
+    }
+    let left = left(&stage, &first).await;
+    assert!(left > 30.0, "{left} s");
+    assert!(theirs.attempt(1, Some(60 * S)).await.unwrap().is_some());
+    assert_eq!(stage.queue().await[0], first);
+    theirs.give_up(1, Some(60 * S)).await.unwrap();
+    guard.unlock().await.unwrap();
+    for task in waiting {
+        pass(task).await;
+    }
+    stage.assert_clean().await;
+}
+
+/// The script failed: it took what it had read of the queue for what was left of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_queued_behind_none_but_dead_waiters_of_a_mixed_queue_was_refused_with_an_error() {
+    let mut stage = Stage::open("fair-all-dead").await;
+    let lock = ours(&mut stage);
+    let guard = lock.lock().await.unwrap();
+    // Killed; one of Java behind it has given up.
+    let client = "00000000-0000-8fa1-8000-000000000000";
+    let dead = format!("{client}:1");
+    let later = format!("{:.0}", stage.now().await + 300_000.0);
+    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), &dead]).await;
+    let deadlines = stage.deadlines_key();
+    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, &dead]).await;
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let _: i64 = stage
+        .redis(&["HSET", &key, client, "1", "since", "1", "mixed", "1"])
+        .await;
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    eventually(DEADLINE, async || {
+        let queue = stage.queue().await;
+        match queue.len() == 1 && queue[0] != dead {
+            true => Ok(()),
+            false => Err(format!("{queue:?} are queued")),
+        }
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}

@@ -54,7 +54,8 @@ end
 -- What a waiter of ours counts for those behind it, and when it has gone for sure.
 local function bounds_of(note)
     local counts, gone = string.match(note or '', '^(%d+) (%d+)$')
-    return tonumber(counts) or MOST, tonumber(gone) or math.huge
+    gone = tonumber(gone) or 0
+    return tonumber(counts) or MOST, gone > 0 and gone or math.huge
 end
 
 local function pairs_of(list)
@@ -253,6 +254,8 @@ local function head_of_queue()
         local head = redis.call('LINDEX', KEYS[2], 0)
         if not head then
             redis.call('DEL', KEYS[3], KEYS[4])
+            -- Who joins now is the first of a queue that nothing was read of.
+            waiters = false
             return false
         end
         local deadline = waiters and waiters[1].score or deadline_of(head)
