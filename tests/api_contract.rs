@@ -637,6 +637,50 @@ async fn errors_say_what_was_tried_and_nothing_twice() {
     assert_eq!(text.matches("refused").count(), 1, "{text}");
 }
 
+/// Only the one that had asked Redis itself was told so.
+#[tokio::test(start_paused = true)]
+async fn who_did_not_ask_was_told_that_too_few_of_no_permits_are_free() {
+    const WAIT: Duration = Duration::from_secs(5);
+    let client = Client::embedded();
+    let semaphore = client.semaphore("s");
+    let leased = client.permit_expirable_semaphore("p");
+    let unset = |name, how| format!("acquire permits of semaphore \"{name}\": {how}");
+    let now = "the permits were never set";
+    let error = semaphore.acquire_with(1, Duration::ZERO).await.unwrap_err();
+    assert_eq!(told(&error), unset("s", now));
+    let options = |wait| LockOptions::new().wait(wait);
+    let error = leased.acquire_with(options(Duration::ZERO)).await;
+    assert_eq!(told(&error.unwrap_err()), unset("p", now));
+
+    let heads = [
+        tokio::spawn({
+            let semaphore = semaphore.clone();
+            async move { drop(semaphore.acquire(1).await.unwrap()) }
+        }),
+        tokio::spawn({
+            let leased = leased.clone();
+            async move { drop(leased.acquire().await.unwrap()) }
+        }),
+    ];
+    while client.stats().waiting < heads.len() {
+        yield_now().await;
+    }
+    let later = "timed out; the permits were never set: waited 5s";
+    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    assert_eq!(told(&error), unset("s", later));
+    let error = leased.acquire_with(options(WAIT)).await.unwrap_err();
+    assert_eq!(told(&error), unset("p", later));
+
+    // Set meanwhile, and taken by somebody else.
+    assert!(semaphore.try_set_permits(0).await.unwrap());
+    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let later = "timed out while too few permits were free: waited 5s";
+    assert_eq!(told(&error), unset("s", later));
+    for head in heads {
+        head.abort();
+    }
+}
+
 /// It was called lost, and nobody could tell that nobody had taken it.
 #[tokio::test]
 async fn a_body_that_the_shut_down_ends_is_shut_down() {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::backoff::Pace;
 use super::hold::{Bid, Hold, HoldGuard};
 use super::lease::{LostReason, Terms};
-use super::line::Turn;
+use super::line::{Refusal, Turn};
 use super::lines::{Called, Line, Place};
 use super::queue::Seat;
 use super::releases::Open;
@@ -28,7 +28,8 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::{AcquireReply, Recipe};
 
 pub(super) const ACTION: &str = "acquire lock";
-const NEVER_SET: &str = "timed out; the permits were never set";
+pub(super) const UNSET: &str = "the permits were never set";
+const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
 /// Where a waiter logs that there is nothing to wait for yet.
 const SEMAPHORE: &str = "redlock_rt::semaphore";
 
@@ -61,6 +62,7 @@ pub(crate) async fn acquire(
     let mut fault: Option<Fault> = None;
     let mut pause = SHORTEST_PAUSE;
     let mut stillborn = 0;
+    let mut warned = false;
     loop {
         // The runtime of the client's tasks may have ended while this one waited.
         engine.ensure_tasks();
@@ -77,11 +79,15 @@ pub(crate) async fn acquire(
                         continue;
                     }
                 }
-                let error = out_of_time(engine, recipe, health, started, wait, fault);
-                return Err(match claim.unset && error.is_timed_out() {
-                    true => error.saying(NEVER_SET),
-                    false => error,
-                });
+                let refusal = stand.place.line.refusal();
+                return Err(out_of_time(
+                    engine,
+                    recipe,
+                    (health, refusal),
+                    started,
+                    wait,
+                    fault,
+                ));
             }
             Called::Turn(Turn::Closed) => return Err(engine.shut_down_error(ACTION, recipe.name())),
             Called::Turn(Turn::Head) => {
@@ -92,8 +98,8 @@ pub(crate) async fn acquire(
                 pace.tries(asked);
                 stand.place.line.set_health(Health::Asking(asked));
                 let Some(outcome) = claim.attempt(true, deadline).await else {
-                    let health = stand.health();
-                    let error = out_of_time(engine, recipe, health, started, wait, fault);
+                    let fares = (stand.health(), stand.place.line.refusal());
+                    let error = out_of_time(engine, recipe, fares, started, wait, fault);
                     if error.is_unavailable() {
                         // For those behind, whose waits may end with this one.
                         stand.place.line.set_health(Health::Failing);
@@ -122,15 +128,16 @@ pub(crate) async fn acquire(
                         stand.stand_again(&claim);
                     }
                     Ok(refused @ (AcquireReply::Held(_) | AcquireReply::Unset)) => {
-                        let ttl = match refused {
-                            AcquireReply::Held(ttl) => ttl,
-                            _ => None,
+                        let (ttl, refusal) = match refused {
+                            AcquireReply::Held(ttl) => (ttl, Refusal::Held),
+                            _ => (None, Refusal::Unset),
                         };
-                        if refused == AcquireReply::Unset && deadline.is_none() && !claim.unset {
+                        if refusal == Refusal::Unset && deadline.is_none() && !warned {
+                            warned = true;
                             let name = recipe.name().as_str();
                             tracing::warn!(target: SEMAPHORE, name, "waiting for permits that were never set");
                         }
-                        claim.unset = refused == AcquireReply::Unset;
+                        stand.place.line.set_refusal(refusal);
                         fault = None;
                         pause = SHORTEST_PAUSE;
                         let now = clock::now();
@@ -181,8 +188,8 @@ fn stillborn_error(recipe: &Arc<dyn Recipe>) -> Error {
         .detail("the lease is over before the reply comes")
 }
 
-/// Tries once, past the local queue, at most until `until`; `None`: held by somebody else. Under a
-/// hold in another mode it tries until it is answered.
+/// Tries once, past the local queue, at most until `until`. Under a hold in another mode it tries
+/// until it is answered.
 ///
 /// # Cancel safety
 ///
@@ -193,9 +200,9 @@ pub(crate) async fn try_acquire(
     terms: Terms,
     under: Option<&Arc<Hold>>,
     until: Instant,
-) -> Result<Option<HoldGuard>, Error> {
+) -> Result<Result<HoldGuard, Refusal>, Error> {
     if under.is_none() && engine.lines.is_held_here(&**recipe) {
-        return Ok(None);
+        return Ok(Err(Refusal::Held));
     }
     let line = engine.lines.line(&**recipe);
     let mut claim = Claim::new(engine, recipe, &line, terms, under);
@@ -221,31 +228,34 @@ pub(crate) async fn try_acquire(
             let now = clock::now();
             let guard = claim.succeed(token, now)?;
             if guard.state_at(now).is_valid() {
-                Ok(Some(guard))
+                Ok(Ok(guard))
             } else {
                 Err(stillborn_error(recipe))
             }
         }
-        Ok(AcquireReply::Held(_) | AcquireReply::Unset | AcquireReply::Behind) => Ok(None),
+        Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(Err(Refusal::Held)),
+        Ok(AcquireReply::Unset) => Ok(Err(Refusal::Unset)),
         Ok(AcquireReply::Orphaned) => {
             if let Some(hold) = under {
                 hold.mark_lost(LostReason::Deleted);
             }
-            Ok(None)
+            Ok(Err(Refusal::Held))
         }
         Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
     }
 }
 
-/// Why a waiter's time ran out: because Redis did not answer, or because somebody had the lock.
+/// Why a waiter's time ran out: because Redis did not answer, or because somebody had the lock, or
+/// nobody could have it. `fares`: how whoever asks for the waiter does.
 pub(super) fn out_of_time(
     engine: &Engine,
     recipe: &Arc<dyn Recipe>,
-    health: Health,
+    fares: (Health, Refusal),
     started: Instant,
     wait: Option<Duration>,
     fault: Option<Fault>,
 ) -> Error {
+    let (health, refusal) = fares;
     let named = |error: Error| error.named(recipe.name().as_arc());
     if let Some(fault) = fault {
         return named(fault.into_error(ACTION));
@@ -256,7 +266,11 @@ pub(super) fn out_of_time(
         );
     }
     let wait = wait.unwrap_or_default();
-    named(Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}")))
+    let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));
+    named(match refusal {
+        Refusal::Held => error,
+        Refusal::Unset => error.saying(TIMED_OUT_UNSET),
+    })
 }
 
 /// Whether Redis does not answer who asks for a waiter that has waited since `started`.
@@ -347,8 +361,6 @@ struct Claim {
     journey: Journey,
     /// It was refused, and left something in Redis all the same.
     traces: bool,
-    /// There was nothing to have yet at the last try.
-    unset: bool,
     done: bool,
     /// While a call is under way or its outcome open. Dropped last.
     open: Option<Open>,
@@ -378,7 +390,6 @@ impl Claim {
             bid,
             journey: Journey::default(),
             traces: false,
-            unset: false,
             done: false,
             open: None,
         }

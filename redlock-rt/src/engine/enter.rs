@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::frame::{self, Around};
 use super::hold::{Hold, HoldGuard};
 use super::lease::{LostReason, Terms};
+use super::line::Refusal;
 use super::{Engine, Manner, Owner, acquire, try_acquire};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
@@ -55,7 +56,8 @@ impl Engine {
                 turn.map_err(|_| {
                     // Its owner is acquiring it elsewhere, and fares as the head of the line does.
                     let line = self.lines.line(&**recipe);
-                    acquire::out_of_time(self, recipe, line.health(), started, wait, None)
+                    let fares = (line.health(), line.refusal());
+                    acquire::out_of_time(self, recipe, fares, started, wait, None)
                 })?
             }
         };
@@ -113,7 +115,8 @@ impl Engine {
         deadline: Option<Instant>,
     ) -> Result<Option<HoldGuard>, Error> {
         let until = deadline.unwrap_or_else(|| self.patience(clock::now()));
-        try_acquire(self, recipe, terms, Some(hold), until).await
+        let outcome = try_acquire(self, recipe, terms, Some(hold), until).await?;
+        Ok(outcome.ok())
     }
 
     /// As [`lock`](Self::lock), for a guard that one body runs under. Where a frame around it holds
@@ -167,23 +170,29 @@ impl Engine {
         terms: Terms,
         owner: Option<&Owner>,
     ) -> Result<HoldGuard, Error> {
-        let contended =
-            || Error::new(ErrorKind::Contended, acquire::ACTION).named(recipe.name().as_arc());
+        let contended = |refusal| {
+            let error = Error::new(ErrorKind::Contended, acquire::ACTION);
+            let error = error.named(recipe.name().as_arc());
+            match refusal {
+                Refusal::Held => error,
+                Refusal::Unset => error.saying(acquire::UNSET),
+            }
+        };
         let until = self.patience(clock::now());
         let Some(owner) = owner else {
-            let guard = self.try_lock(recipe, terms, until).await?;
-            return guard.ok_or_else(contended);
+            let outcome = self.try_once(recipe, terms, until).await?;
+            return outcome.map_err(contended);
         };
         let slot = owner.slot(&self.id, &**recipe);
-        let mut turn = slot.try_lock().map_err(|_| contended())?;
+        let mut turn = slot.try_lock().map_err(|_| contended(Refusal::Held))?;
         if let Some(around) = turn.around(&**recipe) {
             match self.lock_inside(around, recipe, terms, Some(until)).await {
                 Err(error) if error.is_lost() => {}
                 outcome => return Ok(turn.keep(&slot, outcome?)),
             }
         }
-        let guard = try_acquire(self, recipe, terms, None, until).await?;
-        Ok(turn.keep(&slot, guard.ok_or_else(contended)?))
+        let outcome = try_acquire(self, recipe, terms, None, until).await?;
+        Ok(turn.keep(&slot, outcome.map_err(contended)?))
     }
 
     /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by
@@ -194,11 +203,21 @@ impl Engine {
         terms: Terms,
         until: Instant,
     ) -> Result<Option<HoldGuard>, Error> {
+        Ok(self.try_once(recipe, terms, until).await?.ok())
+    }
+
+    /// As [`try_lock`](Self::try_lock), with the reason of a refusal.
+    async fn try_once(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        until: Instant,
+    ) -> Result<Result<HoldGuard, Refusal>, Error> {
         self.open(acquire::ACTION, recipe.name())?;
         match frame::enclosing(&self.id, &**recipe) {
             Some(around) => {
                 let guard = self.lock_inside(around, recipe, terms, Some(until));
-                guard.await.map(Some)
+                guard.await.map(Ok)
             }
             None => try_acquire(self, recipe, terms, None, until).await,
         }

@@ -48,11 +48,25 @@ pub(crate) enum Exit {
 #[derive(Debug, Default)]
 pub(crate) struct LineState {
     waiters: Waiters,
+    /// What the last head to be refused was told, for those behind it whose time runs out.
+    refusal: Refusal,
+}
+
+/// Why a try had no success.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    #[default]
+    Held,
+    /// There is nothing to have yet: a semaphore whose permits were never set.
+    Unset,
 }
 
 impl LineState {
     /// Joins the queue.
     pub(crate) fn enter(&mut self) -> Ticket {
+        if self.waiters.is_empty() {
+            self.refusal = Refusal::Held;
+        }
         self.waiters.enter()
     }
 
@@ -111,6 +125,14 @@ impl LineState {
 
     pub(crate) fn health(&self) -> Health {
         self.waiters.health()
+    }
+
+    pub(crate) fn set_refusal(&mut self, refusal: Refusal) {
+        self.refusal = refusal;
+    }
+
+    pub(crate) fn refusal(&self) -> Refusal {
+        self.refusal
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -210,6 +232,19 @@ mod tests {
         assert_eq!(line.health(), Health::Failing);
         line.set_health(Health::Answering);
         assert_eq!(line.health(), Health::Answering);
+    }
+
+    #[test]
+    fn a_queue_that_begins_anew_knows_of_no_refusal() {
+        let mut line = LineState::default();
+        let head = line.enter();
+        line.set_refusal(Refusal::Unset);
+        let behind = line.enter();
+        let _ = line.leave(head, Exit::GaveUp { trying: false });
+        assert_eq!(line.refusal(), Refusal::Unset);
+        let _ = line.leave(behind, Exit::GaveUp { trying: false });
+        let _ = line.enter();
+        assert_eq!(line.refusal(), Refusal::Held);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::hold::Hold;
 use super::hub::{Hub, Listener, Subscription, Topic};
-use super::line::{Exit, LineState, Turn};
+use super::line::{Exit, LineState, Refusal, Turn};
 use super::waiters::{Health, Ticket};
 use crate::clock;
 use crate::name::LockName;
@@ -284,6 +284,14 @@ impl Line {
     pub(super) fn health(&self) -> Health {
         lock(&self.state).health()
     }
+
+    pub(super) fn set_refusal(&self, refusal: Refusal) {
+        lock(&self.state).set_refusal(refusal);
+    }
+
+    pub(super) fn refusal(&self) -> Refusal {
+        lock(&self.state).refusal()
+    }
 }
 
 impl Drop for Line {
@@ -397,6 +405,7 @@ impl Place {
         self.served = Some((shared, more));
         let mut state = lock(&self.line.state);
         state.set_retry(Some(retry_at));
+        state.set_refusal(Refusal::Held);
         state.set_health(Health::Answering);
     }
 }
