@@ -39,9 +39,17 @@ pub struct Fair;
 /// delays the others until Redisson's own deadline, at most 5 s longer than in a queue of Redisson
 /// threads with the same waits; a waiter of this crate counts in that with its own wait, and five
 /// minutes at most. A live waiter keeps its place whatever the waits of Redisson threads and their
-/// `fairLockWaitTimeout`, with one exception: a thread that waits for more than five minutes, and had
-/// waited for more than half of that when the first waiter of this crate came behind it. A process that is paused for
-/// longer than the waiter time-out loses its place, and its waiters queue again.
+/// `fairLockWaitTimeout`, with one exception. How long a Redisson thread waits that was next before any
+/// waiter of this crate came is not known: nothing in Redis says so. Behind one that waits for more than
+/// five minutes, and has used more than half of that by then, a live waiter can lose its place, and
+/// queues again, at the end. A process that is paused for longer than the waiter time-out loses its
+/// place, and its waiters queue again.
+///
+/// A waiter that Redis still has and its process has not (a command of a dead connection ran after its
+/// leave, which CLIENT KILL prevents where an ACL allows that) is found by the heartbeats of its process,
+/// the first of which comes with the subscription. Where an ACL forbids PSUBSCRIBE, and every wait of
+/// that process is shorter than a third of the waiter time-out, there are none: then such a waiter is
+/// next, and holds up all others, for as long as its process goes on asking for the lock.
 ///
 /// Fair locks of the names `a` and `{a}` have one queue, as in Redisson: see
 /// [names](Lock#names).
