@@ -24,6 +24,7 @@ const BACK: &str = "connection to redis is back";
 const LOCK_LOST: &str = "lock lost";
 const MORE: &str = "more locks lost";
 const RIGHT: &str = "redis refuses a right";
+const WAITS: &str = "releases wait until redis lets this client in";
 
 /// The lines that are written on this thread.
 #[derive(Clone, Default)]
@@ -265,6 +266,59 @@ async fn a_right_that_is_missing_is_told_once() {
     }
 }
 
+/// A permit stayed taken until somebody mended the password, and nobody was told.
+#[tokio::test]
+async fn releases_that_wait_behind_a_wrong_password_are_one_warning() {
+    let (log, _guard) = Log::start();
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let name = unique("waits");
+    let guards = [
+        client.rlock(&name).lock().await.unwrap(),
+        client.rlock(unique("waits")).lock().await.unwrap(),
+    ];
+    let wrong = "-NOAUTH Authentication required.\r\n";
+    proxy.answer("INFO", wrong, usize::MAX);
+    proxy.cut_all();
+    proxy.mark();
+    drop(guards);
+    proxy.wait_for_count("INFO", 12).await;
+    let line = one(log.lines(WAITS));
+    let place = format!("server=\"{}\"", proxy.address());
+    let says = ["WARN redlock_rt::connection:", &place, "lock=", "NOAUTH"];
+    assert_says(&line, &says);
+    proxy.clear();
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    assert!(!client.rlock(&name).is_locked().await.unwrap());
+}
+
+/// The log left the cause out.
+#[tokio::test]
+async fn a_release_that_goes_on_in_the_background_says_why() {
+    let (log, _guard) = Log::start();
+    let proxy = Proxy::to(&shared_server());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.rlock(unique("why"));
+    let several = client.multi_lock([unique("why"), unique("why")]);
+    let leave = || {
+        let wrong = "-NOAUTH Authentication required.\r\n";
+        proxy.answer("INFO", wrong, usize::MAX);
+        proxy.cut_all();
+    };
+    lock.with(async |_| leave()).await.unwrap();
+    proxy.clear();
+    several.with(async |_| leave()).await.unwrap();
+    for message in [
+        "the release goes on in the background",
+        "the releases go on in the background",
+    ] {
+        assert_says(&one(log.lines(message)), &["WARN", "sources=", "NOAUTH"]);
+    }
+    proxy.clear();
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+}
+
 /// Waiters of the process that releases need no announcement.
 #[tokio::test]
 async fn without_the_right_to_publish_the_own_waiters_are_woken() {
@@ -280,7 +334,7 @@ async fn without_the_right_to_publish_the_own_waiters_are_woken() {
 
 #[test]
 fn the_page_has_every_line() {
-    for message in [LOST, BACK, LOCK_LOST, MORE, RIGHT] {
+    for message in [LOST, BACK, LOCK_LOST, MORE, RIGHT, WAITS] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }
     for target in [

@@ -198,6 +198,12 @@ impl Error {
         self
     }
 
+    /// For a field of a line of the log, which then has the sources too: the text leaves the cause to
+    /// them.
+    pub(crate) fn with_sources(&self) -> &(dyn StdError + 'static) {
+        self
+    }
+
     pub(crate) fn caused_by(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
         self.repr.source = Some(source);
         self

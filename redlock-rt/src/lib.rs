@@ -129,13 +129,15 @@ assert_eq!(place_order(7).await?, "paid");
 //! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe
 //! +punsubscribe`; for semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard
 //! +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
+//! (For fair locks without PSUBSCRIBE see [fairness](FairLock#fairness).)
 //!
 //! # Logs
 //!
 //! Logged by `tracing`, each line at most once a second a client (docs/observability.md has all fields):
 //!
 //! * target `redlock_rt::connection`: WARN `connection to redis lost`, once an outage, and INFO
-//!   `connection to redis is back`, with the server and how long it was away;
+//!   `connection to redis is back`, with the server and how long it was away; WARN `releases wait until
+//!   redis lets this client in`, for instance because of a wrong password;
 //! * target `redlock_rt::lock`: WARN `lock lost`, with the name and the reason, and `more locks lost`
 //!   for those of the second after it;
 //! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL forbids

@@ -28,6 +28,15 @@ impl Limit {
         self.next.is_none_or(|next| next <= now)
     }
 
+    /// When the next one may be written; `None`: at once.
+    pub(crate) fn opens_at(&self) -> Option<Instant> {
+        self.next
+    }
+
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
     /// One was left out for good.
     pub(crate) fn leave_out(&mut self) {
         self.left_out += 1;

@@ -101,6 +101,10 @@ struct State {
     tries: Limit,
     /// Those of calls that are made again.
     repeats: Limit,
+    /// What must be said some time cannot be said before somebody changes something; told once an
+    /// outage.
+    held_up: bool,
+    hold_ups: Limit,
     /// By [`Right`].
     missing: [bool; Right::ALL],
 }
@@ -162,9 +166,30 @@ impl Journal {
         }
     }
 
+    /// What is left to the background cannot be sent, and no waiting helps.
+    pub(super) fn holds_up(&self, name: &str, fault: &Fault) {
+        let mut state = self.state();
+        if state.held_up {
+            return;
+        }
+        let passed = state.hold_ups.pass(clock::now());
+        state.held_up = passed.is_some();
+        drop(state);
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, lock = name, reason = fault.reason(), left_out,
+                "releases wait until redis lets this client in"
+            );
+        }
+    }
+
     /// A connection was made.
     pub(super) fn back(&self) {
-        let down_for = self.state().presence.back(clock::now());
+        let mut state = self.state();
+        state.held_up = false;
+        let down_for = state.presence.back(clock::now());
+        drop(state);
         if let Some(down_for) = down_for {
             tracing::info!(
                 target: TARGET,

@@ -244,6 +244,11 @@ impl CurrentServer {
         self.journal.is_missing(right);
     }
 
+    /// What is left to the background cannot be sent, and no waiting helps.
+    pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
+        self.journal.holds_up(name, fault);
+    }
+
     /// A call failed that is made again.
     pub(crate) fn will_repeat(&self, name: &str, fault: &Fault) {
         self.journal.will_repeat(name, fault);

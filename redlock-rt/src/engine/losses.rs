@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::lease::LostReason;
-use crate::limit::SPACING;
+use crate::limit::Limit;
 use crate::shim::{Mutex, lock};
 
 const TARGET: &str = "redlock_rt::lock";
@@ -19,8 +19,8 @@ pub(super) struct Losses {
 /// Pure.
 #[derive(Debug, Default)]
 struct Tally {
-    next: Option<Instant>,
-    count: u64,
+    limit: Limit,
+    /// Of those that are left out so far.
     names: Vec<Box<str>>,
 }
 
@@ -32,13 +32,14 @@ struct Summary {
 }
 
 impl Tally {
-    /// Answers whether it is to be told by itself.
+    /// Answers whether it is to be told by itself: nothing overtakes what is still to be told.
     fn add(&mut self, name: &str, now: Instant) -> bool {
-        if self.next.is_none_or(|next| next <= now) && self.count == 0 {
-            self.next = now.checked_add(SPACING);
-            return true;
+        match self.limit.left_out() {
+            0 if self.limit.pass(now).is_some() => return true,
+            // It was counted there.
+            0 => {}
+            _ => self.limit.leave_out(),
         }
-        self.count += 1;
         if self.names.len() < MOST_NAMES {
             self.names.push(name.into());
         }
@@ -47,22 +48,26 @@ impl Tally {
 
     /// What is to be told of them together, where it is time.
     fn due(&mut self, now: Instant) -> Option<Summary> {
-        if self.count == 0 || self.next.is_some_and(|next| now < next) {
+        if self.limit.left_out() == 0 || !self.limit.is_open(now) {
             return None;
         }
-        self.next = now.checked_add(SPACING);
-        Some(self.take())
+        let count = self.limit.pass(now)?;
+        Some(self.summary(count))
     }
 
+    /// What is left, at the end.
     fn take(&mut self) -> Summary {
-        Summary {
-            count: std::mem::take(&mut self.count),
-            names: std::mem::take(&mut self.names),
-        }
+        let count = std::mem::take(&mut self.limit).left_out();
+        self.summary(count)
+    }
+
+    fn summary(&mut self, count: u64) -> Summary {
+        let names = std::mem::take(&mut self.names);
+        Summary { count, names }
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.next.filter(|_| self.count > 0)
+        self.limit.opens_at().filter(|_| self.limit.left_out() > 0)
     }
 }
 
@@ -112,6 +117,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::SPACING;
 
     #[test]
     fn the_first_is_told_by_itself_and_the_others_together() {

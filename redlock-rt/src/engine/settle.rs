@@ -367,8 +367,13 @@ impl Settlement {
             if !fault.is_passing_for(Caller::Settlement) {
                 return Some(Progress::Over(Err(fault)));
             }
-            if until.is_some() && !fault.is_passing_for(Caller::Call) {
-                return Some(Progress::Told(Err(fault)));
+            if !fault.is_passing_for(Caller::Call) {
+                if until.is_some() {
+                    return Some(Progress::Told(Err(fault)));
+                }
+                // Nobody else is there to be told.
+                let current = &self.engine().current;
+                current.holds_up(self.name().as_str(), &fault);
             }
             let now = clock::now();
             let ends = self.goal == Goal::End && !matches!(self.subject, Subject::Errand(_));

@@ -27,8 +27,7 @@ pub fn because(error: &Error) -> Because {
 /// Leaves a trace of what is not told to the caller.
 pub fn skipped(error: &Error) {
     let because = because(error);
-    // With its sources: its own text leaves the cause to them.
-    let error: &(dyn std::error::Error + 'static) = error;
+    let error = error.with_sources();
     match because {
         Because::Timeout => tracing::debug!(error, "a function was not run"),
         Because::Unavailable | Because::Other => tracing::warn!(error, "a function was not run"),

@@ -182,7 +182,9 @@ impl Terms {
         match clock::timeout(limit, guard.unlock()).await {
             Ok(Ok(Unlocked::AlreadyExpired)) => return late(None),
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(function, %error, "late release"),
+            Ok(Err(error)) => {
+                tracing::warn!(function, error = error.with_sources(), "late release")
+            }
             Err(_) => tracing::warn!(function, lock = &*name, "late release: no answer yet"),
         }
         Ok(())

@@ -137,7 +137,10 @@ impl ReadGuard {
         let error = match self.inner.also(ACTION, &recipe).await {
             Ok(Some(writing)) => {
                 if let Err(error) = self.inner.unlock_until(until).await {
-                    tracing::warn!(%error, "the end of reading goes on in the background");
+                    tracing::warn!(
+                        error = error.with_sources(),
+                        "the end of reading goes on in the background"
+                    );
                 }
                 return Ok(LockGuard::new(writing));
             }

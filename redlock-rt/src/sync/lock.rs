@@ -247,7 +247,10 @@ impl<K: Kind> Lock<K> {
         let guard = self.lock_for_body(LockOptions::new()).await?;
         let output = guard.run(body(&guard)).await?;
         if let Err(error) = guard.unlock().await {
-            tracing::warn!(%error, "the release goes on in the background");
+            tracing::warn!(
+                error = error.with_sources(),
+                "the release goes on in the background"
+            );
         }
         Ok(output)
     }

@@ -271,7 +271,10 @@ impl MultiLock {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
         if let Err(error) = guard.unlock().await {
-            tracing::warn!(%error, "the releases go on in the background");
+            tracing::warn!(
+                error = error.with_sources(),
+                "the releases go on in the background"
+            );
         }
         Ok(output)
     }

@@ -187,7 +187,10 @@ impl RedLock {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
         if let Err(error) = guard.unlock().await {
-            tracing::warn!(%error, "the release goes on in the background");
+            tracing::warn!(
+                error = error.with_sources(),
+                "the release goes on in the background"
+            );
         }
         Ok(output)
     }
