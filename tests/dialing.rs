@@ -33,7 +33,7 @@ const PASSING: [(&str, &str); 7] = [
         "-LOADING Redis is loading the dataset in memory\r\n",
     ),
 ];
-const FINAL: [(&str, &str, ErrorKind); 5] = [
+const FINAL: [(&str, &str, ErrorKind); 6] = [
     (
         "AUTH",
         "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
@@ -58,6 +58,11 @@ const FINAL: [(&str, &str, ErrorKind); 5] = [
         "SELECT",
         "-ERR DB index is out of range\r\n",
         ErrorKind::BadInput,
+    ),
+    (
+        "AUTH",
+        "-DENIED Redis is running in protected mode.\r\n",
+        ErrorKind::Misconfigured,
     ),
 ];
 

@@ -4,15 +4,19 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+use std::error::Error as StdError;
+use std::iter::successors;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use redlock_rt::{Client, ClientBuilder, Error, ErrorKind};
+use redlock_rt::{Client, ClientBuilder, Error, ErrorKind, LockOptions};
 use tests::{Proxy, RedisServer, eventually, shared_server, trace_init, unique, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const DEADLINE: Duration = Duration::from_secs(15);
+/// Does not come within a test.
+const NEVER: Duration = Duration::from_secs(600);
 
 /// Both who connects first and who does not are told, by name of the server.
 async fn assert_misconfigured(builder: ClientBuilder, place: &str, says: &[&str]) {
@@ -198,6 +202,157 @@ async fn a_port_without_tls_was_waited_for_by_a_client_with_tls() {
     assert_misconfigured(at(&url), &address.to_string(), &says).await;
 }
 
+/// Redis says nothing to a handshake, so that nothing but the time-out for connecting ended it.
+#[tokio::test]
+async fn a_redis_without_tls_was_waited_for_by_a_client_with_tls() {
+    for server in [
+        RedisServer::start(),
+        RedisServer::options().password("hunter2").start(),
+    ] {
+        let place = server.address().to_string();
+        let builder = at(&format!("rediss://{place}")).connect_timeout(NEVER);
+        let says = ["does not speak TLS", "redis://"];
+        assert_misconfigured(builder, &place, &says).await;
+    }
+}
+
+/// Redis hangs up without a word.
+#[tokio::test]
+async fn a_redis_with_tls_was_waited_for_by_a_client_without() {
+    let server = RedisServer::options().tls().start();
+    let url = server.tls_url();
+    let place = url.strip_prefix("rediss://").unwrap();
+    let says = ["TLS is spoken there", "rediss://"];
+    assert_misconfigured(at(&format!("redis://{place}")), place, &says).await;
+}
+
+/// Says this to whoever comes, and hangs up.
+async fn turns_away(answer: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
+            let _ = stream.read(&mut [0; 1024]).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_in_protected_mode_was_waited_for() {
+    let answer = "-DENIED Redis is running in protected mode because protected mode is enabled \
+                  and no password is set for the default user.\r\n";
+    let address = turns_away(answer).await;
+    let says = ["protected mode", "requirepass"];
+    let builder = at(&format!("redis://{address}"));
+    assert_misconfigured(builder, &address.to_string(), &says).await;
+}
+
+/// The texts of an error and of its sources, none of which is a part of another.
+#[track_caller]
+fn assert_says_nothing_twice(what: &str, error: &Error) -> String {
+    let chain = successors(Some(error as &dyn StdError), |&error| error.source());
+    let texts: Vec<String> = chain.map(ToString::to_string).collect();
+    for (at, text) in texts.iter().enumerate() {
+        let others = texts.iter().enumerate().filter(|(other, _)| *other != at);
+        for (_, other) in others {
+            assert!(!other.contains(text), "{what}: {texts:#?}");
+        }
+    }
+    texts.join(" <- ")
+}
+
+/// The errors of calls that are made at once.
+async fn failing(client: &Client) -> Vec<Error> {
+    let lock = client.rlock(unique("chain"));
+    let wait = LockOptions::new().wait(Duration::from_millis(250));
+    let latch = client.count_down_latch(unique("chain"));
+    let (tried, waited, asked, waits) = tokio::join!(
+        lock.try_lock(),
+        lock.lock_with(wait),
+        lock.is_locked(),
+        latch.wait_with(Duration::from_millis(250))
+    );
+    let errors = [
+        tried.map(drop).unwrap_err(),
+        waited.map(drop).unwrap_err(),
+        asked.map(drop).unwrap_err(),
+        waits.map(drop).unwrap_err(),
+    ];
+    errors.into()
+}
+
+/// Of a silent server all that was said was "broken pipe", twice.
+#[tokio::test]
+async fn a_cause_was_told_twice() {
+    const SHORT: Duration = Duration::from_millis(400);
+    trace_init();
+    let short = |url: &str| at(url).response_timeout(SHORT).connect_timeout(SHORT);
+    let (tls, locked) = (
+        RedisServer::options().tls().start(),
+        RedisServer::options().password("hunter2").start(),
+    );
+    let (plain, proxy) = (shared_server().address(), Proxy::to(&shared_server()));
+    let tls_place = tls.tls_url().replace("rediss://", "");
+    proxy.refuse();
+    let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let faults = [
+        ("refused", proxy.url()),
+        ("silent", format!("redis://{}", mute.local_addr().unwrap())),
+        ("no database", format!("redis://{plain}/99999")),
+        ("no password", format!("redis://{}", locked.address())),
+        ("a password", format!("redis://:x@{}", locked.address())),
+        ("another password", format!("redis://:x@{plain}")),
+        ("http", format!("redis://{}", http_server().await)),
+        ("tls at http", format!("rediss://{}", http_server().await)),
+        ("tls at a plain port", format!("rediss://{plain}")),
+        ("no tls", format!("redis://{tls_place}")),
+        ("not trusted", tls.tls_url()),
+        ("no such host", "redis://no-such-host.invalid".to_owned()),
+    ];
+    for (what, url) in faults {
+        let connected = within(DEADLINE, short(&url).connect()).await;
+        assert_says_nothing_twice(what, &connected.unwrap_err());
+        let client = short(&url).build().unwrap();
+        for error in within(DEADLINE, failing(&client)).await {
+            assert_says_nothing_twice(what, &error);
+        }
+    }
+
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let client = short(&proxy.url()).connect().await.unwrap();
+    server.pause();
+    for error in within(DEADLINE, failing(&client)).await {
+        let text = assert_says_nothing_twice("stopped", &error);
+        assert!(!text.contains("roken pipe"), "{text}");
+    }
+    server.resume();
+    eventually(DEADLINE, async || {
+        client.rlock("back").is_locked().await.is_ok()
+    })
+    .await;
+    proxy.swallow_reply("EVALSHA", usize::MAX);
+    proxy.mark();
+    let cut = async {
+        // All were sent at once.
+        proxy.wait_for("EVALSHA").await;
+        proxy.refuse();
+        proxy.cut_all();
+    };
+    let (errors, ()) = within(DEADLINE, async { tokio::join!(failing(&client), cut) }).await;
+    for error in errors {
+        assert_says_nothing_twice("cut", &error);
+    }
+    proxy.clear();
+    proxy.accept();
+    client.fenced_value("text").set("text", 1).await.unwrap();
+    let error = client.rlock("text").try_lock().await.unwrap_err();
+    assert_says_nothing_twice("of another type", &error);
+}
+
 /// These pass, but say of which server they are, and no password.
 #[tokio::test]
 async fn errors_of_connections_did_not_name_the_server() {
@@ -220,7 +375,7 @@ async fn errors_of_connections_did_not_name_the_server() {
     };
     proxy.go_silent();
     assert(client.rlock("a").try_lock().await.unwrap_err());
-    let wait = redlock_rt::LockOptions::new().wait(Duration::from_millis(100));
+    let wait = LockOptions::new().wait(Duration::from_millis(100));
     assert(client.rlock("a").lock_with(wait).await.unwrap_err());
     proxy.refuse();
     assert(client.rlock("a").is_locked().await.unwrap_err());

@@ -165,12 +165,17 @@ impl Dialer {
         commands
     }
 
+    /// Whether it opens connections without TLS to a port, where TLS may be spoken.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.how, How::Address(Address::Tcp { .. }))
+    }
+
     /// Opens a stream. `within`: how long connecting may take; whoever calls this bounds it.
     pub(super) async fn dial(&self, within: Duration) -> io::Result<BoxStream> {
         match &self.how {
             #[cfg(feature = "tls")]
             How::Connector(Connector(dial), Some(Address::Tls { host, .. })) => match &self.tls {
-                Some(tls) => Ok(Box::new(tls.handshake(host, dial().await?).await?)),
+                Some(tls) => Ok(Box::new(tls.connect(host, dial.as_ref(), within).await?)),
                 None => Err(io::ErrorKind::Unsupported.into()),
             },
             How::Connector(Connector(dial), _) => dial().await,
@@ -180,8 +185,8 @@ impl Dialer {
             #[cfg(feature = "tls")]
             How::Address(Address::Tls { host, port }) => match &self.tls {
                 Some(tls) => {
-                    let stream = tcp(host, *port, within).await?;
-                    Ok(Box::new(tls.handshake(host, stream).await?))
+                    let open = || tcp(host, *port, within);
+                    Ok(Box::new(tls.connect(host, open, within).await?))
                 }
                 None => Err(io::ErrorKind::Unsupported.into()),
             },

@@ -1,6 +1,8 @@
 //! What can become of a command: where a fault arose, what it is, and what each caller does then.
 
 use std::error::Error as StdError;
+use std::fmt;
+use std::iter::successors;
 use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerError};
@@ -30,6 +32,24 @@ struct Told {
     hint: Option<&'static str>,
     /// Which server it is of, where that is not reached.
     place: Option<Arc<str>>,
+}
+
+/// An error of the client library, whose sources say the same once more.
+#[derive(Debug)]
+struct Once(RedisError);
+
+impl fmt::Display for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Once {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let said = self.to_string();
+        successors(self.0.source(), |&source| source.source())
+            .find(|source| !said.contains(&source.to_string()))
+    }
 }
 
 /// Where a fault arose.
@@ -124,6 +144,8 @@ const INSIDE: &str = "user_script";
 const NO_PASSWORD: &str = "called without any password configured";
 /// The answer to SELECT where there is no such database; likewise.
 const NO_DATABASE: &str = "DB index is out of range";
+/// What a server without a password says to other hosts, to whatever comes first.
+const PROTECTED: &str = "protected mode";
 
 impl Fault {
     fn new(stage: Stage, cause: Cause, source: Source) -> Self {
@@ -151,6 +173,13 @@ impl Fault {
     /// There is no connection, nor will there be one before the configuration is changed.
     pub(super) fn misconfigured(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::new(Stage::Dialing, Cause::Misconfigured, Arc::new(error))
+    }
+
+    /// What answers at the address speaks TLS, and nothing else.
+    pub(super) fn not_plain() -> Self {
+        let why = "a connection without TLS was closed, and TLS is spoken there";
+        Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
+            .hinting("with TLS the URL is rediss://…")
     }
 
     /// What answers at the address makes no sense to the client library, whose own words for that
@@ -233,15 +262,15 @@ impl Fault {
     pub(super) fn from_client(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::AuthenticationFailed => {
-                Self::new(Stage::Refused, Cause::Denied, Arc::new(error))
+                Self::new(Stage::Refused, Cause::Denied, Arc::new(Once(error)))
             }
-            ErrorKind::Io | ErrorKind::Parse => Self::unanswered(error),
+            ErrorKind::Io | ErrorKind::Parse => Self::unanswered(Once(error)),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 let code = error.code().unwrap_or_default().to_owned();
                 let detail = error.detail().unwrap_or_default().to_owned();
-                Self::sort(&code, &detail, Arc::new(error))
+                Self::sort(&code, &detail, Arc::new(Once(error)))
             }
-            _ => Self::unreadable(error),
+            _ => Self::unreadable(Once(error)),
         }
     }
 
@@ -249,7 +278,7 @@ impl Fault {
     pub(super) fn from_server(error: ServerError) -> Self {
         let code = error.code().to_owned();
         let detail = error.details().unwrap_or_default().to_owned();
-        Self::sort(&code, &detail, Arc::new(RedisError::from(error)))
+        Self::sort(&code, &detail, Arc::new(Once(error.into())))
     }
 
     /// As [`from_server`](Self::from_server), for an error that is only a part of an answer: the
@@ -311,6 +340,11 @@ impl Fault {
             let says = |known| text.as_ref().is_some_and(|text| text.contains(known));
             self.cause = if says(NO_DATABASE) {
                 Cause::Misdirected
+            } else if says(PROTECTED) {
+                let hint = "it takes connections of its own host only; set a password there \
+                            (requirepass, or an ACL) and name it in the URL";
+                self.cause = Cause::Misconfigured;
+                return self.hinting(hint);
             } else if says(NO_PASSWORD) {
                 Cause::Denied
             } else {
@@ -500,6 +534,11 @@ mod tests {
                 Cause::Denied,
             ),
             ("ERR", "DB index is out of range", Cause::Misdirected),
+            (
+                "DENIED",
+                "Redis is running in protected mode because protected mode is enabled",
+                Cause::Misconfigured,
+            ),
         ] {
             let fault = sorted(code, detail).while_dialing();
             assert_sorted(&fault, Stage::Dialing, cause);

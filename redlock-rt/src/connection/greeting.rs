@@ -2,23 +2,132 @@
 //! this is. One round trip, on the bare stream: once a connection listens it cannot ask any more,
 //! and of an answer that is not Redis's the client library keeps no more than that the stream ended.
 
-use redis::Value;
-use tokio::io::AsyncWriteExt;
+use std::io;
+use std::time::Duration;
+
+use redis::{Pipeline, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION};
 use super::fault::{Cause, Fault};
 use super::info::Info;
 use super::link::of_dialing;
+use super::server::CurrentServer;
+use crate::clock;
 
-/// What the server answered.
-pub(super) struct Greeting {
+/// A server that was connected to, and what it answered.
+pub(super) struct Reached {
+    pub(super) stream: BoxStream,
     pub(super) info: Info,
     /// `None` where an ACL forbids to ask.
     pub(super) client_id: Option<i64>,
+    /// Of the dial; see [`CurrentServer::arrive`].
+    pub(super) number: u64,
+}
+
+/// What the server answered.
+struct Greeting {
+    info: Info,
+    client_id: Option<i64>,
+}
+
+/// Why a greeting was not answered.
+enum Unanswered {
+    /// The stream ended before a word came.
+    HungUp(Fault),
+    Fault(Fault),
+}
+
+/// How long a look whether TLS is spoken may take.
+const LOOK: Duration = Duration::from_millis(500);
+/// A ClientHello that is too short. Who speaks TLS refuses it with an alert.
+const SHORT_HELLO: [u8; 10] = [0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0];
+/// The types of records by which a ClientHello is answered.
+const ALERT: u8 = 0x15;
+const HANDSHAKE: u8 = 0x16;
+
+/// Opens a stream, logs in, chooses the database, and asks.
+pub(super) async fn reach<F>(
+    dialer: &Dialer,
+    server: &CurrentServer,
+    open: impl Fn() -> F,
+) -> Result<Reached, Fault>
+where
+    F: Future<Output = io::Result<BoxStream>>,
+{
+    let number = server.dial();
+    let stream = open().await;
+    let mut stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
+    match greet(dialer, &mut stream).await {
+        Ok(Greeting { info, client_id }) => Ok(Reached {
+            stream,
+            info,
+            client_id,
+            number,
+        }),
+        Err(Unanswered::Fault(fault)) => Err(fault),
+        Err(Unanswered::HungUp(fault)) => {
+            // Who speaks TLS hangs up on all else without a word, and so do others.
+            let suspect = dialer.is_plain() && !server.was_reached();
+            match suspect && clock::timeout(LOOK, speaks_tls(open())).await == Ok(true) {
+                true => Err(Fault::not_plain()),
+                false => Err(fault),
+            }
+        }
+    }
+}
+
+async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool {
+    let Ok(mut stream) = stream.await else {
+        return false;
+    };
+    let mut answer = [0; 2];
+    stream.write_all(&SHORT_HELLO).await.is_ok()
+        && stream.read_exact(&mut answer).await.is_ok()
+        && matches!(answer, [ALERT | HANDSHAKE, 3])
+}
+
+/// Sends the commands and reads what is answered.
+async fn ask(commands: &Pipeline, stream: &mut BoxStream) -> Result<Vec<Value>, Unanswered> {
+    let bytes = commands.get_packed_pipeline();
+    let sent = async {
+        stream.write_all(&bytes).await?;
+        stream.flush().await
+    };
+    let sent = sent.await;
+    let mut replies = Vec::with_capacity(commands.len());
+    // Shared by all replies: it may read ahead. Nothing comes after the last one.
+    let mut decoder = Default::default();
+    // What was said before a write failed may be there to be read.
+    while replies.len() < commands.len() {
+        let error = match redis::parse_redis_value_async(&mut decoder, stream).await {
+            Ok(reply) => {
+                replies.push(reply);
+                continue;
+            }
+            Err(error) => error,
+        };
+        // A server that turns connections away says why, to whatever comes first, and closes.
+        if let [Value::ServerError(error)] = &replies[..] {
+            let fault = Fault::from_server(error.clone());
+            return Err(Unanswered::Fault(fault.while_dialing()));
+        }
+        let fault = match sent {
+            Err(error) => Fault::unreachable(error),
+            Ok(()) => of_dialing(error),
+        };
+        return Err(
+            match replies.is_empty() && fault.cause() == Cause::Passing {
+                true => Unanswered::HungUp(fault),
+                false => Unanswered::Fault(fault),
+            },
+        );
+    }
+    Ok(replies)
 }
 
 /// Logs in, chooses the database, and asks.
-pub(super) async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Greeting, Fault> {
+async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Greeting, Unanswered> {
     let mut commands = dialer.login();
     let needed = commands.len();
     for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
@@ -26,16 +135,12 @@ pub(super) async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Gre
     }
     commands.cmd("CLIENT").arg("ID");
     Info::ask(&mut commands);
-    let bytes = commands.get_packed_pipeline();
-    stream.write_all(&bytes).await.map_err(Fault::unreachable)?;
-    stream.flush().await.map_err(Fault::unreachable)?;
-    let mut replies = Vec::with_capacity(commands.len());
-    // Shared by all replies: it may read ahead. Nothing comes after the last one.
-    let mut decoder = Default::default();
-    while replies.len() < commands.len() {
-        let reply = redis::parse_redis_value_async(&mut decoder, stream).await;
-        replies.push(reply.map_err(of_dialing)?);
-    }
+    let replies = ask(&commands, stream).await?;
+    judge(&replies, needed).map_err(Unanswered::Fault)
+}
+
+/// `needed`: so many of the first must be no errors.
+fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
     let (logged_in, told) = replies.split_at(needed);
     // Servers before 7.2 do not know SETINFO.
     let [_, _, id, infos @ ..] = told else {

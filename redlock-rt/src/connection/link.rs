@@ -3,8 +3,8 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use tokio::task::coop::unconstrained;
 use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
-use super::greeting::{Greeting, greet};
+use super::greeting::{Reached, reach};
 use super::journal::Right;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
@@ -42,6 +42,8 @@ pub(super) struct Link {
     opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
+    /// Why this client gave it up, for the calls that were under way besides.
+    given_up: OnceLock<&'static str>,
     driver: Arc<Driver>,
     /// Polls the driver; its end closes the connection.
     task: AbortHandle,
@@ -78,14 +80,17 @@ impl Link {
         within: Duration,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
-        let number = server.dial();
-        let dial = dialer.clone();
-        let mut stream = spawner
-            .run(async move { dial.dial(within).await })
-            .await
-            .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
-            .map_err(|error| Fault::of_stream(error, server.was_reached()))?;
-        let Greeting { info, client_id } = greet(dialer, &mut stream).await?;
+        let stream = || async {
+            let dial = dialer.clone();
+            let stream = spawner.run(async move { dial.dial(within).await }).await;
+            stream.unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
+        };
+        let Reached {
+            stream,
+            info,
+            client_id,
+            number,
+        } = reach(dialer, server, stream).await?;
         // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
         let config = redis::AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -119,6 +124,7 @@ impl Link {
             alive,
             opened: clock::now(),
             answered: AtomicBool::new(false),
+            given_up: OnceLock::new(),
             driver,
             task,
             known: Default::default(),
@@ -160,8 +166,14 @@ impl Link {
         self.task.abort();
     }
 
+    /// As [`break_off`](Self::break_off), for what the server does or does not.
+    fn give_up(&self, why: &'static str) {
+        let _ = self.given_up.set(why);
+        self.lose(why);
+    }
+
     /// As [`break_off`](Self::break_off), for a reason that is not this client's.
-    fn give_up(&self, why: &str) {
+    fn lose(&self, why: &str) {
         if self.is_alive() {
             self.server.lost(why);
         }
@@ -333,9 +345,15 @@ impl Link {
             Ok(value) => Ok(Ok(reply(value)?)),
             Err(error) => {
                 let fault = Fault::from_client(error);
-                if fault.may_have_run() {
-                    self.give_up("the connection broke");
+                if !fault.may_have_run() {
+                    return Err(fault);
                 }
+                // All that the client library knows of a connection that was given up is a broken
+                // pipe.
+                if let Some(why) = self.given_up.get() {
+                    return Err(Fault::unanswered(given_up(why)));
+                }
+                self.lose("the connection broke");
                 Err(fault)
             }
         }
@@ -374,6 +392,12 @@ pub(super) fn of_dialing(error: RedisError) -> Fault {
 /// A connection was left for another server: nothing on it counts.
 fn left() -> std::io::Error {
     let why = "the connection was left: the address leads to another server process";
+    std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
+}
+
+/// A connection ended before the call was answered, by this client.
+fn given_up(why: &str) -> std::io::Error {
+    let why = format!("the connection was given up: {why}");
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 

@@ -28,8 +28,8 @@ impl Misfit {
     /// `None`: it may pass by itself.
     pub(super) fn of(error: &io::Error) -> Option<Self> {
         #[cfg(feature = "tls")]
-        if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            return super::tls::misfit(tls).map(Self::Tls);
+        if let Some(hint) = super::tls::misfit_of(error) {
+            return Some(Self::Tls(hint));
         }
         let text = error.to_string();
         let unknown = UNKNOWN_HOST.iter().any(|known| text.contains(known));

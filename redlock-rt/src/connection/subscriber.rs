@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
-use super::greeting::{Greeting, greet};
+use super::greeting::{Reached, reach};
 use super::link::{of_dialing, silent};
 use super::server::{CurrentServer, Tie};
 
@@ -35,17 +35,19 @@ impl Subscriber {
         timeout: Duration,
         server: &CurrentServer,
     ) -> Result<(Self, Announcements), Fault> {
-        let number = server.dial();
         let left = Arc::new(Notify::new());
         let tie = Tie::new({
             let left = Arc::clone(&left);
             move || left.notify_one()
         });
         let open = async {
-            let stream = dialer.dial(timeout).await;
-            let mut stream =
-                stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
-            let Greeting { info, .. } = greet(dialer, &mut stream).await?;
+            let reached = reach(dialer, server, || dialer.dial(timeout)).await?;
+            let Reached {
+                stream,
+                info,
+                number,
+                ..
+            } = reached;
             server.arrive(number, &info, &tie)?;
             PubSub::new(&silent(), stream).await.map_err(of_dialing)
         };

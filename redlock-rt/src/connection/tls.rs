@@ -1,17 +1,29 @@
 //! TLS over a connected stream.
 
 use std::fmt;
+use std::future::{Future, pending};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::clock;
 use crate::error::Error;
+
+/// With no answer to a handshake for so long, a look is taken whether Redis is there without TLS.
+const SUSPICIOUS: Duration = Duration::from_millis(500);
+
+/// What answers speaks the protocol of Redis at once.
+#[derive(Debug, thiserror::Error)]
+#[error("a PING without TLS is answered, and a TLS handshake is not")]
+pub(super) struct WithoutTls;
 
 /// Whom to trust: Mozilla's roots, and those that the caller adds.
 #[derive(Clone)]
@@ -41,7 +53,34 @@ impl Tls {
         })
     }
 
-    pub(super) async fn handshake<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
+    /// Speaks TLS over a stream that `open` opens, which takes no longer than `within`.
+    ///
+    /// A Redis without TLS says nothing to a handshake, since it waits for the end of a line. So where
+    /// nothing comes for a while, another stream is opened to ask without TLS.
+    pub(super) async fn connect<S, F>(
+        &self,
+        host: &str,
+        open: impl Fn() -> F,
+        within: Duration,
+    ) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+        F: Future<Output = io::Result<S>>,
+    {
+        let mut handshake = pin!(self.handshake(host, open().await?));
+        let suspicious = SUSPICIOUS.min(within / 4);
+        if let Ok(stream) = clock::timeout(suspicious, &mut handshake).await {
+            return stream;
+        }
+        tokio::select! {
+            stream = handshake => stream,
+            () = answers_without_tls(open()) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, WithoutTls))
+            }
+        }
+    }
+
+    async fn handshake<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -53,8 +92,33 @@ impl Tls {
     }
 }
 
+/// Ends where Redis answers at once, and else does not.
+async fn answers_without_tls<S>(stream: impl Future<Output = io::Result<S>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    if let Ok(mut stream) = stream.await
+        && stream.write_all(b"PING\r\n").await.is_ok()
+        && matches!(stream.read_u8().await, Ok(b'+' | b'-'))
+    {
+        return;
+    }
+    pending().await
+}
+
+const NO_TLS: &str = "it does not speak TLS; without TLS the URL is redis://…";
+
+/// What to do about a connection that fails until a configuration is changed; `None`: it may pass.
+pub(super) fn misfit_of(error: &io::Error) -> Option<&'static str> {
+    let error = error.get_ref()?;
+    match error.downcast_ref() {
+        Some(tls) => misfit(tls),
+        None => error.is::<WithoutTls>().then_some(NO_TLS),
+    }
+}
+
 /// What to do about a handshake that fails until a configuration is changed; `None`: it may pass.
-pub(super) fn misfit(error: &rustls::Error) -> Option<&'static str> {
+fn misfit(error: &rustls::Error) -> Option<&'static str> {
     use rustls::AlertDescription as Alert;
     use rustls::Error as E;
     match error {
@@ -62,7 +126,7 @@ pub(super) fn misfit(error: &rustls::Error) -> Option<&'static str> {
             "the server's certificate is not trusted for this name; name the authority that \
              signed it with tls_roots, and the host that it is for in the URL",
         ),
-        E::InvalidMessage(_) => Some("it does not speak TLS; without TLS the URL is redis://…"),
+        E::InvalidMessage(_) => Some(NO_TLS),
         E::PeerIncompatible(_) => Some("it has no version or cipher of TLS in common with us"),
         E::AlertReceived(
             Alert::HandshakeFailure

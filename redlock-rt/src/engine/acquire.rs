@@ -261,9 +261,7 @@ pub(super) fn out_of_time(
         return named(fault.into_error(ACTION));
     }
     if is_unanswered(engine, health, started) {
-        return named(
-            Error::new(ErrorKind::Unavailable, ACTION).detail(engine.silent_within_the_wait()),
-        );
+        return named(engine.no_answer_within_the_wait().into_error(ACTION));
     }
     let wait = wait.unwrap_or_default();
     let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));

@@ -534,14 +534,18 @@ impl Engine {
         self.config.namespace.as_deref()
     }
 
-    /// What a waiter is told for whom nobody got an answer in time.
-    fn silent_within_the_wait(&self) -> String {
-        format!("{}: no answer within the wait", self.current.place())
-    }
-
     /// What a caller is told whose call was not answered in time.
     pub(crate) fn no_answer(&self) -> Fault {
-        Fault::timed_out("no answer in time").at(self.main.place())
+        self.silent("no answer in time")
+    }
+
+    /// What a waiter is told for whom nobody got an answer in time.
+    fn no_answer_within_the_wait(&self) -> Fault {
+        self.silent("no answer within the wait")
+    }
+
+    fn silent(&self, what: &'static str) -> Fault {
+        Fault::timed_out(what).at(self.main.place())
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

@@ -130,9 +130,8 @@ fn out_of_time(
         return fault.into_error(ACTION).named(latch.name().as_arc());
     }
     if acquire::is_unanswered(engine, place.gate.health(), started) {
-        return Error::new(ErrorKind::Unavailable, ACTION)
-            .named(latch.name().as_arc())
-            .detail(engine.silent_within_the_wait());
+        let fault = engine.no_answer_within_the_wait();
+        return fault.into_error(ACTION).named(latch.name().as_arc());
     }
     timed_out(latch, wait.unwrap_or_default())
 }
