@@ -13,8 +13,12 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::task::coop::unconstrained;
 
+use super::spawner::Home;
+
 /// The future of one connection.
 pub(super) struct Driver {
+    /// Where its task runs. A stream of a caller's own may need a runtime, and this one.
+    home: Home,
     /// Held while the future is polled, which never waits.
     state: Mutex<State>,
 }
@@ -49,8 +53,12 @@ impl Drop for Polling {
 
 impl Driver {
     /// Both the driver and the task that is to be spawned for it.
-    pub(super) fn new(future: impl Future<Output = ()> + Send + 'static) -> (Arc<Self>, Task) {
+    pub(super) fn new(
+        home: Home,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> (Arc<Self>, Task) {
         let driver = Arc::new(Self {
+            home,
             state: Mutex::new(State {
                 future: Some(Box::pin(future)),
                 waker: None,
@@ -66,6 +74,7 @@ impl Driver {
         if POLLING.get() {
             return;
         }
+        let _inside = self.home.enter();
         // Its end is the task's to know.
         let _ = self.lock().poll();
     }
@@ -133,16 +142,23 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    fn home() -> Home {
+        crate::connection::Spawner::default().site().unwrap()
+    }
+
     /// A guard that was dropped straight after its client had connected was not told of: the task
     /// of the connection had not been polled yet.
-    #[test]
-    fn what_is_pushed_before_the_task_begins_is_written() {
+    #[tokio::test]
+    async fn what_is_pushed_before_the_task_begins_is_written() {
         let polls = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&polls);
-        let (driver, task) = Driver::new(poll_fn(move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
-            Poll::Pending
-        }));
+        let (driver, task) = Driver::new(
+            home(),
+            poll_fn(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Poll::Pending
+            }),
+        );
         driver.push();
         assert_eq!(polls.load(Ordering::Relaxed), 1);
         drop(task);
@@ -152,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_ended_while_it_was_pushed_ends_its_task() {
-        let (driver, task) = Driver::new(std::future::ready(()));
+        let (driver, task) = Driver::new(home(), std::future::ready(()));
         driver.push();
         task.await;
     }

@@ -104,19 +104,18 @@ impl Link {
             alive: Arc::clone(&alive),
             on_down,
         };
-        let (driver, task) = Driver::new(driver);
+        let Some(home) = spawner.site() else {
+            let why = "there is no tokio runtime here";
+            return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
+        };
+        let (driver, task) = Driver::new(home.clone(), driver);
         let told = Arc::clone(server);
-        let task = spawner.spawn(async move {
+        let task = home.start(async move {
             let _down = down;
             task.await;
             // Where this client closes it, or its runtime ends, this is not reached.
             told.lost("the connection was closed");
         });
-        let Some(task) = task else {
-            let why = "there is no tokio runtime here";
-            return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
-        };
-        let task = task.abort_handle();
         let end = task.clone();
         let identity = info.run_id.clone().zip(client_id);
         let link = Self {

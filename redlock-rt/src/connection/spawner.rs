@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::runtime::{EnterGuard, Handle};
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::clock;
 use crate::error::Error;
@@ -129,6 +129,17 @@ impl Home {
     /// Runs `work` there; drops it at once where the runtime has ended.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         self.spawn(async move { work() });
+    }
+
+    /// As [`spawn`](Self::spawn), of a task that may have to be ended.
+    pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.0.spawn(task).abort_handle()
+    }
+
+    /// Makes it the runtime of this thread. Not in a destructor at the end of a thread; see
+    /// [`clock::is_there`].
+    pub(super) fn enter(&self) -> EnterGuard<'_> {
+        self.0.enter()
     }
 
     /// Spawns a task there; drops it at once where the runtime has ended.

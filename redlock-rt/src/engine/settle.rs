@@ -286,13 +286,15 @@ impl Settlement {
     pub(super) fn begin(&mut self) {
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => {
-                if self.turn.is_none() {
-                    let Ok(turn) = Arc::clone(&hold.serial).try_lock_owned() else {
-                        return;
-                    };
-                    self.turn = Some(turn);
-                }
+                let turn = match self.turn.take() {
+                    None => Arc::clone(&hold.serial).try_lock_owned().ok(),
+                    kept => kept,
+                };
+                let Some(turn) = turn else { return };
                 self.journey.begin(&hold.engine.main, || end_of(hold));
+                // Nothing was sent, now or before: the turn would have it run before all others, and
+                // beside any number of its like.
+                self.turn = self.journey.sent.map(|_| turn);
             }
             Subject::Errand(errand) => {
                 let call = || errand.call.clone();
