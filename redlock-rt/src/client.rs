@@ -319,6 +319,7 @@ pub fn set_default_client(client: Client) -> Option<Client> {
 /// Returns the client that functions under the attribute use if they name none: that of the
 /// [scope](with_default_client) this is called in, or that of the
 /// [process](set_default_client).
+#[must_use]
 pub fn default_client() -> Option<Client> {
     if let Ok(client) = SCOPED.try_with(Client::clone) {
         return Some(client);
