@@ -255,6 +255,7 @@ impl Error {
     /// Returns why the lock was lost, where an error says that it is not held any more:
     /// [`Lost`](ErrorKind::Lost), or [`ShutDown`](ErrorKind::ShutDown) for a lock that the shut-down
     /// of the client has ended.
+    #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.repr.lost
     }
@@ -295,6 +296,7 @@ impl Error {
     /// Such an error comes at once, also from a call that waits as long as it takes. A replica and
     /// a host name that is not known count as an outage once the client was connected: in a failover
     /// both may be there for a while.
+    #[must_use]
     pub fn is_misconfigured(&self) -> bool {
         self.kind() == ErrorKind::Misconfigured
     }
@@ -416,6 +418,35 @@ mod tests {
             assert_eq!(chain(&error), std::slice::from_ref(&bare));
             let cause = Arc::new(std::io::Error::other("the cause"));
             assert_eq!(chain(&error.caused_by(cause)), [bare, "the cause".into()]);
+        }
+    }
+
+    #[test]
+    fn each_predicate_is_of_its_kinds_alone() {
+        use super::ErrorKind::*;
+        type Predicate = fn(&Error) -> bool;
+        let table: [(Predicate, &[ErrorKind]); 12] = [
+            (Error::is_contended, &[Contended, TimedOut]),
+            (Error::is_timed_out, &[TimedOut]),
+            (Error::is_unavailable, &[Unavailable, Quorum]),
+            (Error::is_outcome_unknown, &[OutcomeUnknown]),
+            (Error::is_lost, &[Lost]),
+            (Error::is_upgrade_would_deadlock, &[UpgradeWouldDeadlock]),
+            (Error::is_stale_token, &[StaleToken]),
+            (Error::is_latch_gone, &[LatchDeleted, LatchExpired]),
+            (Error::is_not_owner, &[NotOwner]),
+            (Error::is_bad_input, &[BadInput]),
+            (Error::is_misconfigured, &[Misconfigured]),
+            (Error::is_shut_down, &[ShutDown]),
+        ];
+        let others = [WrongType, Denied, Protocol];
+        let all = table.iter().flat_map(|(_, kinds)| *kinds).chain(&others);
+        for &kind in all {
+            let error = Error::new(kind, "try lock");
+            for (row, (predicate, kinds)) in table.iter().enumerate() {
+                let expected = kinds.contains(&kind);
+                assert_eq!(predicate(&error), expected, "row {row} {kinds:?}: {kind:?}");
+            }
         }
     }
 
