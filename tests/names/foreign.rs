@@ -9,10 +9,12 @@ use tests::{Monitor, RedisServer, World};
 use crate::DEADLINE;
 
 /// Hashes of an application.
-const FOREIGN: [&[&str]; 9] = [
+const FOREIGN: [&[&str]; 11] = [
     &["name", "Ann"],
     &["name", "Ann", "email", "ann@example.org"],
     &["name:1", "Ann"],
+    &["user:ann", "1"],
+    &[":1", "1"],
     &["name", "1"],
     &["item:41", "3", "item:42", "1"],
     &["item:42", "3", "mode", "gift"],
@@ -39,6 +41,12 @@ const LOCKS: [&[&str]; 6] = [
     &["mode", "read", "a:1", "1", "b:2", "7"],
 ];
 
+/// The fields of a hash that is too large to look at all of them, each with this value.
+fn many(value: &'static str) -> Vec<String> {
+    let fields = (0..600).map(|n| [format!("field {n}"), value.to_owned()]);
+    fields.flatten().collect()
+}
+
 async fn put(world: &World, fields: &[&str]) {
     let _: redis::Value = world.redis(&["DEL", &world.name]).await;
     let words = [&["HSET", &*world.name], fields].concat();
@@ -59,23 +67,24 @@ pub(crate) async fn the_hash_of_somebody_else_is_neither_waited_for_nor_deleted(
     let client = world.client();
     let name = &world.name;
     let lock = client.read_write_lock(name);
-    // Too many to look at all of them.
-    let many: Vec<String> = (0..600).map(|n| format!("field {n}")).collect();
+    let many = many("a text");
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for fields in FOREIGN.into_iter().chain([&many[..]]) {
         put(world, fields).await;
         let before: BTreeMap<String, String> = world.redis(&["HGETALL", name]).await;
         let what = format!("{:?}", &fields[..2]);
+        // First what waits for nobody: its outcome tells more than that it does not end.
         macro_rules! each {
             ($($lock:expr),+ $(,)?) => {
                 $(let lock = $lock;
-                refused(lock.lock().await, &what);
-                refused(lock.try_lock().await, &what);
+                let says = |call| format!("{call} of {}: {what}", stringify!($lock));
+                refused(lock.try_lock().await, &says("try_lock"));
+                refused(lock.lock().await, &says("lock"));
                 let options = LockOptions::new().wait(DEADLINE);
-                refused(lock.lock_with(options).await, &what);
-                refused(lock.is_locked().await, &what);
-                refused(lock.holder().await, &what);
-                refused(lock.force_unlock().await, &what);)+
+                refused(lock.lock_with(options).await, &says("lock_with"));
+                refused(lock.is_locked().await, &says("is_locked"));
+                refused(lock.holder().await, &says("holder"));
+                refused(lock.force_unlock().await, &says("force_unlock"));)+
             };
         }
         each!(
@@ -99,6 +108,36 @@ pub(crate) async fn the_hash_of_somebody_else_is_neither_waited_for_nor_deleted(
             std::slice::from_ref(name),
             "nobody queues, and nothing else is left"
         );
+    }
+    let _: bool = world.redis(&["DEL", name]).await;
+}
+
+/// A refusal looks at so many fields only, and may take it for a lock; a deletion looks at all.
+pub(crate) async fn a_large_hash_with_a_mode_of_its_own_is_not_deleted(world: &World) {
+    let client = world.client();
+    let name = &world.name;
+    let both = client.read_write_lock(name);
+    let many = many("a text");
+    let many = many.iter().map(String::as_str);
+    for mode in ["read", "write"] {
+        let fields: Vec<&str> = ["mode", mode].into_iter().chain(many.clone()).collect();
+        put(world, &fields).await;
+        macro_rules! each {
+            ($($lock:expr),+ $(,)?) => {
+                $(assert!($lock.try_lock().await.unwrap().is_none());
+                refused($lock.force_unlock().await, stringify!($lock));)+
+            };
+        }
+        each!(
+            client.rlock(name),
+            client.fair_lock(name),
+            client.fenced_lock(name),
+            client.spin_lock(name),
+        );
+        refused(both.read_lock().force_unlock().await, mode);
+        refused(both.write_lock().force_unlock().await, mode);
+        let left: usize = world.redis(&["HLEN", name]).await;
+        assert_eq!(left, fields.len() / 2);
     }
     let _: bool = world.redis(&["DEL", name]).await;
 }

@@ -55,6 +55,7 @@ mod suite {
             fenced_locks_share_redissons_counter,
             a_namespace_keeps_them_apart;
         foreign: the_hash_of_somebody_else_is_neither_waited_for_nor_deleted,
+            a_large_hash_with_a_mode_of_its_own_is_not_deleted,
             the_lock_of_anybody_is_waited_for_and_can_be_forced;
         numbers: deleting_a_latch_deletes_no_key_of_another_type,
             permits_are_not_set_over_a_key_of_another_type,
