@@ -76,6 +76,13 @@ fn assert_says(line: &str, parts: &[&str]) {
     }
 }
 
+#[track_caller]
+fn assert_says_why(line: &str) {
+    let said = line.split_once("reason=\"");
+    let why = said.is_some_and(|(_, why)| why.starts_with(char::is_alphabetic));
+    assert!(why, "no reason in {line:?}");
+}
+
 /// An outage was told at debug, every few milliseconds; its end not at all.
 #[tokio::test]
 async fn an_outage_is_one_warning_and_its_end_one_line() {
@@ -97,13 +104,9 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
     let line = one(log.lines(LOST));
     assert_says(
         &line,
-        &[
-            "WARN redlock_rt::connection:",
-            &place,
-            "reason=",
-            "down_for=",
-        ],
+        &["WARN redlock_rt::connection:", &place, "down_for="],
     );
+    assert_says_why(&line);
     assert_eq!(log.lines(BACK).len(), 0);
     server.restart();
     eventually(DEADLINE, async || !log.lines(BACK).is_empty()).await;
@@ -119,6 +122,18 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
     }
     waiter.abort();
     drop(guard);
+}
+
+/// Nobody uses the client, so nobody tries to connect either.
+#[tokio::test]
+async fn an_idle_client_tells_that_its_connection_is_lost() {
+    let (log, _guard) = Log::start();
+    let server = RedisServer::start();
+    let _client = Client::connect(&server.url()).await.unwrap();
+    server.kill();
+    eventually(DEADLINE, async || !log.lines(LOST).is_empty()).await;
+    assert_says_why(&one(log.lines(LOST)));
+    assert_eq!(log.lines("could not connect"), [""; 0]);
 }
 
 #[tokio::test]
@@ -216,6 +231,29 @@ async fn many_lost_locks_are_a_line_a_second() {
         &one(log.lines(MORE)),
         &["WARN redlock_rt::lock:", "count=39", "many:"],
     );
+}
+
+/// Their second is not over when the client ends.
+#[tokio::test(start_paused = true)]
+async fn locks_lost_just_before_the_end_of_the_client_are_told() {
+    let (log, _guard) = Log::start();
+    let client = Client::embedded();
+    let mut guards = Vec::new();
+    for number in 0..3 {
+        let lock = client.rlock(format!("last:{number}"));
+        guards.push(lock.lock().await.unwrap());
+    }
+    for guard in &guards {
+        let name = guard.name();
+        assert!(client.rlock(name).force_unlock().await.unwrap());
+        let error = guard.extend(Duration::from_secs(1)).await.unwrap_err();
+        assert!(error.is_lost(), "{error}");
+    }
+    one(log.lines(LOCK_LOST));
+    assert_eq!(log.lines(MORE), [""; 0]);
+    let end = redlock_rt::Shutdown::ReleaseAll;
+    client.shutdown(end).await.unwrap();
+    assert_says(&one(log.lines(MORE)), &["count=2", "last:1", "last:2"]);
 }
 
 /// A client of a user without these rights.
@@ -323,24 +361,34 @@ async fn a_release_that_goes_on_in_the_background_says_why() {
 #[tokio::test]
 async fn without_the_right_to_publish_the_own_waiters_are_woken() {
     let server = shared_server();
-    let client = without(&server, &server.url(), &["-publish"]).await;
-    let lock = client.rlock(unique("own"));
-    let guard = lock.lock().await.unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await });
-    eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
-    guard.unlock().await.unwrap();
-    within(DEADLINE, waiter).await.unwrap().unwrap();
+    let proxy = Proxy::to(&server);
+    let client = without(&server, &proxy.url(), &["-publish"]).await;
+    for _ in 0..5 {
+        let lock = client.rlock(unique("own"));
+        let guard = lock.lock().await.unwrap();
+        let before = client.stats().subscriptions;
+        let waiter = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await });
+        let subscribed = async || client.stats().subscriptions > before;
+        eventually(DEADLINE, subscribed).await;
+        guard.unlock().await.unwrap();
+        within(DEADLINE, waiter).await.unwrap().unwrap();
+    }
+    // A client that misses its own announcement asks whether its subscription is alive.
+    let counts = proxy.counts();
+    assert_eq!(counts.get("PING"), None, "nobody waits for it: {counts:?}");
 }
 
 #[test]
 fn the_page_has_every_line() {
-    for message in [LOST, BACK, LOCK_LOST, MORE, RIGHT, WAITS] {
+    let unset = "waiting for permits that were never set";
+    for message in [LOST, BACK, LOCK_LOST, MORE, RIGHT, WAITS, unset] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }
     for target in [
         "redlock_rt::connection",
         "redlock_rt::lock",
         "redlock_rt::rights",
+        "redlock_rt::semaphore",
     ] {
         assert!(PAGE.contains(&format!("`{target}`")), "{target}");
     }
