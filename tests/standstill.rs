@@ -220,4 +220,7 @@ async fn who_may_not_kill_clients_takes_a_lock_back_all_the_same() {
     stage.go_on().await;
     // At the latest with the lease: what was given up may run after its release here.
     eventually(DEADLINE, async || stage.keys().await.is_empty()).await;
+    // And the client is of use again.
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
 }
