@@ -9,8 +9,8 @@ pub(crate) enum Rule {
     Exact,
     /// A collection without order, its items in groups of so many.
     Unordered(usize),
-    /// A cursor, and the items of one page, in groups of so many.
-    Page(usize),
+    /// A cursor, and the items of one page.
+    Page,
     /// Milliseconds, seconds, or the pair that TIME gives.
     Millis,
     Seconds,
@@ -28,17 +28,14 @@ pub(crate) fn rule(command: &Command) -> Rule {
     let name = command.first().map(|name| word(name)).unwrap_or_default();
     let sub = command.get(1).map(|sub| word(sub)).unwrap_or_default();
     match (name.as_str(), sub.as_str()) {
-        ("eval" | "eval_ro", _) if command.len() > 3 => rule_of_script(command),
-        ("pttl" | "pexpiretime", _) => Rule::Millis,
-        ("ttl" | "expiretime", _) => Rule::Seconds,
+        ("eval", _) if command.len() > 3 => rule_of_script(command),
+        ("pttl", _) => Rule::Millis,
+        ("ttl", _) => Rule::Seconds,
         ("time", _) => Rule::Time,
-        ("smembers" | "spop" | "keys", _) => Rule::Unordered(1),
-        ("scan" | "sscan", _) => Rule::Page(1),
-        ("hscan" | "zscan", _) => Rule::Page(2),
-        ("pubsub", "channels" | "shardchannels") => Rule::Unordered(1),
-        ("randomkey" | "info" | "hello", _) => Rule::Shape,
-        ("client", "id" | "list" | "info") => Rule::Shape,
-        ("command", _) => Rule::Shape,
+        ("smembers" | "keys", _) => Rule::Unordered(1),
+        ("scan", _) => Rule::Page,
+        ("pubsub", "channels") => Rule::Unordered(1),
+        ("info", _) | ("client", "id") => Rule::Shape,
         _ => Rule::Exact,
     }
 }
@@ -52,15 +49,7 @@ fn rule_of_script(command: &Command) -> Rule {
     let Some(inner) = command.get(3 + keys..) else {
         return Rule::Exact;
     };
-    match (
-        rule(&inner.to_vec()),
-        inner.first().map(|name| word(name)).as_deref(),
-    ) {
-        // A map of a script is a Lua table, the order of which is nobody's business.
-        (Rule::Exact, Some("hgetall")) => Rule::Unordered(2),
-        (Rule::Exact, Some("config")) => Rule::Unordered(2),
-        (rule, _) => rule,
-    }
+    rule(&inner.to_vec())
 }
 
 /// Compares two replies; `tolerance` is in milliseconds.
@@ -74,9 +63,9 @@ pub(crate) fn equal(rule: Rule, real: &Frame, embedded: &Frame, tolerance: f64) 
     match rule {
         Rule::Exact => false,
         Rule::Unordered(group) => real.sorted(group) == embedded.sorted(group),
-        Rule::Page(group) => match (real.items(), embedded.items()) {
+        Rule::Page => match (real.items(), embedded.items()) {
             (Some([cursor, real]), Some([other, embedded])) => {
-                cursor == other && real.sorted(group) == embedded.sorted(group)
+                cursor == other && real.sorted(1) == embedded.sorted(1)
             }
             _ => false,
         },
@@ -122,16 +111,7 @@ pub(crate) fn equal_but_for_times(real: &Frame, embedded: &Frame, tolerance: f64
 /// Compares members with scores, which may be times: where two are close, they come in either order.
 pub(crate) fn equal_but_for_scores(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
     let pairs = |frame: &Frame| {
-        let items = frame.items()?;
-        // In pairs by RESP3, else one behind the other.
-        let flat: Vec<Frame> = items
-            .iter()
-            .flat_map(|item| match item.items() {
-                Some(pair) => pair.to_vec(),
-                None => vec![item.clone()],
-            })
-            .collect();
-        let mut pairs: Vec<_> = flat.chunks(2).map(<[Frame]>::to_vec).collect();
+        let mut pairs: Vec<_> = frame.items()?.chunks(2).map(<[Frame]>::to_vec).collect();
         pairs.sort_unstable();
         Some(pairs)
     };

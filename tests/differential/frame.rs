@@ -15,7 +15,6 @@ pub(crate) enum Body {
     Bulk(Vec<u8>),
     /// `$-1` or `*-1`, told apart by the kind.
     Nil,
-    /// The items of an array, set or push; the keys and values of a map in turn.
     Items(Vec<Frame>),
 }
 
@@ -27,7 +26,7 @@ impl Frame {
         let mut at = end + 2;
         let length = || std::str::from_utf8(line).unwrap().parse::<i64>().unwrap();
         let body = match kind {
-            b'$' | b'=' => match usize::try_from(length()) {
+            b'$' => match usize::try_from(length()) {
                 Err(_) => Body::Nil,
                 Ok(len) => {
                     let text = bytes.get(at..at + len + 2)?;
@@ -35,12 +34,11 @@ impl Frame {
                     Body::Bulk(text[..len].to_vec())
                 }
             },
-            b'*' | b'~' | b'>' | b'%' => match usize::try_from(length()) {
+            b'*' => match usize::try_from(length()) {
                 Err(_) => Body::Nil,
                 Ok(len) => {
-                    let count = if kind == b'%' { len * 2 } else { len };
                     let mut items = Vec::new();
-                    for _ in 0..count {
+                    for _ in 0..len {
                         let (item, len) = Self::parse(bytes.get(at..)?)?;
                         items.push(item);
                         at += len;
@@ -48,9 +46,34 @@ impl Frame {
                     Body::Items(items)
                 }
             },
+            b'-' => Body::Line(line.trim_ascii_end().to_vec()),
             _ => Body::Line(line.to_vec()),
         };
         Some((Self { kind, body }, at))
+    }
+
+    /// The same without what the engine adds where it has no such command.
+    pub(crate) fn without_note(mut self) -> Self {
+        const NOTE: &str = " (the embedded engine has no '";
+        let text = match &mut self.body {
+            Body::Line(text) | Body::Bulk(text) => text,
+            Body::Items(items) => {
+                *items = items.drain(..).map(Self::without_note).collect();
+                return self;
+            }
+            Body::Nil => return self,
+        };
+        let find = |text: &[u8], part: &str| {
+            let mut windows = text.windows(part.len());
+            windows.position(|window| window == part.as_bytes())
+        };
+        if let Some(start) = find(text, NOTE) {
+            let named = start + NOTE.len();
+            let end = named + find(&text[named..], "')").unwrap() + 2;
+            text.drain(start..end);
+            *text = text.trim_ascii_end().to_vec();
+        }
+        self
     }
 
     pub(crate) fn is_error(&self) -> bool {

@@ -72,9 +72,6 @@ const ODD: &[&str] = &[
     ".",
     "-",
 ];
-const FLOATS: &[&str] = &[
-    "0.5", "-0.25", "3", "-3", "0.1", "-0.1", "-2.75", "2.125", "+1", "3.0", "-5.50", "1e-5",
-];
 const SCORES: &[&str] = &[
     "1",
     "2",
@@ -98,7 +95,6 @@ const SCORES: &[&str] = &[
 const BOUNDS: &[&str] = &[
     "-inf", "+inf", "(1", "1", "2", "(2", "1.5", "(-1", "-1", "inf", "(inf", "", "(", "0",
 ];
-const LEX: &[&str] = &["-", "+", "[a", "(a", "[b", "(c", "[", "(", "[hello"];
 const MEMBERS: &[&str] = &["a", "b", "c", "d", "e", "hello", "1", ""];
 
 pub(crate) struct Generator {
@@ -142,51 +138,19 @@ impl Generator {
         }
     }
 
-    /// Commands for one connection: single ones and transactions.
+    /// Commands for one connection.
     pub(crate) fn batch(&mut self, len: usize) -> Vec<Command> {
         let mut batch = Vec::new();
         while batch.len() < len {
-            if self.random.percent(3) {
-                batch.push(words("multi"));
-                for _ in 0..self.random.below(6) {
-                    batch.push(self.exact_command());
-                }
-                let end = if self.random.percent(85) {
-                    "exec"
-                } else {
-                    "discard"
-                };
-                batch.push(words(end));
-            } else {
-                let command = self.command();
-                let subscribed = command[0].to_ascii_lowercase().ends_with(b"subscribe");
-                batch.push(command);
-                // A RESP2 connection with subscriptions can do little else.
-                if subscribed && self.random.percent(60) {
-                    batch.push(words("reset"));
-                    batch.push(words(self.random.pick(&["hello 3", "hello 3", "ping"])));
-                }
+            let command = self.command();
+            let subscribed = command[0].to_ascii_lowercase().ends_with(b"subscribe");
+            batch.push(command);
+            // A connection with subscriptions can do little else.
+            if subscribed && self.random.percent(60) {
+                batch.extend(["unsubscribe", "punsubscribe"].map(words));
             }
         }
         batch
-    }
-
-    /// A command that inside a transaction is compared byte by byte.
-    fn exact_command(&mut self) -> Command {
-        loop {
-            let command = self.command();
-            let name = String::from_utf8_lossy(&command[0]).to_lowercase();
-            let exact = crate::compare::rule(&command) == crate::compare::Rule::Exact;
-            let ends = matches!(name.as_str(), "exec" | "discard" | "reset");
-            // Messages to oneself inside a transaction break the framing in Redis itself.
-            let messages = name.ends_with("subscribe")
-                || command
-                    .iter()
-                    .any(|a| a.to_ascii_lowercase().ends_with(b"publish"));
-            if exact && !ends && !messages {
-                return command;
-            }
-        }
     }
 
     pub(crate) fn through_script(&mut self, command: Command) -> Command {
@@ -194,17 +158,10 @@ impl Generator {
             "return redis.call(unpack(ARGV))",
             "return redis.call(unpack(ARGV))",
             "return redis.pcall(unpack(ARGV))",
-            "redis.setresp(3) return redis.call(unpack(ARGV))",
-            "redis.setresp(3) return redis.pcall(unpack(ARGV))",
             "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return r.err end return r",
             "local ok, r = pcall(redis.call, unpack(ARGV)) return r",
         ]);
-        let name = if self.random.percent(10) {
-            "eval_ro"
-        } else {
-            "eval"
-        };
-        let mut whole = vec![name.into(), script.into(), b"0".to_vec()];
+        let mut whole = vec![b"eval".to_vec(), script.into(), b"0".to_vec()];
         whole.extend(command);
         whole
     }
@@ -272,17 +229,11 @@ impl Generator {
                 let kind = KEYS[self.random.below(KEYS.len())];
                 vec![self.key(kind)]
             }
-            "y" => words(self.random.pick(&["y0", "y1", "y0", "y1", "d0"])),
-            "dk" => words(self.random.pick(&["d0", "d1", "y0"])),
-            "df" => words(self.random.pick(&["d1", "d2"])),
-            "absent" => words(self.random.pick(&["replica", "master", "nosuch"])),
             "f" => words(self.random.pick(&["f1", "f2", "f3", "f4"])),
             "v" => vec![self.random.pick(VALUES).into()],
             "m" => vec![self.random.pick(MEMBERS).into()],
-            "d" => words(self.random.pick(FLOATS)),
             "score" => words(self.random.pick(SCORES)),
             "bound" => vec![self.random.pick(BOUNDS).into()],
-            "lex" => words(self.random.pick(LEX)),
             "i" => words(
                 self.random
                     .pick(&["1", "-1", "7", "100", "-50", "9223372036854775807"]),
@@ -294,15 +245,10 @@ impl Generator {
             "c" => words(self.random.pick(&["0", "1", "2", "3", "100", "-1"])),
             "sec" => one(self.seconds().to_string()),
             "ms" => one((self.seconds() * 1000).to_string()),
-            "at" => one((self.epoch + self.seconds() + 50).to_string()),
             "atms" => one(((self.epoch + self.seconds() + 50) * 1000).to_string()),
             "past" => words(
                 self.random
                     .pick(&["0", "-1", "-100", "-9223372036854775808"]),
-            ),
-            "where" => words(
-                self.random
-                    .pick(&["BEFORE", "after", "BEFORE", "AFTER", "inside"]),
             ),
             "pattern" => words(self.random.pick(&[
                 "*",
@@ -320,16 +266,6 @@ impl Generator {
                     .pick(&["string", "hash", "list", "set", "zset", "none"]),
             ),
             "db" => words(self.random.pick(&["0", "0", "1", "15", "16", "-1"])),
-            "hello" => {
-                words(
-                    self.random
-                        .pick(&["1", "4", "x", "3 SETNAME me", "2 NOSUCH", "3 AUTH a b"]),
-                )
-            }
-            "name" => words(
-                self.random
-                    .pick(&["me", "you", "normal", "pubsub", "127.0.0.1:1"]),
-            ),
             "digest" => words(self.random.pick(&[
                 "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
                 "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
@@ -357,18 +293,6 @@ impl Generator {
                     9 => format!("XX PX {ms}"),
                     10 => format!("PX {ms} KEEPTTL"),
                     _ => "NX XX".into(),
-                })
-            }
-            "getexopt" => {
-                let option = self.random.below(6);
-                let ms = (self.seconds() * 1000).to_string();
-                words(&match option {
-                    0 => "PERSIST".into(),
-                    1 => format!("PX {ms}"),
-                    2 => format!("EX {}", self.seconds()),
-                    3 => format!("PXAT {}", (self.epoch + self.seconds() + 50) * 1000),
-                    4 => format!("PX {ms} PERSIST"),
-                    _ => "PX 0".into(),
                 })
             }
             "expireopts" => words(
@@ -424,11 +348,8 @@ impl Generator {
     /// Now and then: an argument too many or too few, or one replaced by something odd.
     fn spoil(&mut self, command: &mut Command) {
         let name = String::from_utf8_lossy(&command[0]).to_lowercase();
-        // WAIT can wait for ever; the others are exceptions (see the list at the top).
-        let reserved = ["y0", "y1", "d0", "d1", "d2"].map(str::as_bytes);
-        let plain = command.iter().any(|a| reserved.contains(&a.as_slice()));
-        let as_it_is =
-            name == "wait" || name.ends_with("scan") || name.ends_with("incrbyfloat") || plain;
+        // A scan starts at cursor 0.
+        let as_it_is = name == "scan";
         match self.random.below(40) {
             0 => {
                 command.pop();
@@ -455,10 +376,6 @@ impl Generator {
                 command[at] = (0..len).map(|_| byte(self.random.next() as u8)).collect();
             }
             _ => {}
-        }
-        if name == "spop" && command.len() == 2 {
-            // One member of several would be a random one.
-            command.push(b"1000".to_vec());
         }
     }
 }

@@ -107,7 +107,7 @@ impl Embedded {
         let mut frames = Vec::new();
         let mut at = 0;
         while let Some((frame, len)) = Frame::parse(&self.unread[at..]) {
-            frames.push(frame);
+            frames.push(frame.without_note());
             at += len;
         }
         self.unread.drain(..at);

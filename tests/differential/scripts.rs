@@ -173,7 +173,7 @@ fn argument(random: &mut Random, description: &str) -> Vec<u8> {
     } else if text.contains("hexadecimal") {
         IDS
     } else if text.contains("publish") {
-        &["PUBLISH", "PUBLISH", "SPUBLISH"][..]
+        &["PUBLISH"][..]
     } else if text.contains("channel") {
         &["redisson_lock__channel:{k}", "ch"]
     } else if text.contains("names of all keys") {
@@ -332,7 +332,6 @@ pub(crate) fn compare_on_random_state(
     random: &mut Random,
     file: &LuaFile,
 ) -> Result<(), String> {
-    let connection = random.below(2);
     let (keys, args) = file.arguments(random);
     let mut commands = vec![words("flushall")];
     // Now and then all keys are as their clients leave them, else each is anything.
@@ -357,9 +356,9 @@ pub(crate) fn compare_on_random_state(
         commands.push(eval);
     }
     commands.extend(inspect(&keys));
-    let replies = pair.run(connection, &commands);
+    let replies = pair.run(0, &commands);
     let tolerance = pair.skew.tolerance();
-    let own = &replies[connection];
+    let own = &replies[0];
     for (at, (real, embedded)) in own.real.iter().zip(&own.embedded).enumerate() {
         let Some(real) = real else {
             return Err("the server said nothing".into());
@@ -394,19 +393,15 @@ pub(crate) fn show(command: &Command) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// The replies of both to one script without keys, in the protocol of the connection.
-pub(crate) fn conversion(
-    pair: &mut Pair,
-    connection: usize,
-    script: &str,
-) -> (Option<Frame>, Frame) {
+/// The replies of both to one script without keys.
+pub(crate) fn conversion(pair: &mut Pair, script: &str) -> (Option<Frame>, Frame) {
     let command: Command = vec![b"eval".to_vec(), script.into(), b"0".to_vec()];
-    assert!(pair.embedded[connection].send(&encode(&command)));
-    let mut embedded = pair.embedded[connection].drain();
+    assert!(pair.embedded[0].send(&encode(&command)));
+    let mut embedded = pair.embedded[0].drain();
     assert_eq!(embedded.len(), 1, "{script}");
-    pair.real[connection].send(&encode(&command));
-    (pair.real[connection].read(), embedded.remove(0))
+    pair.real[0].send(&encode(&command));
+    (pair.real[0].read(), embedded.remove(0))
 }
 
-/// Each is compared in RESP2 and RESP3, on: a hash h (f v), a zset z (a 1.5, b 2), a set s (a).
+/// Each is compared on: a hash h (f v), a zset z (a 1.5, b 2), a set s (a).
 pub(crate) const CONVERSIONS: &[&str] = &include!("conversions.in");

@@ -1,7 +1,7 @@
 //! The engine on TCP, for other processes.
 
+use super::serve::Shared;
 use super::session::Session;
-use super::{Shared, lock};
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl Listener {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        lock(&shared.state).port = address.port();
+        shared.listens_on(address.port());
         let accepting = tokio::spawn(accept(listener, shared)).abort_handle();
         Ok(Self { address, accepting })
     }
@@ -54,10 +54,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
-                    let session = Session::open(Arc::clone(&shared), peer.to_string(), local);
-                    connections.spawn(carry(stream, session));
+                Ok((stream, _)) => {
+                    connections.spawn(carry(stream, Session::open(Arc::clone(&shared))));
                 }
                 Err(error) => {
                     // Out of descriptors, most likely: give some time for connections to end.

@@ -8,6 +8,8 @@ use std::fmt;
 
 /// Replies are not nested deeper: a table may contain itself.
 const MAX_DEPTH: usize = 128;
+/// Fields of the tables that stand for what only RESP3 has.
+const OF_RESP3: [&str; 5] = ["double", "map", "set", "big_number", "verbatim_string"];
 
 /// An error raised by a function of ours. Lua carries it as userdata until it is caught.
 #[derive(Debug)]
@@ -79,18 +81,11 @@ pub(super) fn first_line(text: &str) -> &str {
 }
 
 /// What a script gets from `redis.call`.
-pub(super) fn to_lua(lua: &Lua, reply: &Reply, resp3: bool) -> mlua::Result<Value> {
+pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
-    let list = |items: &[Reply]| {
-        let table = lua.create_table_with_capacity(items.len(), 0)?;
-        for (at, item) in items.iter().enumerate() {
-            table.raw_set(at + 1, to_lua(lua, item, resp3)?)?;
-        }
-        Ok::<_, mlua::Error>(Value::Table(table))
-    };
-    let wrapped = |field: &str, value: Value| {
+    let wrapped = |field: &str, text: &[u8]| {
         let table = lua.create_table_with_capacity(0, 1)?;
-        table.raw_set(field, value)?;
+        table.raw_set(field, string(text)?)?;
         Ok::<_, mlua::Error>(Value::Table(table))
     };
     match reply {
@@ -98,56 +93,14 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply, resp3: bool) -> mlua::Result<Valu
         Reply::Bulk(bytes) => string(bytes),
         Reply::Bytes(bytes) => string(bytes),
         Reply::Text(text) => string(text.as_bytes()),
-        Reply::Nil | Reply::NilArray if resp3 => Ok(Value::Nil),
         Reply::Nil | Reply::NilArray => Ok(Value::Boolean(false)),
-        Reply::Ok => wrapped("ok", string(b"OK")?),
-        Reply::Status(text) => wrapped("ok", string(text)?),
-        Reply::Error(fail) => wrapped("err", string(&fail.0)?),
-        Reply::Bool(yes) if resp3 => Ok(Value::Boolean(*yes)),
-        Reply::Bool(yes) => Ok(Value::Number(f64::from(u8::from(*yes)))),
-        Reply::Double(value) if resp3 => wrapped("double", Value::Number(*value)),
-        Reply::Double(value) => string(num::format_float(*value).as_bytes()),
-        Reply::BigNumber(digits) if resp3 => wrapped("big_number", string(digits)?),
-        Reply::BigNumber(digits) => string(digits),
-        Reply::Verbatim(format, text) if resp3 => {
-            let inner = lua.create_table_with_capacity(0, 2)?;
-            inner.raw_set("format", string(format)?)?;
-            inner.raw_set("string", string(text)?)?;
-            wrapped("verbatim_string", Value::Table(inner))
-        }
-        Reply::Verbatim(_, text) => string(text),
-        Reply::Set(items) if resp3 => {
-            let members = lua.create_table_with_capacity(0, items.len())?;
-            for item in items {
-                members.raw_set(to_lua(lua, item, resp3)?, true)?;
-            }
-            wrapped("set", Value::Table(members))
-        }
-        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Many(items) => {
-            list(items)
-        }
-        Reply::Map(pairs) if resp3 => {
-            let fields = lua.create_table_with_capacity(0, pairs.len())?;
-            for (key, value) in pairs {
-                fields.raw_set(to_lua(lua, key, resp3)?, to_lua(lua, value, resp3)?)?;
-            }
-            wrapped("map", Value::Table(fields))
-        }
-        Reply::Pairs(pairs) if resp3 => {
-            let table = lua.create_table_with_capacity(pairs.len(), 0)?;
-            for (at, (key, value)) in pairs.iter().enumerate() {
-                let pair = lua.create_table_with_capacity(2, 0)?;
-                pair.raw_set(1, to_lua(lua, key, resp3)?)?;
-                pair.raw_set(2, to_lua(lua, value, resp3)?)?;
-                table.raw_set(at + 1, pair)?;
-            }
-            Ok(Value::Table(table))
-        }
-        Reply::Map(pairs) | Reply::Pairs(pairs) => {
-            let table = lua.create_table_with_capacity(pairs.len() * 2, 0)?;
-            for (at, (key, value)) in pairs.iter().enumerate() {
-                table.raw_set(2 * at + 1, to_lua(lua, key, resp3)?)?;
-                table.raw_set(2 * at + 2, to_lua(lua, value, resp3)?)?;
+        Reply::Ok => wrapped("ok", b"OK"),
+        Reply::Status(text) => wrapped("ok", text),
+        Reply::Error(fail) => wrapped("err", &fail.0),
+        Reply::Array(items) | Reply::Many(items) => {
+            let table = lua.create_table_with_capacity(items.len(), 0)?;
+            for (at, item) in items.iter().enumerate() {
+                table.raw_set(at + 1, to_lua(lua, item)?)?;
             }
             Ok(Value::Table(table))
         }
@@ -155,86 +108,43 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply, resp3: bool) -> mlua::Result<Valu
 }
 
 /// What the caller of a script gets for the value that it returned.
-pub(super) fn from_lua(value: Value, resp3: bool) -> mlua::Result<Reply> {
-    convert(value, resp3, 0)
+pub(super) fn from_lua(value: Value) -> mlua::Result<Reply> {
+    convert(value, 0)
 }
 
-fn convert(value: Value, resp3: bool, depth: usize) -> mlua::Result<Reply> {
+fn convert(value: Value, depth: usize) -> mlua::Result<Reply> {
     Ok(match value {
-        Value::Boolean(yes) if resp3 => Reply::Bool(yes),
         Value::Boolean(true) => Reply::Int(1),
         Value::Integer(value) => Reply::Int(value),
         Value::Number(value) => Reply::Int(truncate(value)),
         Value::String(text) => Reply::Bytes(text.as_bytes().to_vec()),
         Value::Table(_) if depth >= MAX_DEPTH => Fail::from("ERR reached lua stack limit").into(),
-        Value::Table(table) => convert_table(&table, resp3, depth)?,
+        Value::Table(table) => convert_table(&table, depth)?,
         _ => Reply::Nil,
     })
 }
 
-fn convert_table(table: &Table, resp3: bool, depth: usize) -> mlua::Result<Reply> {
-    let first = table.raw_get::<Value>(1)?;
-    // Arrays by far outnumber the special tables, which have no first element.
-    if first.is_nil() {
-        if let Some(reply) = special(table, resp3, depth)? {
-            return Ok(reply);
+fn convert_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
+    if let Value::String(text) = table.raw_get("err")? {
+        return Ok(Fail::from(text.as_bytes().to_vec()).into());
+    }
+    if let Value::String(text) = table.raw_get("ok")? {
+        return Ok(Reply::Status(text.as_bytes().to_vec().into()));
+    }
+    for field in OF_RESP3 {
+        if !table.raw_get::<Value>(field)?.is_nil() {
+            let text = format!("ERR the embedded engine returns no table with '{field}'");
+            return Ok(Fail::from(text).into());
         }
-        return Ok(Reply::Array(Vec::new()));
     }
-    if let Some(reply) = special(table, resp3, depth)? {
-        return Ok(reply);
-    }
-    let mut items = vec![convert(first, resp3, depth + 1)?];
-    for at in 2.. {
+    let mut items = Vec::new();
+    for at in 1.. {
         match table.raw_get::<Value>(at)? {
             Value::Nil => break,
-            item => items.push(convert(item, resp3, depth + 1)?),
+            item => items.push(convert(item, depth + 1)?),
         }
     }
     Ok(Reply::Array(items))
-}
-
-fn special(table: &Table, resp3: bool, depth: usize) -> mlua::Result<Option<Reply>> {
-    if let Value::String(text) = table.raw_get("err")? {
-        return Ok(Some(Fail::from(text.as_bytes().to_vec()).into()));
-    }
-    if let Value::String(text) = table.raw_get("ok")? {
-        return Ok(Some(Reply::Status(text.as_bytes().to_vec().into())));
-    }
-    match table.raw_get("double")? {
-        Value::Integer(value) => return Ok(Some(Reply::Double(value as f64))),
-        Value::Number(value) => return Ok(Some(Reply::Double(value))),
-        _ => {}
-    }
-    if let Value::Table(fields) = table.raw_get("map")? {
-        let mut pairs = Vec::new();
-        for pair in fields.pairs::<Value, Value>() {
-            let (key, value) = pair?;
-            pairs.push((
-                convert(key, resp3, depth + 1)?,
-                convert(value, resp3, depth + 1)?,
-            ));
-        }
-        return Ok(Some(Reply::Map(pairs)));
-    }
-    if let Value::Table(members) = table.raw_get("set")? {
-        let mut items = Vec::new();
-        for pair in members.pairs::<Value, Value>() {
-            items.push(convert(pair?.0, resp3, depth + 1)?);
-        }
-        return Ok(Some(Reply::Set(items)));
-    }
-    if let Value::String(digits) = table.raw_get("big_number")? {
-        return Ok(Some(Reply::BigNumber(digits.as_bytes().to_vec())));
-    }
-    if let Value::Table(verbatim) = table.raw_get("verbatim_string")?
-        && let Value::String(format) = verbatim.raw_get("format")?
-        && let Value::String(text) = verbatim.raw_get("string")?
-    {
-        let (format, text) = (format.as_bytes().to_vec(), text.as_bytes().to_vec());
-        return Ok(Some(Reply::Verbatim(format, text)));
-    }
-    Ok(None)
 }
 
 /// C's cast to an integer as the processors do it: what does not fit is the smallest integer.
@@ -288,6 +198,6 @@ mod tests {
     fn a_table_that_contains_itself_ends() {
         let lua = Lua::new();
         let value: Value = lua.load("local t = {} t[1] = t return t").eval().unwrap();
-        assert!(matches!(from_lua(value, false), Ok(Reply::Array(_))));
+        assert!(matches!(from_lua(value), Ok(Reply::Array(_))));
     }
 }

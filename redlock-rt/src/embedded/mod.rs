@@ -1,6 +1,6 @@
 //! An in-process server with the part of Redis that locks need.
 //!
-//! [`Engine`] speaks RESP2 and RESP3, keeps keys with their expiry, delivers messages, and runs
+//! [`Engine`] speaks RESP2, keeps keys with their expiry, delivers messages, and runs
 //! the same Lua scripts as a real server, in real Lua 5.1. Doctests, unit tests and demos run on
 //! it without a server; [`Engine::listen`] lets other processes share it.
 //!
@@ -28,8 +28,8 @@
 //!
 //! # Lock order
 //!
-//! 1. `scripts`: held from the first to the last byte of a command, script or transaction, which
-//!    is what makes them atomic. It also owns the Lua state.
+//! 1. `scripts`: held from the first to the last byte of a command or script, which is what makes
+//!    it atomic. It also owns the Lua state.
 //! 2. `state`: held for one command; a script takes it anew for each command that it calls.
 //! 3. The lock of one `Outbox`: innermost.
 //!
@@ -47,8 +47,6 @@ mod outbox;
 mod parser;
 mod resp;
 mod scripts;
-mod scripts_bit;
-mod scripts_json;
 mod scripts_lib;
 mod serve;
 mod session;
@@ -60,16 +58,39 @@ mod tests;
 pub use self::listener::Listener;
 pub use self::session::Session;
 
-use self::scripts::Scripts;
-use self::state::State;
+use self::serve::Shared;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::net::ToSocketAddrs;
 
 /// An in-process server for development and tests. See the [module](self).
 ///
 /// Clones share one keyspace. It ends with its last clone, session and listener.
+///
+/// # Commands
+///
+/// What the locks need, and what a script of [`FencedValue::exec`](crate::FencedValue::exec) is
+/// likely to call:
+///
+/// | of | commands |
+/// | --- | --- |
+/// | connections | `AUTH` `CLIENT ID` `CLIENT KILL` `CLIENT SETINFO` `PING` `SELECT` |
+/// | the server | `DBSIZE` `FLUSHALL` `INFO` `TIME` |
+/// | scripts | `EVAL` `EVALSHA` `SCRIPT EXISTS` `SCRIPT FLUSH` `SCRIPT LOAD` |
+/// | messages | `PSUBSCRIBE` `PUBLISH` `PUBSUB CHANNELS` `PUBSUB NUMPAT` `PUBSUB NUMSUB` `PUNSUBSCRIBE` `SUBSCRIBE` `UNSUBSCRIBE` |
+/// | keys | `DEL` `EXISTS` `EXPIRE` `KEYS` `PERSIST` `PEXPIRE` `PEXPIREAT` `PTTL` `SCAN` `TTL` `TYPE` |
+/// | strings | `APPEND` `DECR` `DECRBY` `GET` `INCR` `INCRBY` `SET` |
+/// | hashes | `HDEL` `HEXISTS` `HGET` `HGETALL` `HINCRBY` `HKEYS` `HLEN` `HMGET` `HRANDFIELD` `HSET` `HVALS` |
+/// | lists | `LINDEX` `LLEN` `LPOP` `LPOS` `LPUSH` `LRANGE` `LREM` `RPOP` `RPUSH` |
+/// | sets | `SADD` `SCARD` `SISMEMBER` `SMEMBERS` `SREM` |
+/// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
+///
+/// They do what they do in Redis 7.0, with all options but two: `ZRANGE` takes no `BYLEX`, and
+/// `CLIENT KILL` goes by `ID`. Others are refused as Redis refuses what it does not know, with a
+/// note that the embedded engine has no such command. Scripts have Lua's `string`, `table`, `math`
+/// and `coroutine`, and of `redis` what concerns calls, replies and the log; they have no `cjson`,
+/// `cmsgpack`, `bit` or `struct`, and start with no `#!`.
 ///
 /// # Examples
 ///
@@ -93,16 +114,6 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// See the lock order of the module.
-struct Shared {
-    scripts: Mutex<Scripts>,
-    state: Arc<Mutex<State>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Engine {
     /// Starts an empty engine.
     #[must_use]
@@ -120,11 +131,8 @@ impl Engine {
         tracing::warn!(
             "embedded engine started: in memory only, for development and tests, not a database"
         );
-        let state = State::new(password.map(Into::into), commands::count());
-        let state = Arc::new(Mutex::new(state));
-        let scripts = Mutex::new(Scripts::new(Arc::clone(&state)));
         Self {
-            shared: Arc::new(Shared { scripts, state }),
+            shared: Arc::new(Shared::new(password)),
         }
     }
 
@@ -134,11 +142,7 @@ impl Engine {
     /// client is killed.
     #[must_use]
     pub fn connect(&self) -> Session {
-        Session::open(
-            Arc::clone(&self.shared),
-            "127.0.0.1:0".into(),
-            "127.0.0.1:0".into(),
-        )
+        Session::open(Arc::clone(&self.shared))
     }
 
     /// Tells engines of this process apart.

@@ -118,14 +118,10 @@ pub(super) fn int_bytes(value: i64) -> Vec<u8> {
 
 /// A double as C's `%.17g` prints it, which is what Redis 7.0 replies with.
 pub(super) fn format_float(value: f64) -> String {
+    const DIGITS: usize = 17;
     if value == value.trunc() && value.abs() < 1e17 && (value != 0.0 || value.is_sign_positive()) {
         return format!("{}", value as i64);
     }
-    format_digits(value, 17)
-}
-
-/// A double as C's `%.{digits}g` prints it.
-pub(super) fn format_digits(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return if value.is_sign_negative() {
             "-nan"
@@ -141,18 +137,18 @@ pub(super) fn format_digits(value: f64, digits: usize) -> String {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
     // That many significant digits, correctly rounded: "d.ddde±x".
-    let scientific = format!("{value:.*e}", digits - 1);
+    let scientific = format!("{value:.*e}", DIGITS - 1);
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let plain = usize::try_from(exponent).map_or(exponent >= -4, |exponent| exponent < digits);
+    let plain = usize::try_from(exponent).map_or(exponent >= -4, |exponent| exponent < DIGITS);
     if !plain {
         let mantissa = trim_zeros(mantissa);
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
     }
-    let decimals = digits as i32 - 1 - exponent;
+    let decimals = DIGITS as i32 - 1 - exponent;
     let decimals = usize::try_from(decimals).unwrap_or(0);
     trim_zeros(&format!("{value:.decimals$}")).to_owned()
 }
@@ -163,74 +159,6 @@ fn trim_zeros(text: &str) -> &str {
     } else {
         text
     }
-}
-
-/// Decimals that INCRBYFLOAT and HINCRBYFLOAT keep.
-const DECIMALS: usize = 17;
-
-/// The sum of two decimal numbers, written without an exponent and without trailing zeros.
-///
-/// Redis adds in C's `long double`, which Rust lacks. Sums that fit are taken in exact decimal
-/// arithmetic of seventeen decimals instead: the two agree wherever `long double` is exact to
-/// that digit, and "10.5" + "0.1" is "10.6" in both.
-pub(super) fn add_decimal(a: &[u8], b: &[u8]) -> Option<Result<String, NotFinite>> {
-    if let (Some(x), Some(y)) = (parse_fixed(a), parse_fixed(b))
-        && let Some(sum) = x.checked_add(y)
-    {
-        return Some(Ok(format_fixed(sum)));
-    }
-    let sum = parse_float(a)? + parse_float(b)?;
-    if !sum.is_finite() {
-        return Some(Err(NotFinite));
-    }
-    Some(Ok(trim_zeros(&format!("{sum:.DECIMALS$}")).to_owned()))
-}
-
-/// The sum of two floats was not a finite number.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotFinite;
-
-/// Plain decimals, with an optional exponent, in units of 1e-17.
-fn parse_fixed(text: &[u8]) -> Option<i128> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((m, e)) => (m, e.parse::<i32>().ok().filter(|e| e.abs() <= 30)?),
-        None => (text, 0),
-    };
-    let (negative, mantissa) = match mantissa.as_bytes() {
-        [b'-', ..] => (true, &mantissa[1..]),
-        [b'+', ..] => (false, &mantissa[1..]),
-        _ => (false, mantissa),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let mut value: i128 = 0;
-    for digit in whole.bytes().chain(fraction.bytes()) {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        value = value
-            .checked_mul(10)?
-            .checked_add(i128::from(digit - b'0'))?;
-    }
-    if whole.len() + fraction.len() == 0 {
-        return None;
-    }
-    let shift = DECIMALS as i32 + exponent - i32::try_from(fraction.len()).ok()?;
-    let value = if shift >= 0 {
-        value.checked_mul(10_i128.checked_pow(shift.unsigned_abs())?)?
-    } else {
-        let unit = 10_i128.checked_pow(shift.unsigned_abs())?;
-        // Digits beyond the seventeenth decimal are the float path's to round.
-        (value % unit == 0).then_some(value / unit)?
-    };
-    Some(if negative { -value } else { value })
-}
-
-fn format_fixed(value: i128) -> String {
-    let sign = if value < 0 { "-" } else { "" };
-    let unit = 10_u128.pow(DECIMALS as u32);
-    let (whole, fraction) = (value.unsigned_abs() / unit, value.unsigned_abs() % unit);
-    trim_zeros(&format!("{sign}{whole}.{fraction:0DECIMALS$}")).to_owned()
 }
 
 #[cfg(test)]
@@ -318,16 +246,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn decimal_sums_stay_decimal() {
-        let add = |a: &str, b: &str| add_decimal(a.as_bytes(), b.as_bytes());
-        assert_eq!(add("10.5", "0.1"), Some(Ok("10.6".into())));
-        assert_eq!(add("5.0e3", "2.0e2"), Some(Ok("5200".into())));
-        assert_eq!(add("-0.5", "0.5"), Some(Ok("0".into())));
-        assert_eq!(add("x", "1"), None);
-        assert_eq!(add("1e308", "inf"), Some(Err(NotFinite)));
-    }
-
     proptest! {
         #[test]
         fn printed_integers_parse_back(value: i64) {
@@ -341,8 +259,8 @@ mod tests {
         }
 
         #[test]
-        fn number_readers_take_any_bytes(a: Vec<u8>, b: Vec<u8>) {
-            let _ = (parse_int(&a), parse_float(&a), add_decimal(&a, &b));
+        fn number_readers_take_any_bytes(text: Vec<u8>) {
+            let _ = (parse_int(&text), parse_float(&text), parse_bound(&text));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a session has yet to read, and who waits to read it.
 
-use super::resp::{Encoder, Reply};
+use super::resp::Reply;
 use bytes::{Buf, BytesMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -33,25 +33,21 @@ impl Outbox {
     }
 
     /// Appends a reply; gives the reader to wake.
-    pub(super) fn reply(&self, reply: &Reply, resp3: bool) -> Option<Waker> {
+    pub(super) fn reply(&self, reply: &Reply) -> Option<Waker> {
         let mut pending = self.lock();
         if pending.closed {
             return None;
         }
-        Encoder {
-            out: &mut pending.bytes,
-            resp3,
-        }
-        .reply(reply);
+        reply.encode(&mut pending.bytes);
         pending.reader.take()
     }
 
     /// Appends a message. `Err` when so much is unread that the session must be cut off.
-    pub(super) fn push(&self, message: &Reply, resp3: bool) -> Result<Option<Waker>, ()> {
+    pub(super) fn push(&self, message: &Reply) -> Result<Option<Waker>, ()> {
         if self.lock().bytes.len() > PUSH_LIMIT {
             return Err(());
         }
-        Ok(self.reply(message, resp3))
+        Ok(self.reply(message))
     }
 
     /// Ends the stream, at once or after what was already answered.

@@ -8,9 +8,6 @@ use std::ops::Range;
 const MAX_INLINE: usize = 64 * 1024;
 const MAX_BULK: i64 = 512 * 1024 * 1024;
 const MAX_ITEMS: i64 = i32::MAX as i64;
-/// What a client that has not given its password yet may send.
-const MAX_ITEMS_BEFORE_AUTH: i64 = 10;
-const MAX_BULK_BEFORE_AUTH: i64 = 16 * 1024;
 
 /// Finds whole requests in what arrived so far.
 ///
@@ -42,12 +39,12 @@ impl Parser {
     }
 
     /// Looks for the next whole request. Call [`Parser::consume`] once it has been served.
-    pub(super) fn find(&mut self, authenticated: bool) -> Result<Option<Found>, Fail> {
+    pub(super) fn find(&mut self) -> Result<Option<Found>, Fail> {
         loop {
             if self.missing.is_none() {
                 match self.buffer.first() {
                     None => return Ok(None),
-                    Some(b'*') => match self.array_header(authenticated)? {
+                    Some(b'*') => match self.array_header()? {
                         None => return Ok(None),
                         Some(true) => {}
                         Some(false) => continue,
@@ -60,7 +57,7 @@ impl Parser {
                 }
             }
             while self.missing != Some(0) {
-                if !self.array_item(authenticated)? {
+                if !self.array_item()? {
                     return Ok(None);
                 }
             }
@@ -93,16 +90,13 @@ impl Parser {
     }
 
     /// True: items follow. False: an empty array, which is skipped. None: incomplete.
-    fn array_header(&mut self, authenticated: bool) -> Result<Option<bool>, Fail> {
+    fn array_header(&mut self) -> Result<Option<bool>, Fail> {
         let Some(line) = self.header("ERR Protocol error: too big mbulk count string")? else {
             return Ok(None);
         };
         let count = num::parse_int(&self.buffer[line])
             .filter(|count| *count <= MAX_ITEMS)
             .ok_or("ERR Protocol error: invalid multibulk length")?;
-        if !authenticated && count > MAX_ITEMS_BEFORE_AUTH {
-            return Err("ERR Protocol error: unauthenticated multibulk length".into());
-        }
         match usize::try_from(count) {
             Ok(count) if count > 0 => {
                 self.missing = Some(count);
@@ -116,7 +110,7 @@ impl Parser {
     }
 
     /// Reads one item; false when it has not arrived completely.
-    fn array_item(&mut self, authenticated: bool) -> Result<bool, Fail> {
+    fn array_item(&mut self) -> Result<bool, Fail> {
         let len = match self.item {
             Some(len) => len,
             None => {
@@ -136,9 +130,6 @@ impl Parser {
                     .filter(|len| *len <= MAX_BULK)
                     .and_then(|len| usize::try_from(len).ok())
                     .ok_or("ERR Protocol error: invalid bulk length")?;
-                if !authenticated && len as i64 > MAX_BULK_BEFORE_AUTH {
-                    return Err("ERR Protocol error: unauthenticated bulk length".into());
-                }
                 self.item = Some(len);
                 len
             }
@@ -266,7 +257,7 @@ mod tests {
 
     fn all(parser: &mut Parser) -> Result<Vec<Vec<Vec<u8>>>, Fail> {
         let mut requests = Vec::new();
-        while let Some(found) = parser.find(true)? {
+        while let Some(found) = parser.find()? {
             requests.push(
                 parser
                     .arguments(found)
@@ -334,18 +325,6 @@ mod tests {
         }
         assert!(parse(&vec![b'a'; MAX_INLINE + 1]).is_err());
         assert!(parse(&[b"*".to_vec(), b"1".repeat(MAX_INLINE + 1)].concat()).is_err());
-    }
-
-    #[test]
-    fn strangers_may_not_send_much() {
-        for bytes in [&b"*11\r\n"[..], b"*1\r\n$16385\r\n"] {
-            let mut parser = Parser::default();
-            parser.push(bytes);
-            assert!(parser.find(false).is_err());
-            let mut parser = Parser::default();
-            parser.push(bytes);
-            assert_eq!(parser.find(true), Ok(None));
-        }
     }
 
     proptest! {

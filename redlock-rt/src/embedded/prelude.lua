@@ -56,10 +56,7 @@ end
 local redis = {}
 for name, value in pairs(native.redis) do redis[name] = value end
 redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
-redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
 function redis.replicate_commands() return true end
-function redis.breakpoint() return false end
-function redis.debug() end
 
 local function single_field(field)
   return function(...)
@@ -149,12 +146,14 @@ globals.string = protect(string)
 globals.table = protect(table)
 globals.math = protect(math)
 globals.coroutine = protect(coroutines)
-for name, library in pairs(native.libraries) do globals[name] = protect(library) end
 getmetatable('').__metatable = protect({__index = globals.string})
 
+local not_here = {bit = true, cjson = true, cmsgpack = true, struct = true}
 raw_setmetatable(globals, {
   __index = function(_, name)
-    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    local text = "Script attempted to access nonexistent global variable '" .. tostring(name) .. "'"
+    if not_here[name] then text = text .. " (the embedded engine has no '" .. name .. "')" end
+    error(text, 2)
   end,
 })
 environment = protect(globals)

@@ -4,8 +4,8 @@ use super::commands::{self, Ctx, Run};
 use super::hash::FastMap;
 use super::lua::{self, Raised};
 use super::resp::{Fail, Reply};
-use super::state::{ScriptRun, State};
-use super::{lock, scripts_lib};
+use super::scripts_lib;
+use super::state::{ScriptRun, State, lock};
 use mlua::{
     BString, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value,
     VmState,
@@ -23,19 +23,12 @@ const CHUNK_NAME: &str = "@user_script";
 
 type Digest = [u8; 40];
 
-/// A compiled script.
-#[derive(Clone)]
-struct Script {
-    function: Function,
-    read_only: bool,
-}
-
 /// The scripts known to an engine, and the Lua state that runs them.
 pub(super) struct Scripts {
     state: Arc<Mutex<State>>,
     /// Started by the first script: most of an engine's cost.
     vm: Option<Vm>,
-    cache: FastMap<Digest, Script>,
+    cache: FastMap<Digest, Function>,
 }
 
 struct Vm {
@@ -71,23 +64,19 @@ impl Scripts {
         if let Some(key) = key
             && !self.cache.contains_key(&key)
         {
-            let (read_only, code) = shebang(body)?;
+            if body.starts_with(b"#!") {
+                return Err("ERR the embedded engine takes no shebang in front of a script".into());
+            }
             let compiled = self
                 .vm()?
-                .compile(code)
+                .compile(body)
                 .map_err(|error| lua::failure(&error))?;
             let function = compiled.map_err(|message| {
                 let mut text = b"ERR Error compiling script (new function): ".to_vec();
                 text.extend_from_slice(&message.as_bytes());
                 Fail::from(text)
             })?;
-            self.cache.insert(
-                key,
-                Script {
-                    function,
-                    read_only,
-                },
-            );
+            self.cache.insert(key, function);
         }
         Ok(digest)
     }
@@ -111,27 +100,24 @@ impl Scripts {
     pub(super) fn run(
         &mut self,
         digest: &[u8],
-        context: ScriptRun,
+        client: u64,
+        db: usize,
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Result<Reply, Fail> {
         let script = parse_digest(digest).and_then(|digest| self.cache.get(&digest));
-        let Some((script, vm)) = script.zip(self.vm.as_ref()) else {
+        let Some((function, vm)) = script.zip(self.vm.as_ref()) else {
             return Err(NO_SCRIPT.into());
         };
         {
             let mut state = lock(&self.state);
-            state.db(context.db).sweep_some();
-            state.script = context;
-            state.script.read_only |= script.read_only;
+            state.db(db).sweep_some();
+            state.script = ScriptRun { client, db };
         }
         vm.clock.start();
-        let outcome = vm.run(&script.function, keys, args);
-        let resp3 = lock(&self.state).script.resp3;
-        match outcome.and_then(|outcome| outcome.reply(digest, resp3)) {
-            Ok(reply) => Ok(reply),
-            Err(error) => Err(lua::failure(&error)),
-        }
+        vm.run(function, keys, args)
+            .and_then(|outcome| outcome.reply(digest))
+            .map_err(|error| lua::failure(&error))
     }
 }
 
@@ -170,9 +156,9 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn reply(self, digest: &[u8], resp3: bool) -> mlua::Result<Reply> {
+    fn reply(self, digest: &[u8]) -> mlua::Result<Reply> {
         match self {
-            Self::Returned(value) => lua::from_lua(value, resp3),
+            Self::Returned(value) => lua::from_lua(value),
             Self::Failed { mut text, place } => {
                 if let Some(place) = place {
                     text.extend_from_slice(b" script: ");
@@ -197,12 +183,6 @@ impl Vm {
                 lua.create_function(move |lua, args: MultiValue| call(lua, &state, &args, raises))?;
             redis.raw_set(name, call)?;
         }
-        let state = Arc::clone(state);
-        let setresp = lua.create_function(move |_, args: MultiValue| {
-            lock(&state).script.resp3 = scripts_lib::wants_resp3(&args)?;
-            Ok(())
-        })?;
-        redis.raw_set("setresp", setresp)?;
 
         let (compile, run): (Function, Function) =
             lua.load(PRELUDE).set_name("=prelude").call(native)?;
@@ -259,43 +239,26 @@ impl Vm {
 
 /// `redis.call` and `redis.pcall`.
 fn call(lua: &Lua, state: &Mutex<State>, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
-    let (reply, resp3) = match lua::arguments(args) {
-        Ok(args) => {
-            let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
-            let mut state = lock(state);
-            let reply = command(&mut state, &args).unwrap_or_else(|fail| fail.on_one_line().into());
-            (reply, state.script.resp3)
-        }
-        Err(fail) => (fail.into(), false),
-    };
+    let reply = lua::arguments(args).and_then(|args| {
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        command(&mut lock(state), &args).map_err(Fail::on_one_line)
+    });
     match reply {
-        Reply::Error(fail) if raises => Err(lua::raise(fail)),
-        reply => lua::to_lua(lua, &reply, resp3),
+        Err(fail) if raises => Err(lua::raise(fail)),
+        reply => lua::to_lua(lua, &reply.unwrap_or_else(Reply::from)),
     }
 }
 
 fn command(state: &mut State, args: &[&[u8]]) -> Result<Reply, Fail> {
     let command = commands::find_in_script(args)?;
-    let script = state.script;
+    let ScriptRun { client, db } = state.script;
     let Run::Plain(run) = command.run else {
         return Err("ERR This Redis command is not allowed from script".into());
     };
-    if command.has(commands::NO_SCRIPT) {
+    if !command.for_scripts() {
         return Err("ERR This Redis command is not allowed from script".into());
     }
-    if script.read_only && command.has(commands::WRITE) {
-        return Err("ERR Write commands are not allowed from read-only scripts.".into());
-    }
-    commands::monitor::report(state, None, command, args);
-    state.calls[command.index()] += 1;
-    let (client, db, resp3) = (script.client, script.db, script.resp3);
-    let mut ctx = Ctx {
-        state,
-        client,
-        db,
-        resp3,
-        in_script: true,
-    };
+    let mut ctx = Ctx { state, client, db };
     let reply = run(&mut ctx, args);
     let db = ctx.db;
     state.script.db = db;
@@ -306,41 +269,4 @@ fn parse_digest(text: &[u8]) -> Option<Digest> {
     let mut digest: Digest = text.try_into().ok()?;
     digest.make_ascii_lowercase();
     Some(digest)
-}
-
-/// Reads `#!lua flags=…`; gives whether writes are refused, and the code without that line.
-fn shebang(body: &[u8]) -> Result<(bool, &[u8]), Fail> {
-    if !body.starts_with(b"#!") {
-        return Ok((false, body));
-    }
-    let end = body
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .ok_or("ERR Invalid script shebang")?;
-    let line = String::from_utf8_lossy(&body[..end]);
-    let mut words = line.split_ascii_whitespace();
-    match words.next() {
-        Some("#!lua") => {}
-        engine => {
-            let engine = engine.unwrap_or_default();
-            return Err(format!("ERR Unexpected engine in script shebang: {engine}").into());
-        }
-    }
-    let mut read_only = false;
-    for word in words {
-        let Some(flags) = word.strip_prefix("flags=") else {
-            return Err(format!("ERR Unknown lua shebang option: {word}").into());
-        };
-        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
-            match flag {
-                "no-writes" => read_only = true,
-                "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
-                _ => {
-                    return Err(format!("ERR Unexpected flag in script shebang: {flag}").into());
-                }
-            }
-        }
-    }
-    // The line end stays, so that line numbers are those of the whole text.
-    Ok((read_only, &body[end..]))
 }

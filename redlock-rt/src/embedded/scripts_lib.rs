@@ -1,6 +1,7 @@
 //! What scripts can call apart from commands.
 
 use super::lua::{self, raise};
+use super::resp::VERSION;
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// The functions that the prelude builds the globals from.
@@ -19,10 +20,6 @@ pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
         lua.create_function(|lua, ()| Ok(script_place(lua).unzip()))?,
     )?;
     native.raw_set("redis", redis(lua)?)?;
-    let libraries = lua.create_table()?;
-    libraries.raw_set("cjson", super::scripts_json::library(lua)?)?;
-    libraries.raw_set("bit", super::scripts_bit::library(lua)?)?;
-    native.raw_set("libraries", libraries)?;
     Ok(native)
 }
 
@@ -42,15 +39,6 @@ fn script_place(lua: &Lua) -> Option<(String, usize)> {
     }
 }
 
-/// What Lua's own libraries put in front of an error: the place of the call, if Lua code made it.
-pub(super) fn caller(lua: &Lua) -> String {
-    let place = lua.inspect_stack(1, |frame| {
-        let line = frame.current_line()?;
-        Some(format!("{}:{line}: ", frame.source().short_src?))
-    });
-    place.flatten().unwrap_or_default()
-}
-
 /// A number, unlike a string that reads as one.
 fn number(value: Option<&Value>) -> Option<f64> {
     match value? {
@@ -60,21 +48,9 @@ fn number(value: Option<&Value>) -> Option<f64> {
     }
 }
 
-/// `redis.setresp`: gives whether the version asked for is 3.
-pub(super) fn wants_resp3(args: &MultiValue) -> mlua::Result<bool> {
-    if args.len() != 1 {
-        return Err(raise("ERR redis.setresp() requires one argument.".into()));
-    }
-    match number(args.front()) {
-        Some(2.0) => Ok(false),
-        Some(3.0) => Ok(true),
-        _ => Err(raise("ERR RESP version must be 2 or 3.".into())),
-    }
-}
-
 fn redis(lua: &Lua) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
-    redis.raw_set("REDIS_VERSION", super::commands::VERSION)?;
+    redis.raw_set("REDIS_VERSION", VERSION)?;
     redis.raw_set("REDIS_VERSION_NUM", 0x0007_000f)?;
     redis.raw_set(
         "sha1hex",
@@ -92,34 +68,6 @@ fn redis(lua: &Lua) -> mlua::Result<Table> {
     redis.raw_set(
         "log",
         lua.create_function(|lua, args: MultiValue| log(lua, &args))?,
-    )?;
-    redis.raw_set(
-        "set_repl",
-        lua.create_function(|_, args: MultiValue| {
-            if args.len() != 1 {
-                return Err(raise("ERR redis.set_repl() requires two arguments.".into()));
-            }
-            // There are no replicas; the flags are only checked.
-            match number(args.front()) {
-            Some(0.0..4.0) => Ok(()),
-            _ => Err(raise(
-                "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
-                    .into(),
-            )),
-        }
-        })?,
-    )?;
-    redis.raw_set(
-        "acl_check_cmd",
-        lua.create_function(|_, args: MultiValue| {
-            if args.is_empty() {
-                return Err(raise(
-                    "ERR Please specify at least one argument for this redis.acl_check_cmd() call"
-                        .into(),
-                ));
-            }
-            Ok(true)
-        })?,
     )?;
     Ok(redis)
 }

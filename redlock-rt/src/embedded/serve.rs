@@ -1,38 +1,50 @@
-//! From a request to its reply: what is refused, what is queued, what runs.
+//! What the sessions of an engine share, and the way of a request to its reply.
 
-use super::commands::{self, Command, Ctx, Run};
+use super::commands::{self, Command, Ctx, Handler, Run};
+use super::outbox::Outbox;
 use super::parser::Parser;
-use super::resp::{Blob, Fail, Reply};
+use super::resp::{Fail, Reply};
 use super::scripts::Scripts;
-use super::state::State;
-use super::{Shared, lock};
-use std::sync::MutexGuard;
+use super::state::{State, lock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-const NO_AUTH: &str = "NOAUTH Authentication required.";
+/// See the lock order of the module.
+pub(super) struct Shared {
+    scripts: Mutex<Scripts>,
+    state: Arc<Mutex<State>>,
+}
 
 impl Shared {
+    pub(super) fn new(password: Option<&[u8]>) -> Self {
+        let state = Arc::new(Mutex::new(State::new(password.map(Into::into))));
+        let scripts = Mutex::new(Scripts::new(Arc::clone(&state)));
+        Self { scripts, state }
+    }
+
+    pub(super) fn register(&self) -> (u64, Arc<Outbox>) {
+        lock(&self.state).register()
+    }
+
+    pub(super) fn listens_on(&self, port: u16) {
+        lock(&self.state).port = port;
+    }
+
     /// Runs every complete request that the parser holds.
     pub(super) fn serve(&self, id: u64, parser: &mut Parser) {
         let mut scripts = lock(&self.scripts);
         loop {
             let mut state = lock(&self.state);
-            // A client that was killed, or asked to leave, has no further command executed.
-            let Some(client) = state.clients.get(&id) else {
+            // A client that was killed has no further command executed.
+            if !state.clients.contains_key(&id) {
                 break;
-            };
-            let authenticated = client.authenticated;
-            match parser.find(authenticated) {
+            }
+            match parser.find() {
                 Ok(None) => break,
                 Ok(Some(found)) => {
                     let request = parser.arguments(found);
                     state.tick();
                     let (reply, mut state) = self.request(&mut scripts, state, id, &request);
-                    if let Some(reply) = reply {
-                        state.reply(id, &reply);
-                    }
-                    if state.clients.get(&id).is_some_and(|client| client.closing) {
-                        state.disconnect(id, false);
-                    }
+                    state.reply(id, &reply.unwrap_or_else(Reply::from));
                 }
                 Err(fail) => {
                     state.reply(id, &fail.into());
@@ -65,138 +77,46 @@ impl Shared {
         mut state: MutexGuard<'a, State>,
         id: u64,
         args: &[&[u8]],
-    ) -> (Option<Reply>, MutexGuard<'a, State>) {
-        let command = match admit(&mut state, id, args) {
-            Ok(command) => command,
-            Err(refusal) => return (Some(refuse(&mut state, id, args, refusal)), state),
+    ) -> (Result<Reply, Fail>, MutexGuard<'a, State>) {
+        let (command, db) = match admit(&state, id, args) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return (Err(refusal), state),
         };
-        if let Some(transaction) = transaction(&mut state, id)
-            && !command.has(commands::AT_ONCE)
-        {
-            transaction
-                .queue
-                .push(args.iter().map(|arg| Blob::from(*arg)).collect());
-            return (Some(Reply::status("QUEUED")), state);
-        }
         match command.run {
-            Run::Exec => self.exec(scripts, state, id),
-            _ => self.execute(scripts, state, id, command, args),
-        }
-    }
-
-    fn exec<'a>(
-        &'a self,
-        scripts: &mut Scripts,
-        mut state: MutexGuard<'a, State>,
-        id: u64,
-    ) -> (Option<Reply>, MutexGuard<'a, State>) {
-        let queue = match commands::transactions::take_queue(&mut state, id) {
-            Ok(Some(queue)) => queue,
-            Ok(None) => return (Some(Reply::NilArray), state),
-            Err(fail) => return (Some(fail.into()), state),
-        };
-        let mut replies = Vec::with_capacity(queue.len());
-        for queued in queue {
-            let args: Vec<&[u8]> = queued.iter().map(AsRef::as_ref).collect();
-            // Admitted when it was queued.
-            let Ok(command) = commands::find(&args) else {
-                continue;
-            };
-            if command.has(commands::NOT_IN_EXEC) {
-                let name = command.name.to_uppercase();
-                let text = format!("ERR {name} isn't allowed for DENY BLOCKING client");
-                replies.push(Fail::from(text).into());
-                continue;
-            }
-            let reply;
-            (reply, state) = self.execute(scripts, state, id, command, &args);
-            replies.extend(reply);
-        }
-        (Some(Reply::Array(replies)), state)
-    }
-
-    fn execute<'a>(
-        &'a self,
-        scripts: &mut Scripts,
-        mut state: MutexGuard<'a, State>,
-        id: u64,
-        command: &'static Command,
-        args: &[&[u8]],
-    ) -> (Option<Reply>, MutexGuard<'a, State>) {
-        commands::monitor::report(&mut state, Some(id), command, args);
-        state.calls[command.index()] += 1;
-        match command.run {
-            Run::Plain(run) => {
-                let reply = run_plain(&mut state, id, run, args);
-                (reply, state)
-            }
+            Run::Plain(run) => (run_plain(&mut state, id, db, run, args), state),
             Run::Script(run) => {
-                let Some(client) = state.clients.get(&id) else {
-                    return (None, state);
-                };
-                let db = client.db;
                 drop(state);
-                let reply = run(scripts, id, db, args).unwrap_or_else(Reply::from);
-                (Some(reply), lock(&self.state))
+                (run(scripts, id, db, args), lock(&self.state))
             }
-            // Never queued, and told apart before.
-            Run::Exec => (None, state),
         }
     }
 }
 
-fn run_plain(state: &mut State, id: u64, run: commands::Handler, args: &[&[u8]]) -> Option<Reply> {
-    let client = state.clients.get_mut(&id)?;
-    client.last_active = state.now;
-    let (db, resp3) = (client.db, client.resp3);
-    let mut ctx = Ctx {
-        state,
-        client: id,
-        db,
-        resp3,
-        in_script: false,
-    };
+fn run_plain(
+    state: &mut State,
+    client: u64,
+    db: usize,
+    run: Handler,
+    args: &[&[u8]],
+) -> Result<Reply, Fail> {
+    let mut ctx = Ctx { state, client, db };
     ctx.db().sweep_some();
-    let reply = run(&mut ctx, args).unwrap_or_else(Reply::from);
+    let reply = run(&mut ctx, args);
     let db = ctx.db;
-    if let Some(client) = state.clients.get_mut(&id) {
+    if let Some(client) = state.clients.get_mut(&client) {
         client.db = db;
     }
-    Some(reply)
+    reply
 }
 
-fn transaction(state: &mut State, id: u64) -> Option<&mut super::state::Transaction> {
-    state.clients.get_mut(&id)?.transaction.as_mut()
-}
-
-/// A refused command spoils the transaction that it was for; a refused EXEC ends it.
-fn refuse(state: &mut State, id: u64, args: &[&[u8]], refusal: Fail) -> Reply {
-    if args
-        .first()
-        .is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
-    {
-        commands::transactions::abandon(state, id);
-        let reason = refusal.0.strip_prefix(b"ERR ").unwrap_or(&refusal.0);
-        let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
-        text.extend_from_slice(reason);
-        return Fail::from(text).into();
-    }
-    if let Some(transaction) = transaction(state, id) {
-        transaction.aborted = true;
-    }
-    refusal.into()
-}
-
-/// Finds the command and decides whether this client may send it now.
-fn admit(state: &mut State, id: u64, args: &[&[u8]]) -> Result<&'static Command, Fail> {
+/// Finds the command and decides whether this client may send it now; gives its database too.
+fn admit(state: &State, id: u64, args: &[&[u8]]) -> Result<(&'static Command, usize), Fail> {
     let command = commands::find(args)?;
-    let Some(client) = state.clients.get_mut(&id) else {
-        return Ok(command);
-    };
-    if !client.authenticated && !command.has(commands::NO_AUTH) {
-        return Err(NO_AUTH.into());
+    let client = state.clients.get(&id).ok_or("ERR client is gone")?;
+    if !client.authenticated && !command.before_password() {
+        return Err("NOAUTH Authentication required.".into());
     }
-    if !client.resp3 && client.is_subscriber() && !command.has(commands::WHILE_SUBSCRIBED) {
+    if client.is_subscriber() && !command.while_subscribed() {
         return Err(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
              are allowed in this context",
@@ -204,6 +124,5 @@ fn admit(state: &mut State, id: u64, args: &[&[u8]]) -> Result<&'static Command,
         )
         .into());
     }
-    client.last_command = command.name;
-    Ok(command)
+    Ok((command, client.db))
 }

@@ -2,7 +2,7 @@
 
 use super::outbox::Outbox;
 use super::parser::Parser;
-use super::{Shared, lock};
+use super::serve::Shared;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -21,8 +21,8 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn open(shared: Arc<Shared>, address: String, local_address: String) -> Self {
-        let (id, out) = lock(&shared.state).register(address, local_address);
+    pub(super) fn open(shared: Arc<Shared>) -> Self {
+        let (id, out) = shared.register();
         Self {
             shared,
             id,

@@ -4,12 +4,16 @@ use super::hash::{FastMap, FastSet};
 use super::outbox::Outbox;
 use super::resp::{Blob, Reply};
 use super::store::Db;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 pub(super) const DATABASES: usize = 16;
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Tokio's clock, counted from the wall clock's reading at the start.
 ///
@@ -45,42 +49,17 @@ impl Clock {
 pub(super) enum Kind {
     Channel,
     Pattern,
-    Shard,
 }
 
 /// Names of one kind and their subscribers, in order of subscription.
 pub(super) type Subscribers = FastMap<Blob, Vec<u64>>;
 
-/// Commands held back between MULTI and EXEC.
-#[derive(Debug, Default)]
-pub(super) struct Transaction {
-    pub(super) queue: Vec<Vec<Blob>>,
-    /// A command was refused, so EXEC will refuse all of them.
-    pub(super) aborted: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) id: u64,
-    pub(super) out: Arc<Outbox>,
-    pub(super) address: String,
-    pub(super) local_address: String,
-    pub(super) name: Blob,
-    pub(super) library: Blob,
-    pub(super) library_version: Blob,
+    out: Arc<Outbox>,
     pub(super) db: usize,
-    pub(super) resp3: bool,
     pub(super) authenticated: bool,
-    pub(super) transaction: Option<Transaction>,
-    pub(super) watched: Vec<(usize, Blob)>,
-    pub(super) subscriptions: [FastSet<Blob>; 3],
-    pub(super) monitor: bool,
-    pub(super) no_evict: bool,
-    /// Answer the present command, then end the session.
-    pub(super) closing: bool,
-    pub(super) since: Duration,
-    pub(super) last_active: Duration,
-    pub(super) last_command: &'static str,
+    subscriptions: [FastSet<Blob>; 2],
 }
 
 impl Client {
@@ -89,15 +68,12 @@ impl Client {
     }
 
     /// What a confirmation reports: channels and patterns are counted together.
-    pub(super) fn subscription_count(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Shard => self.subscriptions(Kind::Shard).len(),
-            _ => self.subscriptions(Kind::Channel).len() + self.subscriptions(Kind::Pattern).len(),
-        }
+    pub(super) fn subscription_count(&self) -> usize {
+        self.subscriptions.iter().map(FastSet::len).sum()
     }
 
     pub(super) fn is_subscriber(&self) -> bool {
-        self.subscriptions.iter().any(|names| !names.is_empty())
+        self.subscription_count() > 0
     }
 }
 
@@ -106,23 +82,17 @@ impl Client {
 pub(super) struct ScriptRun {
     pub(super) client: u64,
     pub(super) db: usize,
-    pub(super) resp3: bool,
-    pub(super) read_only: bool,
 }
 
 pub(super) struct State {
-    pub(super) dbs: Vec<Db>,
+    dbs: Vec<Db>,
     pub(super) clients: FastMap<u64, Client>,
-    pub(super) subscribers: [Subscribers; 3],
-    pub(super) monitors: Vec<u64>,
+    pub(super) subscribers: [Subscribers; 2],
     pub(super) script: ScriptRun,
-    /// Calls of each command of the table, those of scripts included, as in Redis.
-    pub(super) calls: Vec<u64>,
-    pub(super) connections: u64,
+    connections: u64,
     pub(super) password: Option<Blob>,
     pub(super) run_id: String,
     pub(super) port: u16,
-    pub(super) started: Duration,
     /// Time since the Unix epoch, frozen for the length of a command or a script.
     pub(super) now: Duration,
     /// To be woken once no lock is held: what they wake may come straight back.
@@ -132,21 +102,18 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(password: Option<Blob>, commands: usize) -> Self {
+    pub(super) fn new(password: Option<Blob>) -> Self {
         let mut clock = Clock::start();
         let now = clock.read();
         let mut state = Self {
             dbs: (0..DATABASES).map(|_| Db::default()).collect(),
             clients: FastMap::default(),
             subscribers: Default::default(),
-            monitors: Vec::new(),
             script: ScriptRun::default(),
-            calls: vec![0; commands],
             connections: 0,
             password,
             run_id: String::new(),
             port: 0,
-            started: now,
             now,
             wakers: Vec::new(),
             clock,
@@ -167,7 +134,7 @@ impl State {
         db
     }
 
-    /// A number below the bound, for SPOP and the like: splitmix64.
+    /// A number below the bound, for HRANDFIELD: splitmix64.
     pub(super) fn random(&mut self, bound: usize) -> usize {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -177,36 +144,15 @@ impl State {
         usize::try_from(z % (bound.max(1) as u64)).unwrap_or(0)
     }
 
-    pub(super) fn register(
-        &mut self,
-        address: String,
-        local_address: String,
-    ) -> (u64, Arc<Outbox>) {
-        self.tick();
+    pub(super) fn register(&mut self) -> (u64, Arc<Outbox>) {
         self.connections += 1;
         let id = self.connections;
         let out = Arc::new(Outbox::default());
-        let empty = Blob::from(&b""[..]);
         let client = Client {
-            id,
             out: Arc::clone(&out),
-            address,
-            local_address,
-            name: Blob::clone(&empty),
-            library: Blob::clone(&empty),
-            library_version: empty,
             db: 0,
-            resp3: false,
             authenticated: self.password.is_none(),
-            transaction: None,
-            watched: Vec::new(),
             subscriptions: Default::default(),
-            monitor: false,
-            no_evict: false,
-            closing: false,
-            since: self.now,
-            last_active: self.now,
-            last_command: "NULL",
         };
         self.clients.insert(id, client);
         (id, out)
@@ -214,13 +160,12 @@ impl State {
 
     pub(super) fn reply(&mut self, client: u64, reply: &Reply) {
         if let Some(client) = self.clients.get(&client) {
-            self.wakers.extend(client.out.reply(reply, client.resp3));
+            self.wakers.extend(client.out.reply(reply));
         }
     }
 
     /// Forgets a client and all that it had; its stream ends.
     pub(super) fn disconnect(&mut self, id: u64, discard: bool) {
-        self.unwatch(id);
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
@@ -229,21 +174,8 @@ impl State {
                 remove_subscriber(subscribers, name, id);
             }
         }
-        self.monitors.retain(|monitor| *monitor != id);
         self.wakers
             .extend(client.out.close(discard).into_iter().flatten());
-    }
-
-    pub(super) fn unwatch(&mut self, id: u64) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        for (db, key) in std::mem::take(&mut client.watched) {
-            self.dbs[db].unwatch(&key, id);
-        }
-        for db in &mut self.dbs {
-            db.take_dirty(id);
-        }
     }
 
     // Publish and subscribe
@@ -258,7 +190,7 @@ impl State {
             subscribers.or_default().push(id);
             client.subscriptions[kind as usize].insert(name);
         }
-        client.subscription_count(kind)
+        client.subscription_count()
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64, kind: Kind, name: &[u8]) -> usize {
@@ -268,11 +200,11 @@ impl State {
         if client.subscriptions[kind as usize].remove(name) {
             remove_subscriber(&mut self.subscribers[kind as usize], name, id);
         }
-        client.subscription_count(kind)
+        client.subscription_count()
     }
 
     /// Sends a message; gives the number of subscribers that it went to.
-    pub(super) fn publish(&mut self, kind: Kind, channel: &[u8], message: &[u8]) -> usize {
+    pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let mut sent = 0;
         let mut stuck = Vec::new();
         let mut deliver = |ids: &[u64], push: &Reply| {
@@ -280,7 +212,7 @@ impl State {
                 let Some(client) = self.clients.get(id) else {
                     continue;
                 };
-                match client.out.push(push, client.resp3) {
+                match client.out.push(push) {
                     Ok(waker) => self.wakers.extend(waker),
                     Err(()) => stuck.push(*id),
                 }
@@ -288,27 +220,18 @@ impl State {
             }
         };
         let bulk = |bytes: &[u8]| Reply::Bulk(Blob::from(bytes));
-        if let Some(ids) = self.subscribers[kind as usize].get(channel) {
-            let word = if kind == Kind::Shard {
-                "smessage"
-            } else {
-                "message"
-            };
-            deliver(
-                ids,
-                &Reply::Push(vec![Reply::Text(word), bulk(channel), bulk(message)]),
-            );
+        if let Some(ids) = self.subscribers[Kind::Channel as usize].get(channel) {
+            let word = Reply::Text("message");
+            deliver(ids, &Reply::Array(vec![word, bulk(channel), bulk(message)]));
         }
-        if kind == Kind::Channel {
-            for (pattern, ids) in &self.subscribers[Kind::Pattern as usize] {
-                if super::glob::matches(pattern, channel) {
-                    let pattern = Reply::Bulk(Blob::clone(pattern));
-                    let word = Reply::Text("pmessage");
-                    deliver(
-                        ids,
-                        &Reply::Push(vec![word, pattern, bulk(channel), bulk(message)]),
-                    );
-                }
+        for (pattern, ids) in &self.subscribers[Kind::Pattern as usize] {
+            if super::glob::matches(pattern, channel) {
+                let pattern = Reply::Bulk(Blob::clone(pattern));
+                let word = Reply::Text("pmessage");
+                deliver(
+                    ids,
+                    &Reply::Array(vec![word, pattern, bulk(channel), bulk(message)]),
+                );
             }
         }
         for id in stuck {
@@ -339,7 +262,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_follows_a_paused_clock() {
-        let mut state = State::new(None, 0);
+        let mut state = State::new(None);
         let start = state.now;
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(state.now, start, "time stands still within a command");
@@ -349,15 +272,15 @@ mod tests {
 
     #[test]
     fn a_disconnected_client_leaves_nothing() {
-        let mut state = State::new(None, 0);
-        let (id, _out) = state.register(String::new(), String::new());
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        let mut state = State::new(None);
+        let (id, _out) = state.register();
+        for kind in [Kind::Channel, Kind::Pattern] {
             assert!(state.subscribe(id, kind, b"a*") > 0);
         }
-        assert_eq!(state.publish(Kind::Channel, b"a*", b"m"), 2);
+        assert_eq!(state.publish(b"a*", b"m"), 2);
         state.disconnect(id, true);
         assert!(state.clients.is_empty());
         assert!(state.subscribers.iter().all(FastMap::is_empty));
-        assert_eq!(state.publish(Kind::Channel, b"a*", b"m"), 0);
+        assert_eq!(state.publish(b"a*", b"m"), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! One numbered database: keys, their values, their expiry, and who watches them.
+//! One numbered database: keys, their values and their expiry.
 
 use super::collections::{OrderedMap, SortedSet};
-use super::hash::{FastMap, FastSet};
+use super::hash::FastMap;
 use super::resp::{Blob, Fail};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -60,12 +60,8 @@ pub(super) struct Db {
     entries: FastMap<Blob, Entry>,
     /// When to look at a key again. Later expiry of a key leaves its place as it is.
     queue: BinaryHeap<Reverse<(i64, Blob)>>,
-    watchers: FastMap<Blob, Vec<u64>>,
-    /// Clients of which a watched key has changed.
-    dirty: FastSet<u64>,
     /// Milliseconds since the Unix epoch, frozen for the length of a command or script.
     pub(super) now: i64,
-    pub(super) expired: u64,
 }
 
 macro_rules! typed {
@@ -146,16 +142,11 @@ impl Db {
             };
             self.entries.insert(Blob::from(key), entry);
         }
-        self.modified(key);
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> bool {
         self.expire_if_due(key);
-        let there = self.entries.remove(key).is_some();
-        if there {
-            self.modified(key);
-        }
-        there
+        self.entries.remove(key).is_some()
     }
 
     /// Removes a container that became empty (upholds invariant 2).
@@ -169,36 +160,7 @@ impl Db {
         }
     }
 
-    /// Moves a value with its expiry; false when there is none.
-    pub(super) fn rename(&mut self, from: &[u8], to: &[u8]) -> bool {
-        self.expire_if_due(from);
-        let Some(entry) = self.entries.remove(from) else {
-            return false;
-        };
-        let expires = entry.expires;
-        self.entries.insert(
-            Blob::from(to),
-            Entry {
-                expires: None,
-                queued: None,
-                ..entry
-            },
-        );
-        if let Some(at) = expires {
-            self.expire_at(to, at);
-        }
-        self.modified(from);
-        self.modified(to);
-        true
-    }
-
     pub(super) fn clear(&mut self) {
-        let watched: Vec<Blob> = self.watchers.keys().map(Blob::clone).collect();
-        for key in watched {
-            if self.exists(&key) {
-                self.modified(&key);
-            }
-        }
         self.entries = FastMap::default();
         self.queue.clear();
     }
@@ -229,23 +191,14 @@ impl Db {
 
     pub(super) fn persist(&mut self, key: &[u8]) -> bool {
         self.expire_if_due(key);
-        let there = self
-            .entries
-            .get_mut(key)
-            .and_then(|entry| entry.expires.take())
-            .is_some();
-        if there {
-            self.modified(key);
-        }
-        there
+        let entry = self.entries.get_mut(key);
+        entry.and_then(|entry| entry.expires.take()).is_some()
     }
 
     fn expire_if_due(&mut self, key: &[u8]) {
         let due = self.entries.get(key).and_then(|entry| entry.expires);
         if due.is_some_and(|at| at <= self.now) {
             self.entries.remove(key);
-            self.expired += 1;
-            self.modified(key);
         }
     }
 
@@ -307,47 +260,8 @@ impl Db {
         self.entries.len()
     }
 
-    pub(super) fn expiring(&self) -> usize {
-        self.entries
-            .values()
-            .filter(|entry| entry.expires.is_some())
-            .count()
-    }
-
     pub(super) fn keys(&self) -> impl Iterator<Item = (&Blob, &Value)> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))
-    }
-
-    // Optimistic locking
-
-    pub(super) fn watch(&mut self, key: &[u8], client: u64) {
-        if let Some(clients) = self.watchers.get_mut(key) {
-            clients.push(client);
-        } else {
-            self.watchers.insert(Blob::from(key), vec![client]);
-        }
-    }
-
-    pub(super) fn unwatch(&mut self, key: &[u8], client: u64) {
-        if let Some(clients) = self.watchers.get_mut(key) {
-            clients.retain(|watcher| *watcher != client);
-            if clients.is_empty() {
-                self.watchers.remove(key);
-            }
-        }
-    }
-
-    pub(super) fn modified(&mut self, key: &[u8]) {
-        if !self.watchers.is_empty()
-            && let Some(clients) = self.watchers.get(key)
-        {
-            self.dirty.extend(clients);
-        }
-    }
-
-    /// Whether a key that the client watches has changed; forgets it.
-    pub(super) fn take_dirty(&mut self, client: u64) -> bool {
-        self.dirty.remove(&client)
     }
 }
 
@@ -371,7 +285,7 @@ mod tests {
         assert!(!db.exists(b"a"));
         db.now = 25;
         db.sweep_all();
-        assert_eq!((db.len(), db.expired), (1, 2));
+        assert_eq!(db.len(), 1);
     }
 
     #[test]
@@ -396,20 +310,5 @@ mod tests {
             db.remove(b"brief");
         }
         assert!(db.queue.len() <= 70, "{}", db.queue.len());
-    }
-
-    #[test]
-    fn watchers_hear_of_changes_and_of_expiry() {
-        let mut db = db_with(&[("a", 10)]);
-        db.watch(b"a", 7);
-        db.watch(b"b", 8);
-        db.now = 10;
-        assert!(!db.exists(b"a"));
-        assert!(db.take_dirty(7) && !db.take_dirty(7) && !db.take_dirty(8));
-        db.set_string(b"b", Blob::from(&b"v"[..]), false);
-        assert!(db.take_dirty(8));
-        db.unwatch(b"a", 7);
-        db.unwatch(b"b", 8);
-        assert!(db.watchers.is_empty());
     }
 }

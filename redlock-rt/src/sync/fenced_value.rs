@@ -113,7 +113,8 @@ impl FencedValue {
     /// Runs a Lua script on the value, and answers what it returns.
     ///
     /// The script sees the key as `KEYS[1]` and `args` as `ARGV`, and runs as a whole or not at
-    /// all (but for what it did before an error of its own). It is sent with every call.
+    /// all (but for what it did before an error of its own). It is sent with every call. On the
+    /// embedded engine it has the commands that the documentation of `Engine` lists.
     ///
     /// # Round trips
     ///

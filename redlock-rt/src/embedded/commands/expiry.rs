@@ -1,7 +1,7 @@
 //! When keys expire.
 
 use super::super::resp::{Fail, Reply};
-use super::{Args, Ctx, c_string, int, is};
+use super::call::{Args, Ctx, c_string, int, is};
 
 /// Milliseconds in the unit of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,6 @@ fn set(
         db.remove(key);
     } else {
         db.expire_at(key, at);
-        db.modified(key);
     }
     Ok(Reply::Int(1))
 }
@@ -98,10 +97,6 @@ pub(super) fn pexpire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> 
     set(ctx, args, "pexpire", Unit::Milliseconds, true)
 }
 
-pub(super) fn expireat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    set(ctx, args, "expireat", Unit::Seconds, false)
-}
-
 pub(super) fn pexpireat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     set(ctx, args, "pexpireat", Unit::Milliseconds, false)
 }
@@ -111,9 +106,9 @@ pub(super) fn persist(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> 
 }
 
 /// -2 without the key, -1 without expiry.
-fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit, relative: bool) -> Reply {
+fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit) -> Reply {
     let db = ctx.db();
-    let now = if relative { db.now } else { 0 };
+    let now = db.now;
     Reply::Int(match db.expiry(key) {
         None => -2,
         Some(None) => -1,
@@ -129,17 +124,9 @@ fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit, relative: bool) -> Reply {
 }
 
 pub(super) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(ask(ctx, args[1], Unit::Seconds, true))
+    Ok(ask(ctx, args[1], Unit::Seconds))
 }
 
 pub(super) fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(ask(ctx, args[1], Unit::Milliseconds, true))
-}
-
-pub(super) fn expiretime(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(ask(ctx, args[1], Unit::Seconds, false))
-}
-
-pub(super) fn pexpiretime(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(ask(ctx, args[1], Unit::Milliseconds, false))
+    Ok(ask(ctx, args[1], Unit::Milliseconds))
 }

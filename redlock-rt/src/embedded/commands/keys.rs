@@ -2,9 +2,7 @@
 
 use super::super::glob;
 use super::super::resp::{Blob, Fail, Reply};
-use super::{Args, Ctx};
-
-const NO_KEY: &str = "ERR no such key";
+use super::call::{Args, Ctx, SYNTAX, int, is};
 
 pub(super) fn key_type(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let value = ctx.db().value(args[1]);
@@ -27,42 +25,6 @@ pub(super) fn del(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     ))
 }
 
-pub(super) fn rename(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let (from, to) = (args[1], args[2]);
-    let db = ctx.db();
-    let moved = if from == to {
-        db.exists(from)
-    } else {
-        db.rename(from, to)
-    };
-    if moved {
-        Ok(Reply::Ok)
-    } else {
-        Err(NO_KEY.into())
-    }
-}
-
-pub(super) fn renamenx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let (from, to) = (args[1], args[2]);
-    let db = ctx.db();
-    if !db.exists(from) {
-        return Err(NO_KEY.into());
-    }
-    if db.exists(to) {
-        return Ok(Reply::Int(0));
-    }
-    db.rename(from, to);
-    Ok(Reply::Int(1))
-}
-
-pub(super) fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
-    ctx.db().sweep_all();
-    let len = ctx.db().len();
-    let at = ctx.state.random(len);
-    let key = ctx.db().keys().nth(at).map(|(key, _)| Blob::clone(key));
-    Ok(Reply::blob_or_nil(key.as_ref()))
-}
-
 pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let db = ctx.db();
     db.sweep_all();
@@ -74,4 +36,37 @@ pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
             .map(|(key, _)| Reply::Bulk(Blob::clone(key)))
             .collect(),
     ))
+}
+
+/// One page gives everything, so the cursor is always back at zero: that keeps the promise of SCAN
+/// (whatever was there throughout is returned) without any state between calls.
+pub(super) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    let cursor = std::str::from_utf8(args[1]).ok();
+    let cursor = cursor.and_then(|text| text.strip_prefix('+').unwrap_or(text).parse::<u64>().ok());
+    let start = cursor.ok_or("ERR invalid cursor")? == 0;
+    let (mut pattern, mut type_name) = (None, None);
+    for option in args[2..].chunks(2) {
+        match option {
+            [word, count] if is(word, "COUNT") => {
+                if int(count)? < 1 {
+                    return Err(SYNTAX.into());
+                }
+            }
+            [word, glob] if is(word, "MATCH") => pattern = Some(glob),
+            [word, name] if is(word, "TYPE") => type_name = Some(name),
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let db = ctx.db();
+    db.sweep_all();
+    let found = db.keys().filter(|(key, value)| {
+        start
+            && pattern.is_none_or(|pattern| glob::all_or_matches(pattern, key))
+            && type_name.is_none_or(|name| is(name, value.type_name()))
+    });
+    let keys = found.map(|(key, _)| Reply::Bulk(Blob::clone(key)));
+    Ok(Reply::Array(vec![
+        Reply::Text("0"),
+        Reply::Array(keys.collect()),
+    ]))
 }

@@ -1,7 +1,7 @@
 //! Lists.
 
 use super::super::resp::{Blob, Fail, Reply};
-use super::{Args, Ctx, SYNTAX, int, is, position, positions, positive, wrong_arity};
+use super::call::{Args, Ctx, SYNTAX, int, is, position, positions, positive, wrong_arity};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,11 +10,8 @@ enum End {
     Back,
 }
 
-fn push(ctx: &mut Ctx<'_>, args: Args<'_>, end: End, only_existing: bool) -> Result<Reply, Fail> {
+fn push(ctx: &mut Ctx<'_>, args: Args<'_>, end: End) -> Result<Reply, Fail> {
     let db = ctx.db();
-    if only_existing && db.list(args[1])?.is_none() {
-        return Ok(Reply::Int(0));
-    }
     let list = db.list_or_new(args[1])?;
     for item in &args[2..] {
         match end {
@@ -22,25 +19,15 @@ fn push(ctx: &mut Ctx<'_>, args: Args<'_>, end: End, only_existing: bool) -> Res
             End::Back => list.push_back(Blob::from(*item)),
         }
     }
-    let len = Reply::count(list.len());
-    db.modified(args[1]);
-    Ok(len)
+    Ok(Reply::count(list.len()))
 }
 
 pub(super) fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    push(ctx, args, End::Front, false)
+    push(ctx, args, End::Front)
 }
 
 pub(super) fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    push(ctx, args, End::Back, false)
-}
-
-pub(super) fn lpushx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    push(ctx, args, End::Front, true)
-}
-
-pub(super) fn rpushx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    push(ctx, args, End::Back, true)
+    push(ctx, args, End::Back)
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, end: End) -> Result<Reply, Fail> {
@@ -69,7 +56,6 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, end: End) -> Result<Reply,
         }
     };
     db.prune(args[1]);
-    db.modified(args[1]);
     Ok(reply)
 }
 
@@ -132,53 +118,8 @@ pub(super) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     });
     if removed > 0 {
         db.prune(args[1]);
-        db.modified(args[1]);
     }
     Ok(Reply::count(removed))
-}
-
-pub(super) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let db = ctx.db();
-    let list = db.list_mut(args[1])?.ok_or("ERR no such key")?;
-    let at = position(int(args[2])?, list.len());
-    let place = at
-        .and_then(|at| list.get_mut(at))
-        .ok_or("ERR index out of range")?;
-    *place = args[3].into();
-    db.modified(args[1]);
-    Ok(Reply::Ok)
-}
-
-pub(super) fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let (start, stop) = (int(args[2])?, int(args[3])?);
-    let db = ctx.db();
-    let Some(list) = db.list_mut(args[1])? else {
-        return Ok(Reply::Ok);
-    };
-    let kept = positions(start, stop, list.len());
-    list.truncate(kept.end);
-    list.drain(..kept.start);
-    db.prune(args[1]);
-    db.modified(args[1]);
-    Ok(Reply::Ok)
-}
-
-pub(super) fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let after = is(args[2], "AFTER");
-    if !after && !is(args[2], "BEFORE") {
-        return Err(SYNTAX.into());
-    }
-    let db = ctx.db();
-    let Some(list) = db.list_mut(args[1])? else {
-        return Ok(Reply::Int(0));
-    };
-    let Some(pivot) = list.iter().position(|item| **item == *args[3]) else {
-        return Ok(Reply::Int(-1));
-    };
-    list.insert(pivot + usize::from(after), args[4].into());
-    let len = Reply::count(list.len());
-    db.modified(args[1]);
-    Ok(len)
 }
 
 pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {

@@ -3,10 +3,10 @@
 use super::super::glob;
 use super::super::resp::{Blob, Fail, Reply};
 use super::super::state::Kind;
-use super::{Args, Ctx};
+use super::call::{Args, Ctx};
 
 fn confirm(word: &'static str, name: Reply, count: usize) -> Reply {
-    Reply::Push(vec![Reply::Text(word), name, Reply::count(count)])
+    Reply::Array(vec![Reply::Text(word), name, Reply::count(count)])
 }
 
 fn subscribe_all(
@@ -38,7 +38,7 @@ fn unsubscribe_all(
         names.iter().map(|name| Blob::from(*name)).collect()
     };
     if names.is_empty() {
-        return Ok(confirm(word, Reply::Nil, client.subscription_count(kind)));
+        return Ok(confirm(word, Reply::Nil, client.subscription_count()));
     }
     let mut confirmations = Vec::with_capacity(names.len());
     for name in names {
@@ -56,10 +56,6 @@ pub(super) fn psubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fai
     subscribe_all(ctx, Kind::Pattern, "psubscribe", &args[1..])
 }
 
-pub(super) fn ssubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    subscribe_all(ctx, Kind::Shard, "ssubscribe", &args[1..])
-}
-
 pub(super) fn unsubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     unsubscribe_all(ctx, Kind::Channel, "unsubscribe", &args[1..])
 }
@@ -68,67 +64,32 @@ pub(super) fn punsubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, F
     unsubscribe_all(ctx, Kind::Pattern, "punsubscribe", &args[1..])
 }
 
-pub(super) fn sunsubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    unsubscribe_all(ctx, Kind::Shard, "sunsubscribe", &args[1..])
-}
-
 pub(super) fn publish(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(ctx.state.publish(
-        Kind::Channel,
-        args[1],
-        args[2],
-    )))
+    Ok(Reply::count(ctx.state.publish(args[1], args[2])))
 }
 
-pub(super) fn spublish(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(ctx.state.publish(
-        Kind::Shard,
-        args[1],
-        args[2],
-    )))
-}
-
-fn names(ctx: &Ctx<'_>, kind: Kind, sub: &str, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn channels(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if args.len() > 3 {
-        return Err(unknown_form(sub));
+        return Err(
+            "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP."
+                .into(),
+        );
     }
     let pattern = args.get(2);
-    let names = ctx.state.subscribers[kind as usize].keys();
+    let names = ctx.state.subscribers[Kind::Channel as usize].keys();
     let wanted = names.filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name)));
     Ok(Reply::Array(
         wanted.map(|name| Reply::Bulk(Blob::clone(name))).collect(),
     ))
 }
 
-fn unknown_form(sub: &str) -> Fail {
-    format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try PUBSUB HELP.")
-        .into()
-}
-
-fn counts(ctx: &Ctx<'_>, kind: Kind, args: Args<'_>) -> Reply {
-    let mut list = Vec::with_capacity(args.len() * 2);
-    for name in &args[2..] {
-        let subscribers = ctx.state.subscribers[kind as usize].get(*name);
-        list.push(Reply::Bulk(Blob::from(*name)));
-        list.push(Reply::count(subscribers.map_or(0, Vec::len)));
-    }
-    Reply::Array(list)
-}
-
-pub(super) fn channels(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    names(ctx, Kind::Channel, "CHANNELS", args)
-}
-
-pub(super) fn shardchannels(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    names(ctx, Kind::Shard, "SHARDCHANNELS", args)
-}
-
 pub(super) fn numsub(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(counts(ctx, Kind::Channel, args))
-}
-
-pub(super) fn shardnumsub(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(counts(ctx, Kind::Shard, args))
+    let subscribers = &ctx.state.subscribers[Kind::Channel as usize];
+    let count = |name: &&[u8]| {
+        let count = subscribers.get(*name).map_or(0, Vec::len);
+        [Reply::Bulk(Blob::from(*name)), Reply::count(count)]
+    };
+    Ok(Reply::Array(args[2..].iter().flat_map(count).collect()))
 }
 
 pub(super) fn numpat(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {

@@ -2,60 +2,33 @@
 
 use super::super::resp::{Fail, Reply};
 use super::super::scripts::{NO_SCRIPT, Scripts};
-use super::super::state::ScriptRun;
-use super::{Args, int, is};
-
-fn run(
-    scripts: &mut Scripts,
-    context: ScriptRun,
-    args: Args<'_>,
-    by_digest: bool,
-) -> Result<Reply, Fail> {
-    // The length of a digest is looked at before anything else.
-    if by_digest && args[1].len() != 40 {
-        return Err(NO_SCRIPT.into());
-    }
-    let rest = &args[3..];
-    let keys = int(args[2])?;
-    let Ok(keys) = usize::try_from(keys) else {
-        return Err("ERR Number of keys can't be negative".into());
-    };
-    if keys > rest.len() {
-        return Err("ERR Number of keys can't be greater than number of args".into());
-    }
-    let (keys, rest) = rest.split_at(keys);
-    if by_digest {
-        return scripts.run(args[1], context, keys, rest);
-    }
-    let digest = scripts.load(args[1])?;
-    scripts.run(digest.as_bytes(), context, keys, rest)
-}
-
-fn context(client: u64, db: usize, read_only: bool) -> ScriptRun {
-    ScriptRun {
-        client,
-        db,
-        resp3: false,
-        read_only,
-    }
-}
+use super::call::{Args, int, is};
 
 type Outcome = Result<Reply, Fail>;
 
-pub(super) fn eval(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
-    run(scripts, context(client, db, false), args, false)
+/// The keys and the arguments of a call.
+fn split(args: Args<'_>) -> Result<(Args<'_>, Args<'_>), Fail> {
+    let rest = &args[3..];
+    let Ok(keys) = usize::try_from(int(args[2])?) else {
+        return Err("ERR Number of keys can't be negative".into());
+    };
+    rest.split_at_checked(keys)
+        .ok_or_else(|| "ERR Number of keys can't be greater than number of args".into())
 }
 
-pub(super) fn eval_ro(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
-    run(scripts, context(client, db, true), args, false)
+pub(super) fn eval(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
+    let (keys, rest) = split(args)?;
+    let digest = scripts.load(args[1])?;
+    scripts.run(digest.as_bytes(), client, db, keys, rest)
 }
 
 pub(super) fn evalsha(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
-    run(scripts, context(client, db, false), args, true)
-}
-
-pub(super) fn evalsha_ro(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
-    run(scripts, context(client, db, true), args, true)
+    // The length of a digest is looked at before anything else.
+    if args[1].len() != 40 {
+        return Err(NO_SCRIPT.into());
+    }
+    let (keys, rest) = split(args)?;
+    scripts.run(args[1], client, db, keys, rest)
 }
 
 pub(super) fn load(scripts: &mut Scripts, _: u64, _: usize, args: Args<'_>) -> Outcome {
@@ -77,9 +50,4 @@ pub(super) fn flush(scripts: &mut Scripts, _: u64, _: usize, args: Args<'_>) -> 
     }
     scripts.flush();
     Ok(Reply::Ok)
-}
-
-/// A script holds up every other command, so none can be running when this one is.
-pub(super) fn kill(_: &mut Scripts, _: u64, _: usize, _: Args<'_>) -> Outcome {
-    Err("NOTBUSY No scripts in execution right now.".into())
 }

@@ -1,7 +1,7 @@
 //! Sorted sets, member by member.
 
-use super::super::resp::{Blob, Fail, Reply};
-use super::{Args, Ctx, SYNTAX, float, is, positive};
+use super::super::resp::{Fail, Reply};
+use super::call::{Args, Ctx, SYNTAX, float, is};
 
 const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
 
@@ -36,24 +36,7 @@ fn conditions<'a, 'b>(args: &'b [&'a [u8]]) -> (Conditions, &'b [&'a [u8]]) {
 
 pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let (wanted, pairs) = conditions(&args[2..]);
-    add(ctx, args[1], &wanted, pairs)
-}
-
-/// ZADD with INCR: it takes the other options too.
-pub(super) fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let (wanted, pairs) = conditions(&args[2..]);
-    add(
-        ctx,
-        args[1],
-        &Conditions {
-            increment: true,
-            ..wanted
-        },
-        pairs,
-    )
-}
-
-fn add(ctx: &mut Ctx<'_>, key: &[u8], wanted: &Conditions, pairs: Args<'_>) -> Result<Reply, Fail> {
+    let key = args[1];
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX.into());
     }
@@ -102,12 +85,9 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], wanted: &Conditions, pairs: Args<'_>) -> R
             None => added += 1,
         }
         zset.insert(member, score);
-        result = Reply::Double(score);
+        result = Reply::double(score);
     }
     db.prune(key);
-    if added + changed > 0 {
-        db.modified(key);
-    }
     Ok(match wanted {
         Conditions {
             increment: true, ..
@@ -128,78 +108,18 @@ pub(super) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         .count();
     if removed > 0 {
         db.prune(args[1]);
-        db.modified(args[1]);
     }
     Ok(Reply::count(removed))
 }
 
-fn score_or_nil(score: Option<f64>) -> Reply {
-    score.map_or(Reply::Nil, Reply::Double)
-}
-
 pub(super) fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(score_or_nil(
-        ctx.db().zset(args[1])?.and_then(|zset| zset.score(args[2])),
-    ))
-}
-
-pub(super) fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let zset = ctx.db().zset(args[1])?;
-    let score = |member: &&[u8]| score_or_nil(zset.and_then(|zset| zset.score(member)));
-    Ok(Reply::Array(args[2..].iter().map(score).collect()))
+    let score = zset.and_then(|zset| zset.score(args[2]));
+    Ok(score.map_or(Reply::Nil, Reply::double))
 }
 
 pub(super) fn zcard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     Ok(Reply::count(
         ctx.db().zset(args[1])?.map_or(0, |zset| zset.len()),
     ))
-}
-
-pub(super) fn zrank(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let zset = ctx.db().zset(args[1])?;
-    Ok(zset
-        .and_then(|zset| zset.rank(args[2]))
-        .map_or(Reply::Nil, Reply::count))
-}
-
-pub(super) fn zrevrank(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let zset = ctx.db().zset(args[1])?;
-    let rank = zset.and_then(|zset| Some(zset.len() - 1 - zset.rank(args[2])?));
-    Ok(rank.map_or(Reply::Nil, Reply::count))
-}
-
-fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, highest: bool) -> Result<Reply, Fail> {
-    let count = match args {
-        [_, _] => None,
-        [_, _, count] => Some(positive(count)?),
-        _ => return Err(SYNTAX.into()),
-    };
-    let db = ctx.db();
-    let mut popped: Vec<(f64, Blob)> = Vec::new();
-    if let Some(zset) = db.zset_mut(args[1])? {
-        for _ in 0..count.unwrap_or(1).min(zset.len()) {
-            let rank = if highest { zset.len() - 1 } else { 0 };
-            popped.extend(zset.remove_rank(rank));
-        }
-    }
-    if !popped.is_empty() {
-        db.prune(args[1]);
-        db.modified(args[1]);
-    }
-    let pairs = popped
-        .into_iter()
-        .map(|(score, member)| (Reply::Bulk(member), Reply::Double(score)));
-    Ok(match count {
-        // One pair is flat in RESP3 too, unless a count was given.
-        None => Reply::Array(pairs.flat_map(|(member, score)| [member, score]).collect()),
-        Some(_) => Reply::Pairs(pairs.collect()),
-    })
-}
-
-pub(super) fn zpopmin(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    pop(ctx, args, false)
-}
-
-pub(super) fn zpopmax(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    pop(ctx, args, true)
 }
