@@ -5,6 +5,8 @@
 
 #[path = "regressions/dropped.rs"]
 mod dropped;
+#[path = "regressions/ends.rs"]
+mod ends;
 #[path = "regressions/unheard.rs"]
 mod unheard;
 

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use redlock_rt::{Client, RLock, RLockGuard};
 use tests::{LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
 use tokio::task::JoinHandle;
 
+use crate::ends::ENDS;
 use crate::{DEADLINE, limited_user};
 
 /// Polling that does not come within a test.
@@ -91,4 +93,36 @@ async fn who_may_not_publish_held_up_every_hand_over_within_the_process() {
         "{counts:?}"
     );
     leaks.assert_clean().await;
+}
+
+/// It was noticed for locks with one holder, and for semaphores; the others waited until it was time to
+/// look again.
+#[tokio::test]
+async fn a_half_open_subscription_held_up_what_waited_for_other_kinds() {
+    let server = shared_server();
+    let held_up = join_all(ENDS.map(async |end| {
+        let proxy = Proxy::to(&server);
+        let name = unique("deaf-kind");
+        let builder = Client::builder().url(&proxy.url()).poll_interval(NEVER);
+        // No beat comes within the test.
+        let client = builder.waiter_timeout(NEVER).connect().await.unwrap();
+        let (ending, waiter) = end.awaited(&client, &proxy, &name).await;
+        let deaf = match proxy.connections(Which::Subscribers)[..] {
+            [deaf] => deaf,
+            ref others => panic!("{others:?}"),
+        };
+        proxy.go_silent_on(Which::Connection(deaf));
+        ending.await;
+        let woken = tokio::time::timeout(DEADLINE, waiter).await;
+        proxy.cut(Which::Connection(deaf));
+        match woken {
+            Ok(waited) => {
+                waited.unwrap();
+                None
+            }
+            Err(_) => Some(end),
+        }
+    }));
+    let held_up: Vec<_> = held_up.await.into_iter().flatten().collect();
+    assert_eq!(held_up, []);
 }

@@ -114,7 +114,9 @@ async fn an_acquisition_that_comes_after_its_withdrawal_takes_nothing() {
         // Once it never came before, once it did.
         if owner == "u:2" {
             run(ACQUIRE, &[owner, "1"]).await;
-            assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(1));
+            let announced = vec![redis::Value::Int(1), redis::Value::Int(1)];
+            let withdrawn = run(RELEASE, &withdraw).await;
+            assert_eq!(withdrawn, redis::Value::Array(announced));
         }
         assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(0));
         let late = run(ACQUIRE, &[owner, "1"]).await;

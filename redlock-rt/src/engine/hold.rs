@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::frame::Slot;
 use super::lease::{GuardId, GuardState, Lease, Leave, LostReason, Plan, Terms};
 use super::lines::Line;
+use super::news::News;
 use super::settle::{Goal, Settlement, Unsettled};
 use super::{Engine, Handle};
 use crate::clock;
@@ -277,9 +278,9 @@ impl Hold {
 
     /// The end of the hold is known: waiters of this process are not held back by it any more.
     /// `announced`: by a call that was sent then.
-    pub(super) fn settled(&self, announced: Option<Instant>) {
+    pub(super) fn settled(&self, news: &News) {
         if !self.settled.swap(true, Ordering::AcqRel) {
-            self.line.released(self, announced);
+            self.line.released(self, news);
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Instant;
 use super::hold::Hold;
 use super::hub::{Hub, Listener, Subscription, Topic};
 use super::line::{Exit, LineState, Refusal, Turn};
+use super::news::News;
 use super::waiters::{Health, Ticket};
 use crate::clock;
 use crate::name::LockName;
@@ -254,25 +255,18 @@ impl Line {
         holder.is_some_and(|hold| hold.is_valid())
     }
 
-    /// A hold of this client ended. `announced`: by a release that was sent then, not by itself.
-    pub(super) fn released(&self, hold: &Hold, announced: Option<Instant>) {
+    /// A hold of this client ended.
+    pub(super) fn released(&self, hold: &Hold, news: &News) {
         let mut holder = lock(&self.holder);
         if std::ptr::eq(holder.as_ptr(), hold) {
             *holder = Weak::new();
         }
         drop(holder);
-        let hub = &hold.engine.hub;
-        let channel = hold.recipe.channel().map(Topic::Channel);
-        let heard = match (announced, channel) {
-            (Some(sent), Some(topic)) if hold.recipe.announces_ends() => {
-                self.subscription.expect(hub, topic, sent)
-            }
-            (Some(_), Some(topic)) => self.subscription.is_confirmed(hub, topic),
-            _ => false,
-        };
         // Where the announcement is heard, it wakes us as it does all other processes: who
-        // released has no start over them. Where it is missed, the hub wakes us later.
-        if !heard {
+        // released has no start over them. Where it is missed, the hub wakes us later. Other lines
+        // may listen to the channel where this one does not.
+        let told = hold.engine.ended(&*hold.recipe, news);
+        if !(told && self.subscription.is_begun()) {
             self.notify();
         }
     }

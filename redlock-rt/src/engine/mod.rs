@@ -38,6 +38,7 @@ mod lease;
 mod line;
 mod lines;
 mod losses;
+mod news;
 mod pass;
 mod queue;
 mod releases;
@@ -317,8 +318,45 @@ impl Engine {
         call: Call,
         repeat: Repeat,
     ) -> Result<Reply, Error> {
-        self.open(action, name)?;
         let mut journey = settle::Journey::default();
+        let reply = self.transmit(action, name, &call, repeat, &mut journey);
+        let reply = reply.await?;
+        let Some(channel) = call.channel() else {
+            return Ok(reply);
+        };
+        let reply = journey.hear(reply);
+        self.ended_on(channel, &journey.news);
+        Ok(reply)
+    }
+
+    /// Frees a lock whoever holds it, once: a repeat could free that of a later holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub(crate) async fn force_release(
+        self: &Arc<Self>,
+        action: &'static str,
+        recipe: &dyn Recipe,
+    ) -> Result<Reply, Error> {
+        let mut journey = settle::Journey::default();
+        let (call, once) = (recipe.force_release(), Repeat::UnlessRun);
+        let reply = self.transmit(action, recipe.name(), &call, once, &mut journey);
+        let reply = reply.await?;
+        let reply = journey.hear(reply);
+        self.ended(recipe, &journey.news);
+        Ok(reply)
+    }
+
+    async fn transmit(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: &Call,
+        repeat: Repeat,
+        journey: &mut settle::Journey,
+    ) -> Result<Reply, Error> {
+        self.open(action, name)?;
         let mut fault: Option<Fault> = None;
         let until = self.patience(clock::now());
         let caller = match repeat {

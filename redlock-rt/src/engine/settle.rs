@@ -13,9 +13,10 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Engine;
 use super::hold::{Bid, Hold};
+use super::news::News;
 use super::releases::Open;
 use crate::clock;
-use crate::connection::{Caller, Connection, Exchange, Fault, Right};
+use crate::connection::{Caller, Connection, Exchange, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{AcquireReply, Call, HoldReply, Reply};
@@ -41,8 +42,8 @@ pub(crate) struct Journey {
     pub(crate) sent: Option<Instant>,
     /// The call under way was sent by who did not wait for it.
     unattended: bool,
-    /// Redis did what it was told, and refused to announce it.
-    unannounced: bool,
+    /// What is known of the announcement of what it did.
+    pub(super) news: News,
 }
 
 impl Journey {
@@ -131,8 +132,20 @@ impl Journey {
             open_since: self.open_since.or(self.sent),
             sent: self.sent,
             unattended: false,
-            unannounced: false,
+            news: News::Unknown,
         }
+    }
+
+    /// Takes out of an answer what became of the announcement.
+    pub(super) fn hear(&mut self, reply: Reply) -> Reply {
+        let (reply, announcement) = reply.split();
+        self.news = match (announcement, self.sent) {
+            (Some(announcement), Some(sent)) => News::Announced(announcement, sent),
+            // An earlier try may have done it, and then it was that which published.
+            _ if self.open_since.is_some() => News::Unknown,
+            _ => News::Nothing,
+        };
+        reply
     }
 
     /// A call was answered: what was sent before is settled by it.
@@ -151,8 +164,8 @@ fn end_of(hold: &Hold) -> Call {
     }
 }
 
-fn told(answer: Result<Reply, Fault>) -> Result<HoldReply, Fault> {
-    Ok(HoldReply::try_from(answer?)?)
+fn told(journey: &mut Journey, answer: Result<Reply, Fault>) -> Result<HoldReply, Fault> {
+    Ok(HoldReply::try_from(journey.hear(answer?))?)
 }
 
 /// Starts a call, connecting first where there is no connection; `None`: `until` came first.
@@ -389,7 +402,7 @@ impl Settlement {
             if ends && self.lapses <= now {
                 // It is over for who waits here; the server may still have to be told.
                 if let Subject::Hold(hold) = &self.subject {
-                    hold.settled(None);
+                    hold.settled(&News::Unknown);
                 }
                 if until.is_some() {
                     return Some(Progress::Told(Ok(self.judged(HoldReply::Gone))));
@@ -466,7 +479,7 @@ impl Settlement {
                 let answer = journey.attempt(&errand.engine.main, call, until).await?;
                 Some(answer.map(|reply| {
                     // Set once: nothing is sent after an answer.
-                    let _ = errand.reply.set(reply);
+                    let _ = errand.reply.set(journey.hear(reply));
                     HoldReply::Done
                 }))
             }
@@ -479,23 +492,21 @@ impl Settlement {
                 let call = || hold.recipe.update(&hold.owner, lease, count);
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
                 let sent = journey.sent.unwrap_or_else(clock::now);
-                Some(told(answer).inspect(|reply| hold.answered(*reply, sent, lease)))
+                let told = told(journey, answer);
+                Some(told.inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
                 let call = || end_of(hold);
                 let answer = journey.attempt(&hold.engine.main, call, until).await?;
-                if answer.as_ref().is_ok_and(Reply::is_unannounced) {
-                    journey.unannounced = true;
-                    hold.engine.current.is_missing(Right::Publish);
-                }
-                Some(told(answer).map(|reply| self.judged(reply)))
+                Some(told(journey, answer).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
                 let Some(call) = hold.recipe.forget(&hold.owner, hold.repeated) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let main = &hold.engine.main;
-                Some(told(journey.attempt(main, || call, until).await?))
+                let answer = journey.attempt(main, || call, until).await?;
+                Some(told(journey, answer))
             }
             (Subject::Ghost(ghost), _) => {
                 let Bid {
@@ -505,7 +516,8 @@ impl Settlement {
                     ..
                 } = &ghost.bid;
                 let call = || recipe.withdraw(owner);
-                Some(told(journey.attempt(&engine.main, call, until).await?))
+                let answer = journey.attempt(&engine.main, call, until).await?;
+                Some(told(journey, answer))
             }
         }
     }
@@ -533,17 +545,27 @@ impl Settlement {
     }
 
     fn over(&self, outcome: &Result<HoldReply, Fault>) {
-        let announced = match outcome {
-            // By the first try that may have run.
-            Ok(HoldReply::Done | HoldReply::Kept) => self.journey.open_since.or(self.journey.sent),
-            _ => None,
+        let news = match outcome {
+            Ok(HoldReply::Gone | HoldReply::Taken) if self.journey.news == News::Nothing => {
+                &News::Unknown
+            }
+            _ => &self.journey.news,
         };
-        let announced = announced.filter(|_| !self.journey.unannounced);
         match &self.subject {
-            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(announced),
-            Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(None),
-            Subject::Hold(_) | Subject::Errand(_) => {}
-            Subject::Ghost(ghost) => ghost.bid.line.notify(),
+            Subject::Hold(hold) if self.goal == Goal::End => hold.settled(news),
+            Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(&News::Unknown),
+            Subject::Hold(_) => {}
+            Subject::Errand(errand) => {
+                if let Some(channel) = errand.call.channel() {
+                    errand.engine.ended_on(channel, news);
+                }
+            }
+            Subject::Ghost(ghost) => {
+                if let News::Announced(..) = news {
+                    ghost.bid.engine.ended(&*ghost.bid.recipe, news);
+                }
+                ghost.bid.line.notify();
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::options::LockOptions;
 use crate::clock;
-use crate::engine::{Backoff, Engine, Handle, Manner, Repeat, Terms};
+use crate::engine::{Backoff, Engine, Handle, Manner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
@@ -273,8 +273,7 @@ impl<K: Kind> Lock<K> {
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         const ACTION: &str = "force-release lock";
         let wire = self.wire()?;
-        let (call, once) = (wire.force_release(), Repeat::UnlessRun);
-        match self.engine.send(ACTION, wire.name(), call, once).await? {
+        match self.engine.force_release(ACTION, &**wire).await? {
             Reply::Int(freed @ 0..=1) => Ok(freed == 1),
             other => Err(self.malformed(ACTION, Malformed(other))),
         }

@@ -69,6 +69,11 @@ impl FairQueue {
         [&pattern, ":", client.as_str(), ":*"].concat()
     }
 
+    /// The channel of one waiter.
+    pub(crate) fn channel_of(&self, waiter: &OwnerId) -> String {
+        [&self.prefix, ":", waiter.as_str()].concat()
+    }
+
     fn call(&self, script: &'static super::Script) -> Call {
         Call::new(script)
             .key(self.name.as_str())

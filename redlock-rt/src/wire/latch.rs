@@ -83,8 +83,7 @@ impl LatchWire {
             .key(&self.mark)
             .key(&call.key(&self.name))
             .number(millis(call.noted))
-            .arg(&self.channel)
-            .arg(PUBLISH)
+            .announcing(&self.channel)
     }
 
     /// Answered by what [`was_done`] reads.
@@ -94,8 +93,7 @@ impl LatchWire {
             .key(&self.mark)
             .arg(call.id.as_str())
             .number(millis(MARK_LIFE))
-            .arg(&self.channel)
-            .arg(PUBLISH)
+            .announcing(&self.channel)
     }
 
     /// Answered by a [`Look`].

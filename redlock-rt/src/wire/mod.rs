@@ -29,7 +29,7 @@ pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
 pub(crate) use self::recipe::{Ask, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;
-pub(crate) use self::reply::{AcquireReply, HoldReply, Holder, Malformed};
+pub(crate) use self::reply::{AcquireReply, Announcement, HoldReply, Holder, Malformed};
 pub(crate) use self::rlock::RLockWire;
 pub(crate) use self::rw::{ReadWire, WriteWire};
 pub(crate) use self::script::{Call, LONGEST_SPAN, Script};

@@ -50,22 +50,21 @@ impl PermitsWire {
     }
 
     fn call(&self, script: &'static super::Script) -> Call {
-        self.begin(script, None)
+        self.begin(script, None).announcing(&self.channel)
     }
 
     /// As [`call`](Self::call), with the note of this operation.
     fn call_of(&self, script: &'static super::Script, operation: &OwnerId) -> Call {
         let note = keys::operation(&self.name, operation.as_str());
-        self.begin(script, Some(&note))
+        self.begin(script, Some(&note)).announcing(&self.channel)
     }
 
     fn begin(&self, script: &'static super::Script, note: Option<&str>) -> Call {
         let call = Call::new(script).key(self.name.as_str()).key(&self.leases);
-        let call = match note {
+        match note {
             Some(note) => call.key(note),
             None => call,
-        };
-        call.arg(&self.channel).arg(PUBLISH)
+        }
     }
 
     fn end(&self, owner: &OwnerId, noted: Duration) -> Call {
@@ -137,7 +136,10 @@ impl Recipe for PermitsWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        self.call_of(&ACQUIRE, ask.owner)
+        let note = keys::operation(&self.name, ask.owner.as_str());
+        self.begin(&ACQUIRE, Some(&note))
+            .arg(&self.channel)
+            .arg(PUBLISH)
             .number(millis(ask.lease))
             .arg(&self.ids(ask.owner))
             .number(self.limit.into())
@@ -169,7 +171,8 @@ impl Recipe for PermitsWire {
     }
 
     fn inspect(&self) -> Call {
-        self.call(&INSPECT)
+        let call = self.begin(&INSPECT, None);
+        call.arg(&self.channel).arg(PUBLISH)
     }
 
     fn lease_keys(&self, _owner: &OwnerId) -> Option<String> {

@@ -39,7 +39,8 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call;
 
     /// Ends the hold, and whatever an attempt of this owner left. Answered by
-    /// [`HoldReply`](super::HoldReply).
+    /// [`HoldReply`](super::HoldReply), and where waiters were to be woken, what became of that
+    /// ([`Reply::split`]).
     fn release(&self, owner: &OwnerId) -> Call;
 
     /// As [`release`](Self::release), where an attempt of this owner may still be on its way: one
@@ -65,7 +66,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// Frees the lock whoever holds it. Answers 1 or 0.
+    /// Frees the lock whoever holds it. Answers 1 or 0, as [`release`](Self::release) does.
     fn force_release(&self) -> Call;
 
     /// Asks who holds it. Answered by [`Holder::decode`](super::Holder::decode).
@@ -123,11 +124,6 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// where there is no other kind.
     fn ousts(&self) -> &'static [&'static str] {
         &[]
-    }
-
-    /// Whether a release that did something is always published.
-    fn announces_ends(&self) -> bool {
-        true
     }
 
     /// Whether an attempt that goes on waiting leaves something in Redis that

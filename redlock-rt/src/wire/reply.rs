@@ -18,14 +18,35 @@ pub enum Reply {
     List(Vec<Self>),
 }
 
-impl Reply {
-    /// Whether a release was done, and Redis refused to announce it (an ACL).
-    pub(crate) fn is_unannounced(&self) -> bool {
-        *self == Self::Int(UNANNOUNCED)
-    }
+/// What a call had Redis publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    /// Redis did not refuse it (an ACL).
+    pub(crate) is_made: bool,
+    /// For whom, of a kind where every waiter has a channel of its own.
+    pub(crate) waiter: Option<OwnerId>,
 }
 
-const UNANNOUNCED: i64 = 3;
+impl Reply {
+    /// The answer of a script that may have published, and what became of that.
+    pub(crate) fn split(self) -> (Self, Option<Announcement>) {
+        let Self::List(mut items) = self else {
+            return (self, None);
+        };
+        let (made, waiter) = match &items[..] {
+            [_, Self::Int(made @ 0..=1)] => (*made, None),
+            [_, Self::Int(made @ 0..=1), Self::Text(waiter)] => {
+                (*made, Some(OwnerId::from_wire(waiter)))
+            }
+            _ => return (Self::List(items), None),
+        };
+        let announcement = Announcement {
+            is_made: made == 1,
+            waiter,
+        };
+        (items.swap_remove(0), Some(announcement))
+    }
+}
 
 /// A reply that the script cannot have given.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -77,7 +98,7 @@ impl TryFrom<Reply> for HoldReply {
 
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match reply {
-            Reply::Int(1 | UNANNOUNCED) => Ok(Self::Done),
+            Reply::Int(1) => Ok(Self::Done),
             Reply::Int(2) => Ok(Self::Kept),
             Reply::Int(0) => Ok(Self::Gone),
             Reply::Int(-1) => Ok(Self::Taken),
@@ -151,10 +172,27 @@ mod tests {
         assert_eq!(HoldReply::try_from(Reply::Int(2)), Ok(HoldReply::Kept));
         assert_eq!(HoldReply::try_from(Reply::Int(0)), Ok(HoldReply::Gone));
         assert_eq!(HoldReply::try_from(Reply::Int(-1)), Ok(HoldReply::Taken));
-        let unannounced = HoldReply::try_from(Reply::Int(UNANNOUNCED));
-        assert_eq!(unannounced, Ok(HoldReply::Done));
-        assert!(HoldReply::try_from(Reply::Int(4)).is_err());
+        assert!(HoldReply::try_from(Reply::Int(3)).is_err());
         assert!(HoldReply::try_from(Reply::Nil).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_split_from_what_was_announced() {
+        let list = |items: &[Reply]| Reply::List(items.to_vec()).split();
+        let made = |is_made, waiter: Option<&str>| {
+            let waiter = waiter.map(OwnerId::from_wire);
+            Some(Announcement { is_made, waiter })
+        };
+        let int = Reply::Int;
+        assert_eq!(int(7).split(), (int(7), None));
+        assert_eq!(list(&[int(7), int(1)]), (int(7), made(true, None)));
+        assert_eq!(list(&[int(-1), int(0)]), (int(-1), made(false, None)));
+        let waiter = Reply::Text("u:7".into());
+        let told = list(&[int(2), int(1), waiter]);
+        assert_eq!(told, (int(2), made(true, Some("u:7"))));
+        for odd in [vec![], vec![int(1)], vec![int(1), int(2)]] {
+            assert_eq!(Reply::List(odd.clone()).split(), (Reply::List(odd), None));
+        }
     }
 
     #[test]

@@ -97,11 +97,6 @@ impl Recipe for ReadWire {
         Some(&self.0.channel)
     }
 
-    /// Only the last reader's end is.
-    fn announces_ends(&self) -> bool {
-        false
-    }
-
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         Call::new(&READ_ACQUIRE)
             .key(self.0.name.as_str())

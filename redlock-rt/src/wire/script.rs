@@ -84,6 +84,8 @@ pub(crate) struct Call {
     /// word.
     text: String,
     ends: Vec<usize>,
+    /// Which of the words is the channel that it publishes on.
+    channel: Option<usize>,
 }
 
 impl Call {
@@ -93,6 +95,7 @@ impl Call {
             keys: 0,
             text: String::with_capacity(160),
             ends: Vec::with_capacity(8),
+            channel: None,
         }
     }
 
@@ -114,6 +117,18 @@ impl Call {
         let _ = write!(self.text, "{number}");
         self.ends.push(self.text.len());
         self
+    }
+
+    /// Adds the channel on which the script publishes, and the command for it. Answered by what
+    /// [`Reply::split`](super::Reply::split) reads.
+    pub(super) fn announcing(mut self, channel: &str) -> Self {
+        self.channel = Some(self.ends.len());
+        self.arg(channel).arg(PUBLISH)
+    }
+
+    /// Where it is announced what the script does.
+    pub(crate) fn channel(&self) -> Option<&str> {
+        self.words().nth(self.channel?)
     }
 
     fn push(&mut self, word: &str) {

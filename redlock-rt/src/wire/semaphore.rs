@@ -168,8 +168,7 @@ pub(crate) fn set(name: &LockName, operation: &Operation, permits: u32) -> Call 
         .key(&operation.key(name))
         .key(&keys::semaphore_holds(name))
         .number(permits.into())
-        .arg(&keys::semaphore_channel(name))
-        .arg(PUBLISH)
+        .announcing(&keys::semaphore_channel(name))
         .number(millis(operation.noted))
 }
 
@@ -179,8 +178,7 @@ pub(crate) fn add(name: &LockName, operation: &Operation, permits: i64) -> Call 
         .key(name.as_str())
         .key(&operation.key(name))
         .arg(&permits.to_string())
-        .arg(&keys::semaphore_channel(name))
-        .arg(PUBLISH)
+        .announcing(&keys::semaphore_channel(name))
         .number(millis(operation.noted))
 }
 

@@ -104,26 +104,29 @@ impl Hub {
         Some(self.attachment(topic, id))
     }
 
-    /// A call of this client, sent at `sent` and answered by now, has published there. Answers whether
-    /// who listens there is told of that: by the message, or because it is missed.
-    fn expect(&self, topic: Topic<'_>, sent: Instant) -> bool {
+    /// Something ended for which this channel is listened to: by a call of this client, sent at `sent`
+    /// and answered by now, which published that; `None`: Redis did not, as far as is known. Who listens
+    /// is told: by the message, or because it is missed, or now. Answers whether anybody does.
+    pub(super) fn announced(&self, topic: Topic<'_>, channel: &str, sent: Option<Instant>) -> bool {
         if self.channels.load(Ordering::Acquire) == 0 {
             return false;
         }
         let mut registry = lock(&self.registry);
         let before = registry.overdue_at();
-        let told = registry.expect(topic, sent, clock::now());
-        let sooner = registry.overdue_at() != before;
-        drop(registry);
-        if sooner {
-            self.signal.notify();
+        if sent.is_some_and(|sent| registry.expect(topic, sent, clock::now())) {
+            let sooner = registry.overdue_at() != before;
+            drop(registry);
+            if sooner {
+                self.signal.notify();
+            }
+            return true;
         }
-        told
-    }
-
-    /// Whether what is published there is heard at present.
-    fn is_confirmed(&self, topic: Topic<'_>) -> bool {
-        self.channels.load(Ordering::Acquire) > 0 && lock(&self.registry).is_confirmed(topic)
+        let listeners = registry.listeners(topic);
+        drop(registry);
+        for listener in &listeners {
+            listener.heard(channel);
+        }
+        !listeners.is_empty()
     }
 
     /// The number of channels subscribed to, those that linger included.

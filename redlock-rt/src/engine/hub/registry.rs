@@ -392,6 +392,11 @@ impl<L: Clone> Registry<L> {
         true
     }
 
+    /// Who listens to a topic, confirmed or not.
+    pub(super) fn listeners(&self, topic: Topic<'_>) -> Vec<L> {
+        self.topics.get(topic).map_or_else(Vec::new, Channel::told)
+    }
+
     /// When to look for messages that were not heard.
     pub(super) fn overdue_at(&self) -> Option<Instant> {
         self.owed.peek().map(|Reverse((at, ..))| *at)

@@ -8,13 +8,13 @@ use std::time::Duration;
 use ::loom::future::block_on;
 use ::loom::thread;
 
-use super::{Line, Place, Turn, lock};
+use super::{Line, News, Place, Turn, lock};
 use crate::clock;
 use crate::connection::{Connector, Dialer, Spawner, Timeouts};
 use crate::engine::hold::{Bid, Hold};
 use crate::engine::{Config, Engine, HoldGuard, Terms};
 use crate::name::LockName;
-use crate::wire::{RLockWire, Recipe};
+use crate::wire::{Announcement, RLockWire, Recipe};
 
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -103,7 +103,13 @@ impl World {
             drop(guard.leave());
             let hub = Arc::clone(&engine.hub);
             let message = thread::spawn(move || hub.delivered(&channel));
-            guard.hold.settled(Some(clock::now()));
+            let announcement = Announcement {
+                is_made: true,
+                waiter: None,
+            };
+            guard
+                .hold
+                .settled(&News::Announced(announcement, clock::now()));
             message.join().unwrap();
         })
     }

@@ -4,7 +4,8 @@
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
 --   most
--- Returns: 1 = it was held, 0 = it was free
+-- Returns: 1 = it was held, 0 = it was free; where a waiter was to be woken, {that, 1 = announced or
+--   0 = Redis refused to, the waiter}
 --
 -- Invariants:
 -- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
@@ -19,4 +20,4 @@ if flaw then
 end
 redis.call('DEL', KEYS[1])
 wake(head_of_queue())
-return 1
+return answer(1)

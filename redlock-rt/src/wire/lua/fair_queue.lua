@@ -273,10 +273,18 @@ end
 
 -- Wakes the waiter that is next. A refusal to publish (an ACL) is no failure: waiters look by
 -- themselves.
+-- The waiter that was woken, and whether Redis published that: 1, or 0 = it refused to.
+local woken, told
+
 local function wake(head)
     if head then
-        redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')
+        woken, told = head, type(redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')) == 'number' and 1 or 0
     end
+end
+
+-- What a script returns that may have woken a waiter.
+local function answer(number)
+    return woken and {number, told, woken} or number
 end
 
 -- Forgets clients that are long gone: O(1) for each that comes, since there are twice as many the

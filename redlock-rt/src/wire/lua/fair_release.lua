@@ -4,7 +4,8 @@
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
 --   most, 4 owner
--- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it
+-- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it; where a waiter was to
+--   be woken, {that, 1 = announced or 0 = Redis refused to, the waiter}
 --
 -- Invariants:
 -- * Afterwards the owner neither holds the lock nor waits for it; without its field no newer hold
@@ -17,7 +18,7 @@ local ended = redis.pcall('HDEL', KEYS[1], owner)
 if ended == 1 then
     redis.call('DEL', KEYS[1])
     wake(head_of_queue())
-    return 1
+    return answer(1)
 end
 local held = redis.call('EXISTS', KEYS[1])
 if deadline_of(owner) then
@@ -33,4 +34,4 @@ end
 if type(ended) == 'table' then
     return ended
 end
-return -held
+return answer(-held)

@@ -3,7 +3,8 @@
 -- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this call
 --   (STRING: what it answered)
 -- ARGV: 1 ms for which the note stays, 2 channel, 3 publish command
--- Returns: the count that is left, 0 also where there is no latch
+-- Returns: the count that is left, 0 also where there is no latch; where it opened it, {0, 1 = announced
+--   or 0 = Redis refused to}
 --
 -- Invariants:
 -- * Repeated after a lost reply it finds its note and answers the same: one call counts once.
@@ -23,7 +24,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
     return 0
 end
 redis.call('DEL', KEYS[3])
-local left = redis.pcall('DECR', KEYS[1])
+local left, told = redis.pcall('DECR', KEYS[1]), nil
 if type(left) == 'table' then
     if string.find(left.err, 'not an integer') then
         return redis.error_reply('WRONGTYPE the key holds no count of a latch')
@@ -33,7 +34,7 @@ end
 if left <= 0 then
     left = 0
     redis.call('DEL', KEYS[1], KEYS[2])
-    redis.pcall(ARGV[3], ARGV[2], '0')
+    told = type(redis.pcall(ARGV[3], ARGV[2], '0')) == 'number' and 1 or 0
 end
 redis.call('SET', KEYS[3], string.format('%.0f', left), 'PX', ARGV[1])
-return left
+return told and {left, told} or left

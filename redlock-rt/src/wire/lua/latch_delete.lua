@@ -2,7 +2,8 @@
 --
 -- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set)
 -- ARGV: 1 the id of this call, 2 ms for which the mark stays, 3 channel, 4 publish command
--- Returns: 1 = deleted, 0 = there was none
+-- Returns: {1 = deleted, 1 = announced or 0 = Redis refused to}; else 1 = deleted by this call before,
+--   0 = there was none
 --
 -- Invariants:
 -- * Repeated after a lost reply it finds its id in the mark, and answers the same. A new latch that
@@ -19,5 +20,4 @@ if not string.match(count, '^-?%d+$') then
 end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], 'deleted:' .. ARGV[1], 'PX', ARGV[2])
-redis.pcall(ARGV[4], ARGV[3], '1')
-return 1
+return {1, type(redis.pcall(ARGV[4], ARGV[3], '1')) == 'number' and 1 or 0}

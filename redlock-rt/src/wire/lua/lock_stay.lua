@@ -5,7 +5,8 @@
 -- ARGV: 1 field of the hold, 2 for how long in ms, 3 channel (of a fair lock, the prefix of the
 --   waiters' channels; empty: none), 4 publish command
 -- Returns: 2 = kept, 1 = only writing ended: the same owner still reads, 0 = the lock does not exist,
---   -1 = somebody else has it
+--   -1 = somebody else has it; where waiters were to be woken, {that, 1 = announced or 0 = Redis refused
+--   to, of a fair lock also the waiter}
 --
 -- Invariants:
 -- * Without the field nothing is changed or published, so it may be late or repeated.
@@ -15,22 +16,20 @@
 --   which is not below theirs, stays. Readers that wait are woken, since they may have it too.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
 -- Redisson: nothing; its clients see a holder that is not heard of again.
+local function publish(channel, payload)
+    return type(redis.pcall(ARGV[4], channel, payload)) == 'number' and 1 or 0
+end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
 end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('HLEN', KEYS[1]) > 2 then
     redis.call('HDEL', KEYS[1], ARGV[1])
     redis.call('HSET', KEYS[1], 'mode', 'read')
-    redis.pcall(ARGV[4], ARGV[3], '1')
-    return 1
+    return {1, publish(ARGV[3], '1')}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local channel = ARGV[3]
 if KEYS[2] ~= KEYS[1] then
     local head = redis.call('LINDEX', KEYS[2], 0)
-    channel = head and channel .. ':' .. head or ''
+    return head and {2, publish(ARGV[3] .. ':' .. head, '0'), head} or 2
 end
-if channel ~= '' then
-    redis.pcall(ARGV[4], channel, '0')
-end
-return 2
+return ARGV[3] ~= '' and {2, publish(ARGV[3], '0')} or 2

@@ -20,11 +20,23 @@ if free and not string.match(free, '^-?%d+$') then
 end
 free = free and tonumber(free)
 
+-- Whether Redis published what it was told to: 1, or 0 = it refused to.
+local told
+
+local function publish(payload)
+    told = type(redis.pcall(ARGV[2], ARGV[1], payload)) == 'number' and 1 or 0
+end
+
+-- What a script returns that may have woken waiters.
+local function answer(number)
+    return told and {number, told} or number
+end
+
 local function add(permits)
     if free and permits > 0 then
         free = redis.call('INCRBY', KEYS[1], permits)
         if free > 0 then
-            redis.pcall(ARGV[2], ARGV[1], free)
+            publish(free)
         end
     end
 end

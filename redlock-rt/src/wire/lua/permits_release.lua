@@ -5,7 +5,8 @@
 --   that this owner was withdrawn (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 ids of the permits in hexadecimal, one behind the other, 4 ms
 --   for which a withdrawal is noted (0: it is not)
--- Returns: 1 = all were held and given back, 0 = at least one was not held any more
+-- Returns: 1 = all were held and given back, 0 = at least one was not held any more; where waiters were
+--   to be woken, also by the sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * Only a permit that is in the set is given back, so a late or repeated call makes none.
@@ -19,4 +20,4 @@ add(given)
 if tonumber(ARGV[4]) > 0 then
     redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
 end
-return given == #ids and 1 or 0
+return answer(given == #ids and 1 or 0)

@@ -5,19 +5,20 @@
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 id of the permit in hexadecimal, 4 ms for which the operation
 --   is noted
--- Returns: 1 = given back, 0 = there is no such permit, or its lease is over
+-- Returns: 1 = given back, 0 = there is no such permit, or its lease is over; where waiters were to be
+--   woken, also by the sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and answers as the first.
 -- Redisson: RPermitExpirableSemaphore.tryRelease.
 if redis.call('EXISTS', KEYS[3]) == 1 then
-    return 1
+    return answer(1)
 end
 for _, id in ipairs(raw_ids(ARGV[3])) do
     if redis.call('ZREM', KEYS[2], id) == 1 then
         redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
         add(1)
-        return 1
+        return answer(1)
     end
 end
-return 0
+return answer(0)

@@ -4,24 +4,25 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 permits, 4 ms for which the operation is noted
--- Returns: the free permits after it; negative where more are held than there are to be
+-- Returns: the free permits after it; negative where more are held than there are to be; where
+--   waiters were to be woken, also by the sweep, {these, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and answers as the first: it does not undo what others have set since.
 -- * Nobody loses a permit by it.
 -- * The TTL of a semaphore that has one stays.
 -- Redisson: RPermitExpirableSemaphore.setPermits.
-local told = redis.call('GET', KEYS[3])
-if told then
-    return tonumber(told)
+local noted = redis.call('GET', KEYS[3])
+if noted then
+    return answer(tonumber(noted))
 end
 local wanted = tonumber(ARGV[3]) - redis.call('ZCARD', KEYS[2])
 if not free then
     redis.call('SET', KEYS[1], wanted)
-    redis.pcall(ARGV[2], ARGV[1], ARGV[3])
+    publish(ARGV[3])
 elseif wanted ~= free then
     redis.call('INCRBY', KEYS[1], wanted - free)
-    redis.pcall(ARGV[2], ARGV[1], ARGV[3])
+    publish(ARGV[3])
 end
 redis.call('SET', KEYS[3], wanted, 'PX', ARGV[4])
-return wanted
+return answer(wanted)

@@ -4,19 +4,20 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 permits, 4 ms for which the operation is noted
--- Returns: 1 = set, 0 = there is a number already
+-- Returns: 1 = set, 0 = there is a number already; where waiters were to be woken, also by the
+--   sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and answers as the first.
 -- * Permits that are held from a semaphore that was deleted count: with them there are never more.
 -- Redisson: RPermitExpirableSemaphore.trySetPermits, which gives out as many besides.
 if redis.call('EXISTS', KEYS[3]) == 1 then
-    return 1
+    return answer(1)
 end
 if free then
-    return 0
+    return answer(0)
 end
 redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
 redis.call('SET', KEYS[1], ARGV[3] - redis.call('ZCARD', KEYS[2]))
-redis.pcall(ARGV[2], ARGV[1], ARGV[3])
-return 1
+publish(ARGV[3])
+return answer(1)

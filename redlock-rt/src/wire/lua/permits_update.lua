@@ -4,7 +4,8 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
 --   the other, 5 whether a lease may become shorter (1 or 0)
--- Returns: 1 = done for all, 0 = at least one is not held any more
+-- Returns: 1 = done for all, 0 = at least one is not held any more; where waiters were to be woken, also
+--   by the sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * It gives no lease to a permit that has none any more.
@@ -23,6 +24,6 @@ for _, id in ipairs(raw_ids(ARGV[4])) do
 end
 if shorter then
     -- Threads of Java wake by the number that they are told.
-    redis.pcall(ARGV[2], ARGV[1], '1')
+    publish('1')
 end
-return all
+return answer(all)

@@ -3,7 +3,7 @@
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 channel, 2 publish command
--- Returns: 1 = it was held, 0 = it was free
+-- Returns: {1 = it was held, 1 = announced or 0 = Redis refused to}; else 0 = it was free
 --
 -- Invariants:
 -- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
@@ -17,5 +17,4 @@ if flaw then
     return flaw
 end
 redis.call('DEL', KEYS[1])
-redis.pcall(ARGV[2], ARGV[1], '0')
-return 1
+return {1, type(redis.pcall(ARGV[2], ARGV[1], '0')) == 'number' and 1 or 0}

@@ -2,7 +2,7 @@
 --
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 owner, 2 channel, 3 publish command
--- Returns: 1 = released, 3 = released, and Redis refused to announce it, 0 = the lock does not exist,
+-- Returns: {1 = released, 1 = announced or 0 = Redis refused to}; else 0 = the lock does not exist,
 --   -1 = somebody else has it
 --
 -- Invariants:
@@ -16,4 +16,4 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
 end
 redis.call('DEL', KEYS[1])
-return type(redis.pcall(ARGV[3], ARGV[2], '0')) == 'number' and 1 or 3
+return {1, type(redis.pcall(ARGV[3], ARGV[2], '0')) == 'number' and 1 or 0}

@@ -5,7 +5,7 @@
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 the mode, 2 start of the names of all keys that carry leases, 3 channel,
 --       4 publish command
--- Returns: 1 = it was held in that mode, 0 = it was not
+-- Returns: {1 = it was held in that mode, 1 = announced or 0 = Redis refused to}; else 0 = it was not
 --
 -- Invariants:
 -- * Who has it in the other mode keeps it. A key, or a hash, that is no lock is refused (WRONGTYPE)
@@ -30,5 +30,4 @@ for at = 1, #fields, 2 do
     end
 end
 redis.call('DEL', lock)
-redis.pcall(ARGV[4], ARGV[3], ARGV[1] == 'read' and '0' or '1')
-return 1
+return {1, type(redis.pcall(ARGV[4], ARGV[3], ARGV[1] == 'read' and '0' or '1')) == 'number' and 1 or 0}

@@ -2,8 +2,8 @@
 --
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 owner, 2 start of the names of all keys that carry leases, 3 channel, 4 publish command
--- Returns: 1 = ended, 3 = ended, and Redis refused to announce it, 0 = the lock does not exist,
---   -1 = somebody else has it
+-- Returns: {1 = ended, 1 = announced or 0 = Redis refused to}; else 1 = ended, and others still have
+--   the lock, 0 = the lock does not exist, -1 = somebody else has it
 --
 -- Invariants:
 -- * Without the owner's field nothing of others is changed and nothing published; what an owner
@@ -82,7 +82,7 @@ for at = 1, #all, 2 do
 end
 if longest == 0 then
     redis.call('DEL', lock)
-    return type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 3
+    return {1, type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 0}
 else
     redis.call('PEXPIRE', lock, string.format('%.0f', longest))
 end

@@ -4,8 +4,8 @@
 --   owner -> until when in epoch ms)
 -- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
 --   5 publish command
--- Returns: 1 = ended, 3 = ended, and Redis refused to announce it, 0 = the lock does not exist,
---   -1 = somebody else has it
+-- Returns: 1 = ended, 0 = the lock does not exist, -1 = somebody else has it; where waiters were to be
+--   woken, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * Without the writer's field nothing of others is changed: a late or repeated release never
@@ -19,6 +19,9 @@
 --   at: a script that does not end stops the server.
 -- Redisson: WriteLock.unlockInner, without the unlock latch; with read holds left it wakes nobody.
 local lock = KEYS[1]
+local function wake(answer)
+    return {answer, type(redis.pcall(ARGV[5], ARGV[4], '1')) == 'number' and 1 or 0}
+end
 local waited = redis.call('ZREM', KEYS[2], ARGV[1]) == 1
 if redis.call('HDEL', lock, ARGV[2]) == 0 then
     if waited and redis.call('HGET', lock, 'mode') ~= 'write' then
@@ -26,7 +29,7 @@ if redis.call('HDEL', lock, ARGV[2]) == 0 then
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
         if redis.call('EXISTS', KEYS[2]) == 0 then
-            redis.pcall(ARGV[5], ARGV[4], '1')
+            return wake(-redis.call('EXISTS', lock))
         end
     end
     return -redis.call('EXISTS', lock)
@@ -49,4 +52,4 @@ else
         redis.call('PEXPIRE', lock, string.format('%.0f', longest))
     end
 end
-return type(redis.pcall(ARGV[5], ARGV[4], '1')) == 'number' and 1 or 3
+return wake(1)

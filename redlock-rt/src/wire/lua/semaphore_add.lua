@@ -2,7 +2,8 @@
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING)
 -- ARGV: 1 permits (may be negative), 2 channel, 3 publish command, 4 ms for which the operation is noted
--- Returns: the free permits after it
+-- Returns: the free permits after it; where waiters were to be woken, {these, 1 = announced or 0 = Redis
+--   refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and answers as the first: nothing is added twice.
@@ -25,6 +26,6 @@ if type(free) == 'table' then
 end
 redis.call('SET', KEYS[2], free, 'PX', ARGV[4])
 if free > 0 and tonumber(ARGV[1]) > 0 then
-    redis.pcall(ARGV[3], ARGV[2], free)
+    return {free, type(redis.pcall(ARGV[3], ARGV[2], free)) == 'number' and 1 or 0}
 end
 return free

@@ -3,7 +3,8 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
 --   this owner was withdrawn (STRING)
 -- ARGV: 1 owner, 2 channel, 3 publish command, 4 ms for which a withdrawal is noted (0: it is not)
--- Returns: 1 = given back, 0 = there was nothing to give back
+-- Returns: 1 = given back, 0 = there was nothing to give back; where waiters were to be woken, {1,
+--   1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * Without the owner's field nothing is given back: a late or repeated release makes no permits,
@@ -14,7 +15,7 @@
 --   before, so HDEL comes first. Where INCRBY is refused otherwise the hold stays.
 -- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
 -- Redisson: RSemaphore.releaseIfExists.
-local given, permits = 0, redis.call('HGET', KEYS[2], ARGV[1])
+local given, told, permits = 0, nil, redis.call('HGET', KEYS[2], ARGV[1])
 if permits then
     redis.call('HDEL', KEYS[2], ARGV[1])
     if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -25,11 +26,11 @@ if permits then
         end
         given = 1
         if free > 0 then
-            redis.pcall(ARGV[3], ARGV[2], free)
+            told = type(redis.pcall(ARGV[3], ARGV[2], free)) == 'number' and 1 or 0
         end
     end
 end
 if tonumber(ARGV[4]) > 0 then
     redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
 end
-return given
+return told and {given, told} or given

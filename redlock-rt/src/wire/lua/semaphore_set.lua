@@ -3,7 +3,8 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING), 3 our holds (HASH:
 --   owner -> permits)
 -- ARGV: 1 permits, 2 channel, 3 publish command, 4 ms for which the operation is noted
--- Returns: 1 = set, 0 = there is a number already
+-- Returns: {1 = set, 1 = announced or 0 = Redis refused to}; else 1 = set by this call before, 0 = there
+--   is a number already
 --
 -- Invariants:
 -- * A repeat finds the note and answers as the first.
@@ -23,5 +24,4 @@ end
 redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
 redis.call('SET', KEYS[1], ARGV[1])
 redis.call('DEL', KEYS[3])
-redis.pcall(ARGV[3], ARGV[2], ARGV[1])
-return 1
+return {1, type(redis.pcall(ARGV[3], ARGV[2], ARGV[1])) == 'number' and 1 or 0}
