@@ -138,6 +138,24 @@ async fn setting_and_deleting_answer_what_they_did() {
     scene.stage.assert_clean().await;
 }
 
+/// By the time of the repeat there was another latch.
+#[tokio::test]
+async fn a_deletion_whose_reply_was_lost_deleted_the_next_latch() {
+    let scene = Scene::open("latch-lost-next").await;
+    scene.latch.try_set_count(2).await.unwrap();
+    let gate = scene.proxy.hold_reply(calls!("latch_delete"));
+    let latch = scene.latch.clone();
+    let deleting = tokio::spawn(async move { latch.delete().await });
+    within(DEADLINE, gate.reached()).await;
+    assert!(scene.other.try_set_count(5).await.unwrap());
+    scene.proxy.cut_all();
+    gate.open();
+    assert!(within(DEADLINE, deleting).await.unwrap().unwrap());
+    assert_eq!(scene.other.count().await.unwrap(), 5);
+    assert!(scene.other.delete().await.unwrap());
+    scene.stage.assert_clean().await;
+}
+
 /// Where nobody can be asked the caller learns whether it may have counted, and nothing is sent
 /// after that.
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use redlock_rt::{LockOptions, Unlocked};
+use redlock_rt::{ErrorKind, LockOptions, Unlocked};
 use tests::within;
 
 use crate::{
@@ -67,6 +67,38 @@ async fn a_number_of_permits_whose_reply_was_lost_was_set_again_over_a_later_one
     within(DEADLINE, setting).await.unwrap().unwrap();
     assert_eq!(semaphore.permits().await.unwrap(), 9);
     stage.end(9).await;
+}
+
+/// By the time of the repeat somebody else had set another lease.
+#[tokio::test]
+async fn a_lease_whose_reply_was_lost_was_set_again_over_a_later_one() {
+    const LONG: Duration = Duration::from_secs(600);
+    let stage = Stage::hasty("lease").await;
+    let semaphore = stage.permits(1).await;
+    let id = semaphore.acquire().await.unwrap().forget().remove(0);
+    // The server knows the script from here on.
+    assert!(semaphore.update_lease(&id, LONG).await.unwrap());
+    let update = calls!("permits_update").mentioning(&stage.name);
+    let gate = stage.proxy.hold_reply(update);
+    let updating = tokio::spawn({
+        let (semaphore, id) = (semaphore.clone(), id.clone());
+        async move { semaphore.update_lease(&id, DEADLINE).await }
+    });
+    within(DEADLINE, gate.reached()).await;
+    let other = stage.other();
+    let other = other.permit_expirable_semaphore(&stage.name);
+    assert!(other.update_lease(&id, LONG).await.unwrap());
+    let leases = format!("{{{}}}:timeout", stage.name);
+    let ends = ["ZRANGE", &leases, "0", "-1", "WITHSCORES"];
+    let later: redis::Value = stage.redis(&ends).await;
+    stage.proxy.cut_all();
+    gate.open();
+    let error = within(DEADLINE, updating).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    let now: redis::Value = stage.redis(&ends).await;
+    assert_eq!(now, later);
+    other.release(&id).await.unwrap();
+    stage.end(1).await;
 }
 
 /// What would be late by more than a note is kept is told by the hold itself.

@@ -8,7 +8,7 @@ use super::counted::Counted;
 use super::options::{LockOptions, check_lease};
 use super::permit::Permit;
 use crate::clock;
-use crate::engine::{Engine, Manner, Terms};
+use crate::engine::{Engine, Manner, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{ID_DIGITS, PermitsWire, Recipe, Reply};
@@ -334,16 +334,18 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) where Redis does not
-    /// answer in time, [`BadInput`](ErrorKind::BadInput) for what is no id, or a lease that cannot be
-    /// one.
+    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) where it was not sent,
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it was and the reply was lost: it is not
+    /// repeated, since somebody may have set another lease by then; [`BadInput`](ErrorKind::BadInput) for
+    /// what is no id, or a lease that cannot be one.
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         const ACTION: &str = "update the lease of a permit of semaphore";
         self.check_id(ACTION, id)?;
         let wire = wire(self.counted.name()?);
         self.check(&wire, lease)?;
         let call = wire.update_lease(id, lease);
-        let reply = self.counted.ask(ACTION, call).await?;
+        let (engine, once) = (&self.counted.engine, Repeat::UnlessRun);
+        let reply = engine.send(ACTION, wire.name(), call, once).await?;
         Ok(self.counted.number(ACTION, reply)? == 1)
     }
 

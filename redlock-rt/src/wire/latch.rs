@@ -91,9 +91,11 @@ impl LatchWire {
         Call::new(&DELETE)
             .key(self.name.as_str())
             .key(&self.mark)
+            .key(&call.key(&self.name))
             .arg(call.id.as_str())
             .number(millis(MARK_LIFE))
             .announcing(&self.channel)
+            .number(millis(call.noted))
     }
 
     /// Answered by a [`Look`].

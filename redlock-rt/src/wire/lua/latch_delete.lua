@@ -1,23 +1,30 @@
 -- Deletes a latch, and leaves word of it.
 --
--- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set)
--- ARGV: 1 the id of this call, 2 ms for which the mark stays, 3 channel, 4 publish command
--- Returns: {1 = deleted, 1 = announced or 0 = Redis refused to}; else 1 = deleted by this call before,
---   0 = there was none
+-- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this call
+--   (STRING: what it answered)
+-- ARGV: 1 the id of this call, 2 ms for which the mark stays, 3 channel, 4 publish command, 5 ms for which
+--   the note stays
+-- Returns: {1 = deleted, 1 = announced or 0 = Redis refused to}; else 1 = this call deleted it
+--   before, 0 = there was none
 --
 -- Invariants:
--- * Repeated after a lost reply it finds its id in the mark, and answers the same. A new latch that
---   was set meanwhile took the mark away, and the repeat deletes that one, as if only now it had been
---   sent.
+-- * Repeated after a lost reply it finds its note and answers the same: a latch that was set meanwhile
+--   stays, also where there was none before.
 -- * A key that holds no count is refused (WRONGTYPE) rather than deleted.
 -- Redisson: deleteAsync, which leaves no mark. Its 1 closes: threads of Java wait on.
+local noted = redis.call('GET', KEYS[3])
+if noted then
+    return tonumber(noted)
+end
 local count = redis.call('GET', KEYS[1])
 if not count then
-    return redis.call('GET', KEYS[2]) == 'deleted:' .. ARGV[1] and 1 or 0
+    redis.call('SET', KEYS[3], '0', 'PX', ARGV[5])
+    return 0
 end
 if not string.match(count, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no count of a latch')
 end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], 'deleted:' .. ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[3], '1', 'PX', ARGV[5])
 return {1, type(redis.pcall(ARGV[4], ARGV[3], '1')) == 'number' and 1 or 0}
