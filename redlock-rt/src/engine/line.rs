@@ -12,6 +12,11 @@
 //!    next, who may want less. Where many may hold the lock at a time, a
 //!    head that was served leaves a permit for the next if there is more to be had, and one that
 //!    was given meanwhile.
+//!    Where one holds the lock at a time, a permit that was given meanwhile goes with the head that was
+//!    served: what was announced is the release by which it got the lock, or an earlier one. Only a
+//!    forced release between the script and its reply is announced later; the next then looks when the
+//!    guard learns that it is lost, or at its moment to look again. Kept, the permit would cost a vain
+//!    try where two releases follow each other closely.
 //! 3. Whoever becomes head is woken, since it has the timers and the subscription to look after.
 
 #[cfg(all(test, redlock_loom))]
