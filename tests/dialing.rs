@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions};
-use tests::{Proxy, RedisServer, eventually, trace_init, unique, within};
+use tests::{Proxy, RedisServer, connection_to, eventually, trace_init, unique, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -81,9 +81,10 @@ impl Stage {
         trace_init();
         let server = RedisServer::options().password("x").start();
         let proxy = Proxy::to(&server);
-        let direct = redis::Client::open(format!("{}/1", server.url())).unwrap();
+        let direct = format!("{}/1", server.url());
+        let direct = connection_to(&direct);
         Self {
-            redis: direct.get_multiplexed_async_connection().await.unwrap(),
+            redis: direct.await.unwrap(),
             url: format!("{}/1", proxy.url()),
             _server: server,
             proxy,

@@ -19,7 +19,7 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, RLock, Shutdown, Unlocked};
-use tests::{History, monotonic};
+use tests::{History, connection_to, monotonic};
 use tokio::task::JoinSet;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -39,10 +39,9 @@ fn main() -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Runtime::new()?;
     let client = runtime.block_on(Client::connect(url))?;
-    let redis = redis::Client::open(url.as_str())?;
     let contest = Arc::new(Contest {
         lock: client.rlock(name),
-        redis: runtime.block_on(redis.get_multiplexed_async_connection())?,
+        redis: runtime.block_on(connection_to(url))?,
         counter: format!("{name}:inside"),
         log: History::open(log)?,
         stopped: AtomicBool::new(false),

@@ -2,13 +2,14 @@
 
 use futures::StreamExt;
 use redis::AsyncCommands;
-use tests::{Matcher, Proxy, RedisServer, Which, eventually, shared_server, unique, within};
+use tests::{
+    Matcher, Proxy, RedisServer, Which, connection_to, eventually, shared_server, unique, within,
+};
 
 use crate::DEADLINE;
 
 async fn connect(url: String) -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(url).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    connection_to(&url).await.unwrap()
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
 
 use crate::DEADLINE;
 use redis::AsyncCommands;
-use tests::{RedisServer, eventually, is_alive, shared_server, unique};
+use tests::{RedisServer, connection_to, eventually, is_alive, patient, shared_server, unique};
 
 #[tokio::test]
 async fn servers_are_separate_and_end_when_dropped() {
@@ -80,7 +80,7 @@ async fn a_server_asks_for_its_password() {
     let server = RedisServer::options().password(&password).start();
     let without = redis::Client::open(format!("redis://{}", server.address())).unwrap();
     let answer: Result<String, _> = without
-        .get_multiplexed_async_connection()
+        .get_multiplexed_async_connection_with_config(&patient())
         .await
         .unwrap()
         .ping()
@@ -105,8 +105,7 @@ async fn a_server_listens_on_a_unix_socket() {
         .unix_socket()
         .password(password)
         .start();
-    let client = redis::Client::open(server.unix_url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = connection_to(&server.unix_url()).await.unwrap();
     assert_eq!(connection.ping::<String>().await.unwrap(), "PONG");
 }
 

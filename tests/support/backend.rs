@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
 
-use crate::{RedisServer, connection_over, shared_server};
+use crate::{RedisServer, connection_over, connection_to, shared_server};
 
 /// A place that clients connect to.
 pub trait Backend: Send + Sync + 'static {
@@ -47,9 +47,7 @@ impl Backend for Redis {
     }
 
     async fn connect(&self, server: usize) -> MultiplexedConnection {
-        let url = Self::url(server);
-        let client = redis::Client::open(url).expect("the url is one");
-        let connected = client.get_multiplexed_async_connection().await;
+        let connected = connection_to(&Self::url(server)).await;
         connected.expect("the server answers")
     }
 }

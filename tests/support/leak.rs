@@ -7,8 +7,9 @@ use redlock_rt::Client;
 
 use crate::{RedisServer, eventually::eventually};
 
-/// Longer than the linger of a subscription (1 s) and a release on its way.
-const DEADLINE: Duration = Duration::from_secs(5);
+/// Longer than the linger of a subscription (1 s) and a release on its way; below the lease of 30 s
+/// of a client that sets none, with which a lock that was left would go by itself.
+const DEADLINE: Duration = Duration::from_secs(20);
 /// Databases of a server with the default configuration.
 const DATABASES: u8 = 16;
 

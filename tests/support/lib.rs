@@ -54,7 +54,7 @@ pub use self::{
     leak::LeakCheck,
     monitor::{Monitor, MonitorLine},
     names::unique,
-    over::connection_over,
+    over::{connection_over, connection_to, patient},
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     recorder::{Recorded, Recorder},

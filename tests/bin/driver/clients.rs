@@ -12,7 +12,7 @@ use redlock_rt::{
     Client, ClientBuilder, Error, Quorum, Shutdown, Stats,
     embedded::{Engine, Listener},
 };
-use tests::connection_over;
+use tests::{connection_over, connection_to};
 use tokio::sync::{OnceCell, SetOnce};
 
 use super::{
@@ -316,11 +316,7 @@ impl Connected {
 
     async fn connect_raw(&self) -> redis::RedisResult<MultiplexedConnection> {
         match &self.server {
-            Server::Url(url) => {
-                redis::Client::open(&**url)?
-                    .get_multiplexed_async_connection()
-                    .await
-            }
+            Server::Url(url) => connection_to(url).await,
             Server::Embedded(engine) => connection_over(engine.connect()).await,
         }
     }

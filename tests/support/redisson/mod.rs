@@ -20,7 +20,9 @@ use std::{
     time::Duration,
 };
 
-use redis::{FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection,
+};
 
 use self::pubsub::Subscriptions;
 pub use self::{
@@ -36,6 +38,8 @@ use crate::random::{random_u64, random_uuid};
 
 /// `lockWatchdogTimeout`, the lease of a lock taken without one.
 const WATCHDOG: Duration = Duration::from_secs(30);
+/// `timeout` and `connectTimeout`: for a reply, and for a connection.
+const TIMEOUTS: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
 /// A reply may be lost: so often is a command sent in all.
 const ATTEMPTS: usize = 4;
 /// The channel's messages.
@@ -71,7 +75,10 @@ impl RedissonClient {
     /// When the server does not answer.
     pub async fn connect_with_watchdog(url: &str, watchdog: Duration) -> RedisResult<Self> {
         let client = redis::Client::open(url)?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let config = timeouts();
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
         let probe = "return {redis.call('get', KEYS[1]), redis.call('get', KEYS[2])}";
         redis::cmd("EVAL")
@@ -172,7 +179,10 @@ impl RedissonClient {
                 Err(error) if error.is_io_error() && attempt < ATTEMPTS => attempt += 1,
                 other => return other,
             }
-            let fresh = self.inner.client.get_multiplexed_async_connection().await?;
+            let client = &self.inner.client;
+            let fresh = client
+                .get_multiplexed_async_connection_with_config(&timeouts())
+                .await?;
             *self
                 .inner
                 .connection
@@ -207,6 +217,13 @@ fn unlock_latch(name: &str, request: &str) -> String {
 /// 32 hex digits.
 fn request_id() -> String {
     format!("{:016x}{:016x}", random_u64(), random_u64())
+}
+
+fn timeouts() -> AsyncConnectionConfig {
+    let [reply, connect] = TIMEOUTS;
+    AsyncConnectionConfig::new()
+        .set_response_timeout(Some(reply))
+        .set_connection_timeout(Some(connect))
 }
 
 /// How long an unlock latch lives: (timeout + a retry delay of 1 to 2 s) for each attempt.

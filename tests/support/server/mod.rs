@@ -20,7 +20,7 @@ pub use self::{
     options::ServerOptions,
     shared::{SharedServer, shared_server},
 };
-use crate::{port::ReservedPort, process::ChildProcess, reaper};
+use crate::{connection_to, port::ReservedPort, process::ChildProcess, reaper};
 
 /// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
 ///
@@ -157,9 +157,7 @@ impl RedisServer {
     /// # Errors
     /// When the server does not answer, for instance because it is paused.
     pub async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        redis::Client::open(self.url())?
-            .get_multiplexed_async_connection()
-            .await
+        connection_to(&self.url()).await
     }
 
     /// Kills the server with SIGKILL. The port stays reserved for [`restart`](Self::restart).
