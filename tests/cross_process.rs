@@ -14,6 +14,8 @@ use tests::{ChildProcess, LeakCheck, Turns, shared_server, unique};
 
 const TASKS: usize = 64;
 const CONTEST: Duration = Duration::from_secs(10);
+/// For a process to end.
+const ENDS: Duration = Duration::from_secs(60);
 
 /// One of the processes.
 struct Contender {
@@ -67,7 +69,7 @@ async fn two_processes_share_one_lock_fairly_and_never_at_once() {
         let (turns, errors) = line.split_once(" turns, ").unwrap();
         assert_eq!(errors, "0 errors");
         said += turns.parse::<usize>().unwrap();
-        assert!(contender.process.wait(CONTEST).unwrap().success());
+        assert!(contender.process.wait(ENDS).unwrap().success());
     }
 
     let turns = Turns::read(log.path()).unwrap();
@@ -75,13 +77,16 @@ async fn two_processes_share_one_lock_fairly_and_never_at_once() {
     let all = turns.all().len();
     assert_eq!(all, said);
     let (processes, owners) = (turns.per_process(), turns.per_owner());
-    let rarest = owners.values().min().unwrap();
-    println!("{all} turns by {processes:?}, {rarest} at least");
+    println!("{all} turns by {processes:?}");
     assert_eq!((processes.len(), owners.len()), (2, 2 * TASKS));
     for (process, had) in &processes {
         assert!(had * 5 >= all, "{process} had {had} turns of {all}");
+        // Those of a process take turns, however many there are: none is passed over for long.
+        let of_it = || owners.iter().filter(|((other, _), _)| other == process);
+        let rarest = of_it().map(|(_, had)| had).min().unwrap();
+        let fair = had / TASKS;
+        assert!(rarest * 2 >= fair, "a task had {rarest} turns, not {fair}");
     }
-    assert!(*rarest >= 20, "a task had {rarest} turns of {all}");
 
     let mut redis = server.connect().await.unwrap();
     let counter = format!("{name}:inside");

@@ -10,7 +10,10 @@ use futures::{
     future::try_join_all,
     stream::{self, TryStreamExt},
 };
-use redlock_rt::{Client, LockOptions, Owner, RLockGuard, Unlocked, embedded::Engine};
+use redlock_rt::{
+    Client, ClientBuilder, LockOptions, Owner, RLockGuard, Unlocked, embedded::Engine,
+};
+use rustix::time::{ClockId, clock_gettime};
 use tests::{LeakCheck, connection_over, eventually, shared_server, unique, within};
 
 const LOCKS: usize = 10_000;
@@ -24,10 +27,17 @@ struct Fixture {
     leaks: LeakCheck,
 }
 
+/// What is left is the question, not how fast a processor is that others want as well: no lease ends
+/// and no answer is given up while thousands of calls queue for it.
+fn patient(builder: ClientBuilder) -> Client {
+    let builder = builder.lease(Duration::from_secs(600));
+    builder.response_timeout(DEADLINE * 3).build().unwrap()
+}
+
 impl Fixture {
     async fn redis(what: &str) -> Self {
         let server = shared_server();
-        let client = Client::connect(&server.url()).await.unwrap();
+        let client = patient(Client::builder().url(&server.url()));
         let prefix = unique(what);
         let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
         Self {
@@ -39,7 +49,7 @@ impl Fixture {
 
     async fn embedded(what: &str) -> Self {
         let engine = Engine::new();
-        let client = Client::builder().embedded(&engine).build().unwrap();
+        let client = patient(Client::builder().embedded(&engine));
         let prefix = unique(what);
         let connection = connection_over(engine.connect()).await.unwrap();
         let leaks = LeakCheck::over(connection, &prefix).client(&client);
@@ -119,8 +129,13 @@ async fn an_owner_may_hold_ten_thousand_names() {
     let fixture = Fixture::embedded("owner").await;
     let owner = Owner::new();
     let options = LockOptions::new().owner(&owner);
-    // A second or so; most of a minute where each looks at all others.
-    let guards = within(DEADLINE / 2, fixture.hold_all(options)).await;
+    let processor = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let before = processor();
+    let guards = fixture.hold_all(options).await;
+    // A second or so; most of a minute where each looks at all others. All of it happens in this
+    // thread, which is not charged for what others do on the machine.
+    let took = processor() - before;
+    assert!(took < Duration::from_secs(10), "{took:?} of a processor");
     drop(guards);
     fixture.leaks.assert_clean().await;
 }
@@ -131,7 +146,7 @@ async fn an_owner_may_hold_ten_thousand_names() {
 async fn thousands_of_names_waited_for_leave_no_subscription() {
     const NAMES: usize = 3_000;
     let fixture = Fixture::redis("wait").await;
-    let other = Client::connect(&shared_server().url()).await.unwrap();
+    let other = patient(Client::builder().url(&shared_server().url()));
     let leaks = fixture.leaks.client(&other);
     let name = |index| format!("{}:{index}", fixture.prefix);
     let locks = (0..NAMES).map(|index| other.rlock(name(index)));
