@@ -17,14 +17,15 @@ use tests::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(600);
-/// How soon a waiter has what the other side released.
-const WAKES: Duration = Duration::from_millis(100);
+/// How soon a waiter has what the other side released, mostly: the end of the lease is 30 s off.
+const WAKES: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 7;
 const LEASE: Duration = Duration::from_millis(300);
-/// How late what is due may come: threads that have to wait for a processor.
-const LATE: Duration = Duration::from_millis(250);
+/// How late what is due may come: threads that have to wait for a processor. What was missed would
+/// come with the end of a lease of 30 s, or [never](NEVER).
+const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
 struct Both {

@@ -21,10 +21,11 @@ use tests::{
 };
 use tokio::{task::JoinHandle, time::sleep};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(600);
-/// How late what is due may come: threads that have to wait for a processor.
-const LATE: Duration = Duration::from_millis(250);
+/// How late what is due may come: threads that have to wait for a processor. What was missed would
+/// come with the end of a lease of 30 s, or [never](NEVER).
+const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
 struct Both {

@@ -18,13 +18,14 @@ use tests::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_millis(300);
 /// The longest pause of either side's default back-off, with its random addition.
 const PAUSE: Duration = Duration::from_millis(256);
-/// How late what is due may come: threads that have to wait for a processor.
-const LATE: Duration = Duration::from_millis(250);
+/// How late what is due may come: threads that have to wait for a processor. What was missed would
+/// come with the end of a lease of 30 s, or [never](NEVER).
+const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
 struct Both {
@@ -146,7 +147,7 @@ async fn we_hold_and_it_waits_and_takes_it() {
     let both = Both::open("ours").await;
     for round in 0..4 {
         let guard = both.ours.lock().await.unwrap();
-        let refused = both.theirs.lock(7, Some(3 * LATE / 10), None).await;
+        let refused = both.theirs.lock(7, Some(PAUSE / 3), None).await;
         assert!(!refused.unwrap());
         let waiter = both.they_wait(7);
         let freed = Instant::now();

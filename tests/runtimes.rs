@@ -22,9 +22,9 @@ use tokio::{
     sync::oneshot,
 };
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(20);
 /// For what is done at once, without waiting for a time-out of any kind.
-const PROMPT: Duration = Duration::from_millis(500);
+const PROMPT: Duration = Duration::from_secs(5);
 const SHORT_LEASE: Duration = Duration::from_millis(600);
 
 /// Used from many runtimes, one after the other and at the same time.

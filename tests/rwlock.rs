@@ -35,11 +35,14 @@ use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, OwnerId, ReadWriteLock};
 use tests::{LeakCheck, eventually, shared_server, trace_init, unique};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
+/// come with the end of that.
+const DEADLINE: Duration = Duration::from_secs(20);
 /// Polling that does not come within a test, so that it is an announcement that wakes.
 const NEVER: Duration = Duration::from_secs(600);
-/// How late what is due may come: threads that have to wait for a processor.
-const LATE: Duration = Duration::from_millis(250);
+/// How late what is due may come: threads that have to wait for a processor. What was missed would
+/// come with the end of a lease of 30 s, or [never](NEVER).
+const LATE: Duration = Duration::from_secs(5);
 
 /// One lock on the shared server, and a look at it.
 struct Stage {

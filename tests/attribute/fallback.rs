@@ -41,7 +41,8 @@ async fn held_and_cut_off<T>(world: &World, call: impl AsyncFn(&Client, Duration
     let (client, other) = (world.client(), world.client());
     let nobody = cut_off(world);
     let held = other.rlock(&world.name).lock().await.unwrap();
-    let soon = Duration::from_millis(50);
+    // Longer than an answer takes: without one it is not known whether the lock is held.
+    let soon = Duration::from_secs(1);
     let outcomes = [
         call(&client, Duration::ZERO).await,
         call(&client, soon).await,
@@ -238,13 +239,13 @@ pub(crate) async fn one_fallback_is_not_the_other(world: &World) {
     assert_eq!((down.unwrap(), still_down.unwrap()), (0, 0));
 }
 
-#[distributed_lock(key = "<name>", wait = "0s", lease = "400ms", client = client)]
+#[distributed_lock(key = "<name>", wait = "0s", lease = "2s", client = client)]
 async fn hanging(client: &Client, name: &str) -> Count {
     unreachable!("nobody says that it is held")
 }
 
 #[distributed_lock(
-    key = "<name>", wait = "0s", lease = "400ms", on_unavailable = value(Ok(9)), client = client
+    key = "<name>", wait = "0s", lease = "2s", on_unavailable = value(Ok(9)), client = client
 )]
 async fn hanging_with_value(client: &Client, name: &str) -> Count {
     unreachable!("nobody says that it is held")

@@ -45,9 +45,9 @@ pub(crate) async fn a_lease_is_a_literal_or_an_expression(world: &World) {
     assert_eq!(error.kind(), ErrorKind::BadInput);
 }
 
-/// How a body under a lease of 400 ms fares that wants to see whether it ends.
+/// How a body under a lease of 2 s fares that wants to see whether it ends.
 async fn watch(held: &RLockGuard) -> Option<LostReason> {
-    timeout(3 * SPAN, held.lost()).await.ok()
+    timeout(3 * SPAN / 2, held.lost()).await.ok()
 }
 
 type Watched = Result<Option<LostReason>, redlock_rt::Error>;

@@ -157,7 +157,7 @@ async fn hangs(client: &Client, name: &str, wires: &tests::Wires) -> Result<u8, 
     Ok(1)
 }
 
-#[distributed_lock(key = "<name>", lease = "400ms", renew = false, client = client)]
+#[distributed_lock(key = "<name>", lease = "2s", renew = false, client = client)]
 async fn hangs_with_short_lease(
     client: &Client,
     name: &str,

@@ -15,12 +15,14 @@ use tokio::time::Instant;
 /// wait for the release.)
 pub(crate) type Done = Result<(), Error>;
 
-/// For what must happen.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// How late what is due at a moment may come: threads that have to wait for a processor.
-pub(crate) const LATE: Duration = Duration::from_millis(250);
-/// A span that a test can wait for.
-pub(crate) const SPAN: Duration = Duration::from_millis(400);
+/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
+/// come with the end of that.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+/// How late what is due at a moment may come: threads that have to wait for a processor. Below the
+/// [span](SPAN), so that what is to come at once and what waits for it are told apart.
+pub(crate) const LATE: Duration = Duration::from_millis(1500);
+/// A span that a test can wait for, and within which something may be due.
+pub(crate) const SPAN: Duration = Duration::from_secs(2);
 /// Renewal that soon finds that a lock is gone.
 pub(crate) const OFTEN: Duration = Duration::from_millis(20);
 /// Polling that does not come within a test, so that it is an announcement that wakes.

@@ -75,15 +75,17 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
-    let client = world.client_with(|builder| builder.lease(LEASE));
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let client = world.client();
+    let often = LockOptions::new().renew(OFTEN);
+    let lock = S::open(&client, &world.name);
+    let guard = lock.lock_with(often).await.unwrap();
     let owners = guard.owners();
     let inner = guard.reenter().await.unwrap();
     guard.unlock().await.unwrap();
     // Through a renewal, a re-entry and an extension.
-    tokio::time::sleep(LEASE).await;
+    is_renewed(&inner).await;
     let innermost = inner.reenter().await.unwrap();
-    inner.extend(2 * LEASE).await.unwrap();
+    inner.extend(2 * STANDARD).await.unwrap();
     world.assert_held_by::<S>(&owners).await;
     assert!(share(&innermost.owners(), &owners));
 }

@@ -46,7 +46,7 @@ pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
         .unwrap();
     let held = before.elapsed();
     assert_eq!(client.stats().renewals, 0);
-    assert!(guard.is_valid());
+    assert!(guard.is_valid() || before.elapsed() + MARGIN >= LEASE);
 
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
     let lost = before.elapsed();
@@ -71,51 +71,53 @@ pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn a_lease_is_renewed<S: Subject>(world: &World) {
-    let client = world.client_with(|builder| builder.lease(LEASE));
+    let client = world.client_with(|builder| builder.lease(HELD));
     let other = world.client();
     let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let first = until(&guard);
     let elsewhere = S::Rival::open(&other, &world.name);
     world.assert_one_hold(client.stats().renewals);
-    let start = Instant::now();
-    let mut last = None;
-    while start.elapsed() < 2 * LEASE {
-        let GuardState::Held { until } = guard.state() else {
-            panic!("{guard:?}");
-        };
-        assert!(last.is_none_or(|last| last <= until), "moved back");
-        last = Some(until);
+    let mut last = first;
+    while Instant::now().into_std() < first {
+        let until = until(&guard);
+        assert!(last <= until, "moved back");
+        last = until;
         assert!(world.is_there().await);
         assert!(elsewhere.try_lock().await.unwrap().is_none());
-        sleep(LEASE / 10).await;
+        sleep(OFTEN / 4).await;
     }
+    assert!(guard.is_valid() && world.is_there().await);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
 pub(crate) async fn renewal_may_be_more_frequent<S: Subject>(world: &World) {
-    const LONG: Duration = Duration::from_secs(3);
-    const EVERY: Duration = Duration::from_millis(100);
+    // Without more, its first renewal would come after a third, for which nobody waits here.
+    const LONG: Duration = NEVER;
     let client = world.client();
-    let options = LockOptions::new().lease(LONG).renew(EVERY);
+    let options = LockOptions::new().lease(LONG).renew(OFTEN);
     let guard = S::open(&client, &world.name)
         .lock_with(options)
         .await
         .unwrap();
-    sleep(6 * EVERY).await;
+    for _ in 0..3 {
+        is_renewed(&guard).await;
+    }
     let ttl = world.ttl().await.unwrap();
-    assert!(ttl + EVERY + LATE > LONG, "{ttl:?}");
+    assert!(ttl + OFTEN + LATE > LONG, "{ttl:?}");
     guard.unlock().await.unwrap();
 }
 
 pub(crate) async fn extend_lengthens<S: Subject>(world: &World) {
+    const FIRST: Duration = Duration::from_secs(2);
     let client = world.client();
-    let options = LockOptions::new().lease(LEASE).renew(false);
+    let options = LockOptions::new().lease(FIRST).renew(false);
     let guard = S::open(&client, &world.name)
         .lock_with(options)
         .await
         .unwrap();
-    guard.extend(100 * LEASE).await.unwrap();
-    assert_fresh(world.ttl().await, 100 * LEASE);
-    sleep(LEASE).await;
+    guard.extend(100 * FIRST).await.unwrap();
+    assert_fresh(world.ttl().await, 100 * FIRST);
+    sleep(FIRST).await;
     assert!(guard.is_valid());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
@@ -149,9 +151,11 @@ pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
-    const MOST: Duration = Duration::from_millis(1500);
+    const MOST: Duration = Duration::from_millis(3500);
+    // What a deadline of ours is before that of Redis: 1 % and 2 ms, twice.
+    const END: Duration = Duration::from_millis(64);
     let (client, other) = (world.client(), world.client());
-    let options = LockOptions::new().lease(LEASE).max_hold(MOST);
+    let options = LockOptions::new().lease(HELD).max_hold(MOST);
     let before = Instant::now();
     let guard = S::open(&client, &world.name)
         .lock_with(options)
@@ -163,12 +167,12 @@ pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
     let next = tokio::spawn(async move { (stuck.lock().await.unwrap(), Instant::now()) });
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::MaxHold);
     let lost = before.elapsed();
-    assert!(lost + 2 * MARGIN >= MOST && lost < MOST + LATE, "{lost:?}");
+    assert!(lost + END >= MOST && lost < MOST + LATE, "{lost:?}");
     assert!(!guard.is_valid());
     // The key ends with it: whoever is stuck holds nobody up for longer.
     let (next, free) = within(DEADLINE, next).await.unwrap();
     let free = free - before;
-    assert!(free + 2 * MARGIN >= MOST, "{free:?} is too early");
+    assert!(free + END >= MOST, "{free:?} is too early");
     assert!(free < held + MOST + LATE, "{free:?} is too late");
     eventually(DEADLINE, async || client.stats().renewals == 0).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);

@@ -1,6 +1,6 @@
 //! A lock that went away under its holder.
 
-use redlock_rt::{GuardState, LostReason, Unlocked};
+use redlock_rt::{GuardState, LockOptions, LostReason, Unlocked};
 use tests::{eventually, within};
 use tokio::{join, time::Instant};
 
@@ -11,22 +11,25 @@ use crate::{
     world::*,
 };
 
-/// The guard says so within a renewal interval.
+/// The guard says so within a renewal interval, and not with the end of its lease.
 async fn is_lost<S: Subject>(guard: &Guard<S>, since: Instant, reason: LostReason) {
     assert_eq!(within(DEADLINE, guard.lost()).await, reason);
     let after = since.elapsed();
-    assert!(after < LEASE / 3 + LATE, "{after:?}");
+    assert!(after < OFTEN + LATE, "{after:?}");
     assert_eq!(guard.state(), GuardState::Lost(reason));
     assert!(!guard.is_valid());
 }
 
-fn renewing(world: &World) -> Party {
-    world.client_with(|builder| builder.lease(LEASE))
+/// A hold that is looked at again and again.
+async fn hold<S: Subject>(world: &World, client: &Party) -> Guard<S> {
+    let lock = S::open(client, &world.name);
+    let options = LockOptions::new().renew(OFTEN);
+    lock.lock_with(options).await.unwrap()
 }
 
 pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
-    let client = renewing(world);
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let client = world.client();
+    let guard = hold::<S>(world, &client).await;
     world.delete().await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
     assert!(!world.is_there().await, "re-created");
@@ -36,8 +39,8 @@ pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
-    let client = renewing(world);
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let client = world.client();
+    let guard = hold::<S>(world, &client).await;
     world.occupy::<S::Rival>("somebody:1", NEVER).await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
     // Nothing of it was touched.
@@ -49,21 +52,22 @@ pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn a_force_unlocked_lock_is_lost<S: Subject>(world: &World) {
-    let (client, other) = (renewing(world), world.client());
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let (client, other) = (world.client(), world.client());
+    let guard = hold::<S>(world, &client).await;
     assert!(S::open(&other, &world.name).force_unlock().await.unwrap());
     is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
 }
 
 pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
-    let client = renewing(world);
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let client = world.client();
+    let guard = hold::<S>(world, &client).await;
     let owners: Vec<_> = guard.owners().iter().map(ToString::to_string).collect();
     world.delete().await;
     let reason = within(DEADLINE, guard.lost()).await;
     // As if it had never gone, for instance after a failover back.
     world.occupy_as::<S>(&owners, NEVER).await;
-    tokio::time::sleep(LEASE).await;
+    // Renewals would come meanwhile.
+    tokio::time::sleep(3 * OFTEN).await;
     assert_eq!(guard.state(), GuardState::Lost(reason));
     assert!(guard.reenter().await.unwrap_err().is_lost());
     assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
@@ -77,8 +81,8 @@ pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
-    let client = renewing(world);
-    let outer = S::open(&client, &world.name).lock().await.unwrap();
+    let client = world.client();
+    let outer = hold::<S>(world, &client).await;
     let inner = outer.reenter().await.unwrap();
     let innermost = inner.reenter().await.unwrap();
     let watches = async {
@@ -88,7 +92,7 @@ pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
     let start = Instant::now();
     let ((a, b, c, d), ()) = join!(watches, world.delete());
     let after = start.elapsed();
-    assert!(after < LEASE / 3 + LATE, "{after:?}");
+    assert!(after < OFTEN + LATE, "{after:?}");
     assert_eq!([a, b, c, d], [LostReason::Deleted; 4]);
     for guard in [outer, inner, innermost] {
         assert!(!guard.is_valid());
@@ -97,8 +101,8 @@ pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn a_key_of_another_type_is_a_lost_lock<S: Subject>(world: &World) {
-    let client = renewing(world);
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let client = world.client();
+    let guard = hold::<S>(world, &client).await;
     let _: Vec<()> = world.each("SET", &["data"]).await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);

@@ -1,10 +1,11 @@
 //! Who takes locks: a process, as it were.
 
-use std::ops::Deref;
+use std::{ops::Deref, time::Duration};
 
 use redlock_rt::{Client, Quorum, Stats};
 
-use crate::world::LATE;
+/// What a server may take for an answer: more than threads have to wait for a processor.
+const ANSWERS: Duration = Duration::from_secs(2);
 
 /// A client of each server, and the quorum of them. Where there is one server it is its client.
 #[derive(Clone)]
@@ -17,8 +18,7 @@ impl Party {
     pub(crate) fn new(clients: Vec<Client>) -> Self {
         let quorum = Quorum::new(clients.clone()).unwrap();
         Self {
-            // More than threads have to wait for a processor.
-            quorum: quorum.server_timeout(LATE),
+            quorum: quorum.server_timeout(ANSWERS),
             clients,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{ClientBuilder, OwnerId};
+use redlock_rt::{ClientBuilder, GuardState, OwnerId};
 use tests::{Backend, LeakCheck, eventually, trace_init, unique, within};
 use tokio::time::Instant;
 
@@ -18,12 +18,21 @@ use crate::{
     subject::{Guard, Subject},
 };
 
-/// For what must happen.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// How late what is due at a moment may come: threads that have to wait for a processor.
-pub(crate) const LATE: Duration = Duration::from_millis(250);
-/// A lease that a test can wait for.
+/// For what must happen. Below the [standard](STANDARD) lease: what was missed would come with the
+/// end of that.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+/// How late what is due at a moment may come: threads that have to wait for a processor. What was
+/// missed would come with the end of a [standard](STANDARD) lease, or [never](NEVER).
+pub(crate) const LATE: Duration = Duration::from_secs(5);
+/// The lease of a client that sets none.
+pub(crate) const STANDARD: Duration = Duration::from_secs(30);
+/// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
+/// for a processor come too late for that.
 pub(crate) const LEASE: Duration = Duration::from_millis(600);
+/// A lease within which something may be due.
+pub(crate) const HELD: Duration = Duration::from_secs(3);
+/// A renewal that a test can wait for; far more often than a lease asks for.
+pub(crate) const OFTEN: Duration = Duration::from_millis(200);
 /// What the guard's local deadline is before the end of the lease: 1 % and 2 ms.
 pub(crate) const MARGIN: Duration = Duration::from_millis(8);
 /// Polling that does not come within a test, so that it is an announcement that wakes.
@@ -49,7 +58,7 @@ pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl Asyn
         leaks: RefCell::new(leaks),
         beside: RefCell::default(),
     };
-    within(2 * DEADLINE, behaviour(&world)).await;
+    within(6 * DEADLINE, behaviour(&world)).await;
     world.remove_what_stays::<S>().await;
     for leaks in world.leaks.take() {
         leaks.assert_clean().await;
@@ -259,6 +268,21 @@ pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
         channels.len() + heard == 1 && client.stats().subscriptions == 1
     })
     .await;
+}
+
+/// The local deadline of a guard that is held.
+#[track_caller]
+pub(crate) fn until<G: Guards>(guard: &G) -> std::time::Instant {
+    match guard.state() {
+        GuardState::Held { until } => until,
+        state => panic!("{state:?}"),
+    }
+}
+
+/// Waits until the guard was renewed: it is held for longer than it is now.
+pub(crate) async fn is_renewed<G: Guards>(guard: &G) {
+    let now = until(guard);
+    eventually(DEADLINE, async || until(guard) > now).await;
 }
 
 /// Notes what happens in which order.

@@ -66,7 +66,6 @@ pub(crate) async fn a_try_answers_at_once<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn a_wait_runs_out<S: Subject>(world: &World) {
-    const WAIT: Duration = Duration::from_millis(150);
     let (client, other) = (world.client(), world.client());
     let semaphore = with_permits::<S>(&client, &world.name, 2).await;
     let guard = semaphore.take(1).await.unwrap();
@@ -142,10 +141,9 @@ pub(crate) async fn where_none_were_set_there_are_none<S: Subject>(world: &World
     let semaphore = S::open(&client, &world.name);
     assert_eq!(semaphore.free().await.unwrap(), 0);
     assert!(semaphore.try_one().await.unwrap().is_none());
-    let short = Duration::from_millis(50);
     assert!(
         semaphore
-            .take_within(1, short)
+            .take_within(1, WAIT)
             .await
             .err()
             .unwrap()

@@ -8,18 +8,25 @@ use tokio::time::Instant;
 
 pub(crate) use tests::World;
 
-/// For what must happen.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// How late what is due at a moment may come: threads that have to wait for a processor.
-pub(crate) const LATE: Duration = Duration::from_millis(250);
-/// A lease that a test can wait for.
+/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
+/// come with the end of that.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+/// How late what is due at a moment may come: threads that have to wait for a processor. What was
+/// missed would come with the end of a lease of 30 s, or of a poll interval of minutes.
+pub(crate) const LATE: Duration = Duration::from_secs(5);
+/// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
+/// for a processor come too late for that.
 pub(crate) const LEASE: Duration = Duration::from_millis(600);
+/// A lease within which something may be due.
+pub(crate) const HELD: Duration = Duration::from_secs(3);
+/// A wait that runs out. Longer than an answer takes: without one it is not known what is free.
+pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 /// Runs one behaviour and looks what it has left: a number of permits that a test did not look at
 /// is none that it left, so each deletes its own with [`gone`].
 pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     let world = World::open::<B>(name).await;
-    within(2 * DEADLINE, behaviour(&world)).await;
+    within(6 * DEADLINE, behaviour(&world)).await;
     world.remove_notes().await;
     world.assert_clean().await;
 }

@@ -46,7 +46,7 @@ async fn a_multi_lock_is_all_of_its_names() {
 async fn a_red_lock_is_over_all_servers() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
     let urls: Vec<_> = servers.iter().map(RedisServer::url).collect();
-    let connect = format!("connect red:{} 1000 server_timeout=200", urls.join(","));
+    let connect = format!("connect red:{} 10000 server_timeout=2000", urls.join(","));
     let (driver, other) = (Driver::start(PROGRAM), Driver::start(PROGRAM));
     assert_eq!(driver.ok(&connect).await, "ok");
     assert_eq!(other.ok(&connect).await, "ok");
@@ -58,7 +58,7 @@ async fn a_red_lock_is_over_all_servers() {
         (&driver, "red.holdcount n one", "2"),
         (&driver, "red.unlock n one", "false"),
         (&other, "red.islocked n", "true"),
-        (&other, "red.trylock n two 50", "false"),
+        (&other, "red.trylock n two 2000", "false"),
         // The first server, by itself.
         (&other, "islocked n", "true"),
     ] {
@@ -70,7 +70,7 @@ async fn a_red_lock_is_over_all_servers() {
     assert_eq!(driver.ok("red.unlock n one").await, "true");
     assert_eq!(waiter.answer().await.ok(), "ok");
     servers[1].kill();
-    let starved = driver.call("red.trylock n one 300").await;
+    let starved = driver.call("red.trylock n one 2000").await;
     assert_eq!(starved.err_kind(), "quorum");
-    assert_eq!(other.ok("red.lost n two 5000").await, "true");
+    assert_eq!(other.ok("red.lost n two 20000").await, "true");
 }

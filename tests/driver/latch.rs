@@ -16,7 +16,7 @@ async fn a_latch_is_set_awaited_and_counted_down() {
     ];
     waits_for(&one, 1).await;
     waits_for(&two, 1).await;
-    assert_eq!(two.ok(&format!("latch.await {name} 30")).await, "false");
+    assert_eq!(two.ok(&format!("latch.await {name} 1000")).await, "false");
     assert_eq!(two.ok(&format!("latch.await {name} 0")).await, "false");
     assert_eq!(one.ok(&format!("latch.down {name}")).await, "1");
     assert_eq!(two.ok(&format!("latch.count {name}")).await, "1");

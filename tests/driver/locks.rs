@@ -37,7 +37,7 @@ async fn a_lock_is_taken_asked_about_and_released() {
         );
     }
     let ttl: u64 = driver.ok(&format!("ttl {name}")).await.parse().unwrap();
-    assert!((29_000..=30_000).contains(&ttl), "{ttl}");
+    assert!((25_000..=30_000).contains(&ttl), "{ttl}");
 
     assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
     assert_eq!(driver.ok(&format!("islocked {name}")).await, "false");
@@ -59,7 +59,7 @@ async fn an_owner_re_enters_and_another_does_not() {
     assert_eq!(driver.ok(&format!("holdcount {name} a")).await, "2");
     assert_eq!(driver.ok(&format!("trylock {name} b")).await, "false");
     assert_eq!(
-        driver.ok(&format!("trylock {name} b 100 1000")).await,
+        driver.ok(&format!("trylock {name} b 1000 1000")).await,
         "false"
     );
     assert_eq!(driver.ok(&format!("unlock {name} a")).await, "false");
@@ -68,9 +68,12 @@ async fn an_owner_re_enters_and_another_does_not() {
         "not_owner"
     );
     assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
-    assert_eq!(driver.ok(&format!("trylock {name} b 0 5000")).await, "true");
+    assert_eq!(
+        driver.ok(&format!("trylock {name} b 0 20000")).await,
+        "true"
+    );
     let ttl: u64 = driver.ok(&format!("ttl {name}")).await.parse().unwrap();
-    assert!((4_000..=5_000).contains(&ttl), "{ttl}");
+    assert!((15_000..=20_000).contains(&ttl), "{ttl}");
     assert_eq!(driver.ok(&format!("unlock {name} b")).await, "true");
     leaks.assert_clean().await;
 }
@@ -136,10 +139,10 @@ async fn the_answer_says_how_long_it_took() {
     let name = unique("took");
     let driver = connected().await;
     driver.ok(&format!("lock {name} a")).await;
-    let answer = driver.call(&format!("trylock {name} b 150")).await;
+    let answer = driver.call(&format!("trylock {name} b 1000")).await;
     let took = answer.took.unwrap();
     assert!(
-        took >= Duration::from_millis(150) && took < DEADLINE,
+        took >= Duration::from_secs(1) && took < DEADLINE,
         "{took:?}"
     );
     assert_eq!(answer.ok(), "false");
@@ -150,7 +153,7 @@ async fn a_lost_lock_is_told() {
     let name = unique("lost");
     let server = shared_server();
     let driver = Driver::start(PROGRAM);
-    driver.ok(&format!("connect {} 300", server.url())).await;
+    driver.ok(&format!("connect {} 3000", server.url())).await;
     driver.ok(&format!("lock {name} a")).await;
     assert_eq!(driver.ok(&format!("lost {name} a 50")).await, "false");
     let lost = driver.send(&format!("lost {name} a 10000"));
@@ -192,7 +195,7 @@ async fn the_other_kinds_have_the_same_commands() {
         let name = unique(kind);
         let taken = driver.ok(&format!("{kind}.lock {name} a")).await;
         assert_eq!(taken == "ok", kind != "fenced", "{taken}");
-        let refused = driver.ok(&format!("{kind}.trylock {name} b 20")).await;
+        let refused = driver.ok(&format!("{kind}.trylock {name} b 1000")).await;
         assert_eq!(refused == "false", kind != "fenced", "{refused}");
         let holder = driver.ok(&format!("{kind}.holder {name}")).await;
         for (command, answer) in [

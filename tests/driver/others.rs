@@ -7,7 +7,7 @@ use tests::{
     unique, within,
 };
 
-use crate::{DEADLINE, PROGRAM, connected, waits_for};
+use crate::{DEADLINE, LATE, PROGRAM, connected, waits_for};
 
 /// For what must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ async fn a_killed_holder_is_followed_when_its_lease_is_over() {
     holder.kill();
     assert_eq!(lock.answer().await.ok(), "ok");
     let after = taken.elapsed();
-    assert!(after <= Duration::from_millis(1250), "{after:?}");
+    assert!(after <= Duration::from_secs(1) + LATE, "{after:?}");
     assert_eq!(waiter.ok(&format!("unlock {name} a")).await, "true");
 }
 
@@ -81,10 +81,7 @@ async fn a_redisson_client_and_the_driver_wake_each_other() {
     let released = Instant::now();
     assert_eq!(driver.ok(&format!("unlock {name} a")).await, "true");
     assert!(within(DEADLINE, waits).await.unwrap());
-    assert!(
-        released.elapsed() < Duration::from_secs(5),
-        "woken, not timed out by the TTL"
-    );
+    assert!(released.elapsed() < LATE, "woken, not timed out by the TTL");
     assert_eq!(theirs.unlock(2).await.unwrap(), RedissonUnlock::Freed);
     leaks.assert_clean().await;
 }
@@ -100,5 +97,5 @@ async fn a_server_that_is_gone_is_unavailable() {
         "unavailable"
     );
     server.restart();
-    assert_eq!(driver.ok("trylock n a 5000").await, "true");
+    assert_eq!(driver.ok("trylock n a 20000").await, "true");
 }

@@ -54,9 +54,9 @@ async fn a_killed_reader_is_not_kept_alive_by_others() {
     let leaks = LeakCheck::on(&shared_server(), &name).await;
     let mut dying = Driver::start(PROGRAM);
     let url = shared_server().url();
-    dying.ok(&format!("connect {url} 900")).await;
+    dying.ok(&format!("connect {url} 3900")).await;
     let living = Driver::start(PROGRAM);
-    living.ok(&format!("connect {url} 600")).await;
+    living.ok(&format!("connect {url} 3000")).await;
     dying.ok(&format!("rw.read.lock {name} a")).await;
     living.ok(&format!("rw.read.lock {name} b")).await;
     let writer = living.send(&format!("rw.write.lock {name} c"));

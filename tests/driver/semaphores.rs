@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tests::unique;
 
-use crate::{connected, waits_for};
+use crate::{LATE, connected, waits_for};
 
 #[tokio::test]
 async fn permits_without_leases() {
@@ -22,7 +22,7 @@ async fn permits_without_leases() {
     );
     assert_eq!(driver.ok(&format!("sem.tryacquire {name} 1")).await, "true");
     assert_eq!(
-        driver.ok(&format!("sem.acquire {name} 1 50")).await,
+        driver.ok(&format!("sem.acquire {name} 1 1000")).await,
         "false"
     );
     let waiter = driver.send(&format!("sem.acquire {name} 1 -1"));
@@ -49,7 +49,10 @@ async fn permits_with_leases() {
     let renewed = driver.ok(&format!("psem.acquire {name} -1 0")).await;
     let fixed = driver.ok(&format!("psem.acquire {name} 0 60000")).await;
     assert_eq!((renewed.len(), fixed.len()), (32, 32));
-    assert_eq!(driver.ok(&format!("psem.acquire {name} 20 0")).await, "nil");
+    assert_eq!(
+        driver.ok(&format!("psem.acquire {name} 1000 0")).await,
+        "nil"
+    );
     assert_eq!(driver.ok(&format!("psem.acquired {name}")).await, "2");
     let update = format!("psem.updatelease {name} {fixed} 90000");
     assert_eq!(driver.ok(&update).await, "true");
@@ -85,6 +88,6 @@ async fn the_permit_of_the_killed_is_taken_when_its_lease_is_over() {
     holder.kill();
     let id = permit.answer().await.ok();
     let after = taken.elapsed();
-    assert!(after <= Duration::from_millis(1250), "{after:?}");
+    assert!(after <= Duration::from_secs(1) + LATE, "{after:?}");
     assert_eq!(waiter.ok(&format!("psem.release {name} {id}")).await, "ok");
 }

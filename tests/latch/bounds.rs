@@ -10,7 +10,7 @@ use crate::stage::{DEADLINE, Stage, wait, waiting};
 
 const WAIT: Duration = Duration::from_millis(400);
 /// What a busy machine may add.
-const SLACK: Duration = Duration::from_millis(600);
+const SLACK: Duration = Duration::from_secs(2);
 
 /// Waits for so long, and no longer.
 async fn bounded(latch: &CountDownLatch) -> Error {

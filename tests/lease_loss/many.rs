@@ -28,7 +28,7 @@ async fn hold(
 #[tokio::test]
 async fn renewals_of_many_locks_share_calls() {
     trace_init();
-    let interval = Duration::from_millis(250);
+    let interval = Duration::from_secs(1);
     let options = LockOptions::new().lease(3 * interval);
     // A third of the lease as well, but that varies from lock to lock.
     let exactly = options.clone().renew(interval);
@@ -41,7 +41,7 @@ async fn renewals_of_many_locks_share_calls() {
 async fn renew_many(options: &LockOptions, interval: Duration) {
     const COUNT: usize = 250;
     const CALLS: usize = COUNT.div_ceil(100);
-    const ROUNDS: usize = 4;
+    const ROUNDS: usize = 3;
     let (server, prefix) = (shared_server(), unique("calls"));
     let proxy = Proxy::to(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
@@ -81,7 +81,7 @@ async fn one_poisoned_key_among_a_hundred() {
     let client = Client::connect(&server.url()).await.unwrap();
     let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let options = LockOptions::new()
-        .lease(Duration::from_secs(1))
+        .lease(Duration::from_secs(60))
         .renew(INTERVAL);
     let mut guards = hold(&client, &prefix, 100, &options).await;
     let poisoned = guards.remove(50);

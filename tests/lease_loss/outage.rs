@@ -12,9 +12,14 @@ use tokio::task::{JoinHandle, block_in_place};
 
 use crate::{DEADLINE, LATE, LINGER, ask, held_beyond, scripts::calls, valid_until};
 
-const INTERVAL: Duration = Duration::from_millis(150);
-/// What a reply may take; below the lease, as it should be.
-const RESPONSE: Duration = Duration::from_millis(150);
+const INTERVAL: Duration = Duration::from_millis(200);
+/// What a reply may take: more than threads have to wait for a processor, and well below the lease,
+/// as it should be.
+const RESPONSE: Duration = Duration::from_millis(1500);
+/// A lease that outlives several replies that do not come.
+const LEASE: Duration = Duration::from_secs(12);
+/// One whose end a test waits for, after a reply that does not come.
+const SHORT: Duration = Duration::from_secs(5);
 
 /// A server of its own with a proxy in front; a client behind it; another beside it.
 struct Rig {
@@ -31,12 +36,13 @@ impl Rig {
         trace_init();
         let (name, server) = (unique(what), server.start());
         let proxy = Proxy::to(&server);
-        let client = |url: &str| {
+        let builder = |url: &str| {
             let builder = Client::builder().url(url).linger(LINGER);
-            let builder = builder.response_timeout(RESPONSE).poll_interval(RESPONSE);
-            builder.build().unwrap()
+            builder.poll_interval(RESPONSE)
         };
-        let (client, other) = (client(&proxy.url()), client(&server.url()));
+        let client = |url: &str| builder(url).response_timeout(RESPONSE).build().unwrap();
+        let other = |url: &str| builder(url).build().unwrap();
+        let (client, other) = (client(&proxy.url()), other(&server.url()));
         Self {
             lock: client.rlock(&name),
             client,
@@ -118,7 +124,7 @@ impl Outage {
 /// Redis comes back in time: the guard was in doubt, is renewed, and was valid all the time.
 async fn recovers(outage: Outage) {
     let rig = Rig::set("recovers", RedisServer::options());
-    let guard = rig.hold(Duration::from_secs(4)).await;
+    let guard = rig.hold(LEASE).await;
     let waiter = rig.waiter().await;
     outage.begin(&rig);
     eventually(DEADLINE, async || match guard.state() {
@@ -131,7 +137,7 @@ async fn recovers(outage: Outage) {
     outage.end(&rig);
     held_beyond(&guard, until).await;
     assert!(Instant::now() < until, "not renewed in time to tell");
-    let holder = rig.lock.holder().await.unwrap();
+    let holder = rig.other.rlock(&rig.name).holder().await.unwrap();
     assert_eq!(holder.as_ref(), Some(guard.owner()));
     assert!(!waiter.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -153,7 +159,7 @@ async fn a_half_open_link_that_opens_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_link_for_renewals_is_replaced() {
     let rig = Rig::set("replaced", RedisServer::options());
-    let guard = rig.hold(Duration::from_secs(4)).await;
+    let guard = rig.hold(LEASE).await;
     let outage = Outage::RenewalsOnly;
     outage.begin(&rig);
     // Without the end of the silence.
@@ -169,7 +175,7 @@ async fn a_half_open_link_for_renewals_is_replaced() {
 /// waits has the lock when Redis is back.
 async fn loses(outage: Outage) {
     let rig = Rig::set("loses", RedisServer::options());
-    let guard = rig.hold(Duration::from_millis(800)).await;
+    let guard = rig.hold(SHORT).await;
     let waiter = rig.waiter().await;
     outage.begin(&rig);
     let mut lost = Box::pin(guard.lost());
@@ -226,7 +232,7 @@ async fn a_half_open_link_that_opens_too_late() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_with_its_data_keeps_the_lock() {
     let rig = Rig::set("aof", RedisServer::options().aof());
-    let guard = rig.hold(Duration::from_secs(5)).await;
+    let guard = rig.hold(LEASE).await;
     let waiter = rig.waiter().await;
     let until = valid_until(&guard);
     block_in_place(|| rig.server.kill());
@@ -237,7 +243,7 @@ async fn a_restart_with_its_data_keeps_the_lock() {
     block_in_place(|| rig.server.restart());
     held_beyond(&guard, until).await;
     assert!(Instant::now() < until, "not renewed in time to tell");
-    let holder = rig.lock.holder().await.unwrap();
+    let holder = rig.other.rlock(&rig.name).holder().await.unwrap();
     assert_eq!(holder.as_ref(), Some(guard.owner()));
     assert!(!waiter.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -292,7 +298,7 @@ async fn a_restart_without_its_data_loses_every_lock_at_once() {
 #[tokio::test]
 async fn lost_replies_to_renewals() {
     let rig = Rig::set("renewal", RedisServer::options());
-    let guard = rig.hold(Duration::from_secs(5)).await;
+    let guard = rig.hold(LEASE).await;
     let renewals = || calls!("renew").mentioning(&rig.name);
     type Lose = fn(&Proxy, Matcher);
     let lose: [(&str, Lose); 4] = [

@@ -10,9 +10,6 @@ use tests::{LeakCheck, RedisServer, RedissonClient, connection_over, trace_init,
 use crate::{DEADLINE, LATE, LINGER, NEVER, ask, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// What the signal may take after the renewal that found out.
-const PROMPT: Duration = Duration::from_millis(100);
-
 /// What others do to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Misdeed {
@@ -105,7 +102,7 @@ async fn tell_on_a_server(misdeed: Misdeed) {
     let start = Instant::now();
     assert_eq!(within(DEADLINE, guard.lost()).await, misdeed.reason());
     let took = start.elapsed();
-    assert!(took <= INTERVAL + PROMPT, "{misdeed:?}: {took:?}");
+    assert!(took <= INTERVAL + LATE, "{misdeed:?}: {took:?}");
     let before: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
     assert_eq!(before.is_some(), misdeed.reason() == LostReason::Taken);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
@@ -130,11 +127,7 @@ async fn a_lock_stolen_by_redisson_is_lost() {
     assert!(theirs.try_lock(1, None).await.unwrap());
     let start = Instant::now();
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
-    assert!(
-        start.elapsed() <= INTERVAL + PROMPT,
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() <= INTERVAL + LATE, "{:?}", start.elapsed());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     assert!(theirs.is_held_by(1).await.unwrap());
     theirs.unlock(1).await.unwrap();
@@ -178,7 +171,7 @@ async fn flushed_scripts_lose_nothing() {
     let flush = async || drop(ask::<String>(&redis, &["SCRIPT", "FLUSH"]).await);
     flush().await;
     let renewed = LockOptions::new()
-        .lease(Duration::from_secs(2))
+        .lease(Duration::from_secs(60))
         .renew(INTERVAL);
     let guard = client.rlock(&name).lock_with(renewed).await.unwrap();
     let lock = other.rlock(&name);
@@ -195,7 +188,7 @@ async fn flushed_scripts_lose_nothing() {
     flush().await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     flush().await;
-    let next = within(LATE, waiter).await.unwrap();
+    let next = within(DEADLINE, waiter).await.unwrap();
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
     leaks.assert_clean().await;
 }

@@ -94,7 +94,7 @@ async fn none_is_taken_where_one_is_held() {
         for name in names.iter().filter(|name| *name != held) {
             assert!(!other.rlock(name).is_locked().await.unwrap());
         }
-        let brief = LockOptions::new().wait(Duration::from_millis(50));
+        let brief = LockOptions::new().wait(Duration::from_secs(1));
         let error = within(DEADLINE, lock.lock_with(brief)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert_eq!(error.name(), Some(&**held));
@@ -229,7 +229,7 @@ async fn a_body_reenters_each_lock_and_the_whole() {
 
 #[tokio::test]
 async fn the_lease_begins_for_all_when_the_last_is_there() {
-    const LEASE: Duration = Duration::from_secs(2);
+    const LEASE: Duration = Duration::from_secs(6);
     let (server, prefix, names) = names("lease");
     let (client, other) = (client(&server), client(&server));
     let leaks = LeakCheck::on(&server, &prefix).await;
@@ -257,7 +257,7 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
             .query_async(&mut redis)
             .await
             .unwrap();
-        assert!(ttl > 1500, "{name}: {ttl}");
+        assert!(ttl > 4500, "{name}: {ttl}");
     }
     // Nothing renews it any more.
     assert_eq!(client.stats().renewals, 0);
@@ -266,7 +266,7 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
     leaks.assert_clean().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn max_hold_is_counted_from_when_all_are_there() {
     let client = Client::embedded();
     let lock = client.multi_lock(["a", "b"]);
@@ -283,7 +283,7 @@ async fn extend_lengthens_all() {
     let client = client(&server);
     let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let options = LockOptions::new()
-        .lease(Duration::from_secs(5))
+        .lease(Duration::from_secs(20))
         .renew(false);
     let lock = client.multi_lock(&names);
     let guard = lock.lock_with(options).await.unwrap();
@@ -292,7 +292,7 @@ async fn extend_lengthens_all() {
         panic!("{guard:?}");
     };
     let rest = until.saturating_duration_since(std::time::Instant::now());
-    assert!(rest > Duration::from_secs(58), "{rest:?}");
+    assert!(rest > Duration::from_secs(50), "{rest:?}");
     assert!(client.rlock(&names[1]).force_unlock().await.unwrap());
     let error = guard.extend(Duration::from_secs(90)).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
@@ -365,7 +365,7 @@ async fn parts_may_be_of_any_kind() {
     assert!(other.read_write_lock(b).try_read().await.unwrap().is_none());
     assert!(other.fair_lock(c).try_lock().await.unwrap().is_none());
     // Behind a fair lock it queues, and leaves no place there when it gives up.
-    let brief = LockOptions::new().wait(Duration::from_millis(50));
+    let brief = LockOptions::new().wait(Duration::from_secs(1));
     let last = MultiLock::new([Part::from(other.fair_lock(c)), Part::from(other.rlock(c))]);
     assert!(last.lock().await.unwrap_err().is_bad_input());
     let last = MultiLock::new([other.fair_lock(c)]);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{DEADLINE, client, names, settings};
 
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn one_part_lost_is_all_lost_for_good() {
@@ -20,7 +20,7 @@ async fn one_part_lost_is_all_lost_for_good() {
     let lock = client.multi_lock(&names);
     let guard = lock.lock().await.unwrap();
     // Renewed as each by itself.
-    tokio::time::sleep(2 * LEASE).await;
+    tokio::time::sleep(LEASE + LEASE / 3).await;
     assert!(
         matches!(guard.state(), GuardState::Held { .. }),
         "{guard:?}"
@@ -104,7 +104,7 @@ async fn unlock_of_what_is_partly_lost_waits_for_the_releases_of_the_rest() {
 
 #[tokio::test]
 async fn a_server_that_is_down_is_unavailable_within_the_wait_and_the_others_are_free() {
-    const WAIT: Duration = Duration::from_millis(500);
+    const WAIT: Duration = Duration::from_secs(3);
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let (here, there) = (client(&one), client(&two));
     let lock = MultiLock::new([here.rlock("a"), there.rlock("b"), here.rlock("c")]);

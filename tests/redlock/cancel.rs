@@ -7,7 +7,7 @@ use redlock_rt::{Client, LockOptions, Quorum, RedLock, Unlocked, embedded::Engin
 use tests::{Wires, connection_over, eventually, within};
 use tokio::{runtime::Builder, task::yield_now};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(20);
 const NAME: &str = "cancelled";
 /// More steps than any call here has.
 const MOST: usize = 1_000;

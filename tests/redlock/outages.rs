@@ -112,7 +112,7 @@ async fn a_slow_server_joins_later() {
         .unlock()
         .await
         .unwrap();
-    to_it[1].delay("EVALSHA", LEASE / 4);
+    to_it[1].delay("EVALSHA", SERVER_TIMEOUT / 2);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert!(guard.servers() >= 2);
     eventually(DEADLINE, async || guard.servers() == 3).await;
@@ -141,7 +141,7 @@ async fn a_release_does_not_wait_for_a_silent_minority() {
 /// A round that the end of the wait cuts short does not make a contended lock unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_last_known_tells_why_a_wait_was_in_vain() {
-    const WAIT: Duration = Duration::from_secs(1);
+    const WAIT: Duration = Duration::from_secs(3);
     let servers = Servers::start(3);
     let _guard = within(DEADLINE, servers.party().lock().lock())
         .await
@@ -250,7 +250,7 @@ async fn a_server_that_is_restarted_empty_is_acquired_again_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why() {
-    const WAIT: Duration = Duration::from_millis(700);
+    const WAIT: Duration = Duration::from_secs(2);
     let servers = Servers::start(5);
     let party = servers.party();
     let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
@@ -279,12 +279,9 @@ async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why(
     for asked in [lock.is_locked().await, lock.force_unlock().await] {
         assert_eq!(asked.unwrap_err().kind(), ErrorKind::Quorum);
     }
+    // By now its lease is over but for a part, and nobody is there to renew it.
     within(DEADLINE, guard.lost()).await;
-    assert!(
-        killed.elapsed() < LEASE + LEASE / 4,
-        "{:?}",
-        killed.elapsed()
-    );
+    assert!(killed.elapsed() < 2 * LEASE, "{:?}", killed.elapsed());
     // Lost is lost, also when they are back; and what was left is released.
     for at in [0, 2, 4] {
         servers.0[at].restart();

@@ -1,7 +1,5 @@
 //! Never two majorities: what a guard may count, and what not.
 
-use std::time::Duration;
-
 use redlock_rt::{GuardState, LockOptions, LostReason};
 use tests::{eventually, within};
 
@@ -113,6 +111,6 @@ async fn parts_come_back_one_after_the_other_for_as_long_as_others_are_left() {
     servers.0[1].kill();
     servers.0[0].restart();
     servers.0[1].restart();
-    within(Duration::from_secs(1), guard.lost()).await;
+    within(LEASE / 2, guard.lost()).await;
     servers.assert_free(0..3).await;
 }

@@ -50,7 +50,7 @@ async fn a_writer_is_alone() {
         assert!(lock.try_read().await.unwrap().is_none());
         assert!(lock.try_write().await.unwrap().is_none());
         let error = lock
-            .read_with(LockOptions::new().wait(Duration::from_millis(50)))
+            .read_with(LockOptions::new().wait(Duration::from_secs(1)))
             .await
             .unwrap_err();
         assert!(error.is_timed_out(), "{error}");

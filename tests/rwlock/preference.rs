@@ -83,7 +83,8 @@ async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
     let preferred = stage.lock().prefer_writers(true);
     for _ in 0..3 {
         let start = Instant::now();
-        let guard = preferred.write_with(LockOptions::new().wait(wait)).await;
+        let guard = preferred.write_with(LockOptions::new().wait(DEADLINE));
+        let guard = guard.await;
         let waited = start.elapsed();
         assert!(waited < Stream::HOLDS + LATE, "{waited:?}");
         guard.unwrap().unlock().await.unwrap();
@@ -173,7 +174,7 @@ async fn a_preferred_writer_that_gives_up_wakes_the_readers() {
         let reading = lock.read().await.unwrap();
         let wait = match cancelled {
             true => None,
-            false => Some(Duration::from_millis(300)),
+            false => Some(Duration::from_secs(3)),
         };
         let waiter = preferred.clone();
         let options = LockOptions::new().wait(wait);

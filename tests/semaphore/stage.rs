@@ -7,7 +7,9 @@ use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
 use tests::{LeakCheck, Matcher, Proxy, eventually, shared_server, trace_init, unique};
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
+/// come with the end of that.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// Polling that does not come within a test: whoever wakes was told, or knew when.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// What a client waits for a reply. Short, since each lost reply costs as much.
