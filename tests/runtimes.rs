@@ -603,10 +603,12 @@ fn block_until(moment: Instant, mut meanwhile: impl FnMut()) {
 
 #[test]
 fn with_a_thread_of_its_own_a_client_of_a_blocked_runtime_keeps_its_locks() {
+    // Renewed in time also by a thread that has to wait for a processor.
+    const LEASE: Duration = Duration::from_secs(2);
     for runtime in [current_thread(), workers(1)] {
         let name = unique("blocked");
         let client = builder()
-            .lease(SHORT_LEASE)
+            .lease(LEASE)
             .dedicated_thread(true)
             .build()
             .unwrap();
@@ -619,7 +621,7 @@ fn with_a_thread_of_its_own_a_client_of_a_blocked_runtime_keeps_its_locks() {
         let work = runtime.spawn(async move {
             let guard = lock.lock().await.unwrap();
             let other = free.lock().await.unwrap();
-            block_until(Instant::now() + SHORT_LEASE * 2, || {
+            block_until(Instant::now() + LEASE * 3 / 2, || {
                 assert!(
                     matches!(guard.state(), GuardState::Held { .. }),
                     "{:?}",
@@ -652,9 +654,10 @@ fn a_client_of_a_blocked_runtime_loses_its_locks_and_says_so() {
             let guard = lock.lock().await.unwrap();
             let mut lost = false;
             block_until(Instant::now() + SHORT_LEASE * 2, || {
-                // Asked first: what is not held by now was not held later either.
+                // Asked first: once the key is gone the guard holds nothing, however late it is.
+                let there = observer.is_locked();
                 let held = guard.is_valid();
-                assert!(!held || observer.is_locked(), "held without a key");
+                assert!(there || !held, "held without a key");
                 assert!(!held || !lost, "lost and then held again");
                 lost |= !held;
             });
