@@ -468,13 +468,16 @@ pub(crate) fn on_the_engine(least: usize, case: impl AsyncFn(&mut Stage, At) -> 
     });
 }
 
-pub(crate) fn on_redis(least: usize, case: impl AsyncFn(&mut Stage, At) -> bool) {
+/// Every call waits for an answer at least.
+const WAITS_ONCE: usize = 2;
+
+pub(crate) fn on_redis(case: impl AsyncFn(&mut Stage, At) -> bool) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     runtime.block_on(async {
         let server = Box::new(server);
         let stage = Stage::set(Backend::Redis { server, proxy }).await;
-        at_every_point(stage, least, case).await;
+        at_every_point(stage, WAITS_ONCE, case).await;
     });
 }
