@@ -11,6 +11,7 @@
 //! link, on which every command times out, never makes it dial anew.
 
 mod addresses;
+mod delivery;
 mod dialer;
 mod driver;
 mod endpoint;
@@ -27,6 +28,7 @@ mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 
+pub(crate) use self::delivery::{Delivery, before};
 pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};

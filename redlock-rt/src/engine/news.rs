@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use super::Engine;
 use super::hub::Topic;
-use crate::connection::Right;
-use crate::wire::{Announcement, Recipe};
+use crate::connection::{Delivery, Right};
+use crate::wire::{Announcement, Recipe, Reply};
 
 /// What is known of the announcement of something that ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// It ended by itself, or by a try whose answer was lost.
     #[default]
     Unknown,
@@ -17,6 +17,20 @@ pub(super) enum News {
     Nothing,
     /// By a call that was sent then.
     Announced(Announcement, Instant),
+}
+
+impl News {
+    /// Takes out of an answer what became of the announcement.
+    pub(super) fn split(reply: Reply, delivery: &Delivery) -> (Reply, Self) {
+        let (reply, announcement) = reply.split();
+        let news = match (announcement, delivery.sent) {
+            (Some(announcement), Some(sent)) => Self::Announced(announcement, sent),
+            // An earlier try may have done it, and then it was that which published.
+            _ if delivery.open_since().is_some() => Self::Unknown,
+            _ => Self::Nothing,
+        };
+        (reply, news)
+    }
 }
 
 impl Engine {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{GuardState, LostReason, Scope, Unlocked};
+use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::sync::{
     FairLockGuard, FencedLockGuard, MultiLockGuard, Permit, RLockGuard, ReadGuard, SpinLockGuard,
@@ -55,9 +55,9 @@ impl Guard {
         each!(self, guard => guard.lost().await, permit => permit.lost().await)
     }
 
-    pub(super) fn scope(&self) -> Scope {
+    pub(super) fn scope(&self) -> ReentryScope {
         // A permit is no hold that could be re-entered.
-        each!(self, guard => guard.scope(), _permit => Scope::default())
+        each!(self, guard => guard.scope(), _permit => ReentryScope::default())
     }
 
     pub(super) fn name(&self) -> &str {

@@ -10,7 +10,7 @@ use super::call::OnLost;
 use super::guard::{Guard, Held};
 use crate::client::Client;
 use crate::clock;
-use crate::engine::{GuardState, LostReason, Scope, Unlocked};
+use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -19,7 +19,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub struct Session {
     terms: Terms,
     /// What the body runs in, from its first poll on.
-    scope: Option<Scope>,
+    scope: Option<ReentryScope>,
     /// Made when the body first waits: most of those that do not wait need none.
     lost: Option<Boxed<LostReason>>,
     release: Option<Boxed<Result<(), Error>>>,

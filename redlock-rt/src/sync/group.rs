@@ -16,7 +16,9 @@ use tokio::sync::Notify;
 use super::ballot::Ballot;
 use super::options::{LockOptions, check_lease};
 use crate::clock;
-use crate::engine::{self, GuardState, Hold, HoldGuard, LostReason, Post, Scope, Unlocked};
+use crate::engine::{
+    self, CurrentHold, GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked,
+};
 use crate::error::Error;
 use crate::name::OwnerId;
 use crate::shim::{Mutex, lock};
@@ -54,7 +56,7 @@ pub(super) struct Group {
     need: usize,
     members: Mutex<Members>,
     /// What bodies that run under the group may re-enter, by place.
-    posts: Vec<Arc<Post>>,
+    posts: Vec<Arc<CurrentHold>>,
     /// Woken when a part came, or all went.
     changed: Notify,
 }
@@ -63,7 +65,7 @@ impl Group {
     /// `places`: how many parts there may be at most.
     pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<Part>) -> Self {
         let ballot = Ballot::new(need);
-        let posts: Vec<Arc<Post>> = (0..places).map(|_| Arc::default()).collect();
+        let posts: Vec<Arc<CurrentHold>> = (0..places).map(|_| Arc::default()).collect();
         for part in &parts {
             posts[part.place].set(&part.guard.hold);
         }
@@ -302,8 +304,8 @@ impl Group {
     }
 
     /// What a body under the group runs in: all parts are open for re-entry.
-    pub(super) fn scope(&self) -> Scope {
-        Scope::of_all(&self.posts)
+    pub(super) fn scope(&self) -> ReentryScope {
+        ReentryScope::of_all(&self.posts)
     }
 
     /// Runs `body` with all parts open for re-entry, and drops it as soon as the group is lost.

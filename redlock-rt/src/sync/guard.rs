@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lock::Kind;
 use super::options::{LockOptions, check_lease};
-use crate::engine::{GuardState, Hold, HoldGuard, LostReason, Scope, Unlocked};
+use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::name::OwnerId;
 
@@ -50,8 +50,8 @@ impl<K: Kind> LockGuard<K> {
     }
 
     /// What a body under the lock runs in.
-    pub(crate) fn scope(&self) -> Scope {
-        Scope::of(&self.inner.hold)
+    pub(crate) fn scope(&self) -> ReentryScope {
+        ReentryScope::of(&self.inner.hold)
     }
 
     /// Releases the lock, and waits until Redis has said what became of it.

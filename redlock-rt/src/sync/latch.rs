@@ -209,12 +209,12 @@ impl CountDownLatch {
     /// [`wait`](Self::wait).
     pub async fn wait_with(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let wire = self.wire()?;
-        let kind = match engine::pass(&self.engine, wire, timeout.into()).await? {
+        let kind = match engine::wait_latch(&self.engine, wire, timeout.into()).await? {
             Ended::Open => return Ok(()),
             Ended::Deleted => ErrorKind::LatchDeleted,
             Ended::Expired => ErrorKind::LatchExpired,
         };
-        Err(Error::new(kind, engine::PASS).named(wire.name().as_arc()))
+        Err(Error::new(kind, engine::WAIT_LATCH).named(wire.name().as_arc()))
     }
 
     /// Returns the count; zero where there is no latch.

@@ -7,8 +7,8 @@ use ::loom::sync::Arc;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use crate::engine::lease::{GuardId, Lease, Leave, LostReason, Plan, Terms};
-use crate::engine::schedule::Schedule;
+use super::schedule::Schedule;
+use crate::engine::hold::{GuardId, Lease, Leave, LostReason, Plan, Terms};
 use crate::shim::{Mutex, lock};
 
 const LEASE: Duration = Duration::from_secs(30);

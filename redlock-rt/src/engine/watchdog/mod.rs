@@ -9,6 +9,8 @@
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
+mod losses;
+mod schedule;
 mod task;
 
 use std::fmt;
@@ -16,10 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::hold::Hold;
-use super::lease::{LostReason, Plan};
-use super::losses::Losses;
-use super::schedule::Schedule;
+use self::losses::Losses;
+use self::schedule::Schedule;
+use super::hold::{Hold, LostReason, Plan};
 use super::signal::Signal;
 use crate::clock;
 use crate::connection::Home;

@@ -9,11 +9,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use super::Watchdog;
+use super::schedule::Schedule;
 use crate::clock;
 use crate::connection::{Caller, Cause, Connection, Exchange, Fault, Verdict};
-use crate::engine::hold::Hold;
-use crate::engine::lease::{LostReason, Plan};
-use crate::engine::schedule::Schedule;
+use crate::engine::hold::{Hold, LostReason, Plan};
 use crate::shim::lock;
 use crate::wire::{HoldReply, Renewal, Reply, renew};
 

@@ -9,7 +9,7 @@ use super::super::group::{Part as GroupPart, roll_back};
 use super::super::options::LockOptions;
 use super::{ACTION, Checked, Flaw};
 use crate::clock;
-use crate::engine::{Attempt, Manner, Terms};
+use crate::engine::{Manner, Terms, TogetherOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 
@@ -109,7 +109,7 @@ impl Asking<'_> {
             .acquire_together(&recipes, self.terms[0], until)
             .await?
         {
-            Attempt::Acquired(guards) => {
+            TogetherOutcome::Acquired(guards) => {
                 let parts = guards.into_iter().enumerate();
                 Ok(Some(
                     parts
@@ -117,12 +117,12 @@ impl Asking<'_> {
                         .collect(),
                 ))
             }
-            Attempt::Held(index) if self.tries_once() => {
+            TogetherOutcome::Held(index) if self.tries_once() => {
                 let name = recipes[index].name().as_arc();
                 Err(Error::new(ErrorKind::Contended, ACTION).named(name))
             }
-            Attempt::Failed(error) if self.tries_once() || self.is_over() => Err(error),
-            Attempt::Held(_) | Attempt::Failed(_) => Ok(None),
+            TogetherOutcome::Failed(error) if self.tries_once() || self.is_over() => Err(error),
+            TogetherOutcome::Held(_) | TogetherOutcome::Failed(_) => Ok(None),
         }
     }
 

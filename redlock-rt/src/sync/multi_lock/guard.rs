@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::group::Group;
 use super::Checked;
-use crate::engine::{GuardState, LostReason, Scope, Unlocked};
+use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::name::OwnerId;
 
@@ -33,7 +33,7 @@ impl MultiLockGuard {
     }
 
     /// What a body under the locks runs in.
-    pub(crate) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> ReentryScope {
         self.group.scope()
     }
 

@@ -1,0 +1,156 @@
+//! The delivery of one command to Redis, whoever waits for the answer.
+//!
+//! A delivery needs no runtime and no timer of its own, so that a caller that stops in the middle
+//! leaves it to another with the call under way.
+
+use std::time::Instant;
+
+use super::fault::Fault;
+use super::link::Exchange;
+use super::reconnect::Connection;
+use crate::clock;
+use crate::wire::{Call, Reply};
+
+/// The delivery of one command, over as many connections as it takes.
+#[derive(Debug, Default)]
+pub(crate) struct Delivery {
+    exchange: Option<Exchange>,
+    /// When the first of the tries was sent whose answers were lost.
+    open_since: Option<Instant>,
+    /// When the last try was handed to a connection.
+    pub(crate) sent: Option<Instant>,
+    /// The call under way was sent by who did not wait for it.
+    unattended: bool,
+}
+
+impl Delivery {
+    /// Sends `call`, or what of it was not sent yet, where that takes no waiting. Its answer is for
+    /// the next [`attempt`](Self::attempt).
+    pub(crate) fn begin(&mut self, connection: &Connection, call: impl FnOnce() -> Call) {
+        if self.exchange.is_none() {
+            self.exchange = connection.last_call(call());
+        }
+        if let Some(exchange) = &mut self.exchange {
+            exchange.send();
+            self.sent = Some(exchange.made());
+            self.unattended = true;
+        }
+    }
+
+    /// Sends `call` once, or goes on waiting for the answer to the one under way; `None`: `until`
+    /// came first.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call under way stays here, to be waited for by the next who runs this; so it does where
+    /// the time is over.
+    pub(crate) async fn attempt(
+        &mut self,
+        connection: &Connection,
+        call: impl FnOnce() -> Call,
+        until: Option<Instant>,
+    ) -> Option<Result<Reply, Fault>> {
+        if self.exchange.is_none() {
+            match start(connection, call(), until).await? {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(fault) => return Some(Err(fault)),
+            }
+        }
+        let exchange = self.exchange.as_mut()?;
+        let sent = *self.sent.insert(exchange.made());
+        // One timer for both ends: it is a good part of what a call costs here.
+        // What was sent unattended may have stood in an idle runtime since, its answer unread.
+        let since = if self.unattended { clock::now() } else { sent };
+        let reply = connection.timeouts().reply();
+        let patience = clock::after(since, reply);
+        let (limit, cut_short) = match until {
+            // A caller whose time ends a moment earlier gives the connection up all the same: it may be
+            // that nobody calls who has more time.
+            Some(until) if until < patience => (until, clock::after(until, reply / 4) < patience),
+            _ => (patience, false),
+        };
+        let answer = clock::timeout_at(clock::to_tokio(limit), &mut *exchange).await;
+        if answer.is_err() && cut_short {
+            return None;
+        }
+        let exchange = self.exchange.take();
+        self.unattended = false;
+        Some(match answer {
+            Ok(Err(fault)) => {
+                if fault.may_have_run() {
+                    self.open_since.get_or_insert(sent);
+                }
+                Err(fault)
+            }
+            Ok(answer) => answer,
+            Err(_) => {
+                // It may still run: the connection is given up, and its client is killed from the
+                // next one before anything else is sent.
+                if let Some(exchange) = exchange {
+                    exchange.abandon();
+                }
+                self.open_since.get_or_insert(sent);
+                let fault = Fault::timed_out("no answer within the response time-out");
+                Err(fault.at(connection.place()))
+            }
+        })
+    }
+
+    /// Whether a call was sent whose outcome is not known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
+    }
+
+    /// What is known of the call by a caller that neither made it nor waits for it: it was sent, and
+    /// may have run.
+    pub(crate) fn shadow(&self) -> Self {
+        Self {
+            exchange: None,
+            open_since: self.open_since.or(self.sent),
+            sent: self.sent,
+            unattended: false,
+        }
+    }
+
+    /// When the first of the tries was sent whose answers were lost.
+    pub(crate) fn open_since(&self) -> Option<Instant> {
+        self.open_since
+    }
+
+    /// Whether a call is under way that somebody has to wait for.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.exchange.is_some()
+    }
+
+    /// The call ran; what it did is still to be undone.
+    pub(crate) fn reopen(&mut self) {
+        self.open_since = self.sent;
+    }
+
+    /// A call was answered: what was sent before is settled by it.
+    pub(crate) fn close(&mut self) {
+        self.exchange = None;
+        self.open_since = None;
+    }
+}
+
+/// Starts a call, connecting first where there is no connection; `None`: `until` came first.
+async fn start(
+    connection: &Connection,
+    call: Call,
+    until: Option<Instant>,
+) -> Option<Result<Exchange, Fault>> {
+    let call = match connection.try_call(call) {
+        Ok(exchange) => return Some(Ok(exchange)),
+        Err(call) => call,
+    };
+    before(until, connection.call(call)).await
+}
+
+/// `None` where `until` comes before the future's output.
+pub(crate) async fn before<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+    match until {
+        Some(until) => clock::timeout_at(clock::to_tokio(until), future).await.ok(),
+        None => Some(future.await),
+    }
+}

@@ -1,0 +1,135 @@
+//! An owner number on its way to a hold.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::ACTION;
+use crate::clock;
+use crate::connection::{Delivery, Fault};
+use crate::engine::Engine;
+use crate::engine::guard::HoldGuard;
+use crate::engine::hold::{Hold, Request, Terms, Waiting};
+use crate::engine::release::{Open, OrphanedAttempt, Settlement};
+use crate::error::Error;
+use crate::wire::{AcquireReply, Recipe};
+
+/// Dropped before the owner number has a hold, an attempt makes sure that it will not get one.
+pub(super) struct Attempt {
+    pub(super) request: Request,
+    delivery: Delivery,
+    /// It was refused, and left something in Redis all the same.
+    traces: bool,
+    done: bool,
+    /// While a call is under way or its outcome open. Dropped last.
+    open: Option<Open>,
+}
+
+impl Attempt {
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        recipe: &Arc<dyn Recipe>,
+        waiters: &Arc<Waiting>,
+        terms: Terms,
+    ) -> Self {
+        Self {
+            request: Request::new(engine, recipe, waiters, terms),
+            delivery: Delivery::default(),
+            traces: false,
+            done: false,
+            open: None,
+        }
+    }
+
+    /// As [`new`](Self::new), for a hold in another mode of a lock that is held.
+    pub(super) fn under(
+        hold: &Arc<Hold>,
+        recipe: &Arc<dyn Recipe>,
+        waiters: &Arc<Waiting>,
+        terms: Terms,
+    ) -> Self {
+        let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);
+        attempt.request.under = Some(hold.owner.clone());
+        if let Some(owner) = hold.paired_owner() {
+            attempt.request.owner = owner;
+        }
+        attempt
+    }
+
+    /// Asks for the lock once; `None`: the deadline came first. May be repeated: the same owner
+    /// asks for the same hold.
+    pub(super) async fn send(
+        &mut self,
+        waits: bool,
+        deadline: Option<Instant>,
+    ) -> Option<Result<AcquireReply, Fault>> {
+        let request = &self.request;
+        let Request { engine, recipe, .. } = request;
+        self.open
+            .get_or_insert_with(|| engine.releases.open(recipe.is_lasting()));
+        let call = || request.call(waits, deadline);
+        let answer = self.delivery.attempt(&engine.main, call, deadline).await;
+        let reply = answer.map(|reply| Ok(recipe.acquired(reply?)?));
+        if let Some(Ok(reply)) = &reply
+            && !matches!(reply, AcquireReply::Acquired(..))
+        {
+            let traces = waits && recipe.leaves_traces();
+            // Whatever was sent before under this number did not get the lock either; but where
+            // nobody could kill its connection it may come still.
+            let late = self.delivery.is_open() && recipe.notes_withdrawals();
+            self.request.repeated |= late;
+            self.delivery.close();
+            self.traces |= traces;
+        }
+        if !matches!(reply, Some(Ok(AcquireReply::Acquired(..)))) && !self.is_open() {
+            self.open = None;
+        }
+        reply
+    }
+
+    /// Whether Redis may have something of this number.
+    fn is_open(&self) -> bool {
+        self.traces || self.request.repeated || self.delivery.is_open()
+    }
+
+    /// The hold that Redis has given to the number.
+    pub(super) fn succeed(&mut self, token: Option<u64>, now: Instant) -> Result<HoldGuard, Error> {
+        self.done = true;
+        let sent = self.delivery.sent.unwrap_or(now);
+        self.request.repeated |= self.delivery.is_open();
+        let guard = HoldGuard::acquired(&self.request, token, sent, now);
+        // Looked at once the hold is among those that a shut-down ends: either the shut-down finds
+        // the hold, or this finds the client closing.
+        let Request { engine, recipe, .. } = &self.request;
+        if engine.is_closing() {
+            return Err(engine.shut_down_error(ACTION, recipe.name()));
+        }
+        Ok(guard)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.done || !self.is_open() {
+            return;
+        }
+        let orphan = OrphanedAttempt {
+            request: self.request.clone(),
+            traces: self.traces || self.request.repeated,
+            delivery: std::mem::take(&mut self.delivery),
+        };
+        abandon(orphan);
+    }
+}
+
+/// Leaves an attempt whose caller went away to the background.
+pub(super) fn abandon(orphan: OrphanedAttempt) {
+    let engine = Arc::clone(&orphan.request.engine);
+    engine.releases.push(Settlement::orphan(orphan));
+    engine.ensure_tasks();
+}
+
+/// The guard of a hold, or nothing where the lease was over before the guard could be handed out: as
+/// if the lock had never been ours.
+pub(super) fn unless_expired(guard: HoldGuard) -> Option<HoldGuard> {
+    guard.state_at(clock::now()).is_valid().then_some(guard)
+}

@@ -1,0 +1,108 @@
+//! Where a waiter waits in this process.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::attempt::Attempt;
+use crate::clock;
+use crate::engine::Engine;
+use crate::engine::fair::Seat;
+use crate::engine::hold::{Hold, Holders, Request, key_of};
+use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
+use crate::wire::Recipe;
+
+/// In the queue of the name, or, where every waiter has a place in Redis, in a queue of its own.
+pub(super) struct LocalWait {
+    guard: WaiterGuard<Holders<Hold>>,
+    seat: Option<Seat>,
+}
+
+impl LocalWait {
+    pub(super) fn enter(attempt: &Attempt, now: Instant) -> Self {
+        let Request {
+            engine,
+            recipe,
+            waiters,
+            number,
+            ..
+        } = &attempt.request;
+        let poll = engine.next_poll(now);
+        let own = || engine.locks.waiters(key_of(&**recipe, Some(*number)));
+        let Some((seat, own)) = engine.rooms.sit(recipe, *number, own) else {
+            let mut guard = waiters.enter(&engine.hub, recipe.channel(), poll);
+            if recipe.asks_for_many() {
+                guard.passes_on();
+            }
+            return Self { guard, seat: None };
+        };
+        Self {
+            guard: own.enter(&engine.hub, None, poll),
+            seat: Some(seat),
+        }
+    }
+
+    /// Tries again at once, as another owner.
+    pub(super) fn enter_again(&mut self, attempt: &Attempt) {
+        let now = clock::now();
+        match self.seat {
+            None => self.guard.tried(Some(now), Health::Answering),
+            Some(_) => *self = Self::enter(attempt, now),
+        }
+    }
+
+    /// Waits to be called.
+    pub(super) async fn called(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Called<std::convert::Infallible> {
+        self.guard.called(deadline).await
+    }
+
+    /// The waiter was refused: it tries again at `retry_at`, or when something is announced.
+    pub(super) fn refused(
+        &mut self,
+        engine: &Engine,
+        recipe: &Arc<dyn Recipe>,
+        retry_at: Option<Instant>,
+    ) {
+        self.guard.tried(retry_at, Health::Answering);
+        if let Some(seat) = &self.seat {
+            seat.queued();
+        }
+        self.listen(engine, recipe);
+    }
+
+    /// Redis did not answer the waiter.
+    pub(super) fn unanswered(&self, retry_at: Instant) {
+        self.guard.tried(Some(retry_at), Health::Failing);
+    }
+
+    /// The waiter leaves with the lock.
+    pub(super) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
+        self.guard.served(shared, more, retry_at);
+    }
+
+    /// How the waiter fares that asks for this one: whether Redis answers it, and what.
+    pub(super) fn fares(&self) -> (Health, Refusal) {
+        match (self.guard.waiters().fares(), &self.seat) {
+            ((Health::Answering, refusal), Some(seat)) => (seat.health(), refusal),
+            (fares, _) => fares,
+        }
+    }
+
+    pub(super) fn set_refusal(&self, refusal: Refusal) {
+        self.guard.waiters().set_refusal(refusal);
+    }
+
+    pub(super) fn set_health(&self, health: Health) {
+        self.guard.waiters().set_health(health);
+    }
+
+    pub(super) fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {
+        match (&self.seat, recipe.channel()) {
+            (Some(seat), _) => seat.listen(&engine.hub),
+            (None, Some(channel)) => self.guard.waiters().listen(&engine.hub, channel),
+            (None, None) => {}
+        }
+    }
+}

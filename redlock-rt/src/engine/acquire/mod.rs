@@ -1,0 +1,283 @@
+//! How a caller comes to a lock: by what its scopes or its owner hold already, or anew.
+
+mod attempt;
+mod backoff;
+mod local_wait;
+mod one;
+mod owner;
+mod reentry;
+mod together;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use self::backoff::Backoff;
+use self::one::{acquire, try_acquire};
+pub use self::owner::Owner;
+use self::owner::{keep, owned};
+use self::reentry::EnclosingHold;
+pub(crate) use self::reentry::{CurrentHold, ReentryScope};
+pub(crate) use self::together::TogetherOutcome;
+use super::Engine;
+use super::guard::HoldGuard;
+use super::hold::{GuardState, Hold, LostReason, Terms, key_of};
+use super::wait::Refusal;
+use crate::clock;
+use crate::error::{Error, ErrorKind};
+use crate::wire::{Recipe, Relation};
+
+const ACTION: &str = "acquire lock";
+const UNSET: &str = "the permits were never set";
+
+/// How a caller asks for a lock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner<'a> {
+    /// `None`: as long as it takes.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) owner: Option<&'a Owner>,
+    /// Of a kind whose waiters are not woken.
+    pub(crate) backoff: Option<&'a Backoff>,
+}
+
+impl Engine {
+    /// Re-enters what the caller's frames or its owner hold, or acquires anew.
+    pub(crate) async fn lock(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        manner: Manner<'_>,
+    ) -> Result<HoldGuard, Error> {
+        self.open(ACTION, recipe.name())?;
+        let wait = manner.wait;
+        if wait.is_some_and(|wait| wait.is_zero()) {
+            return Box::pin(self.lock_now(recipe, terms, manner.owner)).await;
+        }
+        // Boxed but for the plain road: each would make room for itself in every future that waits.
+        if let Some(owner) = manner.owner {
+            return Box::pin(self.lock_as(owner, recipe, terms, manner)).await;
+        }
+        match reentry::enclosing(&self.id, &**recipe) {
+            Some(around) => {
+                let deadline = wait.map(|wait| clock::after(clock::now(), wait));
+                Box::pin(self.lock_inside(around, recipe, terms, deadline)).await
+            }
+            None => acquire(self, recipe, terms, manner, wait).await,
+        }
+    }
+
+    /// As [`lock`](Self::lock), for an owner, whose calls for one name are made one after the other.
+    async fn lock_as(
+        self: &Arc<Self>,
+        owner: &Owner,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        manner: Manner<'_>,
+    ) -> Result<HoldGuard, Error> {
+        let (started, wait) = (clock::now(), manner.wait);
+        let deadline = wait.map(|wait| clock::after(started, wait));
+        let slot = owner.slot(&self.id, &**recipe);
+        let mut turn = match deadline {
+            None => slot.lock().await,
+            Some(deadline) => {
+                let turn = clock::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
+                turn.map_err(|_| {
+                    // Its owner is acquiring it elsewhere, and fares as the head of the queue does.
+                    let waiters = self.locks.waiters(key_of(&**recipe, None));
+                    one::out_of_time(self, recipe, waiters.fares(), started, wait, None)
+                })?
+            }
+        };
+        if let Some(around) = owned(&turn, &**recipe) {
+            match self.lock_inside(around, recipe, terms, deadline).await {
+                // Its last guard ended meanwhile, or it was lost: a hold anew.
+                Err(error) if error.is_lost() => {}
+                outcome => return Ok(keep(&mut turn, &slot, outcome?)),
+            }
+        }
+        let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
+        let guard = acquire(self, recipe, terms, manner, rest).await?;
+        Ok(keep(&mut turn, &slot, guard))
+    }
+
+    /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
+    /// itself.
+    pub(crate) fn is_around(&self, recipe: &dyn Recipe, owner: Option<&Owner>) -> bool {
+        match owner {
+            None => reentry::enclosing(&self.id, recipe).is_some(),
+            Some(owner) => match owner.slot(&self.id, recipe).try_lock() {
+                Ok(holds) => owned(&holds, recipe).is_some(),
+                Err(_) => false,
+            },
+        }
+    }
+
+    /// Takes what a caller may have who holds the lock already, in this mode or in another.
+    async fn lock_inside(
+        self: &Arc<Self>,
+        around: EnclosingHold,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        deadline: Option<Instant>,
+    ) -> Result<HoldGuard, Error> {
+        match around.relation {
+            Relation::Joins => {
+                let joined = self.join(recipe, terms, &around.hold, deadline).await?;
+                joined.ok_or_else(|| around.hold.lost_error(ACTION, LostReason::Deleted))
+            }
+            Relation::Deadlocks => {
+                Err(Error::new(ErrorKind::UpgradeWouldDeadlock, ACTION)
+                    .named(recipe.name().as_arc()))
+            }
+            Relation::Same | Relation::None => around.hold.reenter(terms, deadline).await,
+        }
+    }
+
+    /// Takes a lock in another mode under `hold`, whose holder may have both; `None`: it may not at
+    /// present.
+    pub(crate) async fn join(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        hold: &Arc<Hold>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<HoldGuard>, Error> {
+        let until = deadline.unwrap_or_else(|| self.patience(clock::now()));
+        let outcome = try_acquire(self, recipe, terms, Some(hold), until).await?;
+        Ok(outcome.ok())
+    }
+
+    /// As [`lock`](Self::lock), for a guard that one body runs under. Where a frame around it holds
+    /// the very lock, bodies side by side take turns: a frame cannot tell them from nested ones, and
+    /// each expects to be alone. The turn ends with the guard.
+    pub(crate) async fn lock_for_body(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        manner: Manner<'_>,
+    ) -> Result<HoldGuard, Error> {
+        let around = match manner.owner {
+            None => reentry::enclosing(&self.id, &**recipe),
+            Some(_) => None,
+        };
+        let Some(turn) = around
+            .filter(|_| recipe.is_exclusive())
+            .and_then(|around| around.turn)
+        else {
+            return self.lock(recipe, terms, manner).await;
+        };
+        self.open(ACTION, recipe.name())?;
+        let started = clock::now();
+        let turn = match manner.wait {
+            None => turn.lock_owned().await,
+            Some(wait) => {
+                let until = clock::to_tokio(clock::after(started, wait));
+                let turn = clock::timeout_at(until, turn.lock_owned()).await;
+                turn.map_err(|_| {
+                    Error::new(ErrorKind::TimedOut, ACTION)
+                        .named(recipe.name().as_arc())
+                        .detail("another body of the same caller is under it")
+                })?
+            }
+        };
+        let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
+        let manner = Manner {
+            wait: manner.wait.map(rest),
+            ..manner
+        };
+        let mut guard = self.lock(recipe, terms, manner).await?;
+        guard.keep(turn);
+        Ok(guard)
+    }
+
+    /// As [`lock`](Self::lock) with a wait of zero: the wait bounds how long the lock may be held by
+    /// others, and the one try has the time that a reply may take.
+    async fn lock_now(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        owner: Option<&Owner>,
+    ) -> Result<HoldGuard, Error> {
+        let contended = |refusal| {
+            let error = Error::new(ErrorKind::Contended, ACTION).named(recipe.name().as_arc());
+            match refusal {
+                Refusal::Held => error,
+                Refusal::Unset => error.saying(UNSET),
+            }
+        };
+        let until = self.patience(clock::now());
+        let Some(owner) = owner else {
+            let outcome = self.try_once(recipe, terms, until).await?;
+            return outcome.map_err(contended);
+        };
+        let slot = owner.slot(&self.id, &**recipe);
+        let mut turn = slot.try_lock().map_err(|_| contended(Refusal::Held))?;
+        if let Some(around) = owned(&turn, &**recipe) {
+            match self.lock_inside(around, recipe, terms, Some(until)).await {
+                Err(error) if error.is_lost() => {}
+                outcome => return Ok(keep(&mut turn, &slot, outcome?)),
+            }
+        }
+        let outcome = try_acquire(self, recipe, terms, None, until).await?;
+        Ok(keep(&mut turn, &slot, outcome.map_err(contended)?))
+    }
+
+    /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by
+    /// somebody else.
+    pub(crate) async fn try_lock(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        until: Instant,
+    ) -> Result<Option<HoldGuard>, Error> {
+        Ok(self.try_once(recipe, terms, until).await?.ok())
+    }
+
+    /// As [`try_lock`](Self::try_lock), with the reason of a refusal.
+    async fn try_once(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        terms: Terms,
+        until: Instant,
+    ) -> Result<Result<HoldGuard, Refusal>, Error> {
+        self.open(ACTION, recipe.name())?;
+        match reentry::enclosing(&self.id, &**recipe) {
+            Some(around) => {
+                let guard = self.lock_inside(around, recipe, terms, Some(until));
+                guard.await.map(Ok)
+            }
+            None => try_acquire(self, recipe, terms, None, until).await,
+        }
+    }
+}
+
+impl HoldGuard {
+    /// Takes the lock in another mode besides, on this guard's terms; `None`: it is not to be had.
+    pub(crate) async fn also(
+        &self,
+        action: &'static str,
+        recipe: &Arc<dyn Recipe>,
+    ) -> Result<Option<Self>, Error> {
+        let hold = &self.hold;
+        let engine = &hold.engine;
+        engine.open(action, recipe.name())?;
+        let now = clock::now();
+        if let GuardState::Lost(reason) = self.state_at(now) {
+            return Err(hold.lost_error(action, reason));
+        }
+        let terms = self
+            .terms(now)
+            .ok_or_else(|| hold.lost_error(action, LostReason::ShutDown))?;
+        let until = engine.patience(now);
+        let Some(slot) = hold.slot() else {
+            return engine.join(recipe, terms, hold, Some(until)).await;
+        };
+        // Its owner has the new hold too, and finds it when it next asks. It waits for nothing
+        // while it holds the lock, so the slot is soon free.
+        let turn = clock::timeout_at(clock::to_tokio(until), slot.lock()).await;
+        let mut turn = turn.map_err(|_| {
+            Error::new(ErrorKind::Unavailable, action).named(recipe.name().as_arc())
+        })?;
+        let joined = engine.join(recipe, terms, hold, Some(until)).await?;
+        Ok(joined.map(|guard| keep(&mut turn, slot, guard)))
+    }
+}

@@ -1,0 +1,336 @@
+//! The one acquire loop, for locks of every kind.
+//!
+//! ```text
+//! join the local queue ─▶ head? ─▶ try (script) ─▶ acquired
+//!                            ▲         │ held
+//!                            │         ▼
+//!                            └── announced, confirmed, lease over, poll ◀── subscribed
+//! ```
+//!
+//! The wait is a hard bound on all of it: queueing, connecting, subscribing, trying.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::attempt::{Attempt, unless_expired};
+use super::backoff::Pace;
+use super::local_wait::LocalWait;
+use super::owner::Asking;
+use super::{ACTION, Manner};
+use crate::clock;
+use crate::connection::{Caller, Fault};
+use crate::engine::Engine;
+use crate::engine::guard::HoldGuard;
+use crate::engine::hold::{Hold, LostReason, Terms, key_of};
+use crate::engine::pause::Pause;
+use crate::engine::wait::{Called, Health, Refusal, Wake};
+use crate::error::{Error, ErrorKind};
+use crate::wire::{AcquireReply, Recipe};
+
+const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
+/// Where a waiter logs that there is nothing to wait for yet.
+const SEMAPHORE: &str = "redlock_rt::semaphore";
+/// After so many leases that were over before their guards could be handed out, the lease is called
+/// too short.
+const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
+
+/// Waits for the lock, at most for `wait`.
+///
+/// # Cancel safety
+///
+/// Dropped at any point, it leaves nothing behind: the place in the queue is given up, and a try
+/// under way is left to the release queue, which frees the lock if the try succeeded.
+pub(super) async fn acquire(
+    engine: &Arc<Engine>,
+    recipe: &Arc<dyn Recipe>,
+    terms: Terms,
+    manner: Manner<'_>,
+    wait: Option<Duration>,
+) -> Result<HoldGuard, Error> {
+    let started = clock::stamp();
+    let waiters = engine.locks.waiters(key_of(&**recipe, None));
+    let attempt = Attempt::new(engine, recipe, &waiters, terms);
+    let mut acquisition = Acquisition {
+        engine,
+        recipe,
+        manner,
+        started,
+        wait,
+        deadline: wait.map(|wait| clock::after(started, wait)),
+        pace: Pace::new(manner.backoff.copied(), started),
+        fault: None,
+        pause: Pause::FOREGROUND,
+        expired_on_arrival: 0,
+        warned: false,
+        _asking: manner.owner.map(|owner| owner.ask(&attempt.request)),
+        place: LocalWait::enter(&attempt, started),
+        attempt,
+    };
+    acquisition.run().await
+}
+
+/// A caller that waits.
+struct Acquisition<'a> {
+    engine: &'a Arc<Engine>,
+    recipe: &'a Arc<dyn Recipe>,
+    manner: Manner<'a>,
+    started: Instant,
+    wait: Option<Duration>,
+    deadline: Option<Instant>,
+    pace: Pace,
+    /// Why Redis did not answer the last try.
+    fault: Option<Fault>,
+    pause: Pause,
+    expired_on_arrival: u32,
+    /// Whether the log was told that there is nothing to wait for.
+    warned: bool,
+    _asking: Option<Asking>,
+    place: LocalWait,
+    attempt: Attempt,
+}
+
+impl Acquisition<'_> {
+    async fn run(&mut self) -> Result<HoldGuard, Error> {
+        loop {
+            // The runtime of the client's tasks may have ended while this caller waited.
+            self.engine.ensure_tasks();
+            let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
+            match self.place.called(until.min()).await {
+                Called::TimedOut => self.timed_out()?,
+                Called::Wake(Wake::Head) => self.place.listen(self.engine, self.recipe),
+                Called::Wake(Wake::Closed) => {
+                    return Err(self.engine.shut_down_error(ACTION, self.recipe.name()));
+                }
+                Called::Wake(Wake::Try) => {
+                    if let Some(guard) = self.try_once().await? {
+                        return Ok(guard);
+                    }
+                }
+                Called::Wake(Wake::Done(never)) => match never {},
+            }
+        }
+    }
+
+    /// The wait, or the retries, are over. Retries that Redis did not answer do not count.
+    fn timed_out(&mut self) -> Result<(), Error> {
+        let (now, (health, _)) = (clock::now(), self.place.fares());
+        if self.pace.gives_up_at().is_some_and(|at| at <= now) {
+            if !self.engine.is_silent(health, self.started) {
+                return Err(self.out_of_retries());
+            }
+            if self.deadline.is_none_or(|deadline| now < deadline) {
+                self.pace.unanswered(now);
+                return Ok(());
+            }
+        }
+        Err(self.out_of_time())
+    }
+
+    /// Asks Redis as the head of the local queue; `None`: waits on.
+    async fn try_once(&mut self) -> Result<Option<HoldGuard>, Error> {
+        let asked = clock::stamp();
+        self.pace.tries(asked);
+        self.place.set_health(Health::Asking(asked));
+        let Some(outcome) = self.attempt.send(true, self.deadline).await else {
+            let error = self.out_of_time();
+            if error.is_unavailable() {
+                // For those behind, whose waits may end with this one.
+                self.place.set_health(Health::Failing);
+            }
+            return Err(error);
+        };
+        match outcome {
+            Ok(AcquireReply::Acquired(token, next)) => return self.acquired(token, next),
+            Ok(AcquireReply::Held(ttl)) => self.refused(ttl)?,
+            Ok(AcquireReply::Unset) => self.unset()?,
+            Ok(AcquireReply::Behind) => {
+                self.answered();
+                self.place.refused(self.engine, self.recipe, None);
+            }
+            // Redis says so to a caller that asks under a hold, which is not done here.
+            Ok(AcquireReply::Orphaned) => {
+                return Err(self.named(Error::new(ErrorKind::Lost, ACTION)));
+            }
+            Err(fault) if fault.is_passing_for(Caller::Waiter) => self.unanswered(fault),
+            Err(fault) => return Err(self.named(fault.into_error(ACTION))),
+        }
+        Ok(None)
+    }
+
+    fn acquired(
+        &mut self,
+        token: Option<u64>,
+        next: Option<Duration>,
+    ) -> Result<Option<HoldGuard>, Error> {
+        let now = clock::now();
+        let guard = self.attempt.succeed(token, now)?;
+        if let Some(guard) = unless_expired(guard) {
+            let shared = !self.recipe.is_exclusive();
+            let more = self.recipe.leaves_more(token);
+            let retry_at = self.engine.next_look(now, next);
+            self.place.served(shared, more, retry_at);
+            return Ok(Some(guard));
+        }
+        self.expired_on_arrival += 1;
+        if self.expired_on_arrival == MOST_EXPIRED_ON_ARRIVAL {
+            return Err(expired_on_arrival(self.recipe));
+        }
+        let Self { engine, recipe, .. } = self;
+        let request = &self.attempt.request;
+        self.attempt = Attempt::new(engine, recipe, &request.waiters, request.terms);
+        let owner = self.manner.owner;
+        self._asking = owner.map(|owner| owner.ask(&self.attempt.request));
+        self.place.enter_again(&self.attempt);
+        Ok(None)
+    }
+
+    /// Another holder has the lock, for so long at most.
+    fn refused(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
+        self.place.set_refusal(Refusal::Held);
+        self.wait_on(ttl)
+    }
+
+    /// There is nothing to have yet.
+    fn unset(&mut self) -> Result<(), Error> {
+        if self.deadline.is_none() && !std::mem::replace(&mut self.warned, true) {
+            let name = self.recipe.name().as_str();
+            tracing::warn!(target: SEMAPHORE, name, "waiting for permits that were never set");
+        }
+        self.place.set_refusal(Refusal::Unset);
+        self.wait_on(None)
+    }
+
+    fn wait_on(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
+        self.answered();
+        let now = clock::now();
+        let latest = self.engine.next_look(now, ttl);
+        let Some(retry_at) = self.pace.refused(now, latest) else {
+            return Err(self.out_of_retries());
+        };
+        self.place.refused(self.engine, self.recipe, Some(retry_at));
+        Ok(())
+    }
+
+    fn answered(&mut self) {
+        self.fault = None;
+        self.pause.reset();
+    }
+
+    fn unanswered(&mut self, fault: Fault) {
+        let name = self.recipe.name().as_str();
+        self.engine.current.will_repeat(name, &fault);
+        self.fault = Some(fault);
+        let now = clock::now();
+        self.pace.unanswered(now);
+        self.place.unanswered(clock::after(now, self.pause.take()));
+    }
+
+    fn out_of_retries(&self) -> Error {
+        let error = Error::new(ErrorKind::TimedOut, ACTION);
+        self.named(error.detail("all retries of the back-off were refused"))
+    }
+
+    fn out_of_time(&mut self) -> Error {
+        let fares = self.place.fares();
+        let fault = self.fault.take();
+        out_of_time(
+            self.engine,
+            self.recipe,
+            fares,
+            self.started,
+            self.wait,
+            fault,
+        )
+    }
+
+    fn named(&self, error: Error) -> Error {
+        error.named(self.recipe.name().as_arc())
+    }
+}
+
+fn expired_on_arrival(recipe: &Arc<dyn Recipe>) -> Error {
+    Error::new(ErrorKind::Lost, ACTION)
+        .named(recipe.name().as_arc())
+        .detail("the lease is over before the reply comes")
+}
+
+/// Tries once, past the local queue, at most until `until`. Under a hold in another mode it
+/// tries until Redis answers.
+///
+/// # Cancel safety
+///
+/// As [`acquire`].
+pub(super) async fn try_acquire(
+    engine: &Arc<Engine>,
+    recipe: &Arc<dyn Recipe>,
+    terms: Terms,
+    under: Option<&Arc<Hold>>,
+    until: Instant,
+) -> Result<Result<HoldGuard, Refusal>, Error> {
+    if under.is_none() && engine.locks.is_held_here(&**recipe) {
+        return Ok(Err(Refusal::Held));
+    }
+    let waiters = engine.locks.waiters(key_of(&**recipe, None));
+    let mut attempt = match under {
+        Some(hold) => Attempt::under(hold, recipe, &waiters, terms),
+        None => Attempt::new(engine, recipe, &waiters, terms),
+    };
+    let mut pause = Pause::FOREGROUND;
+    let outcome = loop {
+        let outcome = attempt.send(false, Some(until)).await;
+        let Some(Err(fault)) = &outcome else {
+            break outcome;
+        };
+        let again = clock::after(clock::now(), pause.take());
+        // Nobody else decides about the holder of another mode: this caller asks again, as for a
+        // re-entry.
+        let repeats = under.is_some_and(|hold| hold.is_valid()) && again < until;
+        if !repeats || !fault.is_passing_for(Caller::Waiter) {
+            break outcome;
+        }
+        clock::sleep_until(again).await;
+    };
+    match outcome.unwrap_or_else(|| Err(engine.no_answer())) {
+        Ok(AcquireReply::Acquired(token, _)) => {
+            let guard = attempt.succeed(token, clock::now())?;
+            let guard = unless_expired(guard);
+            guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
+        }
+        Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(Err(Refusal::Held)),
+        Ok(AcquireReply::Unset) => Ok(Err(Refusal::Unset)),
+        Ok(AcquireReply::Orphaned) => {
+            if let Some(hold) = under {
+                hold.mark_lost(LostReason::Deleted);
+            }
+            Ok(Err(Refusal::Held))
+        }
+        Err(fault) => Err(fault.into_error(ACTION).named(recipe.name().as_arc())),
+    }
+}
+
+/// Why a waiter's time ran out: Redis did not answer, another holder had the lock, or there was
+/// nothing to have. `fares`: how the waiter does that asks for this one.
+pub(super) fn out_of_time(
+    engine: &Engine,
+    recipe: &Arc<dyn Recipe>,
+    (health, refusal): (Health, Refusal),
+    started: Instant,
+    wait: Option<Duration>,
+    fault: Option<Fault>,
+) -> Error {
+    let error = match fault {
+        Some(fault) => fault.into_error(ACTION),
+        None if engine.is_silent(health, started) => {
+            engine.no_answer_within_the_wait().into_error(ACTION)
+        }
+        None => {
+            let wait = wait.unwrap_or_default();
+            let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));
+            match refusal {
+                Refusal::Held => error,
+                Refusal::Unset => error.saying(TIMED_OUT_UNSET),
+            }
+        }
+    };
+    error.named(recipe.name().as_arc())
+}

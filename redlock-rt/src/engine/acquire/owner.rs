@@ -1,0 +1,177 @@
+//! Re-entry by owners that callers make themselves.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::reentry::EnclosingHold;
+use crate::engine::guard::HoldGuard;
+use crate::engine::hold::{Hold, OwnedHolds, OwnerSlot, Request};
+use crate::name::{ClientId, LockName, OwnerId};
+use crate::wire::Recipe;
+
+/// An identity that a caller makes and shares: who locks with it re-enters what it holds.
+///
+/// By default every acquisition is a fresh hold, and only the call tree re-enters: a body run by
+/// `guard.run(..)`, `lock.with(..)` or the attribute. Use an owner where the call tree does not
+/// tell, for instance across tasks that work on one job. Locks of one name taken under one owner
+/// at the same time are taken one after the other, and then share a hold: **they do not exclude
+/// each other**.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use redlock_rt::{Client, LockOptions, Owner};
+///
+/// let client = Client::embedded();
+/// let lock = client.rlock("job:7");
+/// let owner = Owner::new();
+///
+/// let outer = lock.lock_with(LockOptions::new().owner(&owner)).await?;
+/// let inner = lock.lock_with(LockOptions::new().owner(&owner)).await?;
+/// assert_eq!(lock.hold_count().await?, 2);
+/// inner.unlock().await?;
+/// outer.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Owner {
+    slots: Arc<Mutex<Slots>>,
+}
+
+#[derive(Default)]
+struct Slots {
+    map: HashMap<Key, OwnerSlot>,
+    /// What it waits for, and as whom.
+    asking: Vec<(Key, &'static str, OwnerId)>,
+    /// With so many what is over is forgotten.
+    sweep_at: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    client: ClientId,
+    name: LockName,
+}
+
+/// What the owner of these holds has of a lock.
+pub(super) fn owned(holds: &OwnedHolds<Hold>, recipe: &dyn Recipe) -> Option<EnclosingHold> {
+    holds
+        .valid()
+        .filter_map(|hold| EnclosingHold::of(&hold, &hold.engine.id, recipe))
+        .reduce(EnclosingHold::or)
+}
+
+/// Adds what was acquired to the holds of its owner.
+pub(super) fn keep(holds: &mut OwnedHolds<Hold>, slot: &OwnerSlot, guard: HoldGuard) -> HoldGuard {
+    guard.hold.set_slot(slot);
+    holds.add(&guard.hold);
+    guard
+}
+
+impl Owner {
+    /// Makes an identity that holds nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn slot(&self, client: &ClientId, recipe: &dyn Recipe) -> OwnerSlot {
+        let key = Key {
+            client: client.clone(),
+            name: recipe.name().clone(),
+        };
+        let mut slots = self.slots();
+        // An owner that lives long takes many names. Swept whenever they have doubled, each costs
+        // the same however many there are.
+        if slots.map.len() >= slots.sweep_at {
+            slots.map.retain(|_, slot| {
+                Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|holds| holds.is_over())
+            });
+            slots.sweep_at = 2 * slots.map.len().max(FEW_SLOTS);
+        }
+        Arc::clone(slots.map.entry(key).or_default())
+    }
+
+    /// Keeps in mind as whom it waits, until the result is dropped.
+    pub(super) fn ask(&self, request: &Request) -> Asking {
+        let key = Key {
+            client: request.engine.id.clone(),
+            name: request.recipe.name().clone(),
+        };
+        let entry = (key, request.recipe.kind(), request.owner.clone());
+        self.slots().asking.push(entry);
+        Asking {
+            slots: Arc::clone(&self.slots),
+            owner: request.owner.clone(),
+        }
+    }
+
+    /// As whom it waits for this lock at present.
+    pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<OwnerId> {
+        let slots = self.slots();
+        let asked = slots.asking.iter().find(|(key, kind, _)| {
+            key.client == *client && key.name == *recipe.name() && *kind == recipe.kind()
+        });
+        asked.map(|(_, _, owner)| owner.clone())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An owner waits for something.
+pub(super) struct Asking {
+    slots: Arc<Mutex<Slots>>,
+    owner: OwnerId,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.asking.retain(|(_, _, owner)| *owner != self.owner);
+    }
+}
+
+/// Fewer names than this are not worth a sweep.
+const FEW_SLOTS: usize = 16;
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RLockWire;
+
+    #[test]
+    fn an_owner_forgets_what_it_does_not_hold() -> Result<(), crate::name::BadName> {
+        let (owner, client) = (Owner::new(), ClientId::random());
+        let mut held = Vec::new();
+        for number in 0..1000 {
+            let wire = RLockWire::new(LockName::new(None, &format!("name:{number}"))?);
+            let slot = owner.slot(&client, &wire);
+            // In use: somebody is acquiring it.
+            if number % 100 == 0 {
+                held.push((wire, slot));
+            }
+        }
+        let known = lock(&owner).map.len();
+        assert!(known < 3 * FEW_SLOTS, "{known}");
+        for (wire, slot) in held {
+            assert!(Arc::ptr_eq(&slot, &owner.slot(&client, &wire)));
+        }
+        Ok(())
+    }
+
+    fn lock(owner: &Owner) -> MutexGuard<'_, Slots> {
+        owner.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,164 @@
+//! Re-entry by the call tree.
+//!
+//! Neither threads nor tasks are owners: a task polls several futures at once (`join!`), and moves
+//! between threads. A scope is opened around a body that runs under a guard, and inside the scope a
+//! lock of the same name re-enters the hold of the guard. Siblings under `join!` have the scopes of
+//! their callers, not each other's, so they exclude each other; where their caller holds the very
+//! lock, their bodies (`lock.with`, the attribute) re-enter it one after the other.
+//! `tokio::spawn` inherits nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::engine::hold::Hold;
+use crate::name::ClientId;
+use crate::wire::{Recipe, Relation};
+
+tokio::task_local! {
+    static FRAME: Frame;
+}
+
+/// A body that runs under a hold.
+#[derive(Clone)]
+struct Frame(Arc<FrameData>);
+
+struct FrameData {
+    parent: Option<Frame>,
+    held: HeldAs,
+    /// Bodies that re-enter from this frame side by side (`join!`) take turns.
+    turn: BodyTurn,
+}
+
+enum HeldAs {
+    Hold(Arc<Hold>),
+    Current(Arc<CurrentHold>),
+}
+
+impl HeldAs {
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Self::Hold(hold) => Some(Arc::clone(hold)),
+            Self::Current(current) => current.lock().clone(),
+        }
+    }
+}
+
+/// Where a body finds the hold that it runs under, if there is one: another may take its place.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentHold(Mutex<Option<Arc<Hold>>>);
+
+impl CurrentHold {
+    pub(crate) fn set(&self, hold: &Arc<Hold>) {
+        let before = self.lock().replace(Arc::clone(hold));
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Hold>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn among sibling bodies.
+pub(super) type BodyTurn = Arc<tokio::sync::Mutex<()>>;
+
+/// What a body runs in: the caller's frames, and its own around them.
+#[derive(Clone, Default)]
+pub(crate) struct ReentryScope(Option<Frame>);
+
+impl ReentryScope {
+    /// A frame of its own, in which `hold` may be re-entered.
+    pub(crate) fn of(hold: &Arc<Hold>) -> Self {
+        Self::around(HeldAs::Hold(Arc::clone(hold)), innermost())
+    }
+
+    /// As [`of`](Self::of), for a body that runs under several holds at once.
+    pub(crate) fn of_all(holds: &[Arc<CurrentHold>]) -> Self {
+        let holds = holds.iter().map(|hold| HeldAs::Current(Arc::clone(hold)));
+        let around = |outer: Self, held| Self::around(held, outer.0);
+        holds.fold(Self(innermost()), around)
+    }
+
+    fn around(held: HeldAs, parent: Option<Frame>) -> Self {
+        Self(Some(Frame(Arc::new(FrameData {
+            parent,
+            held,
+            turn: BodyTurn::default(),
+        }))))
+    }
+
+    /// Runs `body` in it.
+    pub(crate) async fn run<F: Future>(self, body: F) -> F::Output {
+        match self.0 {
+            Some(frame) => FRAME.scope(frame, body).await,
+            None => body.await,
+        }
+    }
+
+    /// Polls, or drops, a part of a body in it.
+    pub(crate) fn enter(&self, part: impl FnOnce()) {
+        match &self.0 {
+            Some(frame) => FRAME.sync_scope(frame.clone(), part),
+            None => part(),
+        }
+    }
+}
+
+fn innermost() -> Option<Frame> {
+    FRAME.try_with(Clone::clone).ok()
+}
+
+/// A hold that the caller is under, and what a lock is to it.
+pub(super) struct EnclosingHold {
+    pub(super) hold: Arc<Hold>,
+    pub(super) relation: Relation,
+    /// The turn of the bodies that re-enter from that frame.
+    pub(super) turn: Option<BodyTurn>,
+}
+
+impl EnclosingHold {
+    pub(super) fn of(hold: &Arc<Hold>, client: &ClientId, recipe: &dyn Recipe) -> Option<Self> {
+        if hold.engine.id != *client {
+            return None;
+        }
+        match recipe.relation(&*hold.recipe) {
+            Relation::None => None,
+            relation => Some(Self {
+                hold: Arc::clone(hold),
+                relation,
+                turn: None,
+            }),
+        }
+    }
+
+    /// Of two, the one that counts: the very lock, then one that may be joined, then the nearer.
+    pub(super) fn or(self, further: Self) -> Self {
+        let rank = |around: &Self| match around.relation {
+            Relation::Same => 0,
+            Relation::Joins => 1,
+            Relation::Deadlocks | Relation::None => 2,
+        };
+        if rank(&further) < rank(&self) {
+            further
+        } else {
+            self
+        }
+    }
+}
+
+/// What the caller's frames hold of this lock.
+pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<EnclosingHold> {
+    let innermost = innermost();
+    let mut frame = innermost.as_ref();
+    let mut found: Option<EnclosingHold> = None;
+    while let Some(Frame(data)) = frame {
+        let around = data.held.hold();
+        if let Some(mut around) = around.and_then(|hold| EnclosingHold::of(&hold, client, recipe)) {
+            around.turn = Some(Arc::clone(&data.turn));
+            found = Some(match found {
+                None => around,
+                Some(nearer) => nearer.or(around),
+            });
+        }
+        frame = data.parent.as_ref();
+    }
+    found
+}

@@ -1,0 +1,142 @@
+//! Calls that are of no hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::engine::Engine;
+use super::news::News;
+use crate::clock;
+use crate::connection::{Caller, Delivery, Fault};
+use crate::error::{Error, ErrorKind};
+use crate::name::LockName;
+use crate::wire::{Call, NOTED, Operation, Recipe, Reply};
+
+/// Between two tries of a call that waits for nobody.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What to do with a call whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It says what it means, and is sent again.
+    Always,
+    /// Sent again only where it cannot have run.
+    UnlessRun,
+}
+
+impl Engine {
+    /// Asks for something that may be asked again.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        action: &'static str,
+        recipe: &dyn Recipe,
+        call: Call,
+    ) -> Result<Reply, Error> {
+        let reply = self.send(action, recipe.name(), call, Repeat::Always).await;
+        reply.map_err(|error| match error.is_outcome_unknown() {
+            true => error.known_as(ErrorKind::Unavailable),
+            false => error,
+        })
+    }
+
+    /// Sends a call that is of no lock, and waits for its answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may or may not run.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: Call,
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        let mut delivery = Delivery::default();
+        let reply = self.transmit(action, name, &call, repeat, &mut delivery);
+        let reply = reply.await?;
+        let Some(channel) = call.channel() else {
+            return Ok(reply);
+        };
+        let (reply, news) = News::split(reply, &delivery);
+        self.ended_on(channel, &news);
+        Ok(reply)
+    }
+
+    /// Frees a lock whoever holds it, once: a repeat could free that of a later holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub(crate) async fn force_release(
+        self: &Arc<Self>,
+        action: &'static str,
+        recipe: &dyn Recipe,
+    ) -> Result<Reply, Error> {
+        let mut delivery = Delivery::default();
+        let (call, once) = (recipe.force_release(), Repeat::UnlessRun);
+        let reply = self.transmit(action, recipe.name(), &call, once, &mut delivery);
+        let (reply, news) = News::split(reply.await?, &delivery);
+        self.ended(recipe, &news);
+        Ok(reply)
+    }
+
+    async fn transmit(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+        call: &Call,
+        repeat: Repeat,
+        delivery: &mut Delivery,
+    ) -> Result<Reply, Error> {
+        self.open(action, name)?;
+        let mut fault: Option<Fault> = None;
+        let until = self.patience(clock::now());
+        let caller = match repeat {
+            Repeat::Always => Caller::Call,
+            Repeat::UnlessRun => Caller::CallOnce,
+        };
+        let outcome = loop {
+            let attempt = delivery.attempt(&self.main, || call.clone(), Some(until));
+            match attempt.await {
+                Some(Err(passing)) if passing.is_passing_for(caller) => {
+                    let again = clock::after(clock::now(), PAUSE);
+                    let answered = !passing.is_of_dialing();
+                    fault = Some(passing);
+                    // A try that is cut short would leave the outcome open.
+                    if clock::after(again, PAUSE) >= until {
+                        break None;
+                    }
+                    if answered {
+                        clock::sleep_until(again).await;
+                    }
+                }
+                outcome => break outcome,
+            }
+        };
+        let (error, refused) = match outcome {
+            Some(Ok(reply)) => return Ok(reply),
+            Some(Err(fault)) => {
+                // A connection that is not to be had says nothing of what was sent before.
+                let refused = !fault.may_have_run() && !fault.is_of_dialing();
+                (fault.into_error(action), refused)
+            }
+            None => match fault {
+                Some(fault) => (fault.into_error(action), false),
+                None => (self.no_answer().into_error(action), false),
+            },
+        };
+        let error = match delivery.is_open() && !refused {
+            true => error.known_as(ErrorKind::OutcomeUnknown),
+            false => error,
+        };
+        Err(error.named(name.as_arc()))
+    }
+
+    /// Names a call, which is noted until it is surely not repeated any more.
+    pub(crate) fn operation(&self) -> Operation {
+        let now = clock::now();
+        Operation {
+            id: self.id.owner(self.next_number()),
+            noted: NOTED.max((self.patience(now) - now) * 4),
+        }
+    }
+}

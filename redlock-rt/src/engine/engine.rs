@@ -1,0 +1,358 @@
+//! One client's shared state, how a client begins, and how it ends.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::fair::Rooms;
+use super::hold::{LockWaiters, LostReason};
+use super::hub::Hub;
+use super::release::{Releases, Settlement};
+use super::wait::{Health, LatchWaiters};
+use super::watchdog::Watchdog;
+use crate::clock;
+use crate::connection::{
+    Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
+};
+use crate::error::{Error, ErrorKind};
+use crate::name::{ClientId, LockName};
+
+/// What a client is made with.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) dialer: Dialer,
+    pub(crate) spawner: Spawner,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) linger: Duration,
+    /// The longest time for which a waiter goes without looking; varied by up to as much again.
+    pub(crate) poll_interval: Duration,
+    /// The lease of locks whose caller names none.
+    pub(crate) lease: Duration,
+    /// Joined before every name.
+    pub(crate) namespace: Option<Box<str>>,
+    /// How long the waiters of a client that was not heard count as alive.
+    pub(crate) waiter_timeout: Duration,
+    /// How long the last caller to go waits for what is still to be told.
+    pub(crate) flush_on_drop: Option<Duration>,
+}
+
+/// One client's shared state. Dropped with the last handle and the last guard, which ends its
+/// tasks.
+pub(crate) struct Engine {
+    pub(crate) id: ClientId,
+    numbers: AtomicU64,
+    pub(super) config: Config,
+    /// To which the three connections lead.
+    pub(super) current: Arc<CurrentServer>,
+    pub(super) main: Arc<Connection>,
+    /// On a connection of their own renewals are never delayed by what callers send.
+    pub(super) renewals: Arc<Connection>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) watchdog: Arc<Watchdog>,
+    pub(super) releases: Arc<Releases>,
+    pub(super) locks: Arc<LockWaiters>,
+    pub(super) latches: Arc<LatchWaiters>,
+    pub(super) rooms: Arc<Rooms>,
+    closing: AtomicBool,
+    /// Of callers; see [`Handle`](super::Handle).
+    pub(super) handles: AtomicUsize,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config) -> Arc<Self> {
+        let watchdog = Arc::new(Watchdog::new());
+        let moved = Arc::downgrade(&watchdog);
+        let Timeouts { connect, response } = config.timeouts;
+        let current = Arc::new(CurrentServer::new(
+            config.dialer.called(),
+            // As long as it takes to connect to the new server and to verify what is held there.
+            connect + response,
+            move || {
+                if let Some(watchdog) = moved.upgrade() {
+                    watchdog.doubt();
+                }
+            },
+        ));
+        let connection = || {
+            let (down, up) = (Arc::downgrade(&watchdog), Arc::downgrade(&watchdog));
+            Arc::new(Connection::new(
+                config.dialer.clone(),
+                config.spawner.clone(),
+                config.timeouts,
+                Arc::clone(&current),
+                move || {
+                    if let Some(watchdog) = down.upgrade() {
+                        watchdog.doubt();
+                    }
+                },
+                move |again| {
+                    if let Some(watchdog) = up.upgrade().filter(|_| again) {
+                        watchdog.doubt();
+                    }
+                },
+            ))
+        };
+        let id = ClientId::random();
+        Arc::new(Self {
+            rooms: Arc::new(Rooms::new(id.clone())),
+            id,
+            numbers: AtomicU64::new(1),
+            main: connection(),
+            renewals: connection(),
+            current,
+            hub: Arc::new(Hub::new(config.linger)),
+            watchdog,
+            releases: Arc::new(Releases::new()),
+            locks: Arc::default(),
+            latches: Arc::default(),
+            closing: AtomicBool::new(false),
+            handles: AtomicUsize::new(0),
+            config,
+        })
+    }
+
+    /// Connects, so that a wrong address or password is known at once.
+    pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
+        self.ensure_tasks();
+        // The task that dials may stand still with its runtime.
+        let ready = clock::timeout(self.config.timeouts.connect, self.main.ready());
+        let ready = ready.await;
+        ready
+            .unwrap_or_else(|_| Err(Fault::connecting_took_too_long().at(self.main.place())))
+            .map_err(|fault| fault.into_error("connect to redis"))
+    }
+
+    /// Leaves a settlement to the background. What can be sent without waiting is sent before this
+    /// returns: a process that ends now has no other moment for it.
+    pub(super) fn leave(self: &Arc<Self>, mut settlement: Settlement) {
+        if clock::is_there() {
+            settlement.begin();
+        }
+        self.releases.push(settlement);
+        self.ensure_tasks();
+    }
+
+    /// The last caller has gone: waits for what is left, where the client was made so.
+    pub(super) fn flush(self: &Arc<Self>) {
+        let Some(limit) = self.config.flush_on_drop else {
+            return;
+        };
+        if self.releases.untold().all == 0 || self.releases.signal.is_closed() {
+            return;
+        }
+        self.ensure_tasks();
+        let engine = Arc::clone(self);
+        self.config.spawner.wait_for(limit, async move {
+            let until = clock::after(clock::now(), limit);
+            let told = || engine.releases.untold().all == 0;
+            engine.wait_until(until, told).await;
+        });
+    }
+
+    pub(super) fn open(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &LockName,
+    ) -> Result<(), Error> {
+        if self.is_closing() {
+            return Err(self.shut_down_error(action, name));
+        }
+        self.ensure_tasks();
+        Ok(())
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn shut_down_error(&self, action: &'static str, name: &LockName) -> Error {
+        Error::new(ErrorKind::ShutDown, action).named(name.as_arc())
+    }
+
+    /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
+    /// that is asked for, and ends the tasks.
+    ///
+    /// # Errors
+    ///
+    /// Where releases could not be delivered; it says what becomes of what was held.
+    pub(crate) async fn shut_down(
+        self: &Arc<Self>,
+        drain: Option<Duration>,
+        release: bool,
+    ) -> Result<(), Error> {
+        self.closing.store(true, Ordering::Release);
+        self.ensure_tasks();
+        self.locks.close();
+        self.latches.close();
+        if let Some(drain) = drain {
+            let until = clock::after(clock::now(), drain);
+            // A name is in use as long as a guard or a release under way is.
+            self.wait_until(until, || self.locks.len() == 0).await;
+        }
+        if release {
+            for hold in self.watchdog.holds() {
+                hold.end(LostReason::ShutDown);
+            }
+            let told = || self.releases.untold().all == 0;
+            self.wait_until(self.patience(clock::now()), told).await;
+        }
+        let left = match release {
+            true => self.releases.left_over(),
+            false => None,
+        };
+        self.end();
+        let Some(why) = left else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Unavailable, "shut the client down").detail(why))
+    }
+
+    /// Waits for `done`, at most until `until`, or until another shut-down has ended the client.
+    async fn wait_until(&self, until: Instant, done: impl Fn() -> bool) {
+        while !done() && !self.releases.signal.is_closed() && clock::now() < until {
+            clock::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Ends the tasks and the connections.
+    fn end(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.locks.close();
+        self.latches.close();
+        self.watchdog.losses.end();
+        self.hub.signal.close();
+        self.watchdog.signal.close();
+        self.rooms.signal.close();
+        self.releases.close();
+        self.main.close();
+        self.renewals.close();
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// When a waiter looks again at the latest. Varied, so that processes do not come together.
+    pub(super) fn next_poll(&self, now: Instant) -> Instant {
+        clock::after(
+            now,
+            self.config.poll_interval.mul_f64(1.0 + fastrand::f64()),
+        )
+    }
+
+    /// As [`next_poll`](Self::next_poll), where a lease is known that may be over before.
+    pub(super) fn next_look(&self, now: Instant, lease: Option<Duration>) -> Instant {
+        let poll = self.next_poll(now);
+        // Redis expires by the millisecond: one more, and it is over.
+        let over = lease.map(|lease| clock::after(now, lease + Duration::from_millis(1)));
+        over.map_or(poll, |over| over.min(poll))
+    }
+
+    /// The longest time for which a waiter goes without looking.
+    pub(crate) fn longest_poll(&self) -> Duration {
+        self.config.poll_interval * 2
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.config.lease
+    }
+
+    pub(crate) fn waiter_timeout(&self) -> Duration {
+        self.config.waiter_timeout
+    }
+
+    /// Which server this is a client of.
+    pub(crate) fn server(&self) -> ServerId {
+        self.config.dialer.server()
+    }
+
+    /// The runtime of the caller, where the client's tasks run there.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.config.spawner.home()
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.config.namespace.as_deref()
+    }
+
+    /// Whether Redis does not answer whoever asks for a waiter that has waited since `started`.
+    pub(super) fn is_silent(&self, health: Health, started: Instant) -> bool {
+        health.is_silent(started, self.response_timeout(), clock::now())
+    }
+
+    /// What a caller is told whose call was not answered in time.
+    pub(crate) fn no_answer(&self) -> Fault {
+        self.silent("no answer in time")
+    }
+
+    /// What a waiter is told for whom nobody got an answer in time.
+    pub(super) fn no_answer_within_the_wait(&self) -> Fault {
+        self.silent("no answer within the wait")
+    }
+
+    fn silent(&self, what: &'static str) -> Fault {
+        Fault::timed_out(what).at(self.main.place())
+    }
+
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.config.timeouts.response
+    }
+
+    /// Until when an operation without a wait of its own is tried, whatever fails: connecting, an
+    /// answer, or both, over and over again. One lost reply leaves time for another try.
+    pub(crate) fn patience(&self, now: Instant) -> Instant {
+        clock::after(now, self.config.timeouts.response)
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.watchdog.len()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.locks.waiting() + self.latches.waiting()
+    }
+
+    pub(crate) fn names(&self) -> usize {
+        self.locks.len() + self.latches.len()
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.hub.channels()
+    }
+
+    pub(crate) fn renewed(&self) -> usize {
+        self.watchdog.renewals()
+    }
+
+    pub(crate) fn releasing(&self) -> usize {
+        self.releases.len()
+    }
+
+    pub(crate) fn tasks(&self) -> usize {
+        let signals = [
+            &self.hub.signal,
+            &self.watchdog.signal,
+            &self.releases.signal,
+            &self.rooms.signal,
+        ];
+        signals.iter().filter(|signal| signal.is_running()).count()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("id", &self.id)
+            .field("held", &self.held())
+            .field("waiting", &self.waiting())
+            .field("subscriptions", &self.subscriptions())
+            .finish_non_exhaustive()
+    }
+}

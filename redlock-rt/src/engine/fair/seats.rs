@@ -1,0 +1,440 @@
+//! Who waits in a room, and when Redis is to hear of it next.
+//!
+//! Pure state: time comes in as an argument, and whom to call goes out as a return value.
+//!
+//! # Invariants
+//!
+//! 1. After a beat was asked for, one is sent: where another is under way, or nobody is queued yet,
+//!    it follows.
+//! 2. Who has a seat is never taken out of the queue: a seat is taken before the first call is sent,
+//!    and left after the last. Owner numbers are not used again, so nobody is queued as one that had
+//!    no seat at any time since Redis named it.
+//! 3. Who left its seat while a beat was under way is not taken for one without a task: Redis may have
+//!    named it before. While the lock is handed on quickly that is so in most beats.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::engine::wait::Health;
+
+/// So many of the oldest waiters are asked after in a beat: other clients drop from the front.
+const ASKED_AFTER: usize = 50;
+/// After an announcement that nobody waits for the next beat comes soon: as a rule whom it is for
+/// has been served.
+const SOON: Duration = Duration::from_millis(250);
+/// So many are taken out of the queue by one beat.
+const MOST_TAKEN_OUT: usize = 50;
+
+/// A waiter, and how it is called.
+#[derive(Debug)]
+struct Sitter<L> {
+    line: L,
+    /// Once Redis has said that it is queued: its turn in `Seats::queued`.
+    queued: Option<u64>,
+}
+
+/// What a beat tells Redis and asks it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// Those that nobody waits as: they are to leave the queue.
+    pub(super) gone: Vec<u64>,
+    /// Those to ask after.
+    pub(super) oldest: Vec<u64>,
+}
+
+/// The waiters of a room; see the module.
+#[derive(Debug)]
+pub(super) struct Seats<L> {
+    /// By owner number.
+    map: BTreeMap<u64, Sitter<L>>,
+    /// The numbers of those that are queued, in their order.
+    queued: BTreeMap<u64, u64>,
+    turns: u64,
+    /// Who was told last that it is next.
+    next: Option<u64>,
+    /// Those that Redis named as next, and that have no seat: their leave has not come.
+    gone: Vec<u64>,
+    /// While a beat is under way, those that left their seats since it began.
+    left: Option<BTreeSet<u64>>,
+    /// When the next beat is due.
+    due: Option<Instant>,
+    /// Whether a beat was asked for since the last one began.
+    asked: bool,
+    /// Whether Redis answers beats.
+    pub(super) health: Health,
+}
+
+impl<L> Default for Seats<L> {
+    fn default() -> Self {
+        Self {
+            map: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            turns: 0,
+            next: None,
+            gone: Vec::new(),
+            left: None,
+            due: None,
+            asked: false,
+            health: Health::Answering,
+        }
+    }
+}
+
+impl<L: Clone> Seats<L> {
+    /// Answers whether it is the first: beats begin.
+    pub(super) fn sit(&mut self, number: u64, line: L, due: Instant) -> bool {
+        let first = self.map.is_empty();
+        let queued = None;
+        self.map.insert(number, Sitter { line, queued });
+        if first {
+            self.due = Some(due);
+        }
+        first
+    }
+
+    pub(super) fn leave(&mut self, number: u64) {
+        let left = self.map.remove(&number);
+        if let Some(turn) = left.and_then(|sitter| sitter.queued) {
+            self.queued.remove(&turn);
+        }
+        if let Some(left) = &mut self.left {
+            left.insert(number);
+        }
+        if self.map.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Redis has said that this waiter is queued. Answers whether a beat is due because of that.
+    pub(super) fn is_queued(&mut self, number: u64, now: Instant) -> bool {
+        let Some(sitter) = self.map.get_mut(&number) else {
+            return false;
+        };
+        if sitter.queued.is_none() {
+            self.turns += 1;
+            sitter.queued = Some(self.turns);
+            self.queued.insert(self.turns, number);
+        }
+        if self.asked {
+            self.due = Some(now);
+        }
+        self.asked
+    }
+
+    /// An announcement came for this number. Answers its line; where it has no seat, the next beat,
+    /// which asks who is next, is due soon.
+    pub(super) fn heard(&mut self, number: u64, now: Instant) -> Option<L> {
+        let line = self.line(number);
+        if line.is_none() {
+            self.due = self.due.map(|due| due.min(now + SOON));
+        }
+        line
+    }
+
+    /// A beat named this number as the one that is next. Answers its line; where it has no seat, and
+    /// had none when the beat began, the next beat, which is due now, takes it out of the queue.
+    fn named(&mut self, number: u64, now: Instant) -> Option<L> {
+        let line = self.line(number);
+        let left = self.left.as_ref();
+        if line.is_none() && !left.is_some_and(|left| left.contains(&number)) && self.ask(now) {
+            self.gone.truncate(MOST_TAKEN_OUT - 1);
+            self.gone.push(number);
+        }
+        line
+    }
+
+    /// The line of a waiter.
+    pub(super) fn line(&self, number: u64) -> Option<L> {
+        Some(self.map.get(&number)?.line.clone())
+    }
+
+    /// The lines of those that are asked after.
+    pub(super) fn oldest_lines(&self) -> Vec<L> {
+        let oldest = self.oldest();
+        oldest.filter_map(|number| self.line(number)).collect()
+    }
+
+    /// Those to ask after: others have their first call under way.
+    fn oldest(&self) -> impl Iterator<Item = u64> {
+        self.queued.values().copied().take(ASKED_AFTER)
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Asks for a beat at once. Answers whether anybody waits.
+    pub(super) fn ask(&mut self, now: Instant) -> bool {
+        if self.due.is_some() {
+            self.due = Some(now);
+            self.asked = true;
+        }
+        self.asked
+    }
+
+    /// A beat begins; the next is due at `until` unless one is asked for. Where nobody is queued
+    /// none is sent, and one that was asked for is owed.
+    pub(super) fn begin(&mut self, now: Instant, until: Instant) -> Option<Question> {
+        self.due = self.due.map(|_| until);
+        let oldest: Vec<u64> = self.oldest().collect();
+        if oldest.is_empty() {
+            return None;
+        }
+        self.asked = false;
+        if self.health == Health::Answering {
+            self.health = Health::Asking(now);
+        }
+        self.left = Some(BTreeSet::new());
+        let gone = std::mem::take(&mut self.gone);
+        Some(Question { gone, oldest })
+    }
+
+    /// A beat is over; the next is due at `until`, or when one was asked for meanwhile.
+    pub(super) fn rest(&mut self, until: Instant, health: Health) {
+        if !self.asked {
+            self.due = self.due.map(|_| until);
+        }
+        self.left = None;
+        self.health = health;
+    }
+
+    /// Takes in the numbers that a beat told: who is next, if it is one of these, and who was
+    /// dropped. Answers whom to call.
+    pub(super) fn told(
+        &mut self,
+        next: Option<u64>,
+        is_free: bool,
+        dropped: &[u64],
+        now: Instant,
+    ) -> Vec<L> {
+        let mut called = Vec::new();
+        for number in dropped {
+            if let Some(sitter) = self.map.get_mut(number) {
+                if let Some(turn) = sitter.queued.take() {
+                    self.queued.remove(&turn);
+                }
+                called.push(sitter.line.clone());
+            }
+        }
+        // Once it has looked it has a timer of its own, and is called by announcements.
+        if let Some(number) = next
+            && let Some(line) = self.named(number, now)
+            && (is_free || self.next != next)
+        {
+            called.push(line);
+        }
+        self.next = next;
+        called
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn who_is_next_is_called_once_until_the_lock_is_free() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        assert!(seats.sit(1, "a", now));
+        assert!(!seats.sit(2, "b", now));
+        assert_eq!(seats.told(Some(1), false, &[], now), ["a"]);
+        assert!(seats.told(Some(1), false, &[], now).is_empty());
+        assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
+        assert_eq!(seats.told(Some(2), false, &[], now), ["b"]);
+        // Somebody of another client.
+        assert!(seats.told(None, true, &[], now).is_empty());
+    }
+
+    #[test]
+    fn who_was_dropped_is_called() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        seats.sit(2, "b", now);
+        assert_eq!(seats.told(None, false, &[1, 2, 3], now), ["a", "b"]);
+    }
+
+    /// The same few would be asked after for ever, and the others never be missed.
+    #[test]
+    fn who_queues_again_is_behind_those_who_are_queued() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        for number in 1..=3 {
+            seats.sit(number, "line", now);
+            seats.is_queued(number, now);
+        }
+        seats.told(None, false, &[1], now);
+        assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3]);
+        seats.is_queued(1, now);
+        assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3, 1]);
+        seats.leave(2);
+        assert_eq!(seats.oldest().collect::<Vec<_>>(), [3, 1]);
+    }
+
+    #[test]
+    fn beats_end_with_the_last_waiter() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        assert_eq!(seats.due(), Some(now));
+        seats.leave(1);
+        assert_eq!(seats.due(), None);
+        assert!(!seats.ask(now));
+    }
+
+    #[test]
+    fn a_beat_asked_for_while_one_is_under_way_is_due_when_that_is_over() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        seats.is_queued(1, now);
+        assert_eq!(seats.begin(now, now + S).unwrap().oldest, [1]);
+        assert!(seats.ask(now));
+        seats.rest(now + 2 * S, Health::Answering);
+        assert_eq!(seats.due(), Some(now));
+        seats.begin(now, now + S);
+        seats.rest(now + 2 * S, Health::Answering);
+        assert_eq!(seats.due(), Some(now + 2 * S));
+    }
+
+    #[test]
+    fn a_beat_asked_for_before_anybody_is_queued_is_due_when_somebody_is() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now + S);
+        assert!(seats.ask(now));
+        assert!(seats.begin(now, now + S).is_none());
+        assert_eq!(seats.due(), Some(now + S));
+        assert!(seats.is_queued(1, now));
+        assert_eq!(seats.due(), Some(now));
+    }
+
+    #[test]
+    fn who_is_named_without_a_seat_is_taken_out_by_the_next_beat() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(2, "b", now + S);
+        seats.is_queued(2, now);
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        assert_eq!(seats.due(), Some(now));
+        let question = seats.begin(now, now + S).unwrap();
+        assert_eq!((question.gone, question.oldest), (vec![1], vec![2]));
+        let question = seats.begin(now, now + S).unwrap();
+        assert!(question.gone.is_empty());
+    }
+
+    #[test]
+    fn who_leaves_its_seat_while_a_beat_is_under_way_is_not_taken_out() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        for number in 1..=2 {
+            seats.sit(number, number, now + S);
+            seats.is_queued(number, now);
+        }
+        seats.begin(now, now + S).unwrap();
+        // Served, or its leave is under way.
+        seats.leave(1);
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        seats.rest(now + S, Health::Answering);
+        assert_eq!(seats.due(), Some(now + S));
+        // Still next.
+        seats.begin(now, now + S).unwrap();
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        assert_eq!(seats.begin(now, now + S).unwrap().gone, [1]);
+    }
+
+    #[test]
+    fn an_announcement_that_nobody_waits_for_brings_the_next_beat_nearer() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now + S);
+        assert_eq!(seats.heard(1, now), Some("a"));
+        assert_eq!(seats.due(), Some(now + S));
+        assert_eq!(seats.heard(2, now), None);
+        assert_eq!(seats.due(), Some(now + SOON));
+    }
+
+    /// Its first call is under way.
+    #[test]
+    fn who_has_a_seat_is_not_taken_out() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now + S);
+        assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
+        seats.is_queued(1, now);
+        assert!(seats.begin(now, now + S).unwrap().gone.is_empty());
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Sit(u64),
+        Leave(u64),
+        Queued(u64),
+        Ask,
+        Begin,
+        End,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..4u64).prop_map(Step::Sit),
+            (0..4u64).prop_map(Step::Leave),
+            (0..4u64).prop_map(Step::Queued),
+            Just(Step::Ask),
+            Just(Step::Begin),
+            Just(Step::End),
+        ]
+    }
+
+    proptest! {
+        /// Invariant 1.
+        #[test]
+        fn a_beat_that_was_asked_for_is_sent(steps in prop::collection::vec(step(), 1..60)) {
+            let now = Instant::now();
+            let later = now + S;
+            let mut seats = Seats::default();
+            let mut owed = false;
+            let mut under_way = false;
+            for step in steps {
+                match step {
+                    Step::Sit(number) if seats.line(number).is_none() => {
+                        seats.sit(number, number, later);
+                    }
+                    Step::Sit(_) => {}
+                    Step::Leave(number) => seats.leave(number),
+                    Step::Queued(number) => {
+                        seats.is_queued(number, now);
+                    }
+                    Step::Ask => owed |= seats.ask(now),
+                    Step::Begin if !under_way => {
+                        under_way = seats.begin(now, later).is_some();
+                        owed &= !under_way;
+                    }
+                    Step::Begin => {}
+                    Step::End => {
+                        if under_way {
+                            seats.rest(later, Health::Answering);
+                        }
+                        under_way = false;
+                    }
+                }
+                owed &= !seats.is_empty();
+                let can_be_sent = !under_way && seats.oldest().next().is_some();
+                if owed && can_be_sent {
+                    prop_assert_eq!(seats.due(), Some(now));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Guards: what a caller has of a hold.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Handle;
+use super::hold::{GuardId, GuardState, Hold, Leave, LostReason, Request, Terms};
+use super::release::{Goal, Settlement, Unsettled};
+use crate::clock;
+use crate::error::{Error, ErrorKind};
+use crate::wire::HoldReply;
+
+impl Hold {
+    /// Ends the hold under its guards, which are lost.
+    pub(super) fn end(self: &Arc<Self>, reason: LostReason) {
+        let held = self
+            .engine
+            .watchdog
+            .unwatch_if(self, || (self.lease().lost(reason, clock::now()), true));
+        self.notify_changed();
+        if held {
+            drop(Unsettled::new(Settlement::new(self, Goal::End)));
+        }
+    }
+
+    /// Adds a guard by re-entry: one call, which also tells whether the lock is still there.
+    ///
+    /// # Cancel safety
+    ///
+    /// The guard exists from the start, so dropping the future releases it like any other.
+    pub(crate) async fn reenter(
+        self: &Arc<Self>,
+        terms: Terms,
+        deadline: Option<Instant>,
+    ) -> Result<HoldGuard, Error> {
+        const ACTION: &str = "re-enter lock";
+        let joined = self.lease().join(terms, clock::now());
+        let id = joined.map_err(|reason| self.lost_error(ACTION, reason))?;
+        let guard = HoldGuard::new(Arc::clone(self), id);
+        match self.lengthen(ACTION, terms.lease, deadline).await {
+            Ok(()) => Ok(guard),
+            // Nothing is unknown: the guard ends here, and the count is set back.
+            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells Redis the present count and a lease, which is never shortened.
+    pub(crate) async fn lengthen(
+        self: &Arc<Self>,
+        action: &'static str,
+        lease: Duration,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
+        let settlement = Settlement::new(self, Goal::Lengthen(lease));
+        let mut unsettled = Unsettled::new(settlement);
+        match unsettled.run(Some(deadline)).await {
+            Some(Ok(HoldReply::Done)) => {
+                if let Some(reason) = self.lost_reason(clock::now()) {
+                    return Err(self.lost_error(action, reason));
+                }
+                self.engine.watchdog.rewatch(self);
+                Ok(())
+            }
+            Some(Ok(reply)) => {
+                let reason = match reply {
+                    HoldReply::Taken => LostReason::Taken,
+                    _ => LostReason::Deleted,
+                };
+                Err(self.lost_error(action, reason))
+            }
+            Some(Err(fault)) => {
+                let error = unsettled.failed(fault, action);
+                Err(error.named(self.recipe.name().as_arc()))
+            }
+            None => Err(unsettled.out_of_time(action)),
+        }
+    }
+}
+
+/// One guard of a hold; the part that guards of all kinds share. Dropping it queues the release.
+pub(crate) struct HoldGuard {
+    pub(crate) hold: Arc<Hold>,
+    id: GuardId,
+    left: bool,
+    /// Of a body that runs under this guard; see `Engine::lock_for_body`.
+    turn: Option<tokio::sync::OwnedMutexGuard<()>>,
+    /// Dropped when the release is queued.
+    _handle: Handle,
+}
+
+/// What became of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unlocked {
+    /// The lock is free.
+    Released,
+    /// The hold has ended, and the lock stays locked for the rest of its
+    /// [`min_hold`](crate::LockOptions::min_hold): nobody can acquire it before then, and until then
+    /// [`is_locked`](crate::Lock::is_locked) answers `true` and [`holder`](crate::Lock::holder) the
+    /// owner of the hold that has ended. Redis frees it, whether or not this process lives.
+    Kept {
+        /// When it can be acquired at the earliest, by the local clock.
+        until: Instant,
+    },
+    /// Other guards of the same hold remain: the lock was re-entered.
+    StillHeld,
+    /// There was nothing left to release: the lease had run out, or the lock was deleted or taken
+    /// over. What was done under it may have met another holder.
+    AlreadyExpired,
+}
+
+impl HoldGuard {
+    fn new(hold: Arc<Hold>, id: GuardId) -> Self {
+        Self {
+            _handle: Handle::new(&hold.engine),
+            hold,
+            id,
+            left: false,
+            turn: None,
+        }
+    }
+
+    /// The first guard of a hold that was acquired by a command sent at `sent`.
+    pub(super) fn acquired(
+        request: &Request,
+        token: Option<u64>,
+        sent: Instant,
+        now: Instant,
+    ) -> Self {
+        let (hold, id) = Hold::new(request, token, sent);
+        hold.engine.watchdog.watch(&hold, sent, now);
+        Self::new(hold, id)
+    }
+
+    /// Keeps a turn for as long as the guard lives.
+    pub(super) fn keep(&mut self, turn: tokio::sync::OwnedMutexGuard<()>) {
+        self.turn = Some(turn);
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        self.state_at(clock::now())
+    }
+
+    pub(crate) fn state_at(&self, now: Instant) -> GuardState {
+        self.hold.lease().state(self.id, now)
+    }
+
+    /// The terms of the guard, with what is left of its longest hold.
+    pub(super) fn terms(&self, now: Instant) -> Option<Terms> {
+        self.hold.lease().terms(self.id, now)
+    }
+
+    /// Runs `body`, and drops it as soon as the lock is lost.
+    pub(crate) async fn run<T>(
+        &self,
+        action: &'static str,
+        body: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        if let GuardState::Lost(reason) = self.state() {
+            return Err(self.hold.lost_error(action, reason));
+        }
+        until_lost(self.lost(), body).await.map_err(|reason| {
+            let error = self.hold.lost_error(action, reason);
+            error.and("the body was dropped, its outcome is unknown")
+        })
+    }
+
+    /// Has Redis asked at once whether it is still ours.
+    pub(crate) fn doubt(&self) {
+        self.hold.doubt(clock::now());
+        self.hold.engine.watchdog.rewatch(&self.hold);
+    }
+
+    /// Gives the guard other terms from now on; the lease itself stays as it is.
+    pub(crate) fn retune(&self, terms: Terms) {
+        self.hold.lease().retune(self.id, terms, clock::now());
+        self.hold.engine.watchdog.rewatch(&self.hold);
+        self.hold.notify_changed();
+    }
+
+    /// Resolves when the lock is lost, at the local deadline at the latest.
+    pub(crate) async fn lost(&self) -> LostReason {
+        loop {
+            let mut changed = std::pin::pin!(self.hold.changed());
+            // Registered before the state is read, so that no change falls between.
+            changed.as_mut().enable();
+            let until = match self.state() {
+                GuardState::Held { until } | GuardState::Suspect { until } => until,
+                GuardState::Lost(reason) => return reason,
+                // Whoever asks still borrows the guard, so only a shut-down can have released it.
+                GuardState::Released => return LostReason::ShutDown,
+            };
+            tokio::select! {
+                () = changed => {}
+                () = clock::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Releases, and waits until Redis has said what became of it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
+    pub(crate) async fn unlock(self) -> Result<Unlocked, Error> {
+        let until = self.hold.engine.patience(clock::now());
+        self.unlock_until(until).await
+    }
+
+    /// As [`unlock`](Self::unlock), at most until then.
+    pub(crate) async fn unlock_until(mut self, until: Instant) -> Result<Unlocked, Error> {
+        const ACTION: &str = "release lock";
+        let Some((leave, settlement)) = self.leave() else {
+            return Ok(Unlocked::AlreadyExpired);
+        };
+        let hold = Arc::clone(&self.hold);
+        let now = clock::now();
+        if hold.lost_reason(now).is_some() {
+            // The key may outlive the local deadline by the margin, or by an outage: it is freed
+            // in the background, and the caller need not wait for that to know that it was lost.
+            drop(Unsettled::new(settlement));
+            return Ok(Unlocked::AlreadyExpired);
+        }
+        let mut unsettled = Unsettled::new(settlement);
+        let reply = match unsettled.run(Some(until)).await {
+            Some(Ok(reply)) => reply,
+            Some(Err(fault)) => {
+                let error = unsettled.failed(fault, ACTION);
+                return Err(error.named(hold.recipe.name().as_arc()));
+            }
+            None => return Err(unsettled.out_of_time(ACTION)),
+        };
+        Ok(match (leave, reply) {
+            (Leave::Last, HoldReply::Done) => Unlocked::Released,
+            (Leave::Last, HoldReply::Kept) => Unlocked::Kept {
+                until: hold.lease().stays().unwrap_or(now),
+            },
+            (Leave::Partial, HoldReply::Done) => Unlocked::StillHeld,
+            _ => Unlocked::AlreadyExpired,
+        })
+    }
+
+    /// Ends the guard and leaves what it holds as it is, without renewal.
+    pub(crate) fn forget(mut self) {
+        if let Some((Leave::Last, mut settlement)) = self.leave() {
+            settlement.only_forgets();
+            drop(Unsettled::new(settlement));
+        }
+    }
+
+    /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
+    pub(super) fn leave(&mut self) -> Option<(Leave, Settlement)> {
+        if std::mem::replace(&mut self.left, true) {
+            return None;
+        }
+        let hold = &self.hold;
+        hold.report_expiry(clock::now_in_drop());
+        let leave = hold.engine.watchdog.unwatch_if(hold, || {
+            let leave = hold.lease().leave(self.id);
+            (leave, leave == Some(Leave::Last))
+        })?;
+        let goal = match leave {
+            Leave::Partial => Goal::Lengthen(Duration::ZERO),
+            Leave::Last => Goal::End,
+        };
+        Some((leave, Settlement::new(hold, goal)))
+    }
+}
+
+impl Drop for HoldGuard {
+    fn drop(&mut self) {
+        if let Some((_, settlement)) = self.leave() {
+            let engine = Arc::clone(&self.hold.engine);
+            engine.leave(settlement);
+        }
+    }
+}
+
+impl fmt::Debug for HoldGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", self.hold.recipe.name())
+            .field("owner", &self.hold.owner)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Polls `body` first and `lost` second: a body that completed is never called lost.
+pub(crate) async fn until_lost<T>(
+    lost: impl Future<Output = LostReason>,
+    body: impl Future<Output = T>,
+) -> Result<T, LostReason> {
+    let mut body = std::pin::pin!(body);
+    let mut lost = std::pin::pin!(lost);
+    poll_fn(|cx| match body.as_mut().poll(cx) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Ok(output)),
+        std::task::Poll::Pending => lost.as_mut().poll(cx).map(Err),
+    })
+    .await
+}

@@ -1,0 +1,112 @@
+//! The holds of this client in one lock.
+
+use std::sync::{Arc, Weak};
+
+use crate::shim::{Mutex, lock};
+
+/// What may be over by the local clock.
+pub(crate) trait MayExpire {
+    fn is_valid(&self) -> bool;
+}
+
+/// The holds of one name and kind; `H` is a hold.
+#[derive(Debug)]
+pub(crate) struct Holders<H> {
+    /// Where the kind has one holder at a time.
+    one: Mutex<Weak<H>>,
+    /// Where the kind has several, and another kind supersedes them.
+    several: Mutex<Several<H>>,
+}
+
+/// Holds, most of which have not ended.
+#[derive(Debug)]
+struct Several<H> {
+    holds: Vec<Weak<H>>,
+    /// With so many what has ended is forgotten.
+    sweep_at: usize,
+}
+
+impl<H> Default for Holders<H> {
+    fn default() -> Self {
+        Self {
+            one: Mutex::new(Weak::new()),
+            several: Mutex::new(Several {
+                holds: Vec::new(),
+                sweep_at: 0,
+            }),
+        }
+    }
+}
+
+impl<H: MayExpire> Holders<H> {
+    /// Sets the one holder; returns the hold that was there before.
+    pub(super) fn replace(&self, hold: &Arc<H>) -> Option<Arc<H>> {
+        let new = Arc::downgrade(hold);
+        let before = std::mem::replace(&mut *lock(&self.one), new);
+        before.upgrade()
+    }
+
+    /// Adds one of several. Swept whenever they have doubled, each costs the same however many
+    /// there are.
+    pub(super) fn add(&self, hold: &Arc<H>) {
+        let mut several = lock(&self.several);
+        let Several { holds, sweep_at } = &mut *several;
+        if holds.len() >= *sweep_at {
+            holds.retain(|hold| hold.strong_count() > 0);
+            *sweep_at = 2 * holds.len().max(8);
+        }
+        holds.push(Arc::downgrade(hold));
+    }
+
+    /// The hold has ended.
+    pub(super) fn remove(&self, hold: &H) {
+        let mut one = lock(&self.one);
+        if std::ptr::eq(one.as_ptr(), hold) {
+            *one = Weak::new();
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<H>> {
+        let one = lock(&self.one).upgrade();
+        let several = lock(&self.several);
+        let several = several.holds.iter().filter_map(Weak::upgrade);
+        one.into_iter().chain(several).collect()
+    }
+
+    /// Whether this client holds the lock validly, where the kind has one holder at a time.
+    pub(crate) fn is_held(&self) -> bool {
+        let one = lock(&self.one).upgrade();
+        one.is_some_and(|hold| hold.is_valid())
+    }
+}
+
+/// The holds of one explicit owner in one name, one of a kind.
+#[derive(Debug)]
+pub(crate) struct OwnedHolds<H>(Vec<Weak<H>>);
+
+impl<H> Default for OwnedHolds<H> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<H: MayExpire> OwnedHolds<H> {
+    pub(crate) fn valid(&self) -> impl Iterator<Item = Arc<H>> {
+        let holds = self.0.iter().filter_map(Weak::upgrade);
+        holds.filter(|hold| hold.is_valid())
+    }
+
+    /// Adds what was acquired, and forgets what is over.
+    pub(crate) fn add(&mut self, new: &Arc<H>) {
+        self.0.retain(|hold| {
+            let hold = hold.upgrade();
+            hold.is_some_and(|hold| !Arc::ptr_eq(&hold, new) && hold.is_valid())
+        });
+        self.0.push(Arc::downgrade(new));
+    }
+
+    /// Whether every hold has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.iter().all(|hold| hold.strong_count() == 0)
+    }
+}

@@ -1,0 +1,330 @@
+//! A hold: one owner number in one lock, from the count's first 1 to its 0.
+
+mod holders;
+mod lease;
+mod request;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
+pub(crate) use self::lease::{GuardId, Lease, Leave, Plan, Terms};
+pub use self::lease::{GuardState, LostReason};
+pub(crate) use self::request::Request;
+use super::Engine;
+use super::news::News;
+use super::wait::{Key, Subject, WaiterMap, Waiters};
+use crate::clock;
+use crate::connection::Home;
+use crate::error::Error;
+use crate::name::OwnerId;
+use crate::shim::{Mutex, MutexGuard, lock};
+use crate::wire::{Call, HoldReply, Recipe};
+
+/// The waiters of one lock, beside the holds of this client in it.
+pub(crate) type Waiting = Waiters<Holders<Hold>>;
+/// The wait queues of all locks.
+pub(crate) type LockWaiters = WaiterMap<Holders<Hold>>;
+/// What an explicit owner holds of one name; locked while it is being acquired.
+pub(crate) type OwnerSlot = Arc<tokio::sync::Mutex<OwnedHolds<Hold>>>;
+
+impl Subject for Holders<Hold> {
+    /// A try for a lock serves nobody but the waiter that makes it.
+    type Outcome = std::convert::Infallible;
+
+    fn is_taken(&self) -> bool {
+        self.is_held()
+    }
+}
+
+/// Which queue a lock's waiters are in. `number`: of a waiter that has a place of its own in Redis.
+pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
+    Key {
+        kind: recipe.kind(),
+        name: recipe.name().clone(),
+        number,
+    }
+}
+
+impl LockWaiters {
+    /// Whether this client itself holds the lock validly.
+    pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
+        let waiters = self.get(&key_of(recipe, None));
+        waiters.is_some_and(|waiters| waiters.subject().is_held())
+    }
+
+    /// Whether this client neither holds the lock nor waits for it.
+    pub(crate) fn is_idle(&self, recipe: &dyn Recipe) -> bool {
+        let waiters = self.get(&key_of(recipe, None));
+        waiters.is_none_or(|waiters| !waiters.subject().is_held() && waiters.is_empty())
+    }
+}
+
+/// What all guards of one hold share.
+pub(crate) struct Hold {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) recipe: Arc<dyn Recipe>,
+    pub(crate) owner: OwnerId,
+    /// Names the hold in the client.
+    pub(crate) number: u64,
+    /// What the kind gives with it: a fencing token, or how many permits were left.
+    pub(crate) token: Option<u64>,
+    /// Whether a hold in another mode had or has this owner; see [`paired_owner`](Self::paired_owner).
+    paired: AtomicBool,
+    /// Of the explicit owner that it was acquired as.
+    slot: OnceLock<OwnerSlot>,
+    lease: Mutex<Lease>,
+    /// Woken when the lease was lengthened or lost.
+    changed: Notify,
+    /// State-changing commands of one hold go one at a time, also those whose caller went away.
+    pub(crate) serial: Arc<tokio::sync::Mutex<()>>,
+    waiters: Arc<Waiting>,
+    /// As in the [`Request`].
+    pub(crate) repeated: bool,
+    /// The lease that it was acquired with.
+    pub(crate) asked_for: Duration,
+    settled: AtomicBool,
+    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    pub(crate) home: Option<Home>,
+}
+
+impl Hold {
+    /// A hold that was acquired by a command sent at `sent`, and the id of its first guard. Holds
+    /// that Redis cannot have any more are marked as lost.
+    pub(crate) fn new(
+        request: &Request,
+        token: Option<u64>,
+        sent: Instant,
+    ) -> (Arc<Self>, GuardId) {
+        let (lease, id) = Lease::new(request.terms, request.recipe.look_every(), sent);
+        let hold = Arc::new(Self {
+            home: request.engine.home(),
+            engine: Arc::clone(&request.engine),
+            recipe: Arc::clone(&request.recipe),
+            owner: request.owner.clone(),
+            number: request.number,
+            token,
+            paired: AtomicBool::new(request.under.is_some()),
+            slot: OnceLock::new(),
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+            serial: Arc::default(),
+            waiters: Arc::clone(&request.waiters),
+            repeated: request.repeated,
+            asked_for: request.terms.lease,
+            settled: AtomicBool::new(false),
+        });
+        let holders = hold.waiters.subject();
+        let mut superseded = Vec::new();
+        if hold.recipe.is_exclusive() {
+            superseded.extend(holders.replace(&hold));
+        } else if !hold.recipe.ousts().is_empty() {
+            holders.add(&hold);
+        }
+        // The holder of another mode may have this one besides.
+        if request.under.is_none() {
+            superseded.extend(hold.superseded_in_other_modes());
+        }
+        // They were forced or deleted, and their guards have not heard: they and ours must not both
+        // report held.
+        for before in superseded {
+            if hold.is_valid() && before.is_valid() {
+                before.mark_lost(LostReason::Taken);
+            }
+        }
+        (hold, id)
+    }
+
+    fn superseded_in_other_modes(&self) -> Vec<Arc<Self>> {
+        let name = self.recipe.name();
+        let modes = self.recipe.ousts().iter().map(|kind| Key {
+            kind,
+            name: name.clone(),
+            number: None,
+        });
+        let waiters = modes.filter_map(|key| self.engine.locks.get(&key));
+        waiters
+            .flat_map(|waiters| waiters.subject().all())
+            .collect()
+    }
+
+    /// The owner for a hold in another mode of the same lock, taken under this one: the same, as
+    /// Redisson has it, but only once, since a field whose release was sent is never used again.
+    pub(crate) fn paired_owner(&self) -> Option<OwnerId> {
+        let taken = self.paired.swap(true, Ordering::AcqRel);
+        (!taken).then(|| self.owner.clone())
+    }
+
+    pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
+        let _ = self.slot.set(Arc::clone(slot));
+    }
+
+    pub(crate) fn slot(&self) -> Option<&OwnerSlot> {
+        self.slot.get()
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.lease().is_valid(clock::now())
+    }
+
+    pub(crate) fn lost_reason(&self, now: Instant) -> Option<LostReason> {
+        self.lease().lost_reason(now)
+    }
+
+    /// The state of the lease. Its lock is held for a moment, never across a call.
+    pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
+        lock(&self.lease)
+    }
+
+    /// Keeps the lock from others until then at least, also after its last guard: the release then
+    /// sets the TTL instead. Only where [`Recipe::stay`] has a call.
+    pub(crate) fn stay_until(&self, until: Instant) {
+        self.lease().stay(until);
+    }
+
+    /// What ends the hold where the lock is to stay locked for a while then.
+    pub(crate) fn stay(&self, now: Instant) -> Option<Call> {
+        let rest = self.lease().stays()?.checked_duration_since(now)?;
+        if rest.is_zero() {
+            return None;
+        }
+        self.recipe.stay(&self.owner, rest)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.lease().count()
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.lease().deadline()
+    }
+
+    pub(crate) fn plan(&self, now: Instant) -> Plan {
+        self.lease().plan(now)
+    }
+
+    pub(crate) fn slack(&self, now: Instant) -> Duration {
+        self.lease().slack(now)
+    }
+
+    pub(crate) fn plan_early(&self, now: Instant) -> Option<Duration> {
+        self.lease().plan_early(now)
+    }
+
+    pub(crate) fn is_renewed(&self, now: Instant) -> bool {
+        self.lease().is_renewed(now)
+    }
+
+    pub(crate) fn doubt(&self, now: Instant) {
+        self.lease().doubt(now);
+    }
+
+    pub(crate) fn retry_at(&self, now: Instant) -> Instant {
+        self.lease().retry_at(now)
+    }
+
+    /// Is woken when the lease was lengthened or lost.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Wakes those that wait for a change of the lease.
+    pub(crate) fn notify_changed(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// What it weighs in a renewal; see [`Recipe::weight`].
+    pub(crate) fn weight(&self) -> usize {
+        self.recipe.weight(self.count())
+    }
+
+    pub(crate) fn renewal_failed(&self, now: Instant, retry_at: Instant) {
+        self.lease().renewal_failed(now, retry_at);
+        self.notify_changed();
+    }
+
+    /// Takes in what Redis answered to a command that was to lengthen the lease.
+    pub(crate) fn answered(&self, reply: HoldReply, sent: Instant, ttl: Duration) {
+        let now = clock::now();
+        match reply {
+            HoldReply::Done | HoldReply::Kept => self.lease().renewed(sent, ttl, now),
+            HoldReply::Gone => self.mark_lost(LostReason::Deleted),
+            HoldReply::Taken => self.mark_lost(LostReason::Taken),
+        }
+        self.notify_changed();
+    }
+
+    /// Makes every guard of this hold lost, for good.
+    pub(crate) fn mark_lost(&self, reason: LostReason) {
+        let news = self.lease().lost(reason, clock::now());
+        if news {
+            self.report(reason, clock::now());
+        }
+        self.notify_changed();
+        // It may be free for those who wait in this process.
+        self.waiters.notify();
+    }
+
+    fn report(&self, reason: LostReason, now: Instant) {
+        let name = self.recipe.name().as_str();
+        self.engine.watchdog.report(name, reason, now);
+    }
+
+    /// Tells the log once if the lease is over and a guard was left.
+    pub(crate) fn report_expiry(&self, now: Instant) {
+        let expiry = self.lease().take_expiry(now);
+        if let Some(reason) = expiry {
+            self.report(reason, now);
+        }
+    }
+
+    /// The clock alone ended it: tells those that wait for that.
+    pub(crate) fn expired(&self) {
+        self.report_expiry(clock::now());
+        self.notify_changed();
+        self.waiters.notify();
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// The end of the hold is known: waiters of this process are not held back by it any more.
+    pub(crate) fn settled(&self, news: &News) {
+        if self.settled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.waiters.subject().remove(self);
+        // Where the announcement is heard, it wakes us as it does all other processes, so that the
+        // one that released has no start over them. Where it is missed, the hub wakes us later.
+        // Other waiters may listen to the channel where these do not.
+        let told = self.engine.ended(&*self.recipe, news);
+        if !(told && self.waiters.listens()) {
+            self.waiters.notify();
+        }
+    }
+
+    pub(crate) fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
+        Error::lost(action, reason).named(self.recipe.name().as_arc())
+    }
+}
+
+impl MayExpire for Hold {
+    fn is_valid(&self) -> bool {
+        self.is_valid()
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("name", self.recipe.name())
+            .field("owner", &self.owner)
+            .field("lease", &*lock(&self.lease))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,59 @@
+//! What a hold is asked for with.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Terms, Waiting};
+use crate::clock;
+use crate::engine::Engine;
+use crate::name::OwnerId;
+use crate::wire::{Ask, Call, Recipe};
+
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) recipe: Arc<dyn Recipe>,
+    pub(crate) owner: OwnerId,
+    pub(crate) number: u64,
+    /// The owner of the hold under which this one is taken, in another mode of the same lock.
+    pub(crate) under: Option<OwnerId>,
+    /// Kept, so that no local waiter tries while the outcome is open.
+    pub(crate) waiters: Arc<Waiting>,
+    pub(crate) terms: Terms,
+    /// It was asked for more than once: an earlier call may still come.
+    pub(crate) repeated: bool,
+}
+
+impl Request {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        recipe: &Arc<dyn Recipe>,
+        waiters: &Arc<Waiting>,
+        terms: Terms,
+    ) -> Self {
+        let number = engine.next_number();
+        Self {
+            engine: Arc::clone(engine),
+            recipe: Arc::clone(recipe),
+            owner: engine.id.owner(number),
+            number,
+            under: None,
+            waiters: Arc::clone(waiters),
+            terms,
+            repeated: false,
+        }
+    }
+
+    /// `waits`: the caller goes on waiting, at most until `until`, where the lock is refused.
+    pub(crate) fn call(&self, waits: bool, until: Option<Instant>) -> Call {
+        // Only a queue in Redis is told how long a waiter stays: no other call looks at the clock.
+        let until = until.filter(|_| self.recipe.queue().is_some());
+        self.recipe.acquire(&Ask {
+            owner: &self.owner,
+            lease: self.terms.lease,
+            waits,
+            rest: until.map(|until| until.saturating_duration_since(clock::now())),
+            under: self.under.as_ref(),
+        })
+    }
+}

@@ -1,0 +1,15 @@
+//! What Redis must still be told: by a caller that waits for the answer, or in the background.
+//!
+//! ```text
+//! unlock, re-enter, extend ──▶ Unsettled ──runs──▶ Settlement ──▶ connection
+//!                                  │ dropped in the middle
+//! a dropped guard ─────────────────┴──▶ Releases (queue) ──▶ task
+//! ```
+
+mod cleanup;
+mod once;
+mod queue;
+
+pub(super) use self::cleanup::{Goal, OrphanedAttempt, Settlement, Unsettled};
+pub(crate) use self::once::Errand;
+pub(super) use self::queue::{Open, Releases, run};

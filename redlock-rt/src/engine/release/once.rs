@@ -1,0 +1,88 @@
+//! What is to be done in Redis once, whoever waits for it: now, or when it is dropped.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::cleanup::{self, Settlement, Unsettled};
+use crate::clock;
+use crate::connection::Fault;
+use crate::engine::{Engine, Handle};
+use crate::error::Error;
+use crate::name::LockName;
+use crate::wire::{Call, Reply};
+
+/// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. It
+/// says by an id which one it is.
+pub(crate) struct Errand {
+    /// `None` once it is somebody else's.
+    call: Option<Call>,
+    engine: Handle,
+    name: LockName,
+    noted: Duration,
+}
+
+impl Errand {
+    /// `noted`: for how long Redis remembers the id of the call.
+    pub(crate) fn new(engine: &Arc<Engine>, name: &LockName, call: Call, noted: Duration) -> Self {
+        Self {
+            call: Some(call),
+            engine: Handle::new(engine),
+            name: name.clone(),
+            noted,
+        }
+    }
+
+    /// Makes the call, and waits for the answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// It goes on in the background.
+    pub(crate) async fn run(mut self, action: &'static str) -> Result<Reply, Error> {
+        let engine = Arc::clone(&self.engine);
+        let name = self.name.clone();
+        let named = |error: Error| error.named(name.as_arc());
+        let Some((settlement, reply)) = self.take() else {
+            // Only a drop takes it besides.
+            return Err(named(Fault::closed().into_error(action)));
+        };
+        // Not refused while the client shuts down: it waits for what is still to be told.
+        engine.ensure_tasks();
+        let mut unsettled = Unsettled::new(settlement);
+        match unsettled.run(Some(engine.patience(clock::now()))).await {
+            Some(Ok(_)) => {}
+            Some(Err(fault)) => return Err(named(unsettled.failed(fault, action))),
+            None => return Err(unsettled.out_of_time(action)),
+        }
+        let reply = reply.get().cloned();
+        Ok(reply.unwrap_or(Reply::Nil))
+    }
+
+    fn take(&mut self) -> Option<(Settlement, Arc<OnceLock<Reply>>)> {
+        let reply = Arc::new(OnceLock::new());
+        let errand = cleanup::Errand {
+            engine: Arc::clone(&self.engine),
+            name: self.name.clone(),
+            call: self.call.take()?,
+            noted: self.noted,
+            reply: Arc::clone(&reply),
+        };
+        Some((Settlement::errand(errand), reply))
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        if let Some((settlement, _)) = self.take() {
+            self.engine.leave(settlement);
+        }
+    }
+}
+
+impl fmt::Debug for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Errand")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,330 @@
+//! The queue of what is told to Redis in the background: dropped guards, and whatever a caller
+//! that went away left under way.
+
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::cleanup::{Settlement, Unsettled};
+use crate::engine::signal::Signal;
+use crate::shim::{Mutex, lock};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+
+/// As many settlements are under way at once, pipelined on one connection.
+const MOST_AT_ONCE: usize = 128;
+
+/// The queue. Pure but for the signal of its task.
+pub(crate) struct Releases {
+    queue: Mutex<Queue<Settlement>>,
+    under_way: AtomicUsize,
+    /// What Redis may still have to be told, besides the queue, whoever runs it: see [`Open`].
+    open: Tally,
+    /// What nobody told Redis any more, since the queue was closed.
+    forsaken: Tally,
+    pub(in crate::engine) signal: Signal,
+}
+
+/// How much there is of something.
+#[derive(Debug, Default)]
+struct Tally {
+    all: AtomicUsize,
+    lasting: AtomicUsize,
+}
+
+impl Tally {
+    fn add(&self, lasting: bool) {
+        self.all.fetch_add(1, Ordering::AcqRel);
+        self.lasting
+            .fetch_add(usize::from(lasting), Ordering::AcqRel);
+    }
+
+    fn subtract(&self, lasting: bool) {
+        self.all.fetch_sub(1, Ordering::AcqRel);
+        self.lasting
+            .fetch_sub(usize::from(lasting), Ordering::AcqRel);
+    }
+
+    fn read(&self) -> Untold {
+        Untold {
+            all: self.all.load(Ordering::Acquire),
+            lasting: self.lasting.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// How much Redis was not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) struct Untold {
+    pub(in crate::engine) all: usize,
+    /// Of that, what has no lease that would end it.
+    pub(in crate::engine) lasting: usize,
+}
+
+impl Untold {
+    fn and(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            lasting: self.lasting + other.lasting,
+        }
+    }
+}
+
+/// First in, first out, until it is closed.
+#[derive(Debug)]
+pub(in crate::engine) struct Queue<T> {
+    items: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            items: VecDeque::new(),
+            closed: false,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Gives the item back where nobody will take it any more.
+    pub(in crate::engine) fn push(&mut self, item: T) -> Result<(), T> {
+        if self.closed {
+            return Err(item);
+        }
+        self.items.push_back(item);
+        Ok(())
+    }
+
+    /// As [`push`](Self::push), before all others.
+    pub(in crate::engine) fn push_first(&mut self, item: T) -> Result<(), T> {
+        if self.closed {
+            return Err(item);
+        }
+        self.items.push_front(item);
+        Ok(())
+    }
+
+    pub(in crate::engine) fn pop(&mut self) -> Option<T> {
+        self.items.pop_front()
+    }
+
+    /// Takes what is left; nothing is taken in after this.
+    pub(in crate::engine) fn close(&mut self) -> VecDeque<T> {
+        self.closed = true;
+        std::mem::take(&mut self.items)
+    }
+}
+
+impl Releases {
+    pub(in crate::engine) fn new() -> Self {
+        Self {
+            queue: Mutex::new(Queue::default()),
+            under_way: AtomicUsize::new(0),
+            open: Tally::default(),
+            forsaken: Tally::default(),
+            signal: Signal::default(),
+        }
+    }
+
+    /// Leaves a settlement to the task. Never blocks.
+    pub(in crate::engine) fn push(&self, settlement: Settlement) {
+        let mut queue = lock(&self.queue);
+        // Those that wait for its turn would else wait for ever.
+        let refused = if settlement.has_turn() {
+            queue.push_first(settlement)
+        } else {
+            queue.push(settlement)
+        };
+        drop(queue);
+        match refused {
+            Ok(()) => self.signal.notify(),
+            // After the shut-down nobody tells Redis any more: the lease ends it.
+            Err(settlement) => self.forsake(settlement),
+        }
+    }
+
+    /// Marks something that has to be over before the client may end; `lasting`: no lease ends it.
+    pub(in crate::engine) fn open(self: &Arc<Self>, lasting: bool) -> Open {
+        self.open.add(lasting);
+        Open {
+            releases: Arc::clone(self),
+            lasting,
+        }
+    }
+
+    /// How many settlements wait or are under way.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.queue).items.len() + self.under_way.load(Ordering::Acquire)
+    }
+
+    /// How much Redis may still have to be told, whoever does it.
+    pub(in crate::engine) fn untold(&self) -> Untold {
+        // The lock is held over both: what leaves the one for the other is counted before.
+        let queue = lock(&self.queue);
+        let lasting = queue.items.iter().filter(|item| item.is_lasting()).count();
+        let queued = Untold {
+            all: queue.items.len(),
+            lasting,
+        };
+        queued.and(self.open.read())
+    }
+
+    /// How much Redis was not told before the queue was closed, and never will be.
+    pub(in crate::engine) fn forsaken(&self) -> Untold {
+        self.forsaken.read()
+    }
+
+    /// Why the client could not end as it was asked to; `None` where Redis was told all.
+    pub(in crate::engine) fn left_over(&self) -> Option<String> {
+        let left = self.untold().and(self.forsaken());
+        let fate = match left.lasting {
+            _ if left.all == 0 => return None,
+            0 => "locks end with their leases",
+            lasting if lasting == left.all => "permits without a lease stay taken, latches closed",
+            _ => "locks end with their leases, permits without a lease stay taken, latches closed",
+        };
+        let count = left.all;
+        Some(format!("{count} releases could not be delivered; {fate}"))
+    }
+
+    /// Ends the task and drops what is left.
+    pub(in crate::engine) fn close(&self) {
+        let left = lock(&self.queue).close();
+        self.signal.close();
+        left.into_iter()
+            .for_each(|settlement| self.forsake(settlement));
+    }
+
+    fn forsake(&self, settlement: Settlement) {
+        if settlement.is_due() {
+            self.forsaken.add(settlement.is_lasting());
+        }
+    }
+
+    /// The next to run. Where all places are taken, only one that has a turn: those that wait for
+    /// it may have them all.
+    fn next(&self, full: bool) -> Option<UnderWay<'_>> {
+        let mut queue = lock(&self.queue);
+        if full && !queue.items.front().is_some_and(Settlement::has_turn) {
+            return None;
+        }
+        let settlement = queue.pop()?;
+        // Counted before the lock is free, so that neither count ever misses it.
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        let unsettled = Unsettled::new(settlement);
+        drop(queue);
+        Some(UnderWay {
+            unsettled: Some(unsettled),
+            releases: self,
+        })
+    }
+}
+
+/// A settlement taken from the queue; goes back there if the task ends before it does.
+struct UnderWay<'a> {
+    unsettled: Option<Unsettled>,
+    releases: &'a Releases,
+}
+
+impl UnderWay<'_> {
+    async fn run(mut self) {
+        let Some(unsettled) = &mut self.unsettled else {
+            return;
+        };
+        let (due, lasting) = (unsettled.is_due(), unsettled.is_lasting());
+        let Some(Err(fault)) = unsettled.run(None).await else {
+            return;
+        };
+        // The end of the connection may be heard of before that of this task.
+        if due && self.releases.signal.is_closed() {
+            self.releases.forsaken.add(lasting);
+        }
+        match lasting {
+            true => tracing::warn!(
+                ?fault,
+                "what was left to the background failed; a permit stays taken, or a latch closed"
+            ),
+            false => tracing::warn!(
+                ?fault,
+                "what was left to the background failed; a lock ends with its lease"
+            ),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        // Back into the queue first, if it is not settled, so that `len` never misses it.
+        drop(self.unsettled.take());
+        self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An acquisition, or a settlement that somebody runs: the client does not end before it, or in
+/// the middle of it.
+pub(in crate::engine) struct Open {
+    releases: Arc<Releases>,
+    lasting: bool,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // What was left unfinished is in the queue already.
+        self.releases.open.subtract(self.lasting);
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Open")
+    }
+}
+
+impl AsRef<Signal> for Releases {
+    fn as_ref(&self) -> &Signal {
+        &self.signal
+    }
+}
+
+/// Runs until the queue is closed.
+pub(in crate::engine) async fn run(releases: Arc<Releases>) {
+    let mut under_way = FuturesUnordered::new();
+    while !releases.signal.is_closed() {
+        while let Some(next) = releases.next(under_way.len() >= MOST_AT_ONCE) {
+            under_way.push(next.run());
+        }
+        tokio::select! {
+            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = releases.signal.notified() => {}
+        }
+    }
+}
+
+impl fmt::Debug for Releases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Releases")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_queue_takes_nothing_and_gives_back_what_it_had() {
+        let mut queue = Queue::default();
+        assert_eq!(queue.push(1), Ok(()));
+        assert_eq!(queue.push(2), Ok(()));
+        assert_eq!(queue.pop(), Some(1));
+        assert_eq!(queue.close(), [2]);
+        assert_eq!(queue.push(3), Err(3));
+        assert_eq!(queue.pop(), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! Waiting for a latch.
+//!
+//! ```text
+//! join the waiters ─▶ head? ─▶ look (script) ─▶ ended: all that waited are told
+//!                        ▲         │ closed
+//!                        │         ▼
+//!                        └── announced, confirmed, expired, poll ◀── subscribed
+//! ```
+//!
+//! The wait is a hard bound on all of it: connecting, subscribing, looking.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Wake};
+use crate::clock;
+use crate::connection::{Caller, Delivery, Fault};
+use crate::engine::Engine;
+use crate::engine::pause::Pause;
+use crate::error::{Error, ErrorKind};
+use crate::wire::{Ended, LatchWire, Look};
+
+pub(crate) const ACTION: &str = "wait for latch";
+
+/// What stands beside the waiters of a latch: nothing, since a latch has no holder.
+#[derive(Debug, Default)]
+pub(crate) struct LatchSubject;
+
+impl Subject for LatchSubject {
+    /// A look that finds the latch open, or that fails for good, ends the wait of all.
+    type Outcome = Result<Ended, Fault>;
+}
+
+/// The wait queues of all latches.
+pub(crate) type LatchWaiters = WaiterMap<LatchSubject>;
+
+/// Waits until the latch has ended, for at most `wait`; a wait of zero looks once.
+///
+/// # Cancel safety
+///
+/// Nothing is left.
+pub(crate) async fn wait_latch(
+    engine: &Arc<Engine>,
+    latch: &LatchWire,
+    wait: Option<Duration>,
+) -> Result<Ended, Error> {
+    engine.open(ACTION, latch.name())?;
+    let started = clock::now();
+    if wait.is_some_and(|wait| wait.is_zero()) {
+        let deadline = Some(engine.patience(started));
+        let looked = look(engine, latch, deadline).await;
+        return match looked.unwrap_or_else(|| Err(engine.no_answer())) {
+            Ok(Look::Ended(ended)) => Ok(ended),
+            Ok(Look::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
+            Err(fault) => Err(failed(latch, fault)),
+        };
+    }
+    let waiters = engine.latches.waiters(Key {
+        kind: "latch",
+        name: latch.name().clone(),
+        number: None,
+    });
+    let place = waiters.enter(
+        &engine.hub,
+        Some(latch.channel()),
+        engine.next_poll(started),
+    );
+    let mut waiting = LatchWait {
+        engine,
+        latch,
+        started,
+        wait,
+        deadline: wait.map(|wait| clock::after(started, wait)),
+        place,
+        fault: None,
+        pause: Pause::FOREGROUND,
+    };
+    waiting.run().await
+}
+
+/// A caller that waits.
+struct LatchWait<'a> {
+    engine: &'a Arc<Engine>,
+    latch: &'a LatchWire,
+    started: Instant,
+    wait: Option<Duration>,
+    deadline: Option<Instant>,
+    place: WaiterGuard<LatchSubject>,
+    /// Why Redis did not answer the last look.
+    fault: Option<Fault>,
+    pause: Pause,
+}
+
+impl LatchWait<'_> {
+    async fn run(&mut self) -> Result<Ended, Error> {
+        loop {
+            // The runtime of the client's tasks may have ended while this caller waited.
+            self.engine.ensure_tasks();
+            match self.place.called(self.deadline).await {
+                Called::TimedOut => return Err(self.out_of_time()),
+                Called::Wake(Wake::Closed) => {
+                    return Err(self.engine.shut_down_error(ACTION, self.latch.name()));
+                }
+                Called::Wake(Wake::Done(outcome)) => {
+                    return outcome.map_err(|fault| failed(self.latch, fault));
+                }
+                // The head has the timer now.
+                Called::Wake(Wake::Head) => {}
+                Called::Wake(Wake::Try) => self.look().await?,
+            }
+        }
+    }
+
+    /// Asks Redis as the head of the local queue.
+    async fn look(&mut self) -> Result<(), Error> {
+        let waiters = self.place.waiters();
+        waiters.set_health(Health::Asking(clock::stamp()));
+        let Some(looked) = look(self.engine, self.latch, self.deadline).await else {
+            let error = self.out_of_time();
+            if error.is_unavailable() {
+                // For the others, whose waits may end with this one.
+                self.place.waiters().set_health(Health::Failing);
+            }
+            return Err(error);
+        };
+        match looked {
+            Ok(Look::Ended(ended)) => self.place.finish(&Ok(ended)),
+            Ok(Look::Closed(_, ttl)) => {
+                self.fault = None;
+                self.pause.reset();
+                let again = self.engine.next_look(clock::now(), ttl);
+                self.place.tried(Some(again), Health::Answering);
+                let waiters = self.place.waiters();
+                waiters.listen(&self.engine.hub, self.latch.channel());
+            }
+            Err(fault) if fault.is_passing_for(Caller::Waiter) => {
+                let name = self.latch.name().as_str();
+                self.engine.current.will_repeat(name, &fault);
+                self.fault = Some(fault);
+                let again = clock::after(clock::now(), self.pause.take());
+                self.place.tried(Some(again), Health::Failing);
+            }
+            Err(fault) => self.place.finish(&Err(fault)),
+        }
+        Ok(())
+    }
+
+    /// Why the time ran out: Redis did not answer, or the latch is closed.
+    fn out_of_time(&mut self) -> Error {
+        if let Some(fault) = self.fault.take() {
+            return failed(self.latch, fault);
+        }
+        let health = self.place.waiters().health();
+        if self.engine.is_silent(health, self.started) {
+            return failed(self.latch, self.engine.no_answer_within_the_wait());
+        }
+        timed_out(self.latch, self.wait.unwrap_or_default())
+    }
+}
+
+/// Looks once; `None`: the deadline came first.
+async fn look(
+    engine: &Engine,
+    latch: &LatchWire,
+    deadline: Option<Instant>,
+) -> Option<Result<Look, Fault>> {
+    let mut delivery = Delivery::default();
+    let attempt = delivery.attempt(&engine.main, || latch.check(), deadline);
+    let reply = attempt.await?;
+    Some(reply.and_then(|reply| Ok(Look::try_from(reply)?)))
+}
+
+fn failed(latch: &LatchWire, fault: Fault) -> Error {
+    fault.into_error(ACTION).named(latch.name().as_arc())
+}
+
+fn timed_out(latch: &LatchWire, wait: Duration) -> Error {
+    Error::new(ErrorKind::TimedOut, ACTION)
+        .named(latch.name().as_arc())
+        .saying("timed out before it opened")
+        .detail(format!("waited {wait:?}"))
+}

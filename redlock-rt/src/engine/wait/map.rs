@@ -1,0 +1,426 @@
+//! The wait queues of all names that are waited for, or whose locks are held, in this process.
+
+#[cfg(all(test, redlock_loom))]
+mod loom_latch;
+#[cfg(all(test, redlock_loom))]
+mod loom_lock;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use super::queue::{Departure, Health, Refusal, Ticket, WaitQueue, Wake};
+use crate::clock;
+use crate::engine::hub::{Hub, Listener, Subscription, Topic};
+use crate::name::LockName;
+use crate::shim::{Mutex, lock};
+
+/// What the waiters of one map wait for. One value stands beside each queue.
+pub(crate) trait Subject: Default + Send + Sync + 'static {
+    /// What one try may find for all waiters.
+    type Outcome: Clone + Send + 'static;
+
+    /// Whether nobody has anything to try before something is announced.
+    fn is_taken(&self) -> bool {
+        false
+    }
+}
+
+/// Which queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) kind: &'static str,
+    pub(crate) name: LockName,
+    /// The owner number of a waiter that has a place of its own in Redis; it is alone in its queue.
+    pub(crate) number: Option<u64>,
+}
+
+/// The queues by name. A queue exists while anybody keeps a reference to it: waiters, holds,
+/// cleanups.
+///
+/// # Lock order
+///
+/// The map's lock is taken when the last reference to a queue is dropped, so no reference is dropped
+/// under it.
+#[derive(Debug)]
+pub(crate) struct WaiterMap<S: Subject> {
+    map: Mutex<HashMap<Key, Weak<Waiters<S>>>>,
+    closed: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+/// The waiters of one name; see [`WaitQueue`]. Forgotten with the last reference.
+pub(crate) struct Waiters<S: Subject> {
+    map: Arc<WaiterMap<S>>,
+    key: Key,
+    queue: Mutex<WaitQueue<S::Outcome>>,
+    subject: S,
+    /// To the channel, while anybody waits.
+    subscription: Subscription,
+}
+
+impl<S: Subject> Default for WaiterMap<S> {
+    fn default() -> Self {
+        Self {
+            map: Mutex::default(),
+            closed: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<S: Subject> WaiterMap<S> {
+    /// The waiters of a name, made where there are none.
+    pub(crate) fn waiters(self: &Arc<Self>, key: Key) -> Arc<Waiters<S>> {
+        let mut map = lock(&self.map);
+        let known = map.entry(key.clone()).or_default();
+        let waiters = known.upgrade().unwrap_or_else(|| {
+            let waiters = Arc::new(Waiters {
+                map: Arc::clone(self),
+                key,
+                queue: Mutex::default(),
+                subject: S::default(),
+                subscription: Subscription::default(),
+            });
+            *known = Arc::downgrade(&waiters);
+            waiters
+        });
+        drop(map);
+        // A queue that was made while the map was being closed is closed too.
+        if self.closed.load(Ordering::Acquire) {
+            waiters.close();
+        }
+        waiters
+    }
+
+    /// The waiters of a name, if there are any.
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Waiters<S>>> {
+        lock(&self.map).get(key).and_then(Weak::upgrade)
+    }
+
+    /// Tells everybody who waits, and who will, that the client shuts down.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.all().iter().for_each(|waiters| waiters.close());
+    }
+
+    /// Has the head of every queue try again.
+    pub(crate) fn notify_all(&self) {
+        self.all().iter().for_each(|waiters| waiters.notify());
+    }
+
+    fn all(&self) -> Vec<Arc<Waiters<S>>> {
+        let map = lock(&self.map);
+        map.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The number of waiting tasks.
+    pub(crate) fn waiting(&self) -> usize {
+        // `Engine::task_ended` asks after the end of a task is marked, a waiter looks whether the
+        // task runs after it is counted: one of the two must see the other.
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// The number of names in use. A waiter with a place of its own in Redis has a queue besides.
+    pub(crate) fn len(&self) -> usize {
+        let map = lock(&self.map);
+        map.keys().filter(|key| key.number.is_none()).count()
+    }
+}
+
+impl<S: Subject> Waiters<S> {
+    /// Joins the queue, and listens to the channel, if there is one, where that takes no command.
+    /// Where the subject is taken there is nothing to try before that ends; the head looks at
+    /// `retry_at` all the same, since the end may go unannounced.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        channel: Option<&str>,
+        retry_at: Instant,
+    ) -> WaiterGuard<S> {
+        let (ticket, first) = lock(&self.queue).enter();
+        self.map.waiting.fetch_add(1, Ordering::SeqCst);
+        if let Some(channel) = channel {
+            let topic = Topic::Channel(channel);
+            self.subscription.start_if_confirmed(hub, topic, self);
+        }
+        // Asked only now that the waiter has joined and listens: the end of a hold that is valid
+        // still gives it a permit, by the announcement or by `notify`.
+        if first && !self.try_unless_taken() {
+            lock(&self.queue).set_retry(Some(retry_at));
+        }
+        WaiterGuard {
+            waiters: Arc::clone(self),
+            ticket,
+            passes_on: false,
+            served: None,
+        }
+    }
+
+    /// Listens to the channel; the head tries when that is confirmed.
+    pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
+        self.subscription.start(hub, Topic::Channel(channel), self);
+    }
+
+    /// Whether the waiters are told what is known of the channel.
+    pub(crate) fn listens(&self) -> bool {
+        self.subscription.is_begun()
+    }
+
+    /// Has the head try, unless the subject is taken: a guard of this client stops being valid
+    /// before its release is sent, so that release is still to come. Returns whether it has.
+    fn try_unless_taken(&self) -> bool {
+        let free = !self.subject.is_taken();
+        if free {
+            self.notify();
+        }
+        free
+    }
+
+    /// Something happened that makes a try worth while.
+    pub(crate) fn notify(&self) {
+        let waker = lock(&self.queue).notify();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn close(&self) {
+        let wakers = lock(&self.queue).close();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn subject(&self) -> &S {
+        &self.subject
+    }
+
+    pub(crate) fn set_health(&self, health: Health) {
+        lock(&self.queue).set_health(health);
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        lock(&self.queue).health()
+    }
+
+    pub(crate) fn set_refusal(&self, refusal: Refusal) {
+        lock(&self.queue).set_refusal(refusal);
+    }
+
+    /// How the head fares, for a waiter whose time runs out.
+    pub(crate) fn fares(&self) -> (Health, Refusal) {
+        let queue = lock(&self.queue);
+        (queue.health(), queue.refusal())
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+}
+
+impl<S: Subject> Drop for Waiters<S> {
+    fn drop(&mut self) {
+        let mut map = lock(&self.map.map);
+        // Another queue of this name may have been made since the last reference went.
+        if let Entry::Occupied(entry) = map.entry(self.key.clone())
+            && std::ptr::eq(entry.get().as_ptr(), self)
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl<S: Subject> Listener for Waiters<S> {
+    /// The head tries whatever is known here: a hold of this client may have been forced away before.
+    fn confirmed(&self) {
+        self.notify();
+    }
+
+    fn joined(&self) {
+        self.try_unless_taken();
+    }
+
+    fn heard(&self, _channel: &str) {
+        self.notify();
+    }
+}
+
+impl<S: Subject> fmt::Debug for Waiters<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiters")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One waiter's place in the queue, left when dropped.
+pub(crate) struct WaiterGuard<S: Subject> {
+    waiters: Arc<Waiters<S>>,
+    ticket: Ticket,
+    /// The next waiter may get what this one was refused.
+    passes_on: bool,
+    /// Whether the lock that the waiter leaves with is shared, and there is more of it.
+    served: Option<(bool, bool)>,
+}
+
+/// Why a waiting caller was called.
+#[derive(Debug)]
+pub(crate) enum Called<T> {
+    Wake(Wake<T>),
+    /// The wait is over.
+    TimedOut,
+}
+
+impl<S: Subject> WaiterGuard<S> {
+    /// Waits to be called.
+    pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called<S::Outcome> {
+        let (queue, ticket) = (&self.waiters.queue, self.ticket);
+        let mut waited = false;
+        loop {
+            let wake = poll_fn(|cx| {
+                let wake = lock(queue).poll(ticket, cx.waker());
+                waited |= wake.is_pending();
+                wake
+            });
+            let retry_at = lock(queue).retry_at(ticket);
+            let Some(until) = retry_at.into_iter().chain(deadline).min() else {
+                return Called::Wake(wake.await);
+            };
+            let called = clock::timeout_at(clock::to_tokio(until), wake).await;
+            let now = clock::now();
+            let is_over = deadline.is_some_and(|deadline| now >= deadline);
+            match called {
+                // Called by a head that left with its wait over, as this one's is: a try would be
+                // cut short before it is answered. The permit is for the next head.
+                Ok(Wake::Try) if waited && is_over => {
+                    lock(queue).put_back(ticket);
+                    return Called::TimedOut;
+                }
+                Ok(wake) => return Called::Wake(wake),
+                Err(_) if is_over => return Called::TimedOut,
+                // Only the head has a moment to retry at.
+                Err(_) if retry_at.is_some_and(|at| now >= at) => lock(queue).retry(),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The try is over without success; the head tries again at `retry_at` if nothing is announced
+    /// before (`None`: only then).
+    pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
+        lock(&self.waiters.queue).tried(retry_at, health);
+    }
+
+    /// The try found what ends the wait of all that waited when it began.
+    pub(crate) fn finish(&self, outcome: &S::Outcome) {
+        let wakers = lock(&self.waiters.queue).finish(outcome);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has the next waiter try when this one gives up, whatever this one was told.
+    pub(crate) fn passes_on(&mut self) {
+        self.passes_on = true;
+    }
+
+    /// Will leave the queue with the lock, which others may have as well if it is `shared`, at once if
+    /// there is `more` of it; the next head looks again at `retry_at` at the latest.
+    pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
+        self.served = Some((shared, more));
+        let mut queue = lock(&self.waiters.queue);
+        queue.set_retry(Some(retry_at));
+        queue.set_refusal(Refusal::Held);
+        queue.set_health(Health::Answering);
+    }
+
+    pub(crate) fn waiters(&self) -> &Arc<Waiters<S>> {
+        &self.waiters
+    }
+}
+
+impl<S: Subject> Drop for WaiterGuard<S> {
+    fn drop(&mut self) {
+        let departure = match self.served {
+            Some((shared, more)) => Departure::Served { shared, more },
+            None => Departure::GaveUp {
+                passes_on: self.passes_on,
+            },
+        };
+        let waiters = &self.waiters;
+        let mut queue = lock(&waiters.queue);
+        let next = queue.leave(self.ticket, departure);
+        let alone = queue.is_empty();
+        drop(queue);
+        waiters.map.waiting.fetch_sub(1, Ordering::AcqRel);
+        if alone {
+            // Somebody may have come since; then the subscription stays.
+            waiters.subscription.end_if(|| waiters.is_empty());
+        }
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+impl<S: Subject> fmt::Debug for WaiterGuard<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaiterGuard")
+            .field("ticket", &self.ticket)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Nothing;
+
+    impl Subject for Nothing {
+        type Outcome = ();
+    }
+
+    fn key() -> Key {
+        Key {
+            kind: "k",
+            name: LockName::new(None, "n").unwrap(),
+            number: None,
+        }
+    }
+
+    #[test]
+    fn the_waiters_of_a_name_are_one_while_they_are_used_and_forgotten_after() {
+        let map = Arc::new(WaiterMap::<Nothing>::default());
+        let waiters = map.waiters(key());
+        assert!(Arc::ptr_eq(&waiters, &map.waiters(key())));
+        assert_eq!(map.len(), 1);
+        drop(waiters);
+        assert_eq!(map.len(), 0);
+    }
+
+    #[test]
+    fn a_queue_whose_last_reference_goes_while_another_comes_leaves_no_trace() {
+        let map = Arc::new(WaiterMap::<Nothing>::default());
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let map = Arc::clone(&map);
+                std::thread::spawn(move || {
+                    for _ in 0..50_000 {
+                        let waiters = map.waiters(key());
+                        // In use: whoever asks gets the same.
+                        assert!(Arc::ptr_eq(&waiters, &map.waiters(key())));
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(map.len(), 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! Waiters at a gate that opens while its channel is being confirmed, with the hub, in every
+//! interleaving. Timers are left out: only what happens wakes a waiter.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::loom::future::block_on;
+use ::loom::sync::atomic::{AtomicBool, Ordering};
+use ::loom::thread;
+
+use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Wake, lock};
+use crate::engine::wait::latch::LatchSubject;
+use crate::name::LockName;
+use crate::wire::Ended;
+
+const CHANNEL: &str = "c";
+
+/// As `wait_latch`, where nobody has a timer.
+fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<LatchSubject> {
+    let waiters = latches.waiters(Key {
+        kind: "latch",
+        name: LockName::new(None, "n").unwrap(),
+        number: None,
+    });
+    waiters.enter(
+        hub,
+        Some(CHANNEL),
+        Instant::now() + Duration::from_secs(600),
+    )
+}
+
+/// As `LatchWait::run` without its timers.
+fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
+    loop {
+        let wake = poll_fn(|cx| lock(&place.waiters.queue).poll(place.ticket, cx.waker()));
+        match block_on(wake) {
+            Wake::Head => {}
+            Wake::Try => match open.load(Ordering::Acquire) {
+                true => place.finish(&Ok(Ended::Open)),
+                false => {
+                    place.tried(Some(Instant::now()), Health::Answering);
+                    place.waiters.listen(hub, CHANNEL);
+                }
+            },
+            Wake::Done(outcome) => {
+                assert!(outcome.is_ok());
+                return;
+            }
+            Wake::Closed => unreachable!("it is never closed here"),
+        }
+    }
+}
+
+/// The SUBSCRIBE of an earlier waiter is still under way. One waiter looks before it is confirmed,
+/// the other comes after.
+#[test]
+fn who_looked_before_another_listened_looks_again() {
+    let mut builder = ::loom::model::Builder::new();
+    // Of more there are too many here.
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let hub = Arc::new(Hub::new(Duration::from_secs(600)));
+        hub.up();
+        let latches = Arc::new(WaiterMap::default());
+        let earlier = enter(&latches, &hub);
+        earlier.waiters.listen(&hub, CHANNEL);
+        drop(earlier);
+        let confirm = hub.sent();
+        let open = ::loom::sync::Arc::new(AtomicBool::new(false));
+        let first = enter(&latches, &hub);
+        let server = {
+            let (hub, open) = (Arc::clone(&hub), open.clone());
+            thread::spawn(move || {
+                confirm();
+                open.store(true, Ordering::Release);
+                hub.delivered(CHANNEL);
+            })
+        };
+        let other = {
+            let (hub, latches, open) = (Arc::clone(&hub), Arc::clone(&latches), open.clone());
+            thread::spawn(move || pass(&enter(&latches, &hub), &hub, &open))
+        };
+        pass(&first, &hub, &open);
+        drop(first);
+        server.join().unwrap();
+        other.join().unwrap();
+    });
+}

@@ -1,0 +1,134 @@
+//! Waiters behind a hold of their own client, with the hub, the release and its announcement, in
+//! every interleaving. Timers are left out: only what happens wakes a waiter.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::loom::future::block_on;
+use ::loom::thread;
+
+use super::{WaiterGuard, Wake, lock};
+use crate::clock;
+use crate::connection::{Connector, Dialer, Spawner, Timeouts};
+use crate::engine::hold::{Hold, Holders, Request, Waiting, key_of};
+use crate::engine::news::News;
+use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::name::LockName;
+use crate::wire::{Announcement, RLockWire, Recipe};
+
+const LEASE: Duration = Duration::from_secs(600);
+
+/// A client that holds a lock, and whose subscribing connection is there.
+struct World {
+    engine: Arc<Engine>,
+    waiters: Arc<Waiting>,
+    channel: String,
+}
+
+impl World {
+    fn new() -> (Self, HoldGuard) {
+        let connect =
+            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let engine = Engine::new(Config {
+            dialer: Dialer::through(Connector::new(connect)),
+            spawner: Spawner::default(),
+            timeouts: Timeouts {
+                connect: LEASE,
+                response: LEASE,
+            },
+            linger: LEASE,
+            poll_interval: LEASE,
+            lease: LEASE,
+            namespace: None,
+            waiter_timeout: LEASE,
+            flush_on_drop: None,
+        });
+        engine.hub.up();
+        let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
+        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let terms = Terms {
+            lease: LEASE,
+            renew: None,
+            max_hold: None,
+        };
+        let now = clock::now();
+        let request = Request::new(&engine, &recipe, &waiters, terms);
+        let guard = HoldGuard::acquired(&request, None, now, now);
+        let channel = recipe.channel().unwrap().to_owned();
+        (
+            Self {
+                engine,
+                waiters,
+                channel,
+            },
+            guard,
+        )
+    }
+
+    fn enter(&self) -> WaiterGuard<Holders<Hold>> {
+        let retry_at = clock::after(clock::now(), LEASE);
+        self.waiters
+            .enter(&self.engine.hub, Some(&self.channel), retry_at)
+    }
+
+    /// As `acquire` without its timers, up to the first try.
+    fn tries(&self, place: &WaiterGuard<Holders<Hold>>) {
+        block_on(poll_fn(|cx| {
+            loop {
+                let wake = lock(&self.waiters.queue).poll(place.ticket, cx.waker());
+                match wake {
+                    std::task::Poll::Ready(Wake::Head) => {
+                        self.waiters.listen(&self.engine.hub, &self.channel);
+                    }
+                    wake => return wake.map(|wake| assert_eq!(wake, Wake::Try)),
+                }
+            }
+        }));
+    }
+
+    /// The guard ends, the server frees the lock and publishes that, and answers: message and answer
+    /// come on two connections.
+    fn release(&self, mut guard: HoldGuard) -> thread::JoinHandle<()> {
+        let (engine, channel) = (Arc::clone(&self.engine), self.channel.clone());
+        thread::spawn(move || {
+            drop(guard.leave());
+            let hub = Arc::clone(&engine.hub);
+            let message = thread::spawn(move || hub.delivered(&channel));
+            let announcement = Announcement {
+                is_made: true,
+                waiter: None,
+            };
+            guard
+                .hold
+                .settled(&News::Announced(announcement, clock::now()));
+            message.join().unwrap();
+        })
+    }
+}
+
+/// All interleavings with up to three preemptions: of more there are too many here.
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+/// The channel lingers from an earlier wait: whoever joins listens at once, and sends nothing.
+#[test]
+fn who_joins_while_the_own_hold_is_released_tries() {
+    model(|| {
+        let (world, guard) = World::new();
+        drop({
+            let place = world.enter();
+            world.waiters.listen(&world.engine.hub, &world.channel);
+            world.engine.hub.sent()();
+            place
+        });
+        let release = world.release(guard);
+        let place = world.enter();
+        world.tries(&place);
+        drop(place);
+        release.join().unwrap();
+    });
+}

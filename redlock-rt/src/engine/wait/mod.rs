@@ -1,0 +1,17 @@
+//! Waiting in this process: one queue for each name that is waited for, whatever waits there.
+//!
+//! ```text
+//! WaiterMap ──▶ Waiters (one name) ──▶ WaitQueue (pure state)
+//!                  ▲        └───────▶ Subscription ──▶ hub
+//!                  └── WaiterGuard (one waiter, leaves when dropped)
+//! ```
+
+#[cfg(test)]
+mod count_waker;
+mod latch;
+mod map;
+mod queue;
+
+pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
+pub(crate) use self::map::{Called, Key, Subject, WaiterGuard, WaiterMap, Waiters};
+pub(crate) use self::queue::{Health, Refusal, Wake};

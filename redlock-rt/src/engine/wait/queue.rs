@@ -1,0 +1,321 @@
+//! The tasks of this process that wait for one name, in the order in which they came.
+//!
+//! Pure state. However many tasks wait, one of them, the *head*, asks Redis. The head tries when
+//! there is a *permit*: something was announced, the subscription was confirmed (what was announced
+//! before that was not heard), or the moment to look again has come. Locks and latches use the same
+//! queue. A try for a lock serves the head alone; a try for a latch may end the wait of all.
+//!
+//! Every operation is O(log n), but for those that wake everybody.
+//!
+//! # Invariants
+//!
+//! 1. Only the head takes a permit, and one try is under way at a time.
+//! 2. A head that leaves without having taken its permit, or in the middle of a try, leaves the
+//!    permit to the next head. A waiter that asked for several permits of a semaphore and gives up
+//!    does so as well, since fewer may be free. Where many may hold a lock at a time, a head that
+//!    was served leaves a permit to the next head if there is more to be had, and one that was given
+//!    meanwhile. Where a lock has one holder at a time, a permit that was given meanwhile goes with
+//!    the head that was served: what was announced is the release by which the head got the lock, or
+//!    an earlier one. Only a forced release between the script and its reply is announced later; the
+//!    next head then tries when the guard learns that it is lost, or at its moment to look again.
+//!    Kept, the permit would cost a vain try where two releases follow each other closely.
+//! 3. Whoever becomes head is woken, since the head has the timer and the subscription.
+//! 4. What a try finds for all ([`WaitQueue::finish`]) is told to those that waited when the try
+//!    began, and to nobody else: a later waiter may know of a latch that was set since. Later waiters
+//!    get a try of their own.
+//! 5. Tickets grow, so the order of the tickets is that of the queue.
+
+#[cfg(all(test, redlock_loom))]
+mod loom;
+#[cfg(all(test, redlock_loom))]
+mod loom_latch;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// A place in the queue. The later it was given, the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(u64);
+
+/// Why a waiter is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake<T> {
+    /// The waiter is the head now, without a permit yet. Told once.
+    Head,
+    /// The waiter is the head and has a permit, which is hereby taken.
+    Try,
+    /// A try has found what ends the wait.
+    Done(T),
+    /// The client shuts down.
+    Closed,
+}
+
+/// How a waiter leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The waiter holds the lock. Unless the lock is `shared`, the next waiter has nothing to try
+    /// before a release is announced. Where the lock is shared, the next waiter tries if there is
+    /// `more` of it, or if something was announced meanwhile.
+    Served { shared: bool, more: bool },
+    /// The waiter gave up. `passes_on`: the next waiter may get what this one was refused.
+    GaveUp { passes_on: bool },
+}
+
+/// Whether Redis answers the head.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    #[default]
+    Answering,
+    /// A call is under way since then.
+    Asking(Instant),
+    /// The last call did not reach Redis.
+    Failing,
+}
+
+impl Health {
+    /// Whether Redis does not answer the head, as far as a waiter can know that has waited since
+    /// `started`; an answer takes `longest` at most.
+    pub(crate) fn is_silent(self, started: Instant, longest: Duration, now: Instant) -> bool {
+        match self {
+            Self::Answering => false,
+            Self::Failing => true,
+            // The head, or the waiter itself, has asked, and for half of the time that either of
+            // them had there is no answer. A try that the end of the wait cut short says nothing.
+            Self::Asking(since) => {
+                let longest = now.saturating_duration_since(started).min(longest);
+                now.saturating_duration_since(since) >= longest / 2
+            }
+        }
+    }
+}
+
+/// Why a try had no success.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    #[default]
+    Held,
+    /// There is nothing to have yet: a semaphore whose permits were never set.
+    Unset,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    waker: Option<Waker>,
+    /// Whether the waiter knows that it is the head.
+    told: bool,
+}
+
+/// A try under way.
+#[derive(Debug, Clone, Copy)]
+struct Try {
+    by: Ticket,
+    /// The first waiter that came after the try began.
+    first_later: Ticket,
+}
+
+/// The queue; see the module. `T` is what a try may find for all.
+#[derive(Debug)]
+pub(crate) struct WaitQueue<T> {
+    waiting: BTreeMap<Ticket, Waiter>,
+    /// Waiters whose wait is over and that have not been polled since.
+    done: HashMap<Ticket, T>,
+    next: u64,
+    permit: bool,
+    trying: Option<Try>,
+    closed: bool,
+    /// When the head looks again although nothing was announced.
+    retry_at: Option<Instant>,
+    /// How the head fares, for those behind the head whose time runs out.
+    health: Health,
+    /// What the last head to be refused was told, for those behind the head whose time runs out.
+    refusal: Refusal,
+}
+
+impl<T> Default for WaitQueue<T> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            done: HashMap::new(),
+            next: 0,
+            permit: false,
+            trying: None,
+            closed: false,
+            retry_at: None,
+            health: Health::Answering,
+            refusal: Refusal::Held,
+        }
+    }
+}
+
+impl<T: Clone> WaitQueue<T> {
+    /// Joins the queue; returns whether nobody waited. An empty queue begins anew, without a permit.
+    pub(crate) fn enter(&mut self) -> (Ticket, bool) {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let first = self.waiting.is_empty();
+        if first {
+            self.permit = false;
+            self.retry_at = None;
+            self.health = Health::Answering;
+            self.refusal = Refusal::Held;
+        }
+        self.waiting.insert(ticket, Waiter::default());
+        (ticket, first)
+    }
+
+    /// Asks for news; the waker is woken when there are some.
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Wake<T>> {
+        if let Some(outcome) = self.done.remove(&ticket) {
+            return Poll::Ready(Wake::Done(outcome));
+        }
+        if self.closed {
+            return Poll::Ready(Wake::Closed);
+        }
+        let head = self.is_head(ticket);
+        if head && self.permit && self.trying.is_none() {
+            self.permit = false;
+            let first_later = Ticket(self.next);
+            let by = ticket;
+            self.trying = Some(Try { by, first_later });
+            return Poll::Ready(Wake::Try);
+        }
+        if let Some(waiter) = self.waiting.get_mut(&ticket) {
+            if head && !waiter.told {
+                waiter.told = true;
+                return Poll::Ready(Wake::Head);
+            }
+            let known = waiter.waker.as_ref();
+            if !known.is_some_and(|known| known.will_wake(waker)) {
+                waiter.waker = Some(waker.clone());
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Something happened that makes a try worth while, also where one is under way: Redis may have
+    /// answered that one before. The waker is to be woken once the lock around this state is free.
+    #[must_use]
+    pub(crate) fn notify(&mut self) -> Option<Waker> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.permit = true;
+        self.head_waker()
+    }
+
+    /// The try is over without success; the head tries again at `retry_at` if nothing is announced
+    /// before (`None`: only then).
+    pub(crate) fn tried(&mut self, retry_at: Option<Instant>, health: Health) {
+        self.trying = None;
+        self.retry_at = retry_at;
+        self.set_health(health);
+    }
+
+    /// The head took a permit, and has no time left for a try.
+    pub(crate) fn put_back(&mut self, ticket: Ticket) {
+        if self.trying.take_if(|trying| trying.by == ticket).is_some() {
+            self.permit = true;
+        }
+    }
+
+    /// The try found what ends the wait of all that waited when it began. Upholds invariant 4.
+    #[must_use]
+    pub(crate) fn finish(&mut self, outcome: &T) -> Vec<Waker> {
+        let Some(Try { first_later, .. }) = self.trying.take() else {
+            return Vec::new();
+        };
+        let later = self.waiting.split_off(&first_later);
+        let told = std::mem::replace(&mut self.waiting, later);
+        let mut wakers = Vec::with_capacity(told.len() + 1);
+        for (ticket, waiter) in told {
+            self.done.insert(ticket, outcome.clone());
+            wakers.extend(waiter.waker);
+        }
+        self.permit = !self.waiting.is_empty();
+        self.retry_at = None;
+        self.set_health(Health::Answering);
+        wakers.extend(self.head_waker());
+        wakers
+    }
+
+    /// Leaves the queue. Upholds invariants 2 and 3.
+    #[must_use]
+    pub(crate) fn leave(&mut self, ticket: Ticket, departure: Departure) -> Option<Waker> {
+        self.done.remove(&ticket);
+        let tried = self.trying.take_if(|trying| trying.by == ticket).is_some();
+        let head = self.is_head(ticket);
+        self.waiting.remove(&ticket);
+        if !head {
+            return None;
+        }
+        match departure {
+            // Of a lock with one holder at a time, whatever was announced is over now.
+            Departure::Served { shared, more } => self.permit = shared && (self.permit || more),
+            Departure::GaveUp { passes_on } => self.permit |= tried || passes_on,
+        }
+        // The outcome of a call of the head will not be told here.
+        if matches!(self.health, Health::Asking(_)) {
+            self.health = Health::Answering;
+        }
+        self.head_waker()
+    }
+
+    /// Nobody is to wait here any more.
+    #[must_use]
+    pub(crate) fn close(&mut self) -> Vec<Waker> {
+        self.closed = true;
+        let waiters = self.waiting.values_mut();
+        waiters.filter_map(|waiter| waiter.waker.take()).collect()
+    }
+
+    /// The moment to look again has come for the head.
+    pub(crate) fn retry(&mut self) {
+        self.retry_at = None;
+        self.permit = true;
+    }
+
+    pub(crate) fn set_retry(&mut self, at: Option<Instant>) {
+        self.retry_at = at;
+    }
+
+    /// When `ticket` is to look again by itself; only the head does.
+    pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
+        self.retry_at.filter(|_| self.is_head(ticket))
+    }
+
+    pub(crate) fn set_health(&mut self, health: Health) {
+        // After a call that failed, another is no better before it is answered.
+        if !matches!((self.health, health), (Health::Failing, Health::Asking(_))) {
+            self.health = health;
+        }
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.health
+    }
+
+    pub(crate) fn set_refusal(&mut self, refusal: Refusal) {
+        self.refusal = refusal;
+    }
+
+    pub(crate) fn refusal(&self) -> Refusal {
+        self.refusal
+    }
+
+    /// Whether nobody is here, not even a waiter that was told and has not been polled since.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.done.is_empty()
+    }
+
+    fn is_head(&self, ticket: Ticket) -> bool {
+        let head = self.waiting.first_key_value();
+        head.is_some_and(|(head, _)| *head == ticket)
+    }
+
+    fn head_waker(&mut self) -> Option<Waker> {
+        self.waiting.first_entry()?.get_mut().waker.take()
+    }
+}

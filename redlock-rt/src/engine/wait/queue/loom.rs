@@ -1,0 +1,171 @@
+//! Waiters that register, are notified and give up, in every interleaving.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use ::loom::future::block_on;
+use ::loom::sync::Arc;
+use ::loom::sync::atomic::{AtomicUsize, Ordering};
+use ::loom::thread;
+
+use super::{Departure, Ticket, WaitQueue, Wake};
+use crate::shim::{Mutex, lock};
+
+type Queue = Arc<Mutex<WaitQueue<()>>>;
+
+/// As `WaiterGuard::called` without its timers.
+async fn called(queue: &Queue, ticket: Ticket) -> Wake<()> {
+    poll_fn(|cx| {
+        let mut state = lock(queue);
+        match state.poll(ticket, cx.waker()) {
+            Poll::Ready(Wake::Head) => state.poll(ticket, cx.waker()),
+            poll => poll,
+        }
+    })
+    .await
+}
+
+fn leave(queue: &Queue, ticket: Ticket, departure: Departure) {
+    let next = lock(queue).leave(ticket, departure);
+    if let Some(waker) = next {
+        waker.wake();
+    }
+}
+
+fn notify(queue: &Queue) {
+    let head = lock(queue).notify();
+    if let Some(waker) = head {
+        waker.wake();
+    }
+}
+
+/// One announcement, a head that looks once and gives up: the next in the queue gets to try.
+#[test]
+fn a_notification_survives_the_head_that_gives_up() {
+    ::loom::model(|| {
+        let queue = Queue::default();
+        let first = lock(&queue).enter().0;
+        let second = lock(&queue).enter().0;
+        let announce = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || notify(&queue))
+        };
+        let give_up = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let mut looks = poll_fn(|cx| {
+                    let _ = lock(&queue).poll(first, cx.waker());
+                    Poll::Ready(())
+                });
+                block_on(&mut looks);
+                leave(&queue, first, Departure::GaveUp { passes_on: false });
+            })
+        };
+        assert_eq!(block_on(called(&queue, second)), Wake::Try);
+        announce.join().unwrap();
+        give_up.join().unwrap();
+    });
+}
+
+/// Two announcements, two waiters that are served one after the other.
+#[test]
+fn each_release_serves_one_waiter() {
+    ::loom::model(|| {
+        let queue = Queue::default();
+        let first = lock(&queue).enter().0;
+        let second = lock(&queue).enter().0;
+        notify(&queue);
+        let holder = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                assert_eq!(block_on(called(&queue, first)), Wake::Try);
+                leave(
+                    &queue,
+                    first,
+                    Departure::Served {
+                        shared: false,
+                        more: false,
+                    },
+                );
+                // It held the lock, and this is its release.
+                notify(&queue);
+            })
+        };
+        assert_eq!(block_on(called(&queue, second)), Wake::Try);
+        holder.join().unwrap();
+    });
+}
+
+/// A release of two permits beside their waiters: two try, and get them; the third is left alone.
+#[test]
+fn a_release_of_some_permits_serves_as_many() {
+    let mut model = ::loom::model::Builder::new();
+    // Of more there are too many here.
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let queue = Queue::default();
+        let free = Arc::new(AtomicUsize::new(0));
+        let tries = Arc::new(AtomicUsize::new(0));
+        let [first, second, third] = [(); 3].map(|()| lock(&queue).enter().0);
+        let take = |ticket| {
+            let (queue, free, tries) = (Arc::clone(&queue), Arc::clone(&free), Arc::clone(&tries));
+            move || {
+                assert_eq!(block_on(called(&queue, ticket)), Wake::Try);
+                tries.fetch_add(1, Ordering::AcqRel);
+                let left = free.fetch_sub(1, Ordering::AcqRel) - 1;
+                leave(
+                    &queue,
+                    ticket,
+                    Departure::Served {
+                        shared: true,
+                        more: left > 0,
+                    },
+                );
+            }
+        };
+        let holder = {
+            let (queue, free) = (Arc::clone(&queue), Arc::clone(&free));
+            thread::spawn(move || {
+                free.store(2, Ordering::Release);
+                notify(&queue);
+            })
+        };
+        let other = thread::spawn(take(second));
+        take(first)();
+        other.join().unwrap();
+        holder.join().unwrap();
+        assert_eq!(tries.load(Ordering::Acquire), 2);
+        let waker = std::task::Waker::noop();
+        let told = lock(&queue).poll(third, waker);
+        assert_eq!(
+            told,
+            Poll::Ready(Wake::Head),
+            "it has the timer, and no try"
+        );
+        assert_eq!(lock(&queue).poll(third, waker), Poll::Pending);
+    });
+}
+
+/// A shut-down reaches every waiter, wherever in the queue.
+#[test]
+fn closing_wakes_everybody() {
+    ::loom::model(|| {
+        let queue = Queue::default();
+        let first = lock(&queue).enter().0;
+        let second = lock(&queue).enter().0;
+        let waiter = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || assert_eq!(block_on(called(&queue, second)), Wake::Closed))
+        };
+        let close = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let wakers = lock(&queue).close();
+                wakers.into_iter().for_each(std::task::Waker::wake);
+            })
+        };
+        assert_eq!(block_on(called(&queue, first)), Wake::Closed);
+        waiter.join().unwrap();
+        close.join().unwrap();
+    });
+}

@@ -1,0 +1,325 @@
+use proptest::prelude::*;
+
+use super::super::count_waker::waker;
+use super::*;
+
+type Queue = WaitQueue<u64>;
+
+const TRY: Poll<Wake<u64>> = Poll::Ready(Wake::Try);
+const HEAD: Poll<Wake<u64>> = Poll::Ready(Wake::Head);
+const GAVE_UP: Departure = Departure::GaveUp { passes_on: false };
+
+fn served(shared: bool, more: bool) -> Departure {
+    Departure::Served { shared, more }
+}
+
+fn done(outcome: u64) -> Poll<Wake<u64>> {
+    Poll::Ready(Wake::Done(outcome))
+}
+
+/// A queue of `N` waiters with a permit for the first.
+fn queue<const N: usize>() -> (Queue, [Ticket; N]) {
+    let mut queue = Queue::default();
+    let tickets = [(); N].map(|()| queue.enter().0);
+    assert!(queue.notify().is_none(), "nobody sleeps yet");
+    (queue, tickets)
+}
+
+#[test]
+fn one_permit_is_the_firsts_and_the_second_waits_for_an_announcement() {
+    let (_, waker) = waker();
+    let (mut queue, [first, second]) = queue();
+    assert_eq!(queue.poll(first, &waker), TRY);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert!(queue.leave(first, served(false, false)).is_some());
+    assert_eq!(queue.poll(second, &waker), HEAD);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert!(queue.notify().is_some());
+    assert_eq!(queue.poll(second, &waker), TRY);
+}
+
+#[test]
+fn where_many_may_hold_it_each_has_the_next_try() {
+    let (_, waker) = waker();
+    let (mut queue, tickets) = queue::<3>();
+    for ticket in &tickets[1..] {
+        assert_eq!(queue.poll(*ticket, &waker), Poll::Pending);
+    }
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(queue.poll(ticket, &waker), TRY);
+        let next = queue.leave(ticket, served(true, true));
+        assert_eq!(next.is_some(), at < 2);
+    }
+    // A later waiter knows nothing of it.
+    let (late, first) = queue.enter();
+    assert!(first);
+    assert_eq!(queue.poll(late, &waker), HEAD);
+    assert_eq!(queue.poll(late, &waker), Poll::Pending);
+}
+
+#[test]
+fn a_waiter_that_leaves_in_the_middle_of_a_try_passes_it_on() {
+    let (count, waker) = waker();
+    let (mut queue, [first, second]) = queue();
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert_eq!(queue.poll(first, &waker), TRY);
+    queue.set_health(Health::Asking(Instant::now()));
+    queue
+        .leave(first, GAVE_UP)
+        .into_iter()
+        .for_each(Waker::wake);
+    assert_eq!(count.get(), 1);
+    assert_eq!(queue.health(), Health::Answering);
+    assert_eq!(queue.poll(second, &waker), TRY);
+}
+
+#[test]
+fn a_permit_that_came_too_late_for_the_head_is_the_next_heads() {
+    let (_, waker) = waker();
+    let (mut queue, [first, second]) = queue();
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert_eq!(queue.poll(first, &waker), TRY);
+    queue.put_back(first);
+    assert!(queue.leave(first, GAVE_UP).is_some());
+    assert_eq!(queue.poll(second, &waker), TRY);
+}
+
+/// A spin lock's head that has run out of retries while Redis is silent waits on.
+#[test]
+fn a_head_that_puts_a_permit_back_may_take_it_again() {
+    let (mut queue, [head]) = queue();
+    assert_eq!(queue.poll(head, Waker::noop()), TRY);
+    queue.put_back(head);
+    assert_eq!(queue.poll(head, Waker::noop()), TRY);
+}
+
+#[test]
+fn a_notification_that_the_head_never_took_is_the_next_heads() {
+    let (_, waker) = waker();
+    let mut queue = Queue::default();
+    let [first, second] = [(); 2].map(|()| queue.enter().0);
+    assert_eq!(queue.poll(first, &waker), HEAD);
+    assert_eq!(queue.poll(first, &waker), Poll::Pending);
+    assert!(queue.notify().is_some());
+    let _ = queue.leave(first, GAVE_UP);
+    assert_eq!(queue.poll(second, &waker), TRY);
+}
+
+#[test]
+fn a_try_after_one_that_failed_is_no_answer() {
+    let (mut queue, [_head]) = queue();
+    queue.set_health(Health::Failing);
+    queue.set_health(Health::Asking(Instant::now()));
+    assert_eq!(queue.health(), Health::Failing);
+    queue.set_health(Health::Answering);
+    assert_eq!(queue.health(), Health::Answering);
+}
+
+#[test]
+fn a_queue_that_begins_anew_knows_of_no_refusal() {
+    let (mut queue, [head, behind]) = queue();
+    queue.set_refusal(Refusal::Unset);
+    let _ = queue.leave(head, GAVE_UP);
+    assert_eq!(queue.refusal(), Refusal::Unset);
+    let _ = queue.leave(behind, GAVE_UP);
+    let _ = queue.enter();
+    assert_eq!(queue.refusal(), Refusal::Held);
+}
+
+#[test]
+fn one_tries_and_all_that_waited_are_told() {
+    let (count, waker) = waker();
+    let (mut queue, tickets) = queue::<5>();
+    for ticket in &tickets[1..] {
+        assert_eq!(queue.poll(*ticket, &waker), Poll::Pending);
+    }
+    assert_eq!(queue.poll(tickets[0], &waker), TRY);
+    queue.finish(&7).into_iter().for_each(Waker::wake);
+    assert_eq!(count.get(), 4);
+    for ticket in tickets {
+        assert_eq!(queue.poll(ticket, &waker), done(7));
+        assert!(queue.leave(ticket, GAVE_UP).is_none());
+    }
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_waiter_that_came_after_the_try_began_has_one_of_its_own() {
+    let (count, waker) = waker();
+    let (mut queue, [first]) = queue();
+    assert_eq!(queue.poll(first, &waker), TRY);
+    let (later, _) = queue.enter();
+    assert_eq!(queue.poll(later, &waker), Poll::Pending);
+    queue.finish(&1).into_iter().for_each(Waker::wake);
+    assert_eq!(count.get(), 1);
+    assert_eq!(queue.poll(later, &waker), TRY);
+    let _ = queue.finish(&2);
+    assert_eq!(queue.poll(first, &waker), done(1));
+    assert_eq!(queue.poll(later, &waker), done(2));
+}
+
+#[test]
+fn the_timer_is_the_heads_and_goes_with_it() {
+    let (count, waker) = waker();
+    let now = Instant::now();
+    let (mut queue, [first, second]) = queue();
+    assert_eq!(queue.poll(first, &waker), TRY);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    queue.tried(Some(now), Health::Answering);
+    let timers = [first, second].map(|ticket| queue.retry_at(ticket));
+    assert_eq!(timers, [Some(now), None]);
+    queue
+        .leave(first, GAVE_UP)
+        .into_iter()
+        .for_each(Waker::wake);
+    assert_eq!(count.get(), 1);
+    assert_eq!(queue.poll(second, &waker), HEAD);
+    assert_eq!(queue.retry_at(second), Some(now));
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    queue.retry();
+    assert_eq!(queue.poll(second, &waker), TRY);
+}
+
+#[test]
+fn what_is_announced_during_a_try_asks_for_another() {
+    let waker = Waker::noop();
+    let (mut queue, [ticket]) = queue();
+    assert_eq!(queue.poll(ticket, waker), TRY);
+    let _ = queue.notify();
+    assert_eq!(queue.poll(ticket, waker), HEAD);
+    assert_eq!(queue.poll(ticket, waker), Poll::Pending);
+    queue.tried(Some(Instant::now()), Health::Answering);
+    assert_eq!(queue.poll(ticket, waker), TRY);
+}
+
+#[test]
+fn closing_tells_everybody() {
+    let (count, waker) = waker();
+    let (mut queue, tickets) = queue::<3>();
+    for ticket in tickets {
+        while queue.poll(ticket, &waker).is_ready() {}
+    }
+    queue.close().into_iter().for_each(Waker::wake);
+    assert_eq!(count.get(), 3);
+    for ticket in tickets {
+        assert_eq!(queue.poll(ticket, &waker), Poll::Ready(Wake::Closed));
+    }
+}
+
+proptest! {
+    /// However waiters come and go: a notification given while somebody waits is seen by a head,
+    /// unless a head was served after it that shares the lock with nobody.
+    #[test]
+    fn no_notification_is_lost(steps in proptest::collection::vec((0..8u8, 0..6usize), 1..80)) {
+        let mut queue = Queue::default();
+        let mut tickets: Vec<(Ticket, bool)> = vec![];
+        let mut owed = false;
+        for (step, at) in steps {
+            match step {
+                0 => tickets.push((queue.enter().0, false)),
+                1 => {
+                    let _ = queue.notify();
+                    owed |= !tickets.is_empty();
+                }
+                2 if at < tickets.len() => {
+                    let (ticket, trying) = tickets.remove(at);
+                    let _ = queue.leave(ticket, GAVE_UP);
+                    owed |= trying;
+                }
+                3 if !tickets.is_empty() => {
+                    let (head, trying) = tickets[0];
+                    let mut wake = queue.poll(head, Waker::noop());
+                    if wake == HEAD {
+                        wake = queue.poll(head, Waker::noop());
+                    }
+                    prop_assert_eq!(wake == TRY, owed && !trying);
+                    if wake == TRY {
+                        tickets[0].1 = true;
+                        owed = false;
+                    }
+                }
+                4..=6 if tickets.first().is_some_and(|(_, trying)| *trying) => {
+                    let (ticket, _) = tickets.remove(0);
+                    let (shared, more) = (step != 4, step == 5);
+                    let _ = queue.leave(ticket, served(shared, more));
+                    // What was announced while it tried is not used up where there is more than
+                    // one to be had.
+                    owed = shared && (owed || more);
+                }
+                7 if tickets.first().is_some_and(|(_, trying)| *trying) => {
+                    queue.tried(None, Health::Answering);
+                    tickets[0].1 = false;
+                }
+                _ => {}
+            }
+            owed &= !tickets.is_empty();
+        }
+    }
+
+    /// However waiters come and go, a waiter is told by a try that began after it came, and Redis is
+    /// asked for as long as anybody waits.
+    #[test]
+    fn nobody_is_forgotten(steps in proptest::collection::vec((0..7u8, 0..6usize), 1..120)) {
+        let waker = Waker::noop();
+        let mut queue = Queue::default();
+        // Each waiter with the number of tries that had begun when it came.
+        let mut here: Vec<(Ticket, u64)> = vec![];
+        let mut begun = 0_u64;
+        let poll_all = |queue: &mut Queue, here: &mut Vec<(Ticket, u64)>, begun: &mut u64| {
+            let mut at = 0;
+            while at < here.len() {
+                let (ticket, since) = here[at];
+                let trying = queue.trying.is_some();
+                match queue.poll(ticket, waker) {
+                    Poll::Ready(Wake::Done(found)) => {
+                        prop_assert!(found > since, "told by a try that began before it came");
+                        here.remove(at);
+                        drop(queue.leave(ticket, GAVE_UP));
+                    }
+                    Poll::Ready(Wake::Try) => {
+                        prop_assert!(!trying, "two tries at a time");
+                        *begun += 1;
+                    }
+                    Poll::Ready(Wake::Head) => {}
+                    Poll::Ready(Wake::Closed) => unreachable!("never closed here"),
+                    Poll::Pending => at += 1,
+                }
+            }
+            Ok(())
+        };
+        for (step, at) in steps {
+            match step {
+                0 | 1 => {
+                    let (ticket, first) = queue.enter();
+                    if first {
+                        drop(queue.notify());
+                    }
+                    here.push((ticket, begun));
+                }
+                2 if !here.is_empty() => {
+                    let (ticket, _) = here.remove(at % here.len());
+                    drop(queue.leave(ticket, GAVE_UP));
+                }
+                3 => drop(queue.notify()),
+                4 if queue.trying.is_some() => queue.tried(Some(Instant::now()), Health::Answering),
+                5 if queue.trying.is_some() => drop(queue.finish(&begun)),
+                6 => poll_all(&mut queue, &mut here, &mut begun)?,
+                _ => {}
+            }
+            // A try is under way, owed, or timed.
+            let timed = here.iter().any(|(ticket, _)| queue.retry_at(*ticket).is_some());
+            let waiting = !queue.waiting.is_empty();
+            prop_assert!(!waiting || queue.permit || timed || queue.trying.is_some());
+        }
+        // Everybody is served in the end.
+        for _ in 0..3 {
+            poll_all(&mut queue, &mut here, &mut begun)?;
+            match queue.trying.is_some() {
+                true => drop(queue.finish(&begun)),
+                false => drop(queue.notify()),
+            }
+        }
+        poll_all(&mut queue, &mut here, &mut begun)?;
+        prop_assert!(here.is_empty() && queue.is_empty());
+    }
+}
