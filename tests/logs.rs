@@ -13,7 +13,7 @@ use std::{
 };
 
 use redlock_rt::{Client, LockOptions, LostReason};
-use tests::{Proxy, RedisServer, eventually, shared_server, unique};
+use tests::{Proxy, RedisServer, eventually, shared_server, unique, within};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 
@@ -360,6 +360,31 @@ async fn a_release_that_goes_on_in_the_background_says_why() {
     }
     proxy.clear();
     eventually(DEADLINE, async || client.stats().releases == 0).await;
+}
+
+/// Nobody was told that fair locks are handed over by heartbeats alone.
+#[tokio::test]
+async fn a_client_whose_own_channel_is_forbidden_is_told_once() {
+    let (log, _guard) = Log::start();
+    let server = shared_server();
+    let rights = ["resetchannels", "&redisson_*"];
+    let client = without(&server, &server.url(), &rights).await;
+    let lock = client.fair_lock(unique("channel"));
+    for _ in 0..2 {
+        let guard = lock.lock().await.unwrap();
+        let waiter = lock.clone();
+        let waiter = tokio::spawn(async move { waiter.lock().await.unwrap().unlock().await });
+        eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+        guard.unlock().await.unwrap();
+        within(DEADLINE, waiter).await.unwrap().unwrap();
+    }
+    let lines = log.lines(RIGHT);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for right in ["PUBLISH", "SUBSCRIBE"] {
+        let told = format!("right=\"{right}\"");
+        let lines = lines.iter().filter(|line| line.contains(&told));
+        assert_eq!(lines.count(), 1, "{right}");
+    }
 }
 
 /// Waiters of the process that releases need no announcement, and the line comes whatever was released:

@@ -1,4 +1,4 @@
-//! Semaphores and latches as users who may do little: what the front page lists is enough, all of it
+//! Semaphores, latches and fair locks as users who may do little: what the front page lists is enough, all of it
 //! is needed, and what is refused is told and takes nothing.
 
 // clippy.toml allows it in test functions, but not in what they call.
@@ -19,6 +19,9 @@ const EVERYBODY: &str = "`+evalsha +script|load +client|id +client|kill +info +p
                          +subscribe +unsubscribe`";
 const SCRIPTS: &str = "`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del \
                        +publish`";
+const FAIR: &str = "for fair locks `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange \
+                    +zrem +zscore`";
+const FAIR_CHANNELS: &str = "for fair locks also `redlock_wake:*`";
 const LATCH: &str = "for latches `+decr +get +set +pexpireat +time`";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
@@ -156,6 +159,33 @@ async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+async fn fair(client: &Client, name: &str) -> Result<(), Error> {
+    let lock = client.fair_lock(name);
+    let guard = lock.lock().await?;
+    let waiters: Vec<_> = (0..2)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.lock().await?.unlock().await })
+        })
+        .collect();
+    eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 2).await;
+    let again = guard.reenter().await?;
+    assert!(lock.holder().await?.is_some());
+    again.unlock().await?;
+    guard.unlock().await?;
+    for waiter in waiters {
+        within(DEADLINE, waiter).await.unwrap()?;
+    }
+    let cancelled = lock.lock().await?;
+    let waiter = lock.lock_with(LockOptions::new().wait(POLL)).await;
+    assert!(waiter.is_err_and(|error| error.is_timed_out()));
+    lock.force_unlock().await?;
+    drop(cancelled);
+    let brief = LockOptions::new().min_hold(POLL);
+    lock.lock_with(brief).await?.unlock().await?;
+    Ok(())
+}
+
 async fn latch(client: &Client, name: &str) -> Result<(), Error> {
     let latch = client.count_down_latch(name).ttl(DEADLINE);
     assert!(latch.try_set_count(4).await?);
@@ -188,7 +218,15 @@ async fn latch(client: &Client, name: &str) -> Result<(), Error> {
 async fn what_the_front_page_lists_is_enough() {
     let page = include_str!("../redlock-rt/src/lib.rs").replace("//!", "");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    for listed in [EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED] {
+    for listed in [
+        EVERYBODY,
+        SCRIPTS,
+        FAIR,
+        FAIR_CHANNELS,
+        LATCH,
+        PLAIN,
+        LEASED,
+    ] {
         assert!(page.contains(listed), "the page does not say {listed:?}");
     }
     let mut stage = Stage::open("listed").await;
@@ -206,6 +244,11 @@ async fn what_the_front_page_lists_is_enough() {
     stage.sweep().await;
     let client = may(&mut stage, &[LATCH]).await;
     latch(&client, &stage.name).await.unwrap();
+    stage.sweep().await;
+    let mut listed = rights(&[EVERYBODY, SCRIPTS, FAIR].concat());
+    listed.push("&redlock_wake:*".to_owned());
+    let client = stage.client(&listed).await;
+    fair(&client, &stage.name).await.unwrap();
     stage.end().await;
 }
 

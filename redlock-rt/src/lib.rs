@@ -125,11 +125,10 @@ assert_eq!(place_order(7).await?, "paid");
 //! locks also `+set +zrange +zrem`, `+hrandfield` so that with many readers the end of one stays cheap,
 //! and where writers are preferred `+time +zadd +zremrangebyscore`;
 //! for latches `+decr +get +set +pexpireat +time`;
-//! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hincrby +lindex +llen +lpop
-//! +lpos +lrange +lrem +rpush +zadd +zincrby +zrangebyscore +zrem +zscore` and `+psubscribe
-//! +punsubscribe`; for semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard
-//! +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and the channels `redisson_*`. Without SUBSCRIBE waiters poll.
-//! (For fair locks without PSUBSCRIBE see [fairness](FairLock#fairness).)
+//! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hmget +lindex +llen +lpos
+//! +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for semaphores `+get +set +incrby +decrby`, and
+//! with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and
+//! the channels `redisson_*`, for fair locks also `redlock_wake:*`. Without SUBSCRIBE waiters poll.
 //!
 //! # Logs
 //!

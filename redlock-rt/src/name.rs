@@ -67,6 +67,12 @@ impl From<BadName> for Error {
     }
 }
 
+impl std::borrow::Borrow<str> for LockName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

@@ -256,16 +256,13 @@ pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
         return;
     }
     let pattern = format!("*{}*", world.name);
-    // Of a kind whose waiters have a channel each: a pattern, which is not listed.
-    let waiter = format!(
-        "redisson_lock__channel:{{{}}}:{}:0",
-        world.name,
-        client.uuid()
-    );
+    // Of a kind whose waiters are called one by one: the channel of the client, and where the holder is
+    // of another kind of client, that of the waiter too.
+    let own = format!("redlock_wake:{}", client.uuid());
     eventually(DEADLINE, async || {
         let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
-        let heard: usize = world.redis(&["PUBLISH", &waiter, "0"]).await;
-        channels.len() + heard == 1 && client.stats().subscriptions == 1
+        let heard: usize = world.redis(&["PUBLISH", &own, "0"]).await;
+        channels.len() + heard > 0 && client.stats().subscriptions == channels.len() + heard
     })
     .await;
 }

@@ -96,11 +96,7 @@ async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
     let second = wait(&behind_it, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
     eventually(DEADLINE, async || {
-        let channel = format!(
-            "redisson_lock__channel:{{{}}}:{}:0",
-            stage.name,
-            behind.uuid()
-        );
+        let channel = format!("redlock_wake:{}", behind.uuid());
         stage.redis::<usize>(&["PUBLISH", &channel, "0"]).await == 1
     })
     .await;
@@ -241,9 +237,7 @@ async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
     let mut stage = Stage::on(&server, "fair-acl").await;
     let user = stage.name.replace(':', "-");
     let rules = ["ACL", "SETUSER", &user, "on", ">secret", "~*", "+@all"];
-    let _: () = stage
-        .redis(&[&rules[..], &["-psubscribe", "-subscribe"]].concat())
-        .await;
+    let _: () = stage.redis(&[&rules[..], &["-subscribe"]].concat()).await;
     let own = stage.url.clone();
     stage.url = own.replace("redis://", &format!("redis://{user}:secret@"));
     let short = Duration::from_millis(300);
@@ -323,6 +317,16 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     stage.assert_clean().await;
 }
 
+/// The first script of this lock that passed the proxy: a try.
+fn a_try(proxy: &Proxy, name: &str) -> Vec<String> {
+    let frames = proxy.frames();
+    let of = |frame: &&tests::Frame| frame.command() == "EVALSHA" && frame.text(3) == name;
+    let call = frames.iter().find(of);
+    call.map_or_else(Vec::new, |frame| {
+        (0..frame.args.len()).map(|at| frame.text(at)).collect()
+    })
+}
+
 /// Nobody may end its connection at the server (CLIENT KILL is forbidden), so the call may run after
 /// the leave: a place in the queue that nobody waits at.
 async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
@@ -338,11 +342,7 @@ async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
     let lock = ours.fair_lock(&stage.name);
     let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
-    let frames = proxy.frames();
-    let call = frames.iter().find(|frame| frame.command() == "EVALSHA");
-    let call: Vec<String> = call.map_or_else(Vec::new, |frame| {
-        (0..frame.args.len()).map(|at| frame.text(at)).collect()
-    });
+    let call = a_try(&proxy, &stage.name);
     cancelled.abort();
     stage.queued(0).await;
     let words: Vec<&str> = call.iter().map(String::as_str).collect();
@@ -380,4 +380,68 @@ async fn a_call_that_queues_after_its_leave_blocks_nobody_while_its_client_waits
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_queues_after_its_leave_blocks_nobody_while_another_waits() {
     a_call_that_queues_after_its_leave(false).await;
+}
+
+/// Heartbeats began with the subscription, and no wait was long enough for another: it stayed next for
+/// as long as its client went on asking.
+async fn a_waiter_without_a_task_and_short_waits(may_subscribe: bool) {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-short").await;
+    let rules = match may_subscribe {
+        true => "+subscribe",
+        false => "-subscribe",
+    };
+    let user = [
+        "ACL", "SETUSER", "short", "on", ">pw", "~*", "&*", "+@all", rules,
+    ];
+    let _: () = stage.redis(&user).await;
+    let others = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let guard = others.fair_lock(&stage.name).lock().await.unwrap();
+    let elsewhere = format!("{}:elsewhere", stage.name);
+    let other_guard = others.fair_lock(&elsewhere).lock().await.unwrap();
+    stage.url = proxy.url().replace("redis://", "redis://short:pw@");
+    let ours = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let lock = ours.fair_lock(&stage.name);
+    // The client is subscribed, or knows that it may not be, all the time.
+    let long = wait(
+        &ours.fair_lock(&elsewhere),
+        &Owner::new(),
+        LockOptions::new(),
+    );
+    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.mark();
+    let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let call = a_try(&proxy, &stage.name);
+    cancelled.abort();
+    stage.queued(0).await;
+    let words: Vec<&str> = call.iter().map(String::as_str).collect();
+    let _: redis::Value = stage.redis(&words).await;
+    stage.queued(1).await;
+    guard.unlock().await.unwrap();
+    let short = || LockOptions::new().wait(Duration::from_millis(300));
+    let served = async {
+        loop {
+            match lock.lock_with(short()).await {
+                Ok(guard) => break guard,
+                Err(error) => assert!(error.is_timed_out(), "{error}"),
+            }
+        }
+    };
+    let guard = within(DEADLINE, served).await;
+    guard.unlock().await.unwrap();
+    long.abort();
+    other_guard.unlock().await.unwrap();
+    stage.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_without_a_task_is_found_however_short_the_waits_are() {
+    a_waiter_without_a_task_and_short_waits(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_without_a_task_is_found_without_the_right_to_subscribe() {
+    a_waiter_without_a_task_and_short_waits(false).await;
 }

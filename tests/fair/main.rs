@@ -15,3 +15,4 @@ mod deadlines;
 mod java;
 mod leaving;
 mod order;
+mod wake;

@@ -199,19 +199,11 @@ impl End {
         let (end, wait) = self.prepared(client, name).await;
         let waiter = tokio::spawn(wait);
         eventually(DEADLINE, async || client.stats().waiting == 1).await;
-        proxy.wait_for_answer(self.subscribes()).await;
+        proxy.wait_for_answer("SUBSCRIBE").await;
         // Behind what the waiter asks once it listens: it was told that it has to wait.
         for _ in 0..3 {
             client.rlock("another").is_locked().await.unwrap();
         }
         (end, waiter)
-    }
-
-    /// How its waiters listen.
-    fn subscribes(self) -> &'static str {
-        match self {
-            Self::Fair | Self::FairForced => "PSUBSCRIBE",
-            _ => "SUBSCRIBE",
-        }
     }
 }

@@ -76,21 +76,6 @@ impl Subscriber {
             .map_err(Fault::from_client)
     }
 
-    /// Subscribes to all channels that match; else as [`subscribe`](Self::subscribe).
-    pub(crate) async fn psubscribe(&mut self, pattern: &str) -> Result<(), Fault> {
-        self.sink
-            .psubscribe(pattern)
-            .await
-            .map_err(Fault::from_client)
-    }
-
-    pub(crate) async fn punsubscribe(&mut self, pattern: &str) -> Result<(), Fault> {
-        self.sink
-            .punsubscribe(pattern)
-            .await
-            .map_err(Fault::from_client)
-    }
-
     /// Makes sure that the other side still listens.
     pub(crate) async fn ping(&mut self) -> Result<(), Fault> {
         self.sink
@@ -102,7 +87,7 @@ impl Subscriber {
 }
 
 impl Announcements {
-    /// Where something was published; payloads say nothing that is acted upon.
+    /// What is published.
     pub(crate) fn messages(self) -> impl Stream<Item = Message> + Send + Unpin {
         let Self { stream, left, tie } = self;
         let left = Box::pin(async move {
@@ -111,10 +96,7 @@ impl Announcements {
         });
         let messages = stream.map(|message| Message {
             channel: message.get_channel_name().to_owned(),
-            pattern: match message.from_pattern() {
-                true => message.get_pattern().ok(),
-                false => None,
-            },
+            payload: message.get_payload().unwrap_or_default(),
         });
         messages.take_until(left)
     }
@@ -124,6 +106,6 @@ impl Announcements {
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) channel: String,
-    /// Through which subscription it came, if it is to a pattern.
-    pub(crate) pattern: Option<String>,
+    /// Empty where it is no text.
+    pub(crate) payload: String,
 }

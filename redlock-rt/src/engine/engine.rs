@@ -94,14 +94,15 @@ impl Engine {
             ))
         };
         let id = ClientId::random();
+        let hub = Arc::new(Hub::new(config.linger));
         Arc::new(Self {
-            rooms: Arc::new(Rooms::new(id.clone())),
+            rooms: Arc::new(Rooms::new(id.clone(), &hub)),
             id,
             numbers: AtomicU64::new(1),
             main: connection(),
             renewals: connection(),
             current,
-            hub: Arc::new(Hub::new(config.linger)),
+            hub,
             watchdog,
             releases: Arc::new(Releases::new()),
             locks: Arc::default(),

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::Engine;
-use super::hub::Topic;
-use crate::connection::{Delivery, Right};
-use crate::wire::{Announcement, Recipe, Reply};
+use crate::connection::{Delivery, Message, Right};
+use crate::wire::keys::wake_channel;
+use crate::wire::{Announcement, Recipe, Reply, Turn};
 
 /// What is known of the announcement of something that ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,25 +37,26 @@ impl Engine {
     /// Something ended that is waited for as locks of this recipe are. Answers whether those of this
     /// client who listen are told of it.
     pub(super) fn ended(&self, recipe: &dyn Recipe, news: &News) -> bool {
-        let Some(queue) = recipe.queue() else {
+        if recipe.queue().is_none() {
             return recipe
                 .channel()
                 .is_some_and(|channel| self.ended_on(channel, news));
-        };
+        }
         let News::Announced(announcement, _) = news else {
             return false;
         };
         self.look_for_rights(announcement);
-        match &announcement.waiter {
-            // Of another client, which listens for itself.
-            Some(waiter) if self.id.number_of(waiter).is_none() => false,
-            None => false,
-            Some(waiter) => {
-                let pattern = queue.channels_of(&self.id);
-                let channel = queue.channel_of(waiter);
-                self.tell(Topic::Pattern(&pattern), &channel, news)
-            }
-        }
+        let waiter = announcement.waiter.as_ref();
+        // One of another client listens for itself.
+        let Some(number) = waiter.and_then(|waiter| self.id.number_of(waiter)) else {
+            return false;
+        };
+        let name = recipe.name().as_str();
+        let message = Message {
+            channel: wake_channel(&self.id),
+            payload: Turn { number, name }.encode(),
+        };
+        self.tell(&message, news)
     }
 
     /// As [`ended`](Self::ended), where it is waited for on this channel.
@@ -63,7 +64,11 @@ impl Engine {
         if let News::Announced(announcement, _) = news {
             self.look_for_rights(announcement);
         }
-        self.tell(Topic::Channel(channel), channel, news)
+        let message = Message {
+            channel: channel.to_owned(),
+            payload: String::new(),
+        };
+        self.tell(&message, news)
     }
 
     fn look_for_rights(&self, announcement: &Announcement) {
@@ -72,12 +77,12 @@ impl Engine {
         }
     }
 
-    fn tell(&self, topic: Topic<'_>, channel: &str, news: &News) -> bool {
+    fn tell(&self, message: &Message, news: &News) -> bool {
         let sent = match news {
             News::Nothing => return true,
             News::Announced(announcement, sent) if announcement.is_made => Some(*sent),
             News::Announced(..) | News::Unknown => None,
         };
-        self.hub.announced(topic, channel, sent)
+        self.hub.announced(message, sent)
     }
 }

@@ -47,9 +47,7 @@ pub struct Fair;
 ///
 /// A waiter that Redis still has and its process has not (a command of a dead connection ran after its
 /// leave, which CLIENT KILL prevents where an ACL allows that) is found by the heartbeats of its process,
-/// the first of which comes with the subscription. Where an ACL forbids PSUBSCRIBE, and every wait of
-/// that process is shorter than a third of the waiter time-out, there are none: then such a waiter is
-/// next, and holds up all others, for as long as its process goes on asking for the lock.
+/// the first of which comes with its first waiter of the name.
 ///
 /// Fair locks of the names `a` and `{a}` have one queue, as in Redisson: see
 /// [names](Lock#names).
@@ -57,9 +55,10 @@ pub struct Fair;
 /// # Round trips
 ///
 /// As the other locks, and for each waiter one call to queue; only the first in the queue tries
-/// again. A process that waits sends one heartbeat for each name and third of the waiter time-out
-/// (every 30 s at least), and has one subscription for each name, to a pattern (where an ACL forbids that, it hears from
-/// its heartbeats whose turn it is).
+/// again. A process that waits sends one heartbeat for up to 100 names in each third of the waiter
+/// time-out (every 30 s at least), and has one subscription whatever the number of names (where an ACL forbids
+/// that, it hears from its heartbeats whose turn it is). Where Redisson threads have a lock or are
+/// queued, it has one more for each of its four oldest waiters of that name.
 ///
 /// # Cancel safety
 ///

@@ -8,10 +8,10 @@ use super::script::{Call, PUBLISH, millis, script};
 use super::{keys, rlock};
 use crate::name::{ClientId, LockName, OwnerId};
 
-script!(ACQUIRE = "lock_hash" + "fair_queue" + "fair_acquire");
-script!(RELEASE = "fair_queue" + "fair_release");
-script!(FORCE_RELEASE = "lock_hash" + "fair_queue" + "fair_force_release");
-script!(BEAT = "fair_queue" + "fair_beat");
+script!(ACQUIRE = ["lock_hash", "fair_wake", "fair_queue"] + "fair_acquire");
+script!(RELEASE = "fair_wake" + "fair_queue" + "fair_release");
+script!(FORCE_RELEASE = ["lock_hash", "fair_wake", "fair_queue"] + "fair_force_release");
+script!(BEAT = "fair_wake" + "fair_queue" + "fair_beat");
 script!(POSITION = "fair_position");
 
 /// What the waiters of a fair lock are granted.
@@ -57,45 +57,61 @@ impl FairQueue {
         (self.terms.alive / 3).min(LONGEST_BEAT)
     }
 
-    /// The pattern that the channels of all waiters of a client match, and no others.
-    pub(crate) fn channels_of(&self, client: &ClientId) -> String {
-        let mut pattern = String::with_capacity(self.prefix.len() + 48);
-        for c in self.prefix.chars() {
-            if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
-                pattern.push('\\');
-            }
-            pattern.push(c);
-        }
-        [&pattern, ":", client.as_str(), ":*"].concat()
-    }
-
-    /// The channel of one waiter.
+    /// The channel on which clients that are not ours announce a waiter's turn.
     pub(crate) fn channel_of(&self, waiter: &OwnerId) -> String {
         [&self.prefix, ":", waiter.as_str()].concat()
     }
 
-    fn call(&self, script: &'static super::Script) -> Call {
-        Call::new(script)
-            .key(self.name.as_str())
+    /// Whether the answer to an attempt to acquire says that clients that are not ours have the lock,
+    /// or are queued beside the one that asked.
+    pub(crate) fn is_mixed(&self, reply: &Reply) -> bool {
+        matches!(reply, Reply::List(items) if matches!(items.as_slice(), [_, _, Reply::Int(1)]))
+    }
+
+    fn keyed(&self, call: Call) -> Call {
+        call.key(self.name.as_str())
             .key(&self.queue)
             .key(&self.deadlines)
             .key(&self.notes)
-            .arg(&self.prefix)
-            .arg(PUBLISH)
-            .number(millis(self.terms.longest))
     }
 
-    /// Says that the client is alive, takes those out of the queue that nobody waits as, and asks
-    /// who is next. Answered by [`Beat::decode`].
-    pub(crate) fn beat(&self, client: &ClientId, gone: &[OwnerId], oldest: &[OwnerId]) -> Call {
-        let call = self
-            .call(&BEAT)
-            .arg(client.as_str())
-            .number(millis(self.terms.alive))
-            .number(gone.len() as u64);
-        let owners = gone.iter().chain(oldest);
-        owners.fold(call, |call, owner| call.arg(owner.as_str()))
+    fn call(&self, script: &'static super::Script) -> Call {
+        self.keyed(Call::new(script))
+            .arg(PUBLISH)
+            .arg(keys::WAKE)
+            .arg(&self.prefix)
+            .number(millis(self.terms.longest))
     }
+}
+
+/// What a client says and asks of one queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heartbeat<'a> {
+    pub(crate) queue: &'a FairQueue,
+    /// Those that nobody waits as: they are taken out of the queue.
+    pub(crate) gone: &'a [u64],
+    /// Those that it asks after.
+    pub(crate) oldest: &'a [u64],
+}
+
+/// Says that the client is alive, takes those out of the queues that nobody waits as, and asks who is
+/// next in each. Answered by [`Beat::decode_all`].
+pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
+    let keyed = of
+        .iter()
+        .fold(Call::new(&BEAT), |call, of| of.queue.keyed(call));
+    let call = keyed.arg(PUBLISH).arg(keys::WAKE).arg(client.as_str());
+    of.iter().fold(call, |call, of| {
+        let terms = &of.queue.terms;
+        let call = call
+            .arg(&of.queue.prefix)
+            .number(millis(terms.longest))
+            .number(millis(terms.alive))
+            .number(of.gone.len() as u64)
+            .number(of.oldest.len() as u64);
+        let numbers = of.gone.iter().chain(of.oldest);
+        numbers.fold(call, |call, &number| call.number(number))
+    })
 }
 
 /// Asks how many wait, and how many of them before `owner`. Answered by a list of both, with -1
@@ -106,35 +122,61 @@ pub(crate) fn position(name: &LockName, owner: Option<&OwnerId>) -> Call {
         .arg(owner.map_or("", OwnerId::as_str))
 }
 
-/// The answer to a beat.
+/// What a client hears on its [channel](keys::wake_channel): which of its waiters is next, and for
+/// which name. Where two names have one queue, that may be the other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn<'a> {
+    pub(crate) number: u64,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn encode(self) -> String {
+        format!("{} {}", self.number, self.name)
+    }
+
+    pub(crate) fn decode(payload: &'a str) -> Option<Self> {
+        let (number, name) = payload.split_once(' ')?;
+        let number = number.parse().ok()?;
+        Some(Self { number, name })
+    }
+}
+
+/// What a beat is told of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Beat {
     /// Who is next.
     pub(crate) head: Option<OwnerId>,
     pub(crate) is_free: bool,
-    /// Those of the oldest that are not queued any more.
-    pub(crate) missing: Vec<OwnerId>,
+    /// The numbers of those of the oldest that are not queued any more.
+    pub(crate) missing: Vec<u64>,
 }
 
 impl Beat {
-    pub(crate) fn decode(reply: Reply) -> Result<Self, Malformed> {
-        let Reply::List(items) = &reply else {
-            return Err(Malformed(reply));
+    /// Reads the answer to a [`beat`] of so many queues.
+    pub(crate) fn decode_all(reply: Reply, queues: usize) -> Result<Vec<Self>, Malformed> {
+        let all: Option<Vec<Self>> = match &reply {
+            Reply::List(all) if all.len() == queues => all.iter().map(Self::decode).collect(),
+            _ => None,
+        };
+        all.ok_or(Malformed(reply))
+    }
+
+    fn decode(reply: &Reply) -> Option<Self> {
+        let Reply::List(items) = reply else {
+            return None;
         };
         let [Reply::Text(head), Reply::Int(free @ 0..=1), missing @ ..] = items.as_slice() else {
-            return Err(Malformed(reply));
+            return None;
         };
         let missing = missing.iter().map(|item| match item {
-            Reply::Text(owner) => Some(OwnerId::from_wire(owner)),
+            Reply::Text(number) => number.parse().ok(),
             _ => None,
         });
-        let Some(missing) = missing.collect() else {
-            return Err(Malformed(reply));
-        };
-        Ok(Self {
+        Some(Self {
             head: (!head.is_empty()).then(|| OwnerId::from_wire(head)),
             is_free: *free == 1,
-            missing,
+            missing: missing.collect::<Option<_>>()?,
         })
     }
 }
@@ -181,8 +223,10 @@ impl Recipe for FairWire {
         match &reply {
             Reply::Nil => Ok(AcquireReply::Acquired(None, None)),
             Reply::List(items) => match items.as_slice() {
-                [Reply::Int(ttl @ -1..), Reply::Int(0)] => Ok(AcquireReply::Held(ttl_of(*ttl))),
-                [Reply::Int(-1..), Reply::Int(1)] => Ok(AcquireReply::Behind),
+                [Reply::Int(ttl @ -1..), Reply::Int(0), Reply::Int(0..=1)] => {
+                    Ok(AcquireReply::Held(ttl_of(*ttl)))
+                }
+                [Reply::Int(-1..), Reply::Int(1), Reply::Int(0..=1)] => Ok(AcquireReply::Behind),
                 _ => Err(Malformed(reply)),
             },
             _ => Err(Malformed(reply)),
@@ -226,8 +270,6 @@ impl Recipe for FairWire {
 
 #[cfg(test)]
 mod tests {
-    use std::slice::from_ref;
-
     use super::*;
     use crate::wire::script::headers::assert_agrees;
 
@@ -257,7 +299,6 @@ mod tests {
             wire.acquire(&ask(false)),
             wire.release(&owner),
             wire.force_release(),
-            wire.queue.beat(&ClientId::random(), &[], from_ref(&owner)),
             position(wire.name(), Some(&owner)),
         ];
         calls.iter().for_each(assert_agrees);
@@ -272,20 +313,20 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_means_the_name_itself() {
-        let client = ClientId::random();
-        let pattern = wire("a*[b]?\\").queue.channels_of(&client);
-        let expected = format!(
-            "redisson_lock__channel:{{a\\*\\[b\\]\\?\\\\}}:{}:*",
-            client.as_str()
-        );
-        assert_eq!(pattern, expected);
+    fn a_name_may_have_blanks() {
+        let heard = |number, name| Some(Turn { number, name });
+        assert_eq!(Turn::decode("7 svc:order"), heard(7, "svc:order"));
+        assert_eq!(Turn::decode("7  a b"), heard(7, " a b"));
+        let wake = heard(7, " a b").unwrap();
+        assert_eq!(wake.encode(), "7  a b");
+        assert_eq!(Turn::decode("x a"), None);
+        assert_eq!(Turn::decode("0"), None);
     }
 
     #[test]
     fn replies_are_decoded() {
         let wire = wire("n");
-        let list = |ttl, next| Reply::List(vec![Reply::Int(ttl), Reply::Int(next)]);
+        let list = |ttl, next| Reply::List(vec![Reply::Int(ttl), Reply::Int(next), Reply::Int(0)]);
         assert_eq!(
             wire.acquired(Reply::Nil),
             Ok(AcquireReply::Acquired(None, None))
@@ -296,15 +337,64 @@ mod tests {
         assert!(wire.acquired(list(-2, 0)).is_err());
         assert!(wire.acquired(Reply::Int(5)).is_err());
         let text = |text: &str| Reply::Text(text.into());
-        let beat = Beat::decode(Reply::List(vec![text("u:1"), Reply::Int(1), text("u:2")]));
-        let expected = Beat {
-            head: Some(OwnerId::from_wire("u:1")),
-            is_free: true,
-            missing: vec![OwnerId::from_wire("u:2")],
+        let beats = || {
+            let one = vec![text("u:1"), Reply::Int(1), text("2")];
+            let other = vec![text(""), Reply::Int(0)];
+            Reply::List(vec![Reply::List(one), Reply::List(other)])
         };
-        assert_eq!(beat, Ok(expected));
-        let nobody = Beat::decode(Reply::List(vec![text(""), Reply::Int(0)])).unwrap();
-        assert_eq!(nobody.head, None);
-        assert!(Beat::decode(Reply::List(vec![Reply::Nil])).is_err());
+        let expected = [
+            Beat {
+                head: Some(OwnerId::from_wire("u:1")),
+                is_free: true,
+                missing: vec![2],
+            },
+            Beat {
+                head: None,
+                is_free: false,
+                missing: vec![],
+            },
+        ];
+        assert_eq!(Beat::decode_all(beats(), 2), Ok(expected.into()));
+        assert!(Beat::decode_all(beats(), 1).is_err());
+        assert!(Beat::decode_all(Reply::List(vec![Reply::Nil]), 1).is_err());
+    }
+
+    #[test]
+    fn a_beat_of_several_queues_has_their_keys_first() {
+        let (a, b) = (wire("a"), wire("b"));
+        let first = Heartbeat {
+            queue: &a.queue,
+            gone: &[7],
+            oldest: &[8, 9],
+        };
+        let second = Heartbeat {
+            queue: &b.queue,
+            gone: &[],
+            oldest: &[1],
+        };
+        let client = ClientId::random();
+        let call = beat(&client, &[first, second]);
+        assert_eq!(call.key_count(), 8);
+        let words: Vec<_> = call.words().skip(8).collect();
+        let expected = [
+            "PUBLISH",
+            "redlock_wake",
+            client.as_str(),
+            "redisson_lock__channel:{a}",
+            "300000",
+            "5000",
+            "1",
+            "2",
+            "7",
+            "8",
+            "9",
+            "redisson_lock__channel:{b}",
+            "300000",
+            "5000",
+            "0",
+            "1",
+            "1",
+        ];
+        assert_eq!(words, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! The only place where names of keys and channels are built.
 
-use crate::name::{LockName, OwnerId};
+use crate::name::{ClientId, LockName, OwnerId};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys: Redisson's clients do too, and must find them.
@@ -51,6 +51,26 @@ pub(crate) fn fair_deadlines(name: &LockName) -> String {
 /// Redisson's queue: two names that share that queue must share this too.
 pub(crate) fn fair_notes(name: &LockName) -> String {
     prefixed("redlock_fair", name)
+}
+
+/// The start of the names of our clients' channels. Not Redisson's.
+pub(crate) const WAKE: &str = "redlock_wake";
+
+/// The channel on which a client hears which of its waiters for fair locks is next, of whatever names.
+/// So there is no hash tag in it.
+pub(crate) fn wake_channel(client: &ClientId) -> String {
+    format!("{WAKE}:{}", client.as_str())
+}
+
+/// The other name whose waiters stand in the same queue.
+pub(crate) fn fair_twin(name: &str) -> Option<String> {
+    if is_in_braces(name) {
+        Some(name[1..name.len() - 1].to_owned())
+    } else if name.contains('{') {
+        None
+    } else {
+        Some(format!("{{{name}}}"))
+    }
 }
 
 /// The channel on which the release of a read-write lock is announced.
@@ -201,6 +221,22 @@ mod tests {
                     assert_eq!(slot(&key), slot("a"), "{key}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn twins_are_the_names_that_share_a_queue() {
+        for (name, twin) in [
+            ("a", Some("{a}")),
+            ("a}", Some("{a}}")),
+            ("{a}b", None),
+            ("{{a}}", None),
+        ] {
+            assert_eq!(fair_twin(name).as_deref(), twin, "{name}");
+            let Some(twin) = twin else { continue };
+            assert_eq!(fair_twin(twin).as_deref(), Some(name));
+            let queue = |name| fair_queue(&LockName::new(None, name).unwrap());
+            assert_eq!(queue(name), queue(twin));
         }
     }
 

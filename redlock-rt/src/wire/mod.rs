@@ -19,7 +19,9 @@ mod script;
 mod semaphore;
 mod spin;
 
-pub(crate) use self::fair::{Beat, FairTerms, FairWire, position as fair_position};
+pub(crate) use self::fair::{
+    Beat, FairQueue, FairTerms, FairWire, Heartbeat, Turn, beat, position as fair_position,
+};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};

@@ -12,7 +12,7 @@ script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
 script!(INSPECT = "lock_hash" + "rlock_inspect");
-script!(STAY = "lock_stay");
+script!(STAY = "fair_wake" + "lock_stay");
 
 pub(super) const KIND: &str = "rlock";
 
@@ -107,6 +107,7 @@ pub(super) fn stay(
         .number(millis(rest))
         .arg(channel)
         .arg(PUBLISH)
+        .arg(keys::WAKE)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.

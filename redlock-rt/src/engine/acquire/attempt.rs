@@ -19,6 +19,8 @@ pub(super) struct Attempt {
     delivery: Delivery,
     /// It was refused, and left something in Redis all the same.
     traces: bool,
+    /// It is queued where clients that are not ours are as well, or have the lock.
+    pub(super) mixed: bool,
     done: bool,
     /// While a call is under way or its outcome open. Dropped last.
     open: Option<Open>,
@@ -35,6 +37,7 @@ impl Attempt {
             request: Request::new(engine, recipe, waiters, terms),
             delivery: Delivery::default(),
             traces: false,
+            mixed: false,
             done: false,
             open: None,
         }
@@ -68,7 +71,12 @@ impl Attempt {
             .get_or_insert_with(|| engine.releases.open(recipe.is_lasting()));
         let call = || request.call(waits, deadline);
         let answer = self.delivery.attempt(&engine.main, call, deadline).await;
-        let reply = answer.map(|reply| Ok(recipe.acquired(reply?)?));
+        let reply = answer.map(|reply| {
+            let reply = reply?;
+            let queue = recipe.queue();
+            self.mixed |= queue.is_some_and(|queue| queue.is_mixed(&reply));
+            Ok(recipe.acquired(reply)?)
+        });
         if let Some(Ok(reply)) = &reply
             && !matches!(reply, AcquireReply::Acquired(..))
         {

@@ -59,17 +59,13 @@ impl LocalWait {
     }
 
     /// The waiter was refused: it tries again at `retry_at`, or when something is announced.
-    pub(super) fn refused(
-        &mut self,
-        engine: &Engine,
-        recipe: &Arc<dyn Recipe>,
-        retry_at: Option<Instant>,
-    ) {
+    pub(super) fn refused(&mut self, attempt: &Attempt, retry_at: Option<Instant>) {
         self.guard.tried(retry_at, Health::Answering);
-        if let Some(seat) = &self.seat {
-            seat.queued();
+        let Request { engine, recipe, .. } = &attempt.request;
+        match &self.seat {
+            Some(seat) => seat.queued(attempt.mixed),
+            None => self.listen(engine, recipe),
         }
-        self.listen(engine, recipe);
     }
 
     /// Redis did not answer the waiter.
@@ -98,11 +94,10 @@ impl LocalWait {
         self.guard.waiters().set_health(health);
     }
 
+    /// Listens to the announcements of releases. A waiter that has a seat listens once it is queued.
     pub(super) fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {
-        match (&self.seat, recipe.channel()) {
-            (Some(seat), _) => seat.listen(&engine.hub),
-            (None, Some(channel)) => self.guard.waiters().listen(&engine.hub, channel),
-            (None, None) => {}
+        if let (None, Some(channel)) = (&self.seat, recipe.channel()) {
+            self.guard.waiters().listen(&engine.hub, channel);
         }
     }
 }

@@ -145,7 +145,7 @@ impl Acquisition<'_> {
             Ok(AcquireReply::Unset) => self.unset()?,
             Ok(AcquireReply::Behind) => {
                 self.answered();
-                self.place.refused(self.engine, self.recipe, None);
+                self.place.refused(&self.attempt, None);
             }
             // Redis says so to a caller that asks under a hold, which is not done here.
             Ok(AcquireReply::Orphaned) => {
@@ -207,7 +207,7 @@ impl Acquisition<'_> {
         let Some(retry_at) = self.pace.refused(now, latest) else {
             return Err(self.out_of_retries());
         };
-        self.place.refused(self.engine, self.recipe, Some(retry_at));
+        self.place.refused(&self.attempt, Some(retry_at));
         Ok(())
     }
 

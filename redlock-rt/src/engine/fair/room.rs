@@ -1,17 +1,22 @@
 //! The waiters of one client for one name.
+//!
+//! Whatever is done to the seats, the moment of the next beat goes into the schedule under their lock.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Rooms;
 use super::seats::{Question, Seats};
 use crate::clock;
+use crate::connection::Message;
 use crate::engine::hold::Waiting;
-use crate::engine::hub::{Hub, Listener, Subscription, Topic};
+use crate::engine::hub::{Listener, Subscription};
 use crate::engine::wait::Health;
-use crate::name::{LockName, OwnerId};
+use crate::name::LockName;
 use crate::shim::{Mutex, lock};
-use crate::wire::{Beat, Call, Recipe};
+use crate::wire::{Beat, FairQueue, Recipe};
 
 /// After a beat that failed, or that found waiters dropped, the next comes soon.
 const SOON: Duration = Duration::from_millis(250);
@@ -19,99 +24,162 @@ const SOON: Duration = Duration::from_millis(250);
 pub(crate) struct Room {
     rooms: Arc<Rooms>,
     recipe: Arc<dyn Recipe>,
+    /// Itself, and by which number the schedule knows it.
+    weak: Weak<Self>,
+    id: u64,
+    /// A beat along with others was refused because of this one.
+    apart: AtomicBool,
     seats: Mutex<Seats<Arc<Waiting>>>,
-    /// To the pattern of its waiters' channels, while anybody waits.
-    subscription: Subscription,
+    /// To the channels of the oldest waiters, where clients that are not ours announce their turns. By
+    /// owner number.
+    ears: Mutex<BTreeMap<u64, Subscription>>,
 }
 
 impl Room {
-    pub(super) fn new(rooms: &Arc<Rooms>, recipe: &Arc<dyn Recipe>) -> Self {
-        Self {
+    pub(super) fn new(rooms: &Arc<Rooms>, recipe: &Arc<dyn Recipe>, id: u64) -> Arc<Self> {
+        Arc::new_cyclic(|weak| Self {
             rooms: Arc::clone(rooms),
             recipe: Arc::clone(recipe),
+            weak: Weak::clone(weak),
+            id,
+            apart: AtomicBool::new(false),
             seats: Mutex::default(),
-            subscription: Subscription::default(),
-        }
+            ears: Mutex::default(),
+        })
     }
 
     pub(super) fn name(&self) -> &LockName {
         self.recipe.name()
     }
 
-    fn beat_every(&self) -> Duration {
-        let queue = self.recipe.queue();
-        queue.map_or(SOON, |queue| queue.beat_every())
+    pub(super) fn queue(&self) -> Option<&FairQueue> {
+        self.recipe.queue()
+    }
+
+    pub(super) fn beat_every(&self) -> Duration {
+        self.queue().map_or(SOON, FairQueue::beat_every)
+    }
+
+    /// Whether it is asked for alone, since a call for several was refused because of it.
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart.load(Ordering::Relaxed)
+    }
+
+    /// Does something to the seats, and has the schedule follow.
+    fn seats<T>(&self, act: impl FnOnce(&mut Seats<Arc<Waiting>>) -> T) -> T {
+        let mut seats = lock(&self.seats);
+        let before = seats.due();
+        let done = act(&mut seats);
+        let wake = match (before, seats.due()) {
+            (before, due) if before == due => false,
+            (_, Some(at)) => {
+                let room = Weak::clone(&self.weak);
+                lock(&self.rooms.schedule).set(self.id, at, room)
+            }
+            (_, None) => {
+                lock(&self.rooms.schedule).remove(self.id);
+                false
+            }
+        };
+        drop(seats);
+        if wake {
+            self.rooms.signal.notify();
+        }
+        done
     }
 
     /// Takes a seat for the waiter of this owner number, who is called through `line`.
     pub(crate) fn sit(self: &Arc<Self>, number: u64, line: &Arc<Waiting>) -> Seat {
         let due = clock::after(clock::now(), self.beat_every());
-        let first = lock(&self.seats).sit(number, Arc::clone(line), due);
-        if first {
-            self.rooms.signal.notify();
-        }
+        self.seats(|seats| seats.sit(number, Arc::clone(line), due));
         Seat {
             room: Arc::clone(self),
             number,
         }
     }
 
-    fn listen(self: &Arc<Self>, hub: &Arc<Hub>) {
-        let Some(queue) = self.recipe.queue() else {
+    /// Listens to the channels of the oldest waiters where somebody may publish there, and no more to
+    /// those of waiters that have left.
+    fn tune(self: &Arc<Self>) {
+        let mut ears = lock(&self.ears);
+        let heads = lock(&self.seats).heads();
+        if heads.is_empty() && ears.is_empty() {
             return;
-        };
-        let pattern = queue.channels_of(&self.rooms.client);
-        self.subscription.start(hub, Topic::Pattern(&pattern), self);
+        }
+        let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut *ears)
+            .into_iter()
+            .partition(|(number, _)| heads.contains(number));
+        *ears = kept;
+        for number in heads {
+            let (Some(queue), false) = (self.recipe.queue(), ears.contains_key(&number)) else {
+                continue;
+            };
+            let Rooms { client, hub, .. } = &*self.rooms;
+            let channel = queue.channel_of(&client.owner(number));
+            let ear = Subscription::brief();
+            ear.start(hub, &channel, self);
+            ears.insert(number, ear);
+        }
+        drop(ears);
+        // With no lock held: this takes the hub's.
+        drop(ended);
     }
 
     /// What was announced up to now may not have been heard: asks who is next.
-    fn beat_now(&self) {
-        if lock(&self.seats).ask(clock::now()) {
-            self.rooms.signal.notify();
-        }
+    pub(super) fn beat_now(&self) {
+        // Who leaves a seat may bring it about.
+        let now = clock::now_in_drop();
+        self.seats(|seats| seats.ask(now));
     }
 
-    pub(super) fn due(&self) -> Option<Instant> {
-        lock(&self.seats).due()
+    /// Whether the waiter of this number is one of this room.
+    pub(super) fn has(&self, number: u64) -> bool {
+        lock(&self.seats).line(number).is_some()
     }
 
-    /// The call of a beat; `None` where nobody is queued.
-    pub(super) fn beat(&self, now: Instant) -> Option<Call> {
-        let queue = self.recipe.queue()?;
-        let client = &self.rooms.client;
+    /// It is the turn of the waiter of this number. Returns whether it is one of this room.
+    pub(super) fn call(&self, number: u64) -> bool {
+        let line = lock(&self.seats).line(number);
+        line.inspect(|line| line.notify()).is_some()
+    }
+
+    /// A turn was announced, and nobody waits as the one whose it is.
+    pub(super) fn unclaimed(&self) {
+        let now = clock::now();
+        self.seats(|seats| seats.unclaimed(now));
+    }
+
+    /// A beat begins; `None` where nobody is queued.
+    pub(super) fn begin(&self, now: Instant) -> Option<Question> {
         let until = clock::after(now, self.beat_every());
-        let Question { gone, oldest } = lock(&self.seats).begin(now, until)?;
-        let owners = |numbers: Vec<u64>| -> Vec<OwnerId> {
-            numbers.iter().map(|&number| client.owner(number)).collect()
-        };
-        let (gone, oldest) = (owners(gone), owners(oldest));
-        if !gone.is_empty() {
+        let question = self.seats(|seats| seats.begin(now, until))?;
+        if !question.gone.is_empty() {
             tracing::debug!(
                 lock = self.name().as_str(),
-                waiters = gone.len(),
+                waiters = question.gone.len(),
                 "still queued though nobody waits; taken out"
             );
         }
-        Some(queue.beat(client, &gone, &oldest))
+        Some(question)
     }
 
-    /// A beat was answered.
-    pub(super) fn told(&self, beat: &Beat, now: Instant) {
+    /// A beat was answered; the next is due after `pause` of the time that may pass.
+    pub(super) fn told(&self, beat: &Beat, pause: f64, now: Instant) {
         let client = &self.rooms.client;
         let next = beat.head.as_ref().and_then(|head| client.number_of(head));
-        let dropped: Vec<u64> = beat
-            .missing
-            .iter()
-            .filter_map(|owner| client.number_of(owner))
-            .collect();
-        let mut seats = lock(&self.seats);
-        let called = seats.told(next, beat.is_free, &dropped, now);
+        // Not one without a task where another name has the same queue.
+        let next = next.filter(|&number| self.has(number) || !self.rooms.is_beside(self, number));
+        let dropped = &beat.missing;
+        let pause = self.beat_every().mul_f64(pause);
         let pause = match dropped.is_empty() {
-            true => self.beat_every(),
-            false => self.beat_every().min(SOON),
+            true => pause,
+            false => pause.min(SOON),
         };
-        seats.rest(clock::after(now, pause), Health::Answering);
-        drop(seats);
+        let called = self.seats(|seats| {
+            let called = seats.told(next, beat.is_free, dropped, now);
+            seats.rest(clock::after(now, pause), Health::Answering);
+            called
+        });
         if !dropped.is_empty() {
             tracing::debug!(
                 lock = self.name().as_str(),
@@ -124,17 +192,24 @@ impl Room {
 
     /// Redis refused a beat for good: the oldest waiters learn why from tries of their own.
     pub(super) fn refused(&self, now: Instant) {
-        let mut seats = lock(&self.seats);
-        seats.rest(clock::after(now, self.beat_every()), Health::Answering);
-        let called = seats.oldest_lines();
-        drop(seats);
+        self.apart.store(true, Ordering::Relaxed);
+        let until = clock::after(now, self.beat_every());
+        let called = self.seats(|seats| {
+            seats.rest(until, Health::Answering);
+            seats.oldest_lines()
+        });
         called.iter().for_each(|line| line.notify());
     }
 
     /// A beat did not reach Redis.
     pub(super) fn untold(&self, now: Instant) {
         let until = clock::after(now, self.beat_every().min(SOON));
-        lock(&self.seats).rest(until, Health::Failing);
+        self.seats(|seats| seats.rest(until, Health::Failing));
+    }
+
+    /// Whether a call for several may have it among them.
+    pub(super) fn rejoin(&self) {
+        self.apart.store(false, Ordering::Relaxed);
     }
 }
 
@@ -143,15 +218,13 @@ impl Listener for Room {
         self.beat_now();
     }
 
-    fn heard(&self, channel: &str) {
-        let number = channel.rsplit_once(':').map(|(_, number)| number.parse());
-        let Some(Ok(number)) = number else {
+    fn heard(&self, message: &Message) {
+        let number = message.channel.rsplit_once(':');
+        let Some(Ok(number)) = number.map(|(_, number)| number.parse()) else {
             return;
         };
-        let line = lock(&self.seats).heard(number, clock::now());
-        match line {
-            Some(line) => line.notify(),
-            None => self.rooms.signal.notify(),
+        if !self.call(number) {
+            self.unclaimed();
         }
     }
 }
@@ -169,31 +242,29 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Redis has said that the waiter is queued.
-    pub(crate) fn queued(&self) {
-        let is_due = lock(&self.room.seats).is_queued(self.number, clock::now());
-        if is_due {
-            self.room.rooms.signal.notify();
+    /// Redis has said that the waiter is queued; `mixed`: in a queue that is not of our clients alone,
+    /// or behind a holder that is of another. From now on it is told when it is next.
+    pub(crate) fn queued(&self, mixed: bool) {
+        let (room, now) = (&self.room, clock::now());
+        let is_first = room.seats(|seats| seats.is_queued(self.number, mixed, now));
+        room.rooms.listen();
+        // What Redis still has of this client, and this client has not, is found by the first beat.
+        if is_first && room.rooms.is_settled() {
+            room.beat_now();
         }
+        room.tune();
     }
 
     /// Whether Redis answers the beats for those who only wait.
     pub(crate) fn health(&self) -> Health {
         lock(&self.room.seats).health
     }
-
-    /// Listens to the channels of this client's waiters.
-    pub(crate) fn listen(&self, hub: &Arc<Hub>) {
-        self.room.listen(hub);
-    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.room.subscription.end_if(|| {
-            let mut seats = lock(&self.room.seats);
-            seats.leave(self.number);
-            seats.is_empty()
-        });
+        self.room.seats(|seats| seats.leave(self.number));
+        self.room.tune();
+        self.room.rooms.left();
     }
 }

@@ -19,6 +19,9 @@ use crate::engine::wait::Health;
 
 /// So many of the oldest waiters are asked after in a beat: other clients drop from the front.
 const ASKED_AFTER: usize = 50;
+/// So many of the oldest waiters are heard on channels of their own in a mixed queue: more than turns
+/// that come while one is being subscribed to.
+const HEADS: usize = 4;
 /// After an announcement that nobody waits for the next beat comes soon: as a rule whom it is for
 /// has been served.
 const SOON: Duration = Duration::from_millis(250);
@@ -50,6 +53,8 @@ pub(super) struct Seats<L> {
     /// The numbers of those that are queued, in their order.
     queued: BTreeMap<u64, u64>,
     turns: u64,
+    /// Whether clients that are not ours had the lock or were queued, when one that sat here since queued.
+    mixed: bool,
     /// Who was told last that it is next.
     next: Option<u64>,
     /// Those that Redis named as next, and that have no seat: their leave has not come.
@@ -70,6 +75,7 @@ impl<L> Default for Seats<L> {
             map: BTreeMap::new(),
             queued: BTreeMap::new(),
             turns: 0,
+            mixed: false,
             next: None,
             gone: Vec::new(),
             left: None,
@@ -81,15 +87,13 @@ impl<L> Default for Seats<L> {
 }
 
 impl<L: Clone> Seats<L> {
-    /// Answers whether it is the first: beats begin.
-    pub(super) fn sit(&mut self, number: u64, line: L, due: Instant) -> bool {
-        let first = self.map.is_empty();
-        let queued = None;
-        self.map.insert(number, Sitter { line, queued });
-        if first {
+    /// Beats begin with the first, at `due`.
+    pub(super) fn sit(&mut self, number: u64, line: L, due: Instant) {
+        if self.map.is_empty() {
             self.due = Some(due);
         }
-        first
+        let queued = None;
+        self.map.insert(number, Sitter { line, queued });
     }
 
     pub(super) fn leave(&mut self, number: u64) {
@@ -101,19 +105,26 @@ impl<L: Clone> Seats<L> {
             left.insert(number);
         }
         if self.map.is_empty() {
-            *self = Self::default();
+            *self = Self {
+                left: self.left.take(),
+                ..Self::default()
+            };
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// Redis has said that this waiter is queued. Answers whether a beat is due because of that.
-    pub(super) fn is_queued(&mut self, number: u64, now: Instant) -> bool {
+    /// Redis has said that this waiter is queued, and whether that is in a `mixed` queue. A beat that was
+    /// asked for before is due now. Answers whether nobody else is queued.
+    pub(super) fn is_queued(&mut self, number: u64, mixed: bool, now: Instant) -> bool {
         let Some(sitter) = self.map.get_mut(&number) else {
             return false;
         };
+        let is_first = self.queued.is_empty();
+        self.mixed |= mixed;
         if sitter.queued.is_none() {
             self.turns += 1;
             sitter.queued = Some(self.turns);
@@ -122,17 +133,13 @@ impl<L: Clone> Seats<L> {
         if self.asked {
             self.due = Some(now);
         }
-        self.asked
+        is_first
     }
 
-    /// An announcement came for this number. Answers its line; where it has no seat, the next beat,
-    /// which asks who is next, is due soon.
-    pub(super) fn heard(&mut self, number: u64, now: Instant) -> Option<L> {
-        let line = self.line(number);
-        if line.is_none() {
-            self.due = self.due.map(|due| due.min(now + SOON));
-        }
-        line
+    /// An announcement came for a number that has no seat: the next beat, which asks who is next, is
+    /// due soon.
+    pub(super) fn unclaimed(&mut self, now: Instant) {
+        self.due = self.due.map(|due| due.min(now + SOON));
     }
 
     /// A beat named this number as the one that is next. Answers its line; where it has no seat, and
@@ -140,7 +147,9 @@ impl<L: Clone> Seats<L> {
     fn named(&mut self, number: u64, now: Instant) -> Option<L> {
         let line = self.line(number);
         let left = self.left.as_ref();
-        if line.is_none() && !left.is_some_and(|left| left.contains(&number)) && self.ask(now) {
+        let was_left = left.is_some_and(|left| left.contains(&number));
+        if line.is_none() && !was_left && !self.map.is_empty() {
+            self.ask(now);
             self.gone.truncate(MOST_TAKEN_OUT - 1);
             self.gone.push(number);
         }
@@ -158,22 +167,28 @@ impl<L: Clone> Seats<L> {
         oldest.filter_map(|number| self.line(number)).collect()
     }
 
+    /// Those whose turns clients that are not ours may announce next.
+    pub(super) fn heads(&self) -> Vec<u64> {
+        let most = if self.mixed { HEADS } else { 0 };
+        self.queued.values().copied().take(most).collect()
+    }
+
     /// Those to ask after: others have their first call under way.
     fn oldest(&self) -> impl Iterator<Item = u64> {
         self.queued.values().copied().take(ASKED_AFTER)
     }
 
+    /// When the next beat is due; none while one is under way.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+        self.due.filter(|_| self.left.is_none())
     }
 
-    /// Asks for a beat at once. Answers whether anybody waits.
-    pub(super) fn ask(&mut self, now: Instant) -> bool {
+    /// Asks for a beat at once, if anybody waits.
+    pub(super) fn ask(&mut self, now: Instant) {
         if self.due.is_some() {
             self.due = Some(now);
             self.asked = true;
         }
-        self.asked
     }
 
     /// A beat begins; the next is due at `until` unless one is asked for. Where nobody is queued
@@ -246,8 +261,8 @@ mod tests {
     fn who_is_next_is_called_once_until_the_lock_is_free() {
         let now = Instant::now();
         let mut seats = Seats::default();
-        assert!(seats.sit(1, "a", now));
-        assert!(!seats.sit(2, "b", now));
+        seats.sit(1, "a", now);
+        seats.sit(2, "b", now);
         assert_eq!(seats.told(Some(1), false, &[], now), ["a"]);
         assert!(seats.told(Some(1), false, &[], now).is_empty());
         assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
@@ -272,11 +287,11 @@ mod tests {
         let mut seats = Seats::default();
         for number in 1..=3 {
             seats.sit(number, "line", now);
-            seats.is_queued(number, now);
+            seats.is_queued(number, false, now);
         }
         seats.told(None, false, &[1], now);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3]);
-        seats.is_queued(1, now);
+        seats.is_queued(1, false, now);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3, 1]);
         seats.leave(2);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [3, 1]);
@@ -290,7 +305,8 @@ mod tests {
         assert_eq!(seats.due(), Some(now));
         seats.leave(1);
         assert_eq!(seats.due(), None);
-        assert!(!seats.ask(now));
+        seats.ask(now);
+        assert_eq!(seats.due(), None);
     }
 
     #[test]
@@ -298,9 +314,10 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now);
-        seats.is_queued(1, now);
+        seats.is_queued(1, false, now);
         assert_eq!(seats.begin(now, now + S).unwrap().oldest, [1]);
-        assert!(seats.ask(now));
+        seats.ask(now);
+        assert_eq!(seats.due(), None);
         seats.rest(now + 2 * S, Health::Answering);
         assert_eq!(seats.due(), Some(now));
         seats.begin(now, now + S);
@@ -313,10 +330,10 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
-        assert!(seats.ask(now));
+        seats.ask(now);
         assert!(seats.begin(now, now + S).is_none());
         assert_eq!(seats.due(), Some(now + S));
-        assert!(seats.is_queued(1, now));
+        seats.is_queued(1, false, now);
         assert_eq!(seats.due(), Some(now));
     }
 
@@ -325,7 +342,7 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(2, "b", now + S);
-        seats.is_queued(2, now);
+        seats.is_queued(2, false, now);
         assert!(seats.told(Some(1), true, &[], now).is_empty());
         assert_eq!(seats.due(), Some(now));
         let question = seats.begin(now, now + S).unwrap();
@@ -340,7 +357,7 @@ mod tests {
         let mut seats = Seats::default();
         for number in 1..=2 {
             seats.sit(number, number, now + S);
-            seats.is_queued(number, now);
+            seats.is_queued(number, false, now);
         }
         seats.begin(now, now + S).unwrap();
         // Served, or its leave is under way.
@@ -359,10 +376,46 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
-        assert_eq!(seats.heard(1, now), Some("a"));
         assert_eq!(seats.due(), Some(now + S));
-        assert_eq!(seats.heard(2, now), None);
+        seats.unclaimed(now);
         assert_eq!(seats.due(), Some(now + SOON));
+    }
+
+    #[test]
+    fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        for number in 1..=9 {
+            seats.sit(number, "line", now);
+            if number > 1 {
+                seats.is_queued(number, false, now);
+            }
+        }
+        assert_eq!(seats.heads(), []);
+        seats.is_queued(9, true, now);
+        assert_eq!(seats.heads(), [2, 3, 4, 5]);
+        seats.leave(3);
+        assert_eq!(seats.heads(), [2, 4, 5, 6]);
+        (1..=9).for_each(|number| seats.leave(number));
+        seats.sit(10, "line", now);
+        seats.is_queued(10, false, now);
+        assert_eq!(seats.heads(), [], "whoever queued beside others has left");
+    }
+
+    /// A second one would have the first one's waiters taken for gone.
+    #[test]
+    fn whoever_comes_while_a_beat_is_under_way_begins_none() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        seats.is_queued(1, false, now);
+        seats.begin(now, now + S).unwrap();
+        seats.leave(1);
+        seats.sit(2, "b", now);
+        assert_eq!(seats.due(), None);
+        assert!(seats.told(Some(1), true, &[], now).is_empty());
+        seats.rest(now + S, Health::Answering);
+        assert_eq!(seats.due(), Some(now + S));
     }
 
     /// Its first call is under way.
@@ -372,7 +425,7 @@ mod tests {
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
         assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
-        seats.is_queued(1, now);
+        seats.is_queued(1, false, now);
         assert!(seats.begin(now, now + S).unwrap().gone.is_empty());
     }
 
@@ -414,9 +467,12 @@ mod tests {
                     Step::Sit(_) => {}
                     Step::Leave(number) => seats.leave(number),
                     Step::Queued(number) => {
-                        seats.is_queued(number, now);
+                        seats.is_queued(number, false, now);
                     }
-                    Step::Ask => owed |= seats.ask(now),
+                    Step::Ask => {
+                        seats.ask(now);
+                        owed = true;
+                    }
                     Step::Begin if !under_way => {
                         under_way = seats.begin(now, later).is_some();
                         owed &= !under_way;

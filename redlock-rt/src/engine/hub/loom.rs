@@ -25,7 +25,7 @@ impl Hub {
     pub(in crate::engine) fn delivered(&self, channel: &str) {
         self.heard(&Message {
             channel: channel.to_owned(),
-            pattern: None,
+            payload: String::new(),
         });
     }
 }

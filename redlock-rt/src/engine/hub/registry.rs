@@ -32,46 +32,23 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// What is listened to: one channel, or all that match a pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Topic<'a> {
-    Channel(&'a str),
-    Pattern(&'a str),
-}
-
-impl<'a> Topic<'a> {
-    pub(crate) fn text(self) -> &'a str {
-        match self {
-            Self::Channel(text) | Self::Pattern(text) => text,
-        }
-    }
-
-    pub(crate) fn is_pattern(self) -> bool {
-        matches!(self, Self::Pattern(_))
-    }
-
-    pub(super) fn of(text: &'a str, pattern: bool) -> Self {
-        match pattern {
-            true => Self::Pattern(text),
-            false => Self::Channel(text),
-        }
-    }
+/// When a subscription ends that nobody needs any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum End {
+    /// After a moment: the next waiter usually comes.
+    #[default]
+    Later,
+    /// Nobody comes.
+    AtOnce,
 }
 
 /// A command for the task to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Effect {
-    text: String,
-    pattern: bool,
+    pub(super) channel: String,
     pub(super) subscribe: bool,
     /// Names this command among those of its channel.
     pub(super) round: u64,
-}
-
-impl Effect {
-    pub(super) fn topic(&self) -> Topic<'_> {
-        Topic::of(&self.text, self.pattern)
-    }
 }
 
 /// More lingering subscriptions than this are ended early, the oldest first.
@@ -123,52 +100,17 @@ impl<L: Clone> Channel<L> {
     }
 }
 
-/// Channels and patterns apart, so that both are found by their text.
-#[derive(Debug)]
-struct Topics<L> {
-    channels: HashMap<String, Channel<L>>,
-    patterns: HashMap<String, Channel<L>>,
-}
-
-impl<L> Topics<L> {
-    fn map(&self, topic: Topic<'_>) -> &HashMap<String, Channel<L>> {
-        match topic {
-            Topic::Channel(_) => &self.channels,
-            Topic::Pattern(_) => &self.patterns,
-        }
-    }
-
-    fn map_mut(&mut self, topic: Topic<'_>) -> &mut HashMap<String, Channel<L>> {
-        match topic {
-            Topic::Channel(_) => &mut self.channels,
-            Topic::Pattern(_) => &mut self.patterns,
-        }
-    }
-
-    fn get(&self, topic: Topic<'_>) -> Option<&Channel<L>> {
-        self.map(topic).get(topic.text())
-    }
-
-    fn get_mut(&mut self, topic: Topic<'_>) -> Option<&mut Channel<L>> {
-        self.map_mut(topic).get_mut(topic.text())
-    }
-
-    fn remove(&mut self, topic: Topic<'_>) {
-        self.map_mut(topic).remove(topic.text());
-    }
-}
-
 /// The channels of one subscribing connection.
 #[derive(Debug)]
 pub(super) struct Registry<L> {
-    topics: Topics<L>,
+    channels: HashMap<String, Channel<L>>,
     effects: VecDeque<Effect>,
     /// Channels in the order in which they began to linger; entries may be outdated.
-    lingering: VecDeque<(Instant, String, bool)>,
+    lingering: VecDeque<(Instant, String)>,
     linger: Duration,
     connected: bool,
-    /// Topics to which a message of our own is owed, by the moment to look, each once at most.
-    owed: BinaryHeap<Reverse<(Instant, String, bool)>>,
+    /// Channels on which a message of our own is owed, by the moment to look, each once at most.
+    owed: BinaryHeap<Reverse<(Instant, String)>>,
     /// Whether the connection is asked for a sign of life, since a message was not heard.
     doubted: bool,
     next_id: u64,
@@ -186,10 +128,7 @@ pub(super) struct Overdue<L> {
 impl<L: Clone> Registry<L> {
     pub(super) fn new(linger: Duration) -> Self {
         Self {
-            topics: Topics {
-                channels: HashMap::new(),
-                patterns: HashMap::new(),
-            },
+            channels: HashMap::new(),
             effects: VecDeque::new(),
             lingering: VecDeque::new(),
             linger,
@@ -201,48 +140,40 @@ impl<L: Clone> Registry<L> {
     }
 
     /// Adds a listener; answers its id and whether the channel is confirmed.
-    pub(super) fn attach(&mut self, topic: Topic<'_>, listener: L) -> (u64, bool) {
+    pub(super) fn attach(&mut self, channel: &str, listener: L) -> (u64, bool) {
         let id = self.next_id;
         self.next_id += 1;
-        if self.topics.get(topic).is_none() {
-            let phase = Phase::Ending;
-            let fresh = Channel {
-                phase,
-                confirmed: false,
-                round: 0,
-                listeners: vec![],
-                ear: Ear::default(),
-                timed: false,
-            };
-            let map = self.topics.map_mut(topic);
-            map.insert(topic.text().to_owned(), fresh);
-        }
-        let Some(entry) = self.topics.get_mut(topic) else {
-            return (id, false);
-        };
+        let entry = self.channels.entry(channel.to_owned());
+        let entry = entry.or_insert_with(|| Channel {
+            phase: Phase::Ending,
+            confirmed: false,
+            round: 0,
+            listeners: vec![],
+            ear: Ear::default(),
+            timed: false,
+        });
         entry.listeners.push((id, listener));
         let ending = entry.phase == Phase::Ending;
         entry.phase = Phase::Wanted;
         if ending {
-            Self::send(&mut self.effects, self.connected, topic, entry);
+            Self::send(&mut self.effects, self.connected, channel, entry);
         }
         (id, entry.confirmed)
     }
 
     /// Removes a listener and gives it back.
-    pub(super) fn detach(&mut self, topic: Topic<'_>, id: u64, now: Instant) -> Option<L> {
-        let entry = self.topics.get_mut(topic)?;
+    pub(super) fn detach(&mut self, channel: &str, id: u64, end: End, now: Instant) -> Option<L> {
+        let entry = self.channels.get_mut(channel)?;
         let at = entry.listeners.iter().position(|(other, _)| *other == id)?;
         let (_, listener) = entry.listeners.swap_remove(at);
         if entry.listeners.is_empty() {
-            if self.linger.is_zero() || !self.connected {
-                self.end(topic);
+            if end == End::AtOnce || self.linger.is_zero() || !self.connected {
+                self.end(channel);
             } else {
                 // A subscription still to be confirmed lingers as well: it is on its way.
                 let until = crate::clock::after(now, self.linger);
                 entry.phase = Phase::Lingering { until };
-                let text = topic.text().to_owned();
-                self.lingering.push_back((until, text, topic.is_pattern()));
+                self.lingering.push_back((until, channel.to_owned()));
                 self.bound_lingering();
             }
         }
@@ -251,33 +182,33 @@ impl<L: Clone> Registry<L> {
 
     fn bound_lingering(&mut self) {
         while self.lingering.len() > MOST_LINGERING {
-            let Some((until, text, pattern)) = self.lingering.pop_front() else {
+            let Some((until, channel)) = self.lingering.pop_front() else {
                 return;
             };
-            self.end_if_lingering(Topic::of(&text, pattern), until);
+            self.end_if_lingering(&channel, until);
         }
     }
 
-    fn end_if_lingering(&mut self, topic: Topic<'_>, until: Instant) {
-        let phase = self.topics.get(topic).map(|entry| entry.phase);
+    fn end_if_lingering(&mut self, channel: &str, until: Instant) {
+        let phase = self.channels.get(channel).map(|entry| entry.phase);
         if phase == Some(Phase::Lingering { until }) {
-            self.end(topic);
+            self.end(channel);
         }
     }
 
-    fn end(&mut self, topic: Topic<'_>) {
+    fn end(&mut self, channel: &str) {
         if !self.connected {
-            self.topics.remove(topic);
-        } else if let Some(entry) = self.topics.get_mut(topic) {
+            self.channels.remove(channel);
+        } else if let Some(entry) = self.channels.get_mut(channel) {
             entry.phase = Phase::Ending;
-            Self::send(&mut self.effects, true, topic, entry);
+            Self::send(&mut self.effects, true, channel, entry);
         }
     }
 
     fn send(
         effects: &mut VecDeque<Effect>,
         connected: bool,
-        topic: Topic<'_>,
+        channel: &str,
         entry: &mut Channel<L>,
     ) {
         entry.round += 1;
@@ -287,8 +218,7 @@ impl<L: Clone> Registry<L> {
         if connected {
             let subscribe = entry.phase != Phase::Ending;
             effects.push_back(Effect {
-                text: topic.text().to_owned(),
-                pattern: topic.is_pattern(),
+                channel: channel.to_owned(),
                 subscribe,
                 round: entry.round,
             });
@@ -297,7 +227,7 @@ impl<L: Clone> Registry<L> {
 
     /// A command was confirmed; answers whom to tell.
     pub(super) fn confirmed(&mut self, effect: &Effect) -> Vec<L> {
-        let Some(entry) = self.topics.get_mut(effect.topic()) else {
+        let Some(entry) = self.channels.get_mut(&effect.channel) else {
             return vec![];
         };
         if entry.round != effect.round {
@@ -309,20 +239,24 @@ impl<L: Clone> Registry<L> {
                 entry.told()
             }
             Phase::Ending => {
-                self.topics.remove(effect.topic());
+                self.channels.remove(&effect.channel);
                 vec![]
             }
         }
     }
 
-    /// The server refused to subscribe (an ACL): its listeners are left to look by themselves.
-    pub(super) fn refused(&mut self, effect: &Effect) {
-        if let Some(entry) = self.topics.get_mut(effect.topic())
-            && entry.round == effect.round
-            && entry.listeners.is_empty()
-        {
-            self.topics.remove(effect.topic());
+    /// The server refused to subscribe (an ACL): its listeners, whom this answers, are left to look by
+    /// themselves.
+    pub(super) fn refused(&mut self, effect: &Effect) -> Vec<L> {
+        let entry = self.channels.get(&effect.channel);
+        let Some(entry) = entry.filter(|entry| entry.round == effect.round) else {
+            return vec![];
+        };
+        let told = entry.told();
+        if told.is_empty() {
+            self.channels.remove(&effect.channel);
         }
+        told
     }
 
     /// The connection is gone, and with it every subscription.
@@ -332,32 +266,26 @@ impl<L: Clone> Registry<L> {
         self.lingering.clear();
         self.owed.clear();
         self.doubted = false;
-        for map in [&mut self.topics.channels, &mut self.topics.patterns] {
-            map.retain(|_, entry| {
-                entry.confirmed = false;
-                entry.phase = Phase::Wanted;
-                entry.ear = Ear::default();
-                entry.timed = false;
-                !entry.listeners.is_empty()
-            });
-        }
+        self.channels.retain(|_, entry| {
+            entry.confirmed = false;
+            entry.phase = Phase::Wanted;
+            entry.ear = Ear::default();
+            entry.timed = false;
+            !entry.listeners.is_empty()
+        });
     }
 
     /// There is a new connection: subscribes to all that is wanted.
     pub(super) fn connected(&mut self) {
         self.connected = true;
-        let Topics { channels, patterns } = &mut self.topics;
-        for (name, entry) in channels {
-            Self::send(&mut self.effects, true, Topic::Channel(name), entry);
-        }
-        for (name, entry) in patterns {
-            Self::send(&mut self.effects, true, Topic::Pattern(name), entry);
+        for (channel, entry) in &mut self.channels {
+            Self::send(&mut self.effects, true, channel, entry);
         }
     }
 
     /// A message came; answers whom to tell.
-    pub(super) fn heard(&mut self, topic: Topic<'_>, now: Instant) -> Vec<L> {
-        let Some(entry) = self.topics.get_mut(topic) else {
+    pub(super) fn heard(&mut self, channel: &str, now: Instant) -> Vec<L> {
+        let Some(entry) = self.channels.get_mut(channel) else {
             return vec![];
         };
         entry.ear = Ear {
@@ -370,9 +298,9 @@ impl<L: Clone> Registry<L> {
     /// A call sent at `sent`, and answered by now, has published on a channel. Answers whether who
     /// listens there is told of that: it was heard, or it will be, or it will be missed
     /// ([`overdue`](Self::overdue)).
-    pub(super) fn expect(&mut self, topic: Topic<'_>, sent: Instant, now: Instant) -> bool {
+    pub(super) fn expect(&mut self, channel: &str, sent: Instant, now: Instant) -> bool {
         let doubted = self.doubted;
-        let Some(entry) = self.topics.get_mut(topic) else {
+        let Some(entry) = self.channels.get_mut(channel) else {
             return false;
         };
         if !entry.confirmed || entry.listeners.is_empty() || entry.ear.mute || doubted {
@@ -386,15 +314,16 @@ impl<L: Clone> Registry<L> {
         let by = crate::clock::after(now, NOTICED.max(round_trip * ROUND_TRIPS));
         entry.ear.owed = Some(by);
         if !std::mem::replace(&mut entry.timed, true) {
-            let text = topic.text().to_owned();
-            self.owed.push(Reverse((by, text, topic.is_pattern())));
+            self.owed.push(Reverse((by, channel.to_owned())));
         }
         true
     }
 
-    /// Who listens to a topic, confirmed or not.
-    pub(super) fn listeners(&self, topic: Topic<'_>) -> Vec<L> {
-        self.topics.get(topic).map_or_else(Vec::new, Channel::told)
+    /// Who listens to a channel, confirmed or not.
+    pub(super) fn listeners(&self, channel: &str) -> Vec<L> {
+        self.channels
+            .get(channel)
+            .map_or_else(Vec::new, Channel::told)
     }
 
     /// When to look for messages that were not heard.
@@ -407,10 +336,10 @@ impl<L: Clone> Registry<L> {
         let mut told = vec![];
         let doubted = self.doubted;
         while self.overdue_at().is_some_and(|at| at <= now) {
-            let Some(Reverse((_, text, pattern))) = self.owed.pop() else {
+            let Some(Reverse((_, channel))) = self.owed.pop() else {
                 break;
             };
-            let Some(entry) = self.topics.get_mut(Topic::of(&text, pattern)) else {
+            let Some(entry) = self.channels.get_mut(&channel) else {
                 continue;
             };
             entry.timed = false;
@@ -431,7 +360,7 @@ impl<L: Clone> Registry<L> {
             };
             entry.ear.owed = Some(again);
             entry.timed = true;
-            self.owed.push(Reverse((again, text, pattern)));
+            self.owed.push(Reverse((again, channel)));
         }
         Overdue {
             told,
@@ -443,9 +372,8 @@ impl<L: Clone> Registry<L> {
     /// whether Redis does not publish for us on some channel.
     pub(super) fn answered(&mut self) -> bool {
         self.doubted = false;
-        let Topics { channels, patterns } = &mut self.topics;
         let mut mute = false;
-        for entry in channels.values_mut().chain(patterns.values_mut()) {
+        for entry in self.channels.values_mut() {
             if std::mem::take(&mut entry.ear.missed) {
                 entry.ear.mute = true;
                 mute = true;
@@ -454,18 +382,20 @@ impl<L: Clone> Registry<L> {
         mute
     }
 
-    pub(super) fn is_confirmed(&self, topic: Topic<'_>) -> bool {
-        self.topics.get(topic).is_some_and(|entry| entry.confirmed)
+    pub(super) fn is_confirmed(&self, channel: &str) -> bool {
+        self.channels
+            .get(channel)
+            .is_some_and(|entry| entry.confirmed)
     }
 
     /// Ends what has lingered long enough; answers when to come again.
     pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
-        while let Some((until, ..)) = self.lingering.front() {
+        while let Some((until, _)) = self.lingering.front() {
             if *until > now {
                 return Some(*until);
             }
-            if let Some((until, text, pattern)) = self.lingering.pop_front() {
-                self.end_if_lingering(Topic::of(&text, pattern), until);
+            if let Some((until, channel)) = self.lingering.pop_front() {
+                self.end_if_lingering(&channel, until);
             }
         }
         None
@@ -487,7 +417,7 @@ impl<L: Clone> Registry<L> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.topics.channels.len() + self.topics.patterns.len()
+        self.channels.len()
     }
 }
 
@@ -507,33 +437,33 @@ mod tests {
     #[test]
     fn listeners_are_told_when_the_channel_is_confirmed() {
         let mut registry = live();
-        assert!(!registry.attach(Topic::Channel("c"), 1).1);
+        assert!(!registry.attach("c", 1).1);
         let effect = registry.next_effect().unwrap();
         assert!(effect.subscribe);
-        assert_eq!(registry.attach(Topic::Channel("c"), 2), (1, false));
+        assert_eq!(registry.attach("c", 2), (1, false));
         assert_eq!(registry.confirmed(&effect), [1, 2]);
-        assert_eq!(registry.attach(Topic::Channel("c"), 3), (2, true));
+        assert_eq!(registry.attach("c", 3), (2, true));
         assert_eq!(registry.next_effect(), None);
         let now = Instant::now();
-        assert_eq!(registry.heard(Topic::Channel("c"), now), [1, 2, 3]);
+        assert_eq!(registry.heard("c", now), [1, 2, 3]);
     }
 
     #[test]
     fn who_arrives_in_ending_waits_for_the_new_confirmation() {
         let now = Instant::now();
         let mut registry = live();
-        let (id, _) = registry.attach(Topic::Channel("c"), 1);
+        let (id, _) = registry.attach("c", 1);
         let first = registry.next_effect().unwrap();
         registry.confirmed(&first);
-        registry.detach(Topic::Channel("c"), id, now);
+        registry.detach("c", id, End::Later, now);
         assert_eq!(registry.tick(now), Some(now + S));
         assert_eq!(registry.tick(now + S), None);
         let end = registry.next_effect().unwrap();
         assert!(!end.subscribe);
-        assert!(!registry.attach(Topic::Channel("c"), 2).1);
+        assert!(!registry.attach("c", 2).1);
         let again = registry.next_effect().unwrap();
         assert!(registry.confirmed(&end).is_empty());
-        assert!(!registry.is_confirmed(Topic::Channel("c")));
+        assert!(!registry.is_confirmed("c"));
         assert_eq!(registry.confirmed(&again), [2]);
     }
 
@@ -541,21 +471,21 @@ mod tests {
     fn a_lingering_channel_is_taken_up_again_without_a_command() {
         let now = Instant::now();
         let mut registry = live();
-        let (id, _) = registry.attach(Topic::Channel("c"), 1);
+        let (id, _) = registry.attach("c", 1);
         let effect = registry.next_effect().unwrap();
         registry.confirmed(&effect);
-        registry.detach(Topic::Channel("c"), id, now);
-        assert!(registry.attach(Topic::Channel("c"), 2).1);
+        registry.detach("c", id, End::Later, now);
+        assert!(registry.attach("c", 2).1);
         registry.tick(now + 2 * S);
         assert_eq!(registry.next_effect(), None);
-        assert!(registry.is_confirmed(Topic::Channel("c")));
+        assert!(registry.is_confirmed("c"));
     }
 
     #[test]
     fn a_new_connection_subscribes_to_what_is_still_wanted() {
         let mut registry = live();
-        let (gone, _) = registry.attach(Topic::Channel("gone"), 1);
-        registry.attach(Topic::Channel("wanted"), 2);
+        let (gone, _) = registry.attach("gone", 1);
+        registry.attach("wanted", 2);
         let effects = [
             registry.next_effect().unwrap(),
             registry.next_effect().unwrap(),
@@ -563,12 +493,12 @@ mod tests {
         effects
             .iter()
             .for_each(|effect| drop(registry.confirmed(effect)));
-        registry.detach(Topic::Channel("gone"), gone, Instant::now());
+        registry.detach("gone", gone, End::Later, Instant::now());
         registry.disconnected();
-        assert!(!registry.is_confirmed(Topic::Channel("wanted")));
+        assert!(!registry.is_confirmed("wanted"));
         registry.connected();
         let effect = registry.next_effect().unwrap();
-        assert_eq!((effect.topic().text(), effect.subscribe), ("wanted", true));
+        assert_eq!((&*effect.channel, effect.subscribe), ("wanted", true));
         assert_eq!(registry.next_effect(), None);
         assert_eq!(registry.confirmed(&effect), [2]);
     }
@@ -579,27 +509,27 @@ mod tests {
         let mut registry = live();
         for channel in 0..=MOST_LINGERING {
             let channel = channel.to_string();
-            let (id, _) = registry.attach(Topic::Channel(&channel), 1);
+            let (id, _) = registry.attach(&channel, 1);
             let effect = registry.next_effect().unwrap();
             registry.confirmed(&effect);
-            registry.detach(Topic::Channel(&channel), id, now);
+            registry.detach(&channel, id, End::Later, now);
         }
         let ended = registry.next_effect().unwrap();
-        assert_eq!((ended.topic().text(), ended.subscribe), ("0", false));
+        assert_eq!((&*ended.channel, ended.subscribe), ("0", false));
         assert_eq!(registry.next_effect(), None);
     }
 
     #[test]
     fn an_unconfirmed_channel_that_lingers_is_not_taken_for_confirmed() {
         let mut registry = live();
-        let (id, _) = registry.attach(Topic::Channel("c"), 1);
+        let (id, _) = registry.attach("c", 1);
         let effect = registry.next_effect().unwrap();
-        registry.detach(Topic::Channel("c"), id, Instant::now());
-        assert!(!registry.attach(Topic::Channel("c"), 2).1);
+        registry.detach("c", id, End::Later, Instant::now());
+        assert!(!registry.attach("c", 2).1);
         assert_eq!(registry.confirmed(&effect), [2]);
     }
 
-    const C: Topic<'static> = Topic::Channel("c");
+    const C: &str = "c";
 
     /// With a confirmed channel that has one listener.
     fn listening() -> Registry<u8> {
@@ -712,17 +642,17 @@ mod tests {
             for (step, at) in steps {
                 let channel = format!("c{at}");
                 match step {
-                    0 | 1 => attached.push((channel.clone(), registry.attach(Topic::Channel(&channel), at).0)),
+                    0 | 1 => attached.push((channel.clone(), registry.attach(&channel, at).0)),
                     2 if !attached.is_empty() => {
                         let (channel, id) = attached.remove(usize::from(at) % attached.len());
-                        prop_assert!(registry.detach(Topic::Channel(&channel), id, now).is_some());
+                        prop_assert!(registry.detach(&channel, id, End::Later, now).is_some());
                     }
                     3 if up => {
                         if let Some(effect) = wire.pop_front() {
                             if effect.subscribe {
-                                subscribed.insert(effect.topic().text().to_owned());
+                                subscribed.insert(effect.channel.clone());
                             } else {
-                                subscribed.remove(effect.topic().text());
+                                subscribed.remove(&effect.channel);
                             }
                             registry.confirmed(&effect);
                         }
@@ -747,7 +677,7 @@ mod tests {
                     send(&mut registry, &mut wire);
                 }
                 for channel in ["c0", "c1", "c2"] {
-                    prop_assert!(!registry.is_confirmed(Topic::Channel(channel)) || subscribed.contains(channel));
+                    prop_assert!(!registry.is_confirmed(channel) || subscribed.contains(channel));
                 }
             }
             if !up {
@@ -757,9 +687,9 @@ mod tests {
             send(&mut registry, &mut wire);
             for effect in wire {
                 if effect.subscribe {
-                    subscribed.insert(effect.topic().text().to_owned());
+                    subscribed.insert(effect.channel.clone());
                 } else {
-                    subscribed.remove(effect.topic().text());
+                    subscribed.remove(&effect.channel);
                 }
                 registry.confirmed(&effect);
             }
@@ -767,7 +697,7 @@ mod tests {
                 attached.iter().map(|(channel, _)| channel.clone()).collect();
             prop_assert_eq!(&subscribed, &wanted);
             prop_assert_eq!(registry.len(), wanted.len());
-            prop_assert!(wanted.iter().all(|channel| registry.is_confirmed(Topic::Channel(channel))));
+            prop_assert!(wanted.iter().all(|channel| registry.is_confirmed(channel)));
         }
     }
 }

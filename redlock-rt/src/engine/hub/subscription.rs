@@ -1,15 +1,15 @@
-//! What keeps a listener attached to its topic.
+//! What keeps a listener attached to its channel.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Attachment, Hub, Listener, Topic};
+use super::{Attachment, End, Hub, Listener};
 use crate::shim::{Mutex, lock};
 
 /// The one attachment of a listener, for as long as anybody waits there.
 ///
 /// It is the only way to attach, so that a listener is always told, since it did not hear what was
-/// published before: at once where the topic is confirmed already ([`Listener::joined`]), and else
+/// published before: at once where the channel is confirmed already ([`Listener::joined`]), and else
 /// upon the confirmation ([`Listener::confirmed`]).
 ///
 /// # Lock order
@@ -17,18 +17,29 @@ use crate::shim::{Mutex, lock};
 /// The attachment's lock is taken before those of the listener's state and of the hub's registry.
 /// The listener is told with none of them held.
 #[derive(Default)]
-pub(crate) struct Subscription(Mutex<Option<Attachment>>);
+pub(crate) struct Subscription {
+    attachment: Mutex<Option<Attachment>>,
+    end: End,
+}
 
 impl Subscription {
-    /// Subscribes to the topic, unless that was done before.
+    /// To a channel that nobody comes back to: it ends at once when it is left.
+    pub(crate) fn brief() -> Self {
+        Self {
+            end: End::AtOnce,
+            ..Self::default()
+        }
+    }
+
+    /// Subscribes to the channel, unless that was done before.
     pub(crate) fn start<L: Listener + 'static>(
         &self,
         hub: &Arc<Hub>,
-        topic: Topic<'_>,
+        channel: &str,
         listener: &Arc<L>,
     ) {
         self.attach(listener, || {
-            Some(hub.attach(topic, Arc::clone(listener) as _))
+            Some(hub.attach(channel, self.end, Arc::clone(listener) as _))
         });
     }
 
@@ -36,11 +47,12 @@ impl Subscription {
     pub(crate) fn start_if_confirmed<L: Listener + 'static>(
         &self,
         hub: &Arc<Hub>,
-        topic: Topic<'_>,
+        channel: &str,
         listener: &Arc<L>,
     ) {
         self.attach(listener, || {
-            let attachment = hub.attach_confirmed(topic, || Arc::clone(listener) as _)?;
+            let attachment =
+                hub.attach_confirmed(channel, self.end, || Arc::clone(listener) as _)?;
             Some((attachment, true))
         });
     }
@@ -50,7 +62,7 @@ impl Subscription {
         listener: &Arc<L>,
         attach: impl FnOnce() -> Option<(Attachment, bool)>,
     ) {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.attachment);
         if known.is_some() {
             return;
         }
@@ -66,23 +78,23 @@ impl Subscription {
 
     /// Ends the subscription if it is `unneeded`, which may look at the listener's state.
     pub(crate) fn end_if(&self, unneeded: impl FnOnce() -> bool) {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.attachment);
         let ended = if unneeded() { known.take() } else { None };
         drop(known);
         // Dropped with no lock held: it takes the hub's.
         drop(ended);
     }
 
-    /// Whether the listener is told what is known of the topic.
+    /// Whether the listener is told what is known of the channel.
     pub(crate) fn is_begun(&self) -> bool {
-        lock(&self.0).is_some()
+        lock(&self.attachment).is_some()
     }
 }
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Subscription")
-            .field(&*lock(&self.0))
+            .field(&*lock(&self.attachment))
             .finish()
     }
 }

@@ -9,7 +9,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
 use super::Hub;
-use super::registry::{Effect, Topic};
+use super::registry::Effect;
 use crate::clock;
 use crate::connection::{
     Announcements, Caller, Cause, CurrentServer, Dialer, Fault, Message, Right, Subscriber,
@@ -117,22 +117,19 @@ impl Hub {
 
     fn refused(&self, effect: &Effect) {
         let mut registry = lock(&self.registry);
-        registry.refused(effect);
+        let told = registry.refused(effect);
         let len = registry.len();
         self.channels
             .store(len, std::sync::atomic::Ordering::Release);
+        drop(registry);
+        told.iter().for_each(|listener| listener.refused());
     }
 
     pub(super) fn heard(&self, message: &Message) {
-        let topic = match &message.pattern {
-            Some(pattern) => Topic::Pattern(pattern),
-            None => Topic::Channel(&message.channel),
-        };
-        let listeners = lock(&self.registry).heard(topic, clock::now());
-        let channel = &message.channel;
+        let listeners = lock(&self.registry).heard(&message.channel, clock::now());
         listeners
             .iter()
-            .for_each(|listener| listener.heard(channel));
+            .for_each(|listener| listener.heard(message));
     }
 }
 
@@ -189,7 +186,7 @@ async fn listen(
                 Err(fault) => {
                     match fault.cause() {
                         Cause::Denied => server.is_missing(Right::Subscribe),
-                        _ => server.will_repeat(effect.topic().text(), &fault),
+                        _ => server.will_repeat(&effect.channel, &fault),
                     }
                     hub.refused(&effect);
                 }
@@ -243,11 +240,9 @@ fn exchange(
 ) -> BoxFuture<'static, Confirmation> {
     Box::pin(async move {
         let sent = async {
-            match (effect.topic(), effect.subscribe) {
-                (Topic::Channel(channel), true) => subscriber.subscribe(channel).await,
-                (Topic::Channel(channel), false) => subscriber.unsubscribe(channel).await,
-                (Topic::Pattern(pattern), true) => subscriber.psubscribe(pattern).await,
-                (Topic::Pattern(pattern), false) => subscriber.punsubscribe(pattern).await,
+            match effect.subscribe {
+                true => subscriber.subscribe(&effect.channel).await,
+                false => subscriber.unsubscribe(&effect.channel).await,
             }
         };
         let outcome = timeout(response, sent).await;

@@ -16,7 +16,8 @@ use std::time::Instant;
 
 use super::queue::{Departure, Health, Refusal, Ticket, WaitQueue, Wake};
 use crate::clock;
-use crate::engine::hub::{Hub, Listener, Subscription, Topic};
+use crate::connection::Message;
+use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};
 
@@ -146,8 +147,7 @@ impl<S: Subject> Waiters<S> {
         let (ticket, first) = lock(&self.queue).enter();
         self.map.waiting.fetch_add(1, Ordering::SeqCst);
         if let Some(channel) = channel {
-            let topic = Topic::Channel(channel);
-            self.subscription.start_if_confirmed(hub, topic, self);
+            self.subscription.start_if_confirmed(hub, channel, self);
         }
         // Asked only now that the waiter has joined and listens: the end of a hold that is valid
         // still gives it a permit, by the announcement or by `notify`.
@@ -164,7 +164,7 @@ impl<S: Subject> Waiters<S> {
 
     /// Listens to the channel; the head tries when that is confirmed.
     pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
-        self.subscription.start(hub, Topic::Channel(channel), self);
+        self.subscription.start(hub, channel, self);
     }
 
     /// Whether the waiters are told what is known of the channel.
@@ -245,7 +245,7 @@ impl<S: Subject> Listener for Waiters<S> {
         self.try_unless_taken();
     }
 
-    fn heard(&self, _channel: &str) {
+    fn heard(&self, _message: &Message) {
         self.notify();
     }
 }

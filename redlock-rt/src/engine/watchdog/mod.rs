@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use self::losses::Losses;
-use self::schedule::Schedule;
+pub(super) use self::schedule::Schedule;
 use super::hold::{Hold, LostReason, Plan};
 use super::signal::Signal;
 use crate::clock;

@@ -1,12 +1,13 @@
 -- Takes a free fair lock for a new hold, if nobody else is next, or queues for it.
 --
--- Prelude: lock_hash, fair_queue
+-- Prelude: lock_hash, fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
--- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
---   most, 4 lease in ms, 5 owner, 6 ms for which this client counts as alive (0: does not queue
---   where it is refused), 7 ms for which it waits (0: without end)
+-- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
+--   for which a waiter counts at most, 5 lease in ms, 6 owner, 7 ms for which this client counts as
+--   alive (0: does not queue where it is refused), 8 ms for which it waits (0: without end)
 -- Returns: nil = taken; else {ms for which the present holder has it (-1: no TTL, 0: it is free),
---   0 = this owner is next, 1 = another is, or this one is not queued}
+--   0 = this owner is next, 1 = another is, or this one is not queued, 1 = this one is queued, and
+--   a client that is not ours has the lock or is queued too, else 0}
 --
 -- Invariants:
 -- * An owner number is minted for one hold, so finding the owner here means that this very call ran
@@ -17,7 +18,18 @@
 -- * Behind a hash that is no lock nobody queues (WRONGTYPE).
 -- * Where an ACL forbids PEXPIRE nothing is left.
 -- Redisson: RedissonFairLock.tryLockInner.
-local lease, owner, alive, wait = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+
+-- Whoever is before a waiter came before it: what is said when it queues holds for as long as it waits.
+local function is_mixed()
+    if redis.call('HEXISTS', KEYS[4], 'mixed') == 1 then
+        return 1
+    end
+    local holder = redis.call('HGETALL', KEYS[1])[1]
+    return holder and not is_ours(holder) and 1 or 0
+end
+
+turn_to(0, ARGV[3], ARGV[4])
+local lease, owner, alive, wait = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
     redis.call('HSET', KEYS[1], owner, 1)
@@ -79,7 +91,7 @@ if alive > 0 then
 end
 if ttl == -2 then
     -- Whoever is next may not have heard that it is free.
-    wake(head)
+    wake_next(head)
     ttl = 0
 end
-return {ttl, head == owner and 0 or 1}
+return {ttl, head == owner and 0 or 1, alive > 0 and is_mixed() or 0}

@@ -1,9 +1,9 @@
 -- Frees a fair lock whoever holds it, and wakes the waiter that is next.
 --
--- Prelude: lock_hash, fair_queue
+-- Prelude: lock_hash, fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
--- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
---   most
+-- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
+--   for which a waiter counts at most
 -- Returns: 1 = it was held, 0 = it was free; where a waiter was to be woken, {that, 1 = announced or
 --   0 = Redis refused to, the waiter}
 --
@@ -11,6 +11,7 @@
 -- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
 -- * The queue stays: those who wait go on.
 -- Redisson: RedissonFairLock.forceUnlock.
+turn_to(0, ARGV[3], ARGV[4])
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
 end
@@ -19,5 +20,5 @@ if flaw then
     return flaw
 end
 redis.call('DEL', KEYS[1])
-wake(head_of_queue())
+wake_next(head_of_queue())
 return answer(1)

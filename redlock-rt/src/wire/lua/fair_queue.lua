@@ -1,8 +1,9 @@
 -- The queue of a fair lock; the start of every script that changes it.
 --
+-- Prelude: fair_wake
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 queue (LIST of owners, the head is next),
 --   3 deadlines (ZSET: owner -> epoch ms), 4 notes (HASH, of our clients alone; see docs/protocol.md)
--- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at most
+-- ARGV: 1 publish command, 2 prefix of our clients' channels
 -- Returns: nothing
 --
 -- Invariants:
@@ -19,7 +20,6 @@
 --   another client comes in at the end, so it is found there by the first script that follows.
 -- * Deadlines without a queue are nobody's: who had one must queue again.
 -- Redisson: the head of every RFairLock script.
-local MOST = tonumber(ARGV[3])
 -- A live waiter of ours comes no nearer to its deadline.
 local NEAR = 60000
 -- What a waiter of another client has at least, from when one of ours has made it the next.
@@ -30,25 +30,25 @@ local UNHEARD = 35000
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 
+local LOCK, QUEUE, DEADLINES, NOTES, WAITERS, MOST
 -- All waiters in their order, where those of other clients are queued beside ours.
-local waiters = false
-local notes = {}
+local waiters
+local notes
+
+-- From here on all is about the lock whose keys begin behind the first `keys`, and which has these
+-- arguments.
+local function turn_to(keys, prefix, most)
+    LOCK, QUEUE, DEADLINES, NOTES = KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
+    WAITERS, MOST = prefix, tonumber(most)
+    waiters, notes = false, {}
+end
 
 local function ms(number)
     return string.format('%.0f', number)
 end
 
-local function client_of(owner)
-    return string.match(owner, '^(.*):') or owner
-end
-
--- Our clients say so in their UUID.
-local function is_ours(owner)
-    return string.sub(owner, 15, 18) == '8fa1'
-end
-
 local function deadline_of(owner)
-    return tonumber(redis.call('ZSCORE', KEYS[3], owner) or nil)
+    return tonumber(redis.call('ZSCORE', DEADLINES, owner) or nil)
 end
 
 -- What a waiter of ours counts for those behind it, and when it has gone for sure.
@@ -87,7 +87,7 @@ local function count(waiter, before, began)
             -- Redisson would have dropped it, without a shift: it counts no more.
             waiter.counts = 0
             local gone = waiter.gone < math.huge and waiter.gone or 0
-            redis.call('HSET', KEYS[4], waiter.owner, '0 ' .. ms(gone))
+            redis.call('HSET', NOTES, waiter.owner, '0 ' .. ms(gone))
         end
     elseif not score then
         waiter.counts, waiter.nominal = 0, before and before.nominal or now
@@ -109,22 +109,22 @@ end
 
 -- Reads the queue where it is mixed, or is about to be: one of ours `joins`.
 local function look(joins)
-    local last = not waiters and redis.call('LINDEX', KEYS[2], -1)
+    local last = not waiters and redis.call('LINDEX', QUEUE, -1)
     if not last then
         return
     end
     if is_ours(last) then
-        if redis.call('HEXISTS', KEYS[4], 'mixed') == 0 then
+        if redis.call('HEXISTS', NOTES, 'mixed') == 0 then
             return
         end
-    elseif not joins and redis.call('EXISTS', KEYS[4]) == 0 then
+    elseif not joins and redis.call('EXISTS', NOTES) == 0 then
         return
     end
-    notes = pairs_of(redis.call('HGETALL', KEYS[4]))
-    local deadlines = pairs_of(redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'))
+    notes = pairs_of(redis.call('HGETALL', NOTES))
+    local deadlines = pairs_of(redis.call('ZRANGE', DEADLINES, 0, -1, 'WITHSCORES'))
     local queued, any = {}, false
     waiters = {}
-    for i, owner in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    for i, owner in ipairs(redis.call('LRANGE', QUEUE, 0, -1)) do
         local score = tonumber(deadlines[owner])
         waiters[i] = {owner = owner, ours = is_ours(owner), score = score, was = score}
         queued[owner] = true
@@ -137,7 +137,7 @@ local function look(joins)
     end
     for field in pairs(notes) do
         if string.find(field, ':', 1, true) and not queued[field] then
-            redis.call('HDEL', KEYS[4], field)
+            redis.call('HDEL', NOTES, field)
         end
     end
 end
@@ -145,9 +145,9 @@ end
 -- Takes a waiter out of the queue. Those of other clients behind one of ours get nearer by what it
 -- counted, as they do behind one of Redisson's that acquires or gives up.
 local function take_out(owner)
-    redis.call('LREM', KEYS[2], 1, owner)
-    redis.call('ZREM', KEYS[3], owner)
-    redis.call('HDEL', KEYS[4], owner)
+    redis.call('LREM', QUEUE, 1, owner)
+    redis.call('ZREM', DEADLINES, owner)
+    redis.call('HDEL', NOTES, owner)
     local at = 1
     while waiters and waiters[at] and waiters[at].owner ~= owner do
         at = at + 1
@@ -174,17 +174,17 @@ end
 -- deadline, each gets another.
 local function keep_first(most)
     for i = 0, most - 1 do
-        local owner = redis.call('LINDEX', KEYS[2], i)
+        local owner = redis.call('LINDEX', QUEUE, i)
         if not owner or not is_ours(owner) then
             return
         end
-        local noted = redis.call('HMGET', KEYS[4], owner, client_of(owner))
+        local noted = redis.call('HMGET', NOTES, owner, client_of(owner))
         local _, gone = bounds_of(noted[1])
         local deadline = deadline_of(owner) or 0
         local heard = (tonumber(noted[2]) or 0) > now
         if heard and deadline < math.min(gone, now + NEAR) then
             deadline = math.min(gone, now + MOST)
-            redis.call('ZADD', KEYS[3], 'XX', ms(deadline), owner)
+            redis.call('ZADD', DEADLINES, 'XX', ms(deadline), owner)
         end
         if deadline >= now + NEAR then
             return
@@ -196,8 +196,8 @@ end
 -- ours get deadlines that no Redisson client drops them by. Among ours alone it looks at so many
 -- at `most`.
 local function settle(most)
-    if redis.call('EXISTS', KEYS[2]) == 0 then
-        redis.call('DEL', KEYS[3], KEYS[4])
+    if redis.call('EXISTS', QUEUE) == 0 then
+        redis.call('DEL', DEADLINES, NOTES)
         return
     end
     if not waiters then
@@ -217,20 +217,20 @@ local function settle(most)
             end
         end
         if waiter.score ~= waiter.was then
-            redis.call('ZADD', KEYS[3], 'XX', string.format('%.1f', waiter.score), waiter.owner)
+            redis.call('ZADD', DEADLINES, 'XX', string.format('%.1f', waiter.score), waiter.owner)
         end
     end
     if not anchor then
-        redis.call('DEL', KEYS[4])
+        redis.call('DEL', NOTES)
         return
     end
     local began = string.format('%.1f', waiters[1].nominal - waiters[1].counts)
-    redis.call('HSET', KEYS[4], 'began', began)
+    redis.call('HSET', NOTES, 'began', began)
     if mixed and anchor.score then
         local surplus = string.format('%.1f', anchor.score - anchor.nominal)
-        redis.call('HSET', KEYS[4], 'mixed', 1, 'anchor', anchor.owner, 'surplus', surplus)
+        redis.call('HSET', NOTES, 'mixed', 1, 'anchor', anchor.owner, 'surplus', surplus)
     elseif not mixed then
-        redis.call('HDEL', KEYS[4], 'mixed', 'anchor', 'surplus')
+        redis.call('HDEL', NOTES, 'mixed', 'anchor', 'surplus')
     end
 end
 
@@ -238,7 +238,7 @@ local function is_alive(owner, deadline)
     if not is_ours(owner) then
         return not deadline or deadline > now
     end
-    local noted = redis.call('HMGET', KEYS[4], client_of(owner), 'since')
+    local noted = redis.call('HMGET', NOTES, client_of(owner), 'since')
     local heard, since = tonumber(noted[1]), tonumber(noted[2])
     if not deadline or heard then
         return deadline and heard > now
@@ -251,9 +251,9 @@ end
 local function head_of_queue()
     local dropped = false
     while true do
-        local head = redis.call('LINDEX', KEYS[2], 0)
+        local head = redis.call('LINDEX', QUEUE, 0)
         if not head then
-            redis.call('DEL', KEYS[3], KEYS[4])
+            redis.call('DEL', DEADLINES, NOTES)
             -- Who joins now is the first of a queue that nothing was read of.
             waiters = false
             return false
@@ -271,14 +271,13 @@ local function head_of_queue()
     end
 end
 
--- Wakes the waiter that is next. A refusal to publish (an ACL) is no failure: waiters look by
--- themselves.
 -- The waiter that was woken, and whether Redis published that: 1, or 0 = it refused to.
 local woken, told
 
-local function wake(head)
+-- Wakes the waiter that is next, if there is one.
+local function wake_next(head)
     if head then
-        woken, told = head, type(redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')) == 'number' and 1 or 0
+        woken, told = head, wake(head, LOCK, ARGV[1], ARGV[2], WAITERS) and 1 or 0
     end
 end
 
@@ -290,34 +289,34 @@ end
 -- Forgets clients that are long gone: O(1) for each that comes, since there are twice as many the
 -- next time.
 local function forget()
-    local kept, all = 0, redis.call('HGETALL', KEYS[4])
+    local kept, all = 0, redis.call('HGETALL', NOTES)
     for i = 1, #all, 2 do
         if #all[i] == 36 and tonumber(all[i + 1]) <= now then
-            redis.call('HDEL', KEYS[4], all[i])
+            redis.call('HDEL', NOTES, all[i])
         else
             kept = kept + 1
         end
     end
-    redis.call('HSET', KEYS[4], 'most', 2 * kept + 32)
+    redis.call('HSET', NOTES, 'most', 2 * kept + 32)
 end
 
 -- This client's waiters are alive for so many milliseconds more.
 local function hear(client, alive)
     local until_then = ms(now + alive)
-    local new = redis.call('HSET', KEYS[4], client, until_then) == 1
+    local new = redis.call('HSET', NOTES, client, until_then) == 1
     notes[client] = until_then
-    redis.call('PEXPIRE', KEYS[4], 600000)
+    redis.call('PEXPIRE', NOTES, 600000)
     if not new then
         return
     end
-    local noted = redis.call('HMGET', KEYS[4], 'since', 'most')
+    local noted = redis.call('HMGET', NOTES, 'since', 'most')
     if not noted[1] then
-        redis.call('HSET', KEYS[4], 'since', ms(now))
-        if redis.call('EXISTS', KEYS[2]) == 1 then
+        redis.call('HSET', NOTES, 'since', ms(now))
+        if redis.call('EXISTS', QUEUE) == 1 then
             -- Who is queued came while nothing was noted.
-            redis.call('HSET', KEYS[4], 'mixed', 1)
+            redis.call('HSET', NOTES, 'mixed', 1)
         end
-    elseif redis.call('HLEN', KEYS[4]) > (tonumber(noted[2]) or 32) then
+    elseif redis.call('HLEN', NOTES) > (tonumber(noted[2]) or 32) then
         forget()
     end
 end

@@ -1,9 +1,9 @@
 -- Ends a hold of a fair lock, or leaves its queue, and wakes the waiter that is next.
 --
--- Prelude: fair_queue
+-- Prelude: fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
--- ARGV: 1 prefix of the waiters' channels, 2 publish command, 3 ms for which a waiter counts at
---   most, 4 owner
+-- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
+--   for which a waiter counts at most, 5 owner
 -- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it; where a waiter was to
 --   be woken, {that, 1 = announced or 0 = Redis refused to, the waiter}
 --
@@ -13,11 +13,12 @@
 -- * It leaves the queue also where the lock has become a key of another type (WRONGTYPE): while its
 --   client is heard it would stay next for ever.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
-local owner = ARGV[4]
+turn_to(0, ARGV[3], ARGV[4])
+local owner = ARGV[5]
 local ended = redis.pcall('HDEL', KEYS[1], owner)
 if ended == 1 then
     redis.call('DEL', KEYS[1])
-    wake(head_of_queue())
+    wake_next(head_of_queue())
     return answer(1)
 end
 local held = redis.call('EXISTS', KEYS[1])
@@ -28,7 +29,7 @@ if deadline_of(owner) then
     settle(1)
     local head = head_of_queue()
     if first and held == 0 then
-        wake(head)
+        wake_next(head)
     end
 end
 if type(ended) == 'table' then

@@ -1,9 +1,10 @@
 -- Ends a hold, and leaves the lock to nobody for a while: it is free when its TTL is over.
 --
+-- Prelude: fair_wake
 -- KEYS: 1 the lock (HASH: field -> hold count), 2 the queue of a fair lock (LIST; of another kind, the
 --   lock again)
 -- ARGV: 1 field of the hold, 2 for how long in ms, 3 channel (of a fair lock, the prefix of the
---   waiters' channels; empty: none), 4 publish command
+--   waiters' channels; empty: none), 4 publish command, 5 prefix of our clients' channels
 -- Returns: 2 = kept, 1 = only writing ended: the same owner still reads, 0 = the lock does not exist,
 --   -1 = somebody else has it; where waiters were to be woken, {that, 1 = announced or 0 = Redis refused
 --   to, of a fair lock also the waiter}
@@ -30,6 +31,6 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if KEYS[2] ~= KEYS[1] then
     local head = redis.call('LINDEX', KEYS[2], 0)
-    return head and {2, publish(ARGV[3] .. ':' .. head, '0'), head} or 2
+    return head and {2, wake(head, KEYS[1], ARGV[4], ARGV[5], ARGV[3]) and 1 or 0, head} or 2
 end
 return ARGV[3] ~= '' and {2, publish(ARGV[3], '0')} or 2

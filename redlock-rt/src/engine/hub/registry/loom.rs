@@ -7,7 +7,7 @@ use ::loom::sync::Arc;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use super::{Effect, Registry, Topic};
+use super::{Effect, End, Registry};
 use crate::shim::{Mutex, lock};
 
 type Listener = Arc<AtomicBool>;
@@ -34,9 +34,9 @@ impl Server {
         }
         let effect = self.wire.remove(0);
         if effect.subscribe {
-            self.subscribed.insert(effect.topic().text().to_owned());
+            self.subscribed.insert(effect.channel.clone());
         } else {
-            self.subscribed.remove(effect.topic().text());
+            self.subscribed.remove(&effect.channel);
         }
         let told = lock(shared).confirmed(&effect);
         for listener in told {
@@ -67,7 +67,7 @@ fn live() -> Shared {
 /// Attaches; answers whether the channel was confirmed or the listener was told by the end.
 fn attach(shared: &Shared) -> (Listener, bool) {
     let listener = Listener::default();
-    let (_, confirmed) = lock(shared).attach(Topic::Channel(CHANNEL), Arc::clone(&listener));
+    let (_, confirmed) = lock(shared).attach(CHANNEL, Arc::clone(&listener));
     (listener, confirmed)
 }
 
@@ -76,12 +76,12 @@ fn who_attaches_while_the_last_detaches_hears_of_a_confirmation() {
     ::loom::model(|| {
         let shared = live();
         let mut server = Server::default();
-        let (old, _) = lock(&shared).attach(Topic::Channel(CHANNEL), Listener::default());
+        let (old, _) = lock(&shared).attach(CHANNEL, Listener::default());
         server.settle(&shared);
         let now = Instant::now();
         let detach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || drop(lock(&shared).detach(Topic::Channel(CHANNEL), old, now)))
+            thread::spawn(move || drop(lock(&shared).detach(CHANNEL, old, End::Later, now)))
         };
         let attach = {
             let shared = Arc::clone(&shared);
@@ -92,7 +92,7 @@ fn who_attaches_while_the_last_detaches_hears_of_a_confirmation() {
         let (listener, confirmed) = attach.join().unwrap();
         server.settle(&shared);
         assert!(confirmed || listener.load(Ordering::Acquire));
-        assert!(lock(&shared).is_confirmed(Topic::Channel(CHANNEL)));
+        assert!(lock(&shared).is_confirmed(CHANNEL));
         assert!(server.subscribed.contains(CHANNEL));
     });
 }

@@ -1,0 +1,37 @@
+-- Wakes a waiter of a fair lock; the start of scripts that do.
+--
+-- KEYS: none
+-- ARGV: none
+-- Returns: nothing
+--
+-- Invariants:
+-- * A waiter of ours is woken through the one channel of its client, which is told the number of the
+--   owner and the name of the lock. So a client that waits for many locks needs no subscription for
+--   each of them, and no pattern, with which the server compares whatever anybody publishes.
+-- * A waiter of another client is woken through its own channel, as Redisson wakes it.
+-- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- Redisson: subscribes each waiter to a channel of its own.
+local function client_of(owner)
+    return string.match(owner, '^(.*):') or owner
+end
+
+-- Our clients say so in their UUID.
+local function is_ours(owner)
+    return string.sub(owner, 15, 18) == '8fa1'
+end
+
+-- Returns false where Redis refuses to publish. `publish`: the command for the channels of waiters,
+-- which are in the slot of their lock; a client's channel is in none. `clients`, `waiters`: prefixes of
+-- the channels.
+local function wake(waiter, name, publish, clients, waiters)
+    local sent
+    if is_ours(waiter) then
+        local client = client_of(waiter)
+        local message = string.sub(waiter, #client + 2) .. ' ' .. name
+        sent = redis.pcall('PUBLISH', clients .. ':' .. client, message)
+    else
+        sent = redis.pcall(publish, waiters .. ':' .. waiter, '0')
+    end
+    return type(sent) == 'number'
+end
+
