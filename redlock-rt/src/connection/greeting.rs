@@ -88,7 +88,12 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
 }
 
 /// Sends the commands and reads what is answered.
-async fn ask(commands: &Pipeline, stream: &mut BoxStream) -> Result<Vec<Value>, Unanswered> {
+/// `needed`: without so many of the first commands nobody gets in.
+async fn ask(
+    commands: &Pipeline,
+    needed: usize,
+    stream: &mut BoxStream,
+) -> Result<Vec<Value>, Unanswered> {
     let bytes = commands.get_packed_pipeline();
     let sent = async {
         stream.write_all(&bytes).await?;
@@ -107,8 +112,11 @@ async fn ask(commands: &Pipeline, stream: &mut BoxStream) -> Result<Vec<Value>, 
             }
             Err(error) => error,
         };
-        // A server that turns connections away says why, to whatever comes first, and closes.
-        if let [Value::ServerError(error)] = &replies[..] {
+        // A server that turns connections away says why, to whatever comes first, and closes. Where an
+        // ACL forbids what need not be, that is not why.
+        if let [Value::ServerError(error)] = &replies[..]
+            && (needed > 0 || error.code() != "NOPERM")
+        {
             let fault = Fault::from_server(error.clone());
             return Err(Unanswered::Fault(fault.while_dialing()));
         }
@@ -135,7 +143,7 @@ async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Greeting, Unan
     }
     commands.cmd("CLIENT").arg("ID");
     Info::ask(&mut commands);
-    let replies = ask(&commands, stream).await?;
+    let replies = ask(&commands, needed, stream).await?;
     judge(&replies, needed).map_err(Unanswered::Fault)
 }
 
@@ -174,4 +182,39 @@ fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
         }
     }
     Ok(Greeting { info, client_id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made of an answer to the first command, before the server hangs up.
+    async fn cut_after(answer: &str, needed: usize) -> Fault {
+        let (client, mut server) = tokio::io::duplex(1024);
+        server.write_all(answer.as_bytes()).await.unwrap();
+        let mut commands = redis::pipe();
+        commands.cmd("FIRST").cmd("SECOND");
+        let mut client: BoxStream = Box::new(client);
+        let asked = ask(&commands, needed, &mut client);
+        let closed = async {
+            let mut request = [0; 512];
+            // The request is read, so that the end is that of the answers.
+            let _ = server.read(&mut request).await;
+            drop(server);
+        };
+        match futures::join!(asked, closed).0 {
+            Ok(replies) => unreachable!("{replies:?}"),
+            Err(Unanswered::HungUp(fault) | Unanswered::Fault(fault)) => fault,
+        }
+    }
+
+    /// Every wait ended with `Denied` where a connection was cut while it was made.
+    #[tokio::test]
+    async fn a_right_that_need_not_be_there_was_why_a_connection_was_cut() {
+        let denied = "-NOPERM this user has no permissions to run the 'client|setinfo' command\r\n";
+        assert_eq!(cut_after(denied, 0).await.cause(), Cause::Passing);
+        assert_eq!(cut_after(denied, 1).await.cause(), Cause::Denied);
+        let mode = "-DENIED Redis is running in protected mode\r\n";
+        assert_eq!(cut_after(mode, 0).await.cause(), Cause::Misconfigured);
+    }
 }
