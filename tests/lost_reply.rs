@@ -4,9 +4,6 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "faults/scripts.rs"]
-mod scripts;
-
 use std::{
     collections::BTreeMap,
     panic::Location,
@@ -17,11 +14,9 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, RLock, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, Which, eventually, shared_server, trace_init, unique,
-    within,
+    LeakCheck, Matcher, Proxy, RedisServer, Which, calls, eventually, shared_server, trace_init,
+    unique, within,
 };
-
-use crate::scripts::calls;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How long a call may take. The client waits half of it for a reply before it gives the connection
@@ -114,15 +109,15 @@ impl Stage {
     }
 
     fn acquisitions(&self) -> Matcher {
-        calls!("rlock_acquire").mentioning(&self.name)
+        calls("rlock_acquire").mentioning(&self.name)
     }
 
     fn updates(&self) -> Matcher {
-        calls!("rlock_update").mentioning(&self.name)
+        calls("rlock_update").mentioning(&self.name)
     }
 
     fn releases(&self) -> Matcher {
-        calls!("rlock_release").mentioning(&self.name)
+        calls("rlock_release").mentioning(&self.name)
     }
 
     /// Has the next of these calls lost, as many as said.
@@ -330,7 +325,7 @@ async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost() {
         for &times in tries(loss) {
             let options = LockOptions::new().min_hold(LEAST);
             let guard = stage.lock.lock_with(options).await.unwrap();
-            let stays = calls!("lock_stay").mentioning(&stage.name);
+            let stays = calls("lock_stay").mentioning(&stage.name);
             stage.lose(loss, stays, times);
             let outcome = guard.unlock().await.unwrap();
             assert!(matches!(outcome, Unlocked::Kept { .. }), "{outcome:?}");
@@ -517,7 +512,7 @@ async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder()
     assert!(!stage.lock.force_unlock().await.unwrap());
     let guard = stage.lock.lock().await.unwrap();
     let connection = stage.connection();
-    let forced = calls!("rlock_force_release").mentioning(&stage.name);
+    let forced = calls("rlock_force_release").mentioning(&stage.name);
     let gate = stage.proxy.hold_reply(forced);
     let lock = stage.lock.clone();
     let forcing = tokio::spawn(async move { lock.force_unlock().await });
@@ -540,12 +535,12 @@ async fn questions_are_repeated() {
     each(&LOSSES, async |loss| {
         let stage = Stage::set("questions").await;
         let guard = stage.lock.lock().await.unwrap();
-        stage.lose(loss, calls!("rlock_inspect").mentioning(&stage.name), 1);
+        stage.lose(loss, calls("rlock_inspect").mentioning(&stage.name), 1);
         let holder = stage.lock.holder().await.unwrap();
         assert_eq!(holder.as_ref(), Some(guard.owner()), "{loss:?}");
         stage.lose(
             loss,
-            calls!("rlock_force_release").mentioning(&stage.name),
+            calls("rlock_force_release").mentioning(&stage.name),
             1,
         );
         // That is no question: it is sent once.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use redlock_rt::{
     Client, GuardState, LockOptions, LostReason, Permit, RLockGuard, embedded::Engine,
 };
-use tests::{Frame, Proxy, RedisServer, connection_over, eventually, unique, within};
+use tests::{Frame, Proxy, RedisServer, calls, connection_over, eventually, unique, within};
 
-use crate::{DEADLINE, idle::recorded, scripts::calls};
+use crate::{DEADLINE, idle::recorded};
 
 const S: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -38,11 +38,11 @@ async fn a_busy_or_loading_server_is_not_asked_for_each_lock_alone() {
         let proxy = Proxy::to(&server);
         let client = Client::builder().url(&proxy.url()).build().unwrap();
         let guards = hold(&client, &unique("busy"), LOCKS).await;
-        proxy.wait_for_answer(calls!("renew")).await;
-        proxy.answer(calls!("renew"), reply, usize::MAX);
+        proxy.wait_for_answer(calls("renew")).await;
+        proxy.answer(calls("renew"), reply, usize::MAX);
         proxy.mark();
         // Each was refused once, and again after the pause.
-        let refused = || proxy.count(calls!("renew"));
+        let refused = || proxy.count(calls("renew"));
         eventually(DEADLINE, async || {
             guards.iter().all(|guard| !is_held(guard))
         })

@@ -1,7 +1,7 @@
 //! Random commands: well formed, odd, and wrong.
 
 use crate::peer::Command;
-use crate::random::Random;
+use tests::Random;
 
 /// The commands to send. Words in capitals and numbers stand for themselves, the others for what
 /// `Generator::token` makes of them. `x*` is one to three of x, `(x y)*` the same of the group,
@@ -373,7 +373,7 @@ impl Generator {
                         byte
                     }
                 };
-                command[at] = (0..len).map(|_| byte(self.random.next() as u8)).collect();
+                command[at] = (0..len).map(|_| byte(self.random.bits() as u8)).collect();
             }
             _ => {}
         }

@@ -4,10 +4,10 @@ use crate::compare;
 use crate::frame::Frame;
 use crate::generate::words;
 use crate::peer::{Command, Pair, encode};
-use crate::random::Random;
 use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tests::Random;
 
 /// A .lua file of the project, and what its header says of its arguments.
 pub(crate) struct LuaFile {

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{CountDownLatch, Error, ErrorKind};
-use tests::{Proxy, Which, shared_server, within};
+use tests::{Proxy, Which, calls, shared_server, within};
 
-use crate::scripts::calls;
 use crate::stage::{DEADLINE, Stage, wait, waiting};
 
 const WAIT: Duration = Duration::from_millis(400);
@@ -105,7 +104,7 @@ async fn a_look_that_is_not_answered_is_made_again() {
     let client = stage.client_with(|builder| builder.response_timeout(brief));
     let theirs = client.count_down_latch(&stage.name);
     assert_eq!(theirs.count().await.unwrap(), 1);
-    proxy.swallow_reply(calls!("latch_check").on(Which::Scripts), 1);
+    proxy.swallow_reply(calls("latch_check").on(Which::Scripts), 1);
     let waits = [wait(&theirs), wait(&theirs)];
     waiting(&client, 2).await;
     stage.subscribed(1).await;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tests::{Proxy, RedisServer, eventually, within};
+use tests::{Proxy, RedisServer, calls, eventually, within};
 
-use crate::scripts::calls;
 use crate::stage::{DEADLINE, Stage, wait, waiting};
 
 fn of(counts: &BTreeMap<String, usize>, command: &str) -> usize {
@@ -60,7 +59,7 @@ async fn ten_thousand_waiters_are_one_subscription_and_a_few_looks() {
     waiting(&client, WAITERS).await;
     stage.subscribed(1).await;
     // One before the subscription, one upon its confirmation.
-    proxy.wait_for_count(calls!("latch_check"), 2).await;
+    proxy.wait_for_count(calls("latch_check"), 2).await;
     assert_eq!(client.stats().subscriptions, 1);
     // Most go, among them the one that looked; who is left is looked for by the next.
     let last = waits.split_off(WAITERS - 3000);
@@ -92,7 +91,7 @@ async fn an_open_latch_is_looked_at_for_all() {
     let latch = client.count_down_latch(&stage.name);
     latch.wait().await.unwrap();
     proxy.mark();
-    let gate = proxy.hold_request(calls!("latch_check"));
+    let gate = proxy.hold_request(calls("latch_check"));
     let waits: Vec<_> = (0..WAITERS).map(|_| wait(&latch)).collect();
     waiting(&client, WAITERS).await;
     gate.open();

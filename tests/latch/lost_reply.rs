@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, CountDownLatch};
-use tests::{Matcher, Proxy, eventually, shared_server, within};
+use tests::{Matcher, Proxy, calls, eventually, shared_server, within};
 
-use crate::scripts::calls;
 use crate::stage::{DEADLINE, Stage};
 
 const RESPONSE: Duration = Duration::from_millis(1200);
@@ -59,7 +58,7 @@ async fn each_count_is_counted_once() {
             assert!(scene.other.try_set_count(COUNT).await.unwrap());
             for number in 1..=COUNT {
                 if number == lost {
-                    fault(&scene.proxy, calls!("latch_count_down"));
+                    fault(&scene.proxy, calls("latch_count_down"));
                 }
                 let left = within(DEADLINE, scene.latch.count_down()).await.unwrap();
                 assert_eq!(left, COUNT - number, "{lost} was lost");
@@ -78,7 +77,7 @@ async fn each_guard_counts_once() {
         for dropped in [true, false] {
             assert!(scene.other.try_set_count(5).await.unwrap());
             let guard = scene.latch.count_down_guard().unwrap();
-            fault(&scene.proxy, calls!("latch_count_down"));
+            fault(&scene.proxy, calls("latch_count_down"));
             if dropped {
                 drop(guard);
                 eventually(DEADLINE, async || scene.client.stats().releases == 0).await;
@@ -98,7 +97,7 @@ async fn each_guard_counts_once() {
 async fn a_repeat_answers_what_the_first_did() {
     let scene = Scene::open("latch-lost-between").await;
     scene.other.try_set_count(3).await.unwrap();
-    scene.proxy.cut_after_request(calls!("latch_count_down"));
+    scene.proxy.cut_after_request(calls("latch_count_down"));
     let gate = scene.proxy.hold_request("INFO");
     let call = tokio::spawn({
         let latch = scene.latch.clone();
@@ -118,21 +117,21 @@ async fn a_repeat_answers_what_the_first_did() {
 async fn setting_and_deleting_answer_what_they_did() {
     let scene = Scene::open("latch-lost-set").await;
     for fault in FAULTS {
-        fault(&scene.proxy, calls!("latch_set"));
+        fault(&scene.proxy, calls("latch_set"));
         assert!(
             within(DEADLINE, scene.latch.try_set_count(2))
                 .await
                 .unwrap()
         );
-        fault(&scene.proxy, calls!("latch_set"));
+        fault(&scene.proxy, calls("latch_set"));
         assert!(
             !within(DEADLINE, scene.latch.try_set_count(2))
                 .await
                 .unwrap()
         );
-        fault(&scene.proxy, calls!("latch_delete"));
+        fault(&scene.proxy, calls("latch_delete"));
         assert!(within(DEADLINE, scene.latch.delete()).await.unwrap());
-        fault(&scene.proxy, calls!("latch_delete"));
+        fault(&scene.proxy, calls("latch_delete"));
         assert!(!within(DEADLINE, scene.latch.delete()).await.unwrap());
     }
     scene.stage.assert_clean().await;
@@ -143,7 +142,7 @@ async fn setting_and_deleting_answer_what_they_did() {
 async fn a_deletion_whose_reply_was_lost_deleted_the_next_latch() {
     let scene = Scene::open("latch-lost-next").await;
     scene.latch.try_set_count(2).await.unwrap();
-    let gate = scene.proxy.hold_reply(calls!("latch_delete"));
+    let gate = scene.proxy.hold_reply(calls("latch_delete"));
     let latch = scene.latch.clone();
     let deleting = tokio::spawn(async move { latch.delete().await });
     within(DEADLINE, gate.reached()).await;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tests::{Driver, Proxy, RedisServer, Which, eventually, shared_server};
+use tests::{Driver, Proxy, RedisServer, Which, calls, eventually, shared_server};
 
-use crate::scripts::calls;
 use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +53,7 @@ async fn who_subscribes_too_late_looks_again_and_returns() {
     let gate = proxy.hold_request("SUBSCRIBE");
     stage.url = proxy.url();
     let waits = wait(&stage.latch());
-    proxy.wait_for_answer(calls!("latch_check")).await;
+    proxy.wait_for_answer(calls("latch_check")).await;
     // Looked, and has not subscribed: nobody hears the zero.
     latch.count_down().await.unwrap();
     stage.subscribed(0).await;
@@ -100,7 +99,7 @@ async fn a_message_that_is_lost_is_found_by_polling() {
     stage.subscribed(1).await;
     // Not the look upon the confirmation finds it.
     proxy.mark();
-    proxy.wait_for_answer(calls!("latch_check")).await;
+    proxy.wait_for_answer(calls("latch_check")).await;
     proxy.swallow_message("message", 1);
     latch.count_down().await.unwrap();
     ended(waits).await.unwrap();
@@ -143,14 +142,14 @@ async fn a_new_count_before_they_looked_holds_them_up_again() {
     let waits = wait(&client.count_down_latch(&stage.name));
     stage.subscribed(1).await;
     // The look upon the confirmation.
-    proxy.wait_for_count(calls!("latch_check"), 2).await;
+    proxy.wait_for_count(calls("latch_check"), 2).await;
     proxy.wait_for_answer("SUBSCRIBE").await;
     let gate = proxy.hold_message("message");
     latch.count_down().await.unwrap();
     assert!(latch.try_set_count(1).await.unwrap());
     proxy.mark();
     gate.open();
-    proxy.wait_for_answer(calls!("latch_check")).await;
+    proxy.wait_for_answer(calls("latch_check")).await;
     assert!(!waits.is_finished());
     waiting(&client, 1).await;
     latch.count_down().await.unwrap();
@@ -172,7 +171,7 @@ async fn who_waits_after_a_new_count_is_not_let_through_by_an_older_look() {
     let client = stage.client();
     let theirs = client.count_down_latch(&stage.name);
     // There is no latch yet: the first finds it open.
-    let gate = proxy.hold_reply(calls!("latch_check"));
+    let gate = proxy.hold_reply(calls("latch_check"));
     let first = wait(&theirs);
     eventually(DEADLINE, async || stage.scripts_run().await > before).await;
     latch.try_set_count(1).await.unwrap();
@@ -198,7 +197,7 @@ async fn without_the_right_to_subscribe_they_poll() {
     let every = Duration::from_millis(50);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));
-    proxy.wait_for_count(calls!("latch_check"), 3).await;
+    proxy.wait_for_count(calls("latch_check"), 3).await;
     latch.count_down().await.unwrap();
     ended(waits).await.unwrap();
     assert_eq!(proxy.connections(Which::All).len(), 2, "two connections");

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, LostReason, RLockGuard};
-use tests::{LeakCheck, Proxy, Which, eventually, shared_server, trace_init, unique, within};
+use tests::{
+    LeakCheck, Proxy, Which, calls, eventually, shared_server, trace_init, unique, within,
+};
 
-use crate::{DEADLINE, LATE, ask, held_beyond, scripts::calls, valid_until};
+use crate::{DEADLINE, LATE, ask, held_beyond, valid_until};
 
 async fn hold(
     client: &Client,
@@ -54,7 +56,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     }
     proxy.mark();
     let start = Instant::now();
-    let renewals = calls!("renew");
+    let renewals = calls("renew");
     proxy.wait_for_count(renewals, CALLS * ROUNDS).await;
     // An interval is up to a tenth shorter, and a renewal up to a tenth of it early.
     let intervals = start.elapsed().div_duration_f64(interval * 8 / 10);
@@ -112,7 +114,7 @@ async fn renewals_have_a_connection_of_their_own() {
     let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let options = LockOptions::new().renew(Duration::from_millis(20));
     let guard = client.rlock(&name).lock_with(options).await.unwrap();
-    proxy.wait_for(calls!("renew")).await;
+    proxy.wait_for(calls("renew")).await;
     let [main, renewals] = proxy.connections(Which::Scripts)[..] else {
         panic!("two connections")
     };
@@ -124,7 +126,7 @@ async fn renewals_have_a_connection_of_their_own() {
     });
     proxy.mark();
     proxy
-        .wait_for_answer(calls!("renew").on(Which::Connection(renewals)))
+        .wait_for_answer(calls("renew").on(Which::Connection(renewals)))
         .await;
     assert!(!stuck.is_finished() && guard.is_valid());
     proxy.resume();

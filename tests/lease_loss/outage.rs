@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLock, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, ServerOptions, Which, eventually, trace_init, unique,
-    within,
+    LeakCheck, Matcher, Proxy, RedisServer, ServerOptions, Which, calls, eventually, trace_init,
+    unique, within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
-use crate::{DEADLINE, LATE, LINGER, ask, held_beyond, scripts::calls, valid_until};
+use crate::{DEADLINE, LATE, LINGER, ask, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// What a reply may take: more than threads have to wait for a processor, and well below the lease,
@@ -299,7 +299,7 @@ async fn a_restart_without_its_data_loses_every_lock_at_once() {
 async fn lost_replies_to_renewals() {
     let rig = Rig::set("renewal", RedisServer::options());
     let guard = rig.hold(LEASE).await;
-    let renewals = || calls!("renew").mentioning(&rig.name);
+    let renewals = || calls("renew").mentioning(&rig.name);
     type Lose = fn(&Proxy, Matcher);
     let lose: [(&str, Lose); 4] = [
         ("swallowed reply", |proxy, calls| {

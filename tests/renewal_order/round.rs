@@ -12,13 +12,10 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, RLockGuard, embedded::Engine};
-use tests::{Which, Wires, connection_over, within};
+use tests::{Random, Which, Wires, connection_over, within};
 use tokio::{runtime::Builder, time::advance};
 
-use crate::{
-    random::Random,
-    sentinel::{Sentinel, Tally},
-};
+use crate::sentinel::{Sentinel, Tally};
 
 const MS: Duration = Duration::from_millis(1);
 /// Of the real clock nothing passes; of the paused one a round needs less.
@@ -399,7 +396,7 @@ impl Round {
     fn cut(&mut self) {
         let which = match self.random.below(2) {
             0 => Which::All,
-            _ => Which::Connection(1 + self.random.next() % self.wires.opened().max(1)),
+            _ => Which::Connection(1 + self.random.bits() % self.wires.opened().max(1)),
         };
         self.sentinel.tally.cut += u64::from(self.wires.cut(which) > 0);
     }
@@ -418,5 +415,5 @@ impl Round {
 
 fn interval(random: &mut Random) -> Duration {
     let longest = *random.pick(&[&5, &50, &500, &5_000]);
-    Duration::from_millis(2 + random.next() % longest)
+    Duration::from_millis(2 + random.bits() % longest)
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use redlock_rt::{LockOptions, ReadWriteLock};
-use tests::{Proxy, shared_server, within};
+use tests::{Proxy, calls, shared_server, within};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::{DEADLINE, Stage, scripts::calls, waits};
+use crate::{DEADLINE, Stage, waits};
 
 /// A client whose scripts are known, and the proxy that counts.
 async fn counted(stage: &Stage) -> (Proxy, redlock_rt::Client, ReadWriteLock) {
@@ -103,7 +103,7 @@ async fn many_read_holds_share_their_calls() {
         let lock = client.read_write_lock(format!("{}:{number}", stage.name));
         guards.push(lock.read_with(fixed.clone()).await.unwrap());
     }
-    proxy.wait_for_count(calls!("renew"), 1).await;
+    proxy.wait_for_count(calls("renew"), 1).await;
     proxy.mark();
     sleep(Duration::from_millis(4600)).await;
     let looks = proxy.counts().get("EVALSHA").copied().unwrap_or_default();

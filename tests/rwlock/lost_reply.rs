@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, LockOptions, ReadWriteLock, Unlocked};
-use tests::{Matcher, Proxy, shared_server, within};
+use tests::{Matcher, Proxy, calls, shared_server, within};
 
-use crate::{DEADLINE, LATE, Stage, scripts::calls};
+use crate::{DEADLINE, LATE, Stage};
 
 /// Short, since each lost reply costs half of it; and far longer than a reply takes.
 const RESPONSE: Duration = Duration::from_millis(1200);
@@ -86,20 +86,20 @@ fn mode(mode: &str, counts: &[u32], keys: usize) -> (Option<String>, Vec<String>
 async fn of_a_reader() {
     for loss in LOSSES {
         let faulty = Faulty::set("reader").await;
-        faulty.lose(loss, calls!("rw_read_acquire"));
+        faulty.lose(loss, calls("rw_read_acquire"));
         let guard = within(DEADLINE, faulty.lock.read()).await.unwrap();
         assert_eq!(faulty.shape().await, mode("read", &[1], 1), "{loss:?}");
-        faulty.lose(loss, calls!("rw_read_update"));
+        faulty.lose(loss, calls("rw_read_update"));
         let inner = within(DEADLINE, guard.reenter()).await.unwrap();
         assert_eq!(faulty.shape().await, mode("read", &[2], 2), "{loss:?}");
-        faulty.lose(loss, calls!("rw_read_update"));
+        faulty.lose(loss, calls("rw_read_update"));
         let unlocked = within(DEADLINE, inner.unlock()).await.unwrap();
         assert_eq!(unlocked, Unlocked::StillHeld, "{loss:?}");
         assert_eq!(faulty.shape().await, mode("read", &[1], 1), "{loss:?}");
         let other = faulty.stage.lock();
         let writer = tokio::spawn(async move { other.write().await.unwrap().unlock().await });
         faulty.stage.subscribed(1).await;
-        faulty.lose(loss, calls!("rw_read_release"));
+        faulty.lose(loss, calls("rw_read_release"));
         let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
         assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
         within(DEADLINE, writer).await.unwrap().unwrap();
@@ -111,21 +111,21 @@ async fn of_a_reader() {
 async fn of_a_writer() {
     for loss in LOSSES {
         let faulty = Faulty::set("writer").await;
-        faulty.lose(loss, calls!("rw_write_acquire"));
+        faulty.lose(loss, calls("rw_write_acquire"));
         let guard = within(DEADLINE, faulty.lock.write()).await.unwrap();
         assert_eq!(faulty.shape().await, mode("write", &[1], 0), "{loss:?}");
-        faulty.lose(loss, calls!("rw_read_acquire"));
+        faulty.lose(loss, calls("rw_read_acquire"));
         let joined = guard.run(faulty.lock.read());
         let joined = within(DEADLINE, joined).await.unwrap().unwrap();
         assert_eq!(faulty.shape().await, mode("write", &[1, 1], 1), "{loss:?}");
-        faulty.lose(loss, calls!("rw_read_release"));
+        faulty.lose(loss, calls("rw_read_release"));
         let unlocked = within(DEADLINE, joined.unlock()).await.unwrap();
         assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
         assert_eq!(faulty.shape().await, mode("write", &[1], 0), "{loss:?}");
         let other = faulty.stage.lock();
         let reader = tokio::spawn(async move { other.read().await.unwrap().unlock().await });
         faulty.stage.subscribed(1).await;
-        faulty.lose(loss, calls!("rw_write_release"));
+        faulty.lose(loss, calls("rw_write_release"));
         let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
         assert_eq!(unlocked, Unlocked::Released, "{loss:?}");
         within(DEADLINE, reader).await.unwrap().unwrap();
@@ -140,16 +140,16 @@ async fn of_a_conversion() {
         let writing = faulty.lock.write().await.unwrap();
         // Two replies that do not come take all the time that both calls have.
         let both = matches!(loss, Loss::CutAfter | Loss::CutBefore);
-        faulty.lose(loss, calls!("rw_read_acquire"));
+        faulty.lose(loss, calls("rw_read_acquire"));
         if both {
-            faulty.lose(loss, calls!("rw_write_release"));
+            faulty.lose(loss, calls("rw_write_release"));
         }
         let reading = within(DEADLINE, writing.downgrade()).await.unwrap();
         assert!(reading.is_valid());
         assert_eq!(faulty.shape().await, mode("read", &[1], 1), "{loss:?}");
-        faulty.lose(loss, calls!("rw_write_acquire"));
+        faulty.lose(loss, calls("rw_write_acquire"));
         if both {
-            faulty.lose(loss, calls!("rw_read_release"));
+            faulty.lose(loss, calls("rw_read_release"));
         }
         let writing = within(DEADLINE, reading.try_upgrade()).await.unwrap();
         assert!(writing.is_valid());
@@ -167,7 +167,7 @@ async fn of_a_preferred_writer_that_gives_up() {
         let faulty = Faulty::set("preferred").await;
         let reading = faulty.stage.lock().read().await.unwrap();
         let preferred = faulty.lock.clone().prefer_writers(true);
-        faulty.lose(loss, calls!("rw_write_acquire"));
+        faulty.lose(loss, calls("rw_write_acquire"));
         let wait = LockOptions::new().wait(RESPONSE / 2);
         let outcome = within(DEADLINE, preferred.write_with(wait)).await;
         let error = outcome.unwrap_err();
@@ -201,7 +201,7 @@ async fn of_the_end_of_a_shortest_hold() {
             async move { (other.write().await.unwrap(), tokio::time::Instant::now()) }
         });
         faulty.stage.subscribed(1).await;
-        faulty.lose(loss, calls!("lock_stay"));
+        faulty.lose(loss, calls("lock_stay"));
         let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
         let ended = tokio::time::Instant::now();
         match unlocked {

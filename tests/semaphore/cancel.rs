@@ -4,12 +4,9 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use redlock_rt::LockOptions;
-use tests::within;
+use tests::{calls, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, Stage},
-};
+use crate::stage::{DEADLINE, Stage};
 
 /// Polls so often at most, then drops; answers whether it was over before.
 async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
@@ -66,7 +63,7 @@ async fn an_acquisition_dropped_before_its_reply_takes_nothing() {
     drop(leased.acquire().await.unwrap());
     stage.free_is(2).await;
     for request in [true, false] {
-        for calls in [calls!("semaphore_acquire"), calls!("permits_acquire")] {
+        for calls in [calls("semaphore_acquire"), calls("permits_acquire")] {
             let gate = match request {
                 true => stage.proxy.hold_request(calls),
                 false => stage.proxy.hold_reply(calls),

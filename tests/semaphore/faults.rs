@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{ErrorKind, LockOptions, Unlocked};
-use tests::within;
+use tests::{calls, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, LOSSES, Loss, Stage},
-};
+use crate::stage::{DEADLINE, LOSSES, Loss, Stage};
 
 async fn each(test: impl AsyncFn(Loss, usize)) {
     // A call has time for one reply that does not come, and for some connections that end.
@@ -25,20 +22,20 @@ async fn of_a_semaphore() {
     each(async |loss, times| {
         let stage = Stage::hasty("lost").await;
         let semaphore = stage.semaphore(5).await;
-        stage.lose(loss, &calls!("semaphore_acquire"), times);
+        stage.lose(loss, &calls("semaphore_acquire"), times);
         let guard = semaphore.acquire(2).await.unwrap();
         assert_eq!(stage.free().await, 3, "{loss:?}");
-        stage.lose(loss, &calls!("semaphore_release"), times);
+        stage.lose(loss, &calls("semaphore_release"), times);
         let released = guard.release().await.unwrap();
         assert_eq!(
             (released, stage.free().await),
             (Unlocked::Released, 5),
             "{loss:?}"
         );
-        stage.lose(loss, &calls!("semaphore_release"), times);
+        stage.lose(loss, &calls("semaphore_release"), times);
         drop(semaphore.acquire(2).await.unwrap());
         stage.free_is(5).await;
-        stage.lose(loss, &calls!("semaphore_forget"), times);
+        stage.lose(loss, &calls("semaphore_forget"), times);
         semaphore.acquire(1).await.unwrap().forget();
         semaphore.release(1).await.unwrap();
         stage.end(5).await;
@@ -55,7 +52,7 @@ async fn a_number_of_permits_whose_reply_was_lost_was_set_again_over_a_later_one
     semaphore.set_permits(6).await.unwrap();
     let gate = stage
         .proxy
-        .hold_reply(calls!("permits_set").mentioning(&stage.name));
+        .hold_reply(calls("permits_set").mentioning(&stage.name));
     let setter = semaphore.clone();
     let setting = tokio::spawn(async move { setter.set_permits(7).await });
     within(DEADLINE, gate.reached()).await;
@@ -78,7 +75,7 @@ async fn a_lease_whose_reply_was_lost_was_set_again_over_a_later_one() {
     let id = semaphore.acquire().await.unwrap().forget().remove(0);
     // The server knows the script from here on.
     assert!(semaphore.update_lease(&id, LONG).await.unwrap());
-    let update = calls!("permits_update").mentioning(&stage.name);
+    let update = calls("permits_update").mentioning(&stage.name);
     let gate = stage.proxy.hold_reply(update);
     let updating = tokio::spawn({
         let (semaphore, id) = (semaphore.clone(), id.clone());
@@ -106,14 +103,14 @@ async fn a_lease_whose_reply_was_lost_was_set_again_over_a_later_one() {
 async fn a_release_is_done_once_without_any_note() {
     let stage = Stage::hasty("long").await;
     let semaphore = stage.semaphore(2).await;
-    stage.lose(Loss::Reply, &calls!("semaphore_acquire"), 1);
+    stage.lose(Loss::Reply, &calls("semaphore_acquire"), 1);
     let guard = semaphore.acquire(1).await.unwrap();
     let pattern = format!("redlock_op:{{{}}}:*", stage.name);
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
     for note in notes {
         let _: () = stage.redis(&["DEL", &note]).await;
     }
-    stage.lose(Loss::Reply, &calls!("semaphore_release"), 1);
+    stage.lose(Loss::Reply, &calls("semaphore_release"), 1);
     assert_eq!(guard.release().await.unwrap(), Unlocked::Released);
     // It was asked for twice: a call that is late is told from then on.
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
@@ -163,14 +160,14 @@ async fn of_changes_of_the_number() {
     each(async |loss, times| {
         let stage = Stage::hasty("number").await;
         let semaphore = stage.client.semaphore(&stage.name);
-        stage.lose(loss, &calls!("semaphore_set"), times);
+        stage.lose(loss, &calls("semaphore_set"), times);
         assert!(semaphore.try_set_permits(3).await.unwrap(), "{loss:?}");
-        stage.lose(loss, &calls!("semaphore_add"), times);
+        stage.lose(loss, &calls("semaphore_add"), times);
         semaphore.release(2).await.unwrap();
         assert_eq!(stage.free().await, 5, "{loss:?}");
-        stage.lose(loss, &calls!("semaphore_add"), times);
+        stage.lose(loss, &calls("semaphore_add"), times);
         semaphore.add_permits(-1).await.unwrap();
-        stage.lose(loss, &calls!("semaphore_drain"), times);
+        stage.lose(loss, &calls("semaphore_drain"), times);
         assert_eq!(semaphore.drain().await.unwrap(), 4, "{loss:?}");
         stage.end(0).await;
     })
@@ -182,12 +179,12 @@ async fn of_a_semaphore_with_leases() {
     each(async |loss, times| {
         let stage = Stage::hasty("leased").await;
         let semaphore = stage.permits(5).await;
-        stage.lose(loss, &calls!("permits_acquire"), times);
+        stage.lose(loss, &calls("permits_acquire"), times);
         let permits = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
         assert_eq!(stage.free().await, 3, "{loss:?}");
-        stage.lose(loss, &calls!("permits_update"), times);
+        stage.lose(loss, &calls("permits_update"), times);
         permits.extend(Duration::from_secs(60)).await.unwrap();
-        stage.lose(loss, &calls!("permits_release"), times);
+        stage.lose(loss, &calls("permits_release"), times);
         let released = permits.release().await.unwrap();
         assert_eq!(
             (released, stage.free().await),
@@ -195,10 +192,10 @@ async fn of_a_semaphore_with_leases() {
             "{loss:?}"
         );
         let ids = semaphore.acquire().await.unwrap().forget();
-        stage.lose(loss, &calls!("permits_release_id"), times);
+        stage.lose(loss, &calls("permits_release_id"), times);
         assert!(semaphore.try_release(&ids[0]).await.unwrap(), "{loss:?}");
         assert!(!semaphore.try_release(&ids[0]).await.unwrap(), "{loss:?}");
-        stage.lose(loss, &calls!("permits_set"), times);
+        stage.lose(loss, &calls("permits_set"), times);
         semaphore.set_permits(4).await.unwrap();
         stage.end(4).await;
     })
@@ -214,11 +211,11 @@ async fn of_an_acquisition_whose_wait_is_over() {
         let semaphore = stage.semaphore(2).await;
         let leased = stage.client.permit_expirable_semaphore(&stage.name);
         let wait = Duration::from_millis(60);
-        stage.lose(loss, &calls!("semaphore_acquire"), 1000);
+        stage.lose(loss, &calls("semaphore_acquire"), 1000);
         let error = semaphore.acquire_with(1, wait).await.unwrap_err();
         assert!(error.is_unavailable(), "{loss:?}: {error}");
         stage.free_is(2).await;
-        stage.lose(loss, &calls!("permits_acquire"), 1000);
+        stage.lose(loss, &calls("permits_acquire"), 1000);
         let options = LockOptions::new().wait(wait);
         let error = leased.acquire_with(options).await.unwrap_err();
         assert!(error.is_unavailable(), "{loss:?}: {error}");

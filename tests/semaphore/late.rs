@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redlock_rt::LockOptions;
-use tests::{eventually, within};
+use tests::{calls, eventually, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, Loss, Stage},
-};
+use crate::stage::{DEADLINE, Loss, Stage};
 
 /// The first call of a script since the proxy's mark, which was lost.
 struct Late(Vec<Bytes>);
@@ -32,7 +29,7 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_r
     let stage = Stage::hasty("late-refused").await;
     let semaphore = stage.semaphore(1).await;
     let guard = semaphore.acquire(1).await.unwrap();
-    let acquires = calls!("semaphore_acquire");
+    let acquires = calls("semaphore_acquire");
     stage.proxy.mark();
     stage.lose(Loss::Request, &acquires, 1);
     let waiter = tokio::spawn({
@@ -57,7 +54,7 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_w
         let stage = Stage::hasty("late-over").await;
         let semaphore = stage.semaphore(1).await;
         let guard = semaphore.acquire(1).await.unwrap();
-        let acquires = calls!("semaphore_acquire");
+        let acquires = calls("semaphore_acquire");
         stage.proxy.mark();
         stage.lose(Loss::Request, &acquires, 1);
         let wait = match cancelled {
@@ -91,7 +88,7 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_w
 async fn a_late_acquisition_of_what_was_forgotten_takes_nothing_more() {
     let stage = Stage::hasty("late-forgotten").await;
     let semaphore = stage.semaphore(2).await;
-    let acquires = calls!("semaphore_acquire");
+    let acquires = calls("semaphore_acquire");
     stage.proxy.mark();
     stage.lose(Loss::Request, &acquires, 1);
     semaphore.acquire(1).await.unwrap().forget();
@@ -107,7 +104,7 @@ async fn a_late_acquisition_of_what_was_forgotten_takes_nothing_more() {
 async fn a_late_acquisition_of_a_leased_permit_takes_nothing_after_the_release() {
     let stage = Stage::hasty("late-leased").await;
     let semaphore = stage.permits(2).await;
-    let acquires = calls!("permits_acquire");
+    let acquires = calls("permits_acquire");
     let options = || LockOptions::new().lease(Duration::from_secs(3600));
     for released in [true, false] {
         stage.proxy.mark();
@@ -137,7 +134,7 @@ async fn a_late_drain_of_what_was_not_there_takes_nothing() {
     let stage = Stage::hasty("late-drain").await;
     let semaphore = stage.client.semaphore(&stage.name);
     stage.proxy.mark();
-    stage.lose(Loss::Request, &calls!("semaphore_drain"), 1);
+    stage.lose(Loss::Request, &calls("semaphore_drain"), 1);
     assert_eq!(semaphore.drain().await.unwrap(), 0);
     assert!(semaphore.try_set_permits(3).await.unwrap());
     Late::first(&stage).arrive(&stage).await;

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redlock_rt::{GuardState, LockOptions, LostReason, Shutdown, Unlocked};
-use tests::{eventually, within};
+use tests::{calls, eventually, within};
 
-use crate::scripts::calls;
 use crate::stage::{DEADLINE, Stage};
 
 /// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
@@ -34,7 +33,7 @@ async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
     // Redis counts in whole milliseconds.
     let waited = begin.elapsed() + Duration::from_millis(2);
     assert!(waited >= LEASE, "{waited:?}");
-    let tries = stage.proxy.count(calls!("permits_acquire"));
+    let tries = stage.proxy.count(calls("permits_acquire"));
     assert!(
         tries <= 4,
         "the first (the script may be unknown), subscribed, the lease over: {tries}"

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use redlock_rt::{Error, LockOptions};
-use tests::{Matcher, within};
+use tests::{Matcher, calls, within};
 
-use crate::scripts::calls;
 use crate::stage::{DEADLINE, LOSSES, Stage};
 
 async fn soon<T>(acquired: impl Future<Output = Result<T, Error>>) -> T {
@@ -186,8 +185,8 @@ async fn a_lost_reply_neither_makes_permits_nor_loses_one() {
         for leased in [false, true] {
             let stage = Stage::hasty("limit-lost").await;
             let calls: Matcher = match leased {
-                false => calls!("semaphore_acquire"),
-                true => calls!("permits_acquire"),
+                false => calls("semaphore_acquire"),
+                true => calls("permits_acquire"),
             };
             stage.lose(loss, &calls, 1);
             if leased {

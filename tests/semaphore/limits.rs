@@ -183,7 +183,7 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
     let permit = leased.acquire().await.unwrap();
     stage.proxy.cut_all();
     stage.proxy.mark();
-    let renewals = crate::scripts::calls!("renew");
+    let renewals = tests::calls("renew");
     // Of the permit with a lease, three times: the other one would have been among them.
     for _ in 0..3 {
         stage.proxy.wait_for_answer(renewals.clone()).await;

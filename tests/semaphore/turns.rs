@@ -3,12 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::LockOptions;
-use tests::within;
+use tests::{calls, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, Stage},
-};
+use crate::stage::{DEADLINE, Stage};
 
 /// Three are asked for, two are free, and one is enough for who stands behind.
 #[tokio::test]
@@ -66,7 +63,7 @@ async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
         let options = LockOptions::new().lease(LEASE);
         let begin = Instant::now();
         dead.acquire_with(options).await.unwrap().forget();
-        let calls = calls!("permits_acquire").mentioning(&stage.name);
+        let calls = calls("permits_acquire").mentioning(&stage.name);
         let (held, gate) = match refused {
             true => (Some(held), None),
             // Both come before the first is answered.

@@ -6,12 +6,9 @@ use std::{
 };
 
 use redlock_rt::LockOptions;
-use tests::within;
+use tests::{calls, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, Stage},
-};
+use crate::stage::{DEADLINE, Stage};
 
 /// For what must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -73,8 +70,8 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
             .collect();
         stage.listening(WAITERS).await;
         let tries = match leased {
-            false => calls!("semaphore_acquire"),
-            true => calls!("permits_acquire"),
+            false => calls("semaphore_acquire"),
+            true => calls("permits_acquire"),
         };
         let count = || stage.proxy.count(tries.clone());
         // One of the head, and that of `all`; what was answered with NOSCRIPT besides.

@@ -38,6 +38,7 @@ mod random;
 mod reaper;
 mod recorder;
 mod redisson;
+mod scripts;
 mod server;
 mod told;
 mod trace;
@@ -57,12 +58,14 @@ pub use self::{
     over::{connection_over, connection_to, patient},
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Matcher, Proxy, Which},
+    random::Random,
     recorder::{Recorded, Recorder},
     redisson::{
         RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,
         RedissonModeLock, RedissonPermits, RedissonRLock, RedissonReadWriteLock, RedissonSemaphore,
         RedissonSpinLock, RedissonUnlock,
     },
+    scripts::calls,
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     told::told,
     trace::trace_init,

@@ -1,4 +1,5 @@
-//! Random bits from the standard library's hasher keys; no test needs better ones.
+//! Random bits: of a seed, so that a test can be repeated, and from the standard library's hasher
+//! keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -20,4 +21,39 @@ pub(crate) fn random_uuid() -> String {
         0x8000 | ((low >> 48) & 0x3fff),
         low & 0xffff_ffff_ffff,
     )
+}
+
+/// Random choices that a seed repeats: splitmix64.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Starts at a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of the numbers below a bound.
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.bits() % bound as u64).expect("below a usize")
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+
+    /// One of these.
+    pub fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.below(from.len())]
+    }
 }

@@ -3,11 +3,8 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "regressions/dropped.rs"]
 mod dropped;
-#[path = "regressions/ends.rs"]
 mod ends;
-#[path = "regressions/unheard.rs"]
 mod unheard;
 
 use std::future::Future;

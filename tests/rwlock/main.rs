@@ -4,26 +4,15 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "rwlock/convert.rs"]
 mod convert;
-#[path = "rwlock/cost.rs"]
 mod cost;
-#[path = "rwlock/crowd.rs"]
 mod crowd;
-#[path = "rwlock/leases.rs"]
 mod leases;
-#[path = "rwlock/lost_reply.rs"]
 mod lost_reply;
-#[path = "rwlock/modes.rs"]
 mod modes;
-#[path = "rwlock/nesting.rs"]
 mod nesting;
-#[path = "rwlock/preference.rs"]
 mod preference;
-#[path = "rwlock/random.rs"]
 mod random;
-#[path = "faults/scripts.rs"]
-mod scripts;
 
 use std::{
     cell::RefCell,

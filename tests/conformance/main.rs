@@ -8,32 +8,19 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "conformance/locks.rs"]
 mod locks;
-#[path = "conformance/party.rs"]
 mod party;
-#[path = "conformance/subject.rs"]
 mod subject;
-#[path = "conformance/world.rs"]
 mod world;
 
-#[path = "conformance/body.rs"]
 mod body;
-#[path = "conformance/exclusion.rs"]
 mod exclusion;
-#[path = "conformance/identity.rs"]
 mod identity;
-#[path = "conformance/inspection.rs"]
 mod inspection;
-#[path = "conformance/lease.rs"]
 mod lease;
-#[path = "conformance/loss.rs"]
 mod loss;
-#[path = "conformance/reentry.rs"]
 mod reentry;
-#[path = "conformance/release.rs"]
 mod release;
-#[path = "conformance/waiting.rs"]
 mod waiting;
 
 /// One test for each behaviour, of this kind of lock, on this backend.

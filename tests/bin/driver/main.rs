@@ -1,29 +1,17 @@
 //! A process that drives redlock-rt from the outside: one command a line on stdin, one answer a
 //! line on stdout. `docs/driver.md` has the protocol.
 
-#[path = "driver/answer.rs"]
 mod answer;
-#[path = "driver/clients.rs"]
 mod clients;
-#[path = "driver/command.rs"]
 mod command;
-#[path = "driver/fenced.rs"]
 mod fenced;
-#[path = "driver/kinds.rs"]
 mod kinds;
-#[path = "driver/latch.rs"]
 mod latch;
-#[path = "driver/locks.rs"]
 mod locks;
-#[path = "driver/owners.rs"]
 mod owners;
-#[path = "driver/running.rs"]
 mod running;
-#[path = "driver/semaphores.rs"]
 mod semaphores;
-#[path = "driver/session.rs"]
 mod session;
-#[path = "driver/turns.rs"]
 mod turns;
 
 use std::{io, panic, process, thread};

@@ -4,19 +4,12 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "bounded_wait/answers.rs"]
 mod answers;
-#[path = "bounded_wait/bounds.rs"]
 mod bounds;
-#[path = "bounded_wait/refusals.rs"]
 mod refusals;
-#[path = "bounded_wait/scripted.rs"]
 mod scripted;
-#[path = "bounded_wait/silence.rs"]
 mod silence;
-#[path = "bounded_wait/sockets.rs"]
 mod sockets;
-#[path = "bounded_wait/valve.rs"]
 mod valve;
 
 use std::time::Duration;

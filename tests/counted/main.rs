@@ -7,24 +7,15 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "counted/subject.rs"]
 mod subject;
-#[path = "counted/world.rs"]
 mod world;
 
-#[path = "counted/acquiring.rs"]
 mod acquiring;
-#[path = "counted/guards.rs"]
 mod guards;
-#[path = "counted/latches.rs"]
 mod latches;
-#[path = "counted/leases.rs"]
 mod leases;
-#[path = "counted/numbers.rs"]
 mod numbers;
-#[path = "counted/plain.rs"]
 mod plain;
-#[path = "counted/waking.rs"]
 mod waking;
 
 /// One test for each behaviour, on this backend.

@@ -7,15 +7,9 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "cost/calls.rs"]
 mod calls;
-#[path = "cost/idle.rs"]
 mod idle;
-#[path = "cost/renewals.rs"]
 mod renewals;
-#[path = "faults/scripts.rs"]
-mod scripts;
-#[path = "cost/waiting.rs"]
 mod waiting;
 
 use std::{collections::BTreeMap, time::Duration};

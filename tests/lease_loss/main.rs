@@ -4,15 +4,9 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "lease_loss/many.rs"]
 mod many;
-#[path = "lease_loss/outage.rs"]
 mod outage;
-#[path = "faults/scripts.rs"]
-mod scripts;
-#[path = "lease_loss/signal.rs"]
 mod signal;
-#[path = "lease_loss/terms.rs"]
 mod terms;
 
 use std::time::{Duration, Instant};

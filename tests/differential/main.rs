@@ -17,29 +17,20 @@
 // Helpers fail a test by panicking, as its own code does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-#[path = "differential/compare.rs"]
 mod compare;
-#[path = "differential/conversations.rs"]
 mod conversations;
-#[path = "differential/frame.rs"]
 mod frame;
-#[path = "differential/generate.rs"]
 mod generate;
-#[path = "differential/peer.rs"]
 mod peer;
-#[path = "differential/random.rs"]
-mod random;
-#[path = "differential/scripts.rs"]
 mod scripts;
 
 use compare::Rule;
 use frame::Frame;
 use generate::{Generator, words};
 use peer::{Command, Pair, Replies};
-use random::Random;
 use redlock_rt::embedded::Engine;
 use std::collections::VecDeque;
-use tests::RedisServer;
+use tests::{Random, RedisServer};
 
 fn seed() -> u64 {
     let seed = match std::env::var("REDLOCK_SEED") {

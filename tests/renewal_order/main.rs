@@ -10,11 +10,7 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "differential/random.rs"]
-mod random;
-#[path = "renewal_order/round.rs"]
 mod round;
-#[path = "renewal_order/sentinel.rs"]
 mod sentinel;
 
 use std::{env, hash::BuildHasher, panic, thread, time::Instant};

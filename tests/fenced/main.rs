@@ -4,15 +4,10 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "fenced/counter.rs"]
 mod counter;
-#[path = "fenced/failover.rs"]
 mod failover;
-#[path = "fenced/paused.rs"]
 mod paused;
-#[path = "fenced/tokens.rs"]
 mod tokens;
-#[path = "fenced/values.rs"]
 mod values;
 
 use std::time::Duration;
