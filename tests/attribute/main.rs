@@ -1,7 +1,8 @@
 //! What `#[distributed_lock]` promises, on the embedded engine and on a real server.
 //!
 //! [`behaviours`] lists what depends on Redis: each has a test on both. The rest is where the
-//! attribute can stand (`places`, `sends`, `boxed`, `web`), on the embedded engine.
+//! attribute can stand (`places`, `sends`, `boxed`, `web`) and what it may be given (`templates`), on
+//! the embedded engine.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -22,6 +23,7 @@ mod order;
 mod places;
 mod release;
 mod sends;
+mod templates;
 mod web;
 
 /// Each on a clock that stands still and jumps, with an engine in this process, and on Redis.

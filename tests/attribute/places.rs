@@ -327,9 +327,15 @@ mod renamed {
     pub(crate) async fn relative(client: &locks::Client) -> Result<(), locks::Error> {
         Ok(())
     }
+
+    #[locks::distributed_lock(key = "path", client = client, crate = self::locks)]
+    pub(crate) async fn explicit(client: &locks::Client) -> Result<(), locks::Error> {
+        Ok(())
+    }
 }
 
 #[tokio::test]
 async fn the_crate_may_have_another_name() {
     renamed::relative(&Client::embedded()).await.unwrap();
+    renamed::explicit(&Client::embedded()).await.unwrap();
 }
