@@ -214,7 +214,7 @@ impl ClientBuilder {
     ///
     /// For programs that end by returning from `main` at any place, with `?`. Where Redis does not
     /// answer, the drop takes the whole of `limit`. A client in a `static` is never dropped, so
-    /// nothing waits for it; the [default client](set_default_client) does not count as a handle, so
+    /// nothing waits for it; the [default client](crate::set_default_client) does not count as a handle, so
     /// with it the last guard waits. Needs [`dedicated_thread`](Self::dedicated_thread).
     pub fn flush_on_drop(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.flush_on_drop = limit.into();
@@ -223,7 +223,7 @@ impl ClientBuilder {
 
     /// Calls `hook` when a body under the attribute has completed although its lock was lost by
     /// then: what it did may have met another holder, and its caller is not told (unless by
-    /// `on_lost = error_after`). Such bodies are counted in [`Stats::late_losses`].
+    /// `on_lost = error_after`). Such bodies are counted in [`Stats::late_losses`](crate::Stats::late_losses).
     ///
     /// The hook is called by the task that ran the body, before the call returns. Defaults to none.
     ///
