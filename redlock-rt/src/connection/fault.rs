@@ -96,7 +96,7 @@ pub(crate) enum Caller {
     /// As [`Call`](Self::Call), where the call must not run twice.
     CallOnce,
     /// Tells Redis what nobody may leave out: a release, permits to give back, a count.
-    Settlement,
+    Cleanup,
     /// Renews leases, many in one call.
     Renewal,
     /// Says that the waiters of a fair queue are alive.
@@ -359,7 +359,7 @@ impl Fault {
 
     /// What `caller` does about it: the table in docs/design.md.
     pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
-        use self::Caller::{Beat, CallOnce, Renewal, Settlement};
+        use self::Caller::{Beat, CallOnce, Cleanup, Renewal};
         use self::Cause::{
             Closed, Denied, Failed, Loaded, Misconfigured, Misdirected, Passing, WrongType,
         };
@@ -367,7 +367,7 @@ impl Fault {
         match (caller, self.stage, self.cause) {
             (_, _, Closed) => Verdict::Fail,
             // What keeps a client from connecting is no answer to what must be said some time.
-            (Settlement | Renewal | Beat, Dialing, _) => Verdict::Again,
+            (Cleanup | Renewal | Beat, Dialing, _) => Verdict::Again,
             (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
             (_, _, Passing | Loaded) => Verdict::Again,
             (Renewal, _, _) => Verdict::Apart,
@@ -560,7 +560,7 @@ mod tests {
         Caller::Waiter,
         Caller::Call,
         Caller::CallOnce,
-        Caller::Settlement,
+        Caller::Cleanup,
         Caller::Renewal,
         Caller::Beat,
         Caller::Subscription,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::fair::Rooms;
 use super::hold::{LockWaiters, LostReason};
 use super::hub::Hub;
-use super::release::{Releases, Settlement};
+use super::release::{Cleanup, Releases};
 use super::wait::{Health, LatchWaiters};
 use super::watchdog::Watchdog;
 use crate::clock;
@@ -124,13 +124,13 @@ impl Engine {
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
-    /// Leaves a settlement to the background. What can be sent without waiting is sent before this
+    /// Leaves a cleanup to the background. What can be sent without waiting is sent before this
     /// returns: a process that ends now has no other moment for it.
-    pub(super) fn leave(self: &Arc<Self>, mut settlement: Settlement) {
+    pub(super) fn leave(self: &Arc<Self>, mut cleanup: Cleanup) {
         if clock::is_there() {
-            settlement.begin();
+            cleanup.begin();
         }
-        self.releases.push(settlement);
+        self.releases.push(cleanup);
         self.ensure_tasks();
     }
 
@@ -139,14 +139,14 @@ impl Engine {
         let Some(limit) = self.config.flush_on_drop else {
             return;
         };
-        if self.releases.untold().all == 0 || self.releases.signal.is_closed() {
+        if self.releases.undelivered().all == 0 || self.releases.signal.is_closed() {
             return;
         }
         self.ensure_tasks();
         let engine = Arc::clone(self);
         self.config.spawner.wait_for(limit, async move {
             let until = clock::after(clock::now(), limit);
-            let told = || engine.releases.untold().all == 0;
+            let told = || engine.releases.undelivered().all == 0;
             engine.wait_until(until, told).await;
         });
     }
@@ -195,7 +195,7 @@ impl Engine {
             for hold in self.watchdog.holds() {
                 hold.end(LostReason::ShutDown);
             }
-            let told = || self.releases.untold().all == 0;
+            let told = || self.releases.undelivered().all == 0;
             self.wait_until(self.patience(clock::now()), told).await;
         }
         let left = match release {

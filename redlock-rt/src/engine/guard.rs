@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Handle;
 use super::hold::{GuardId, GuardState, Hold, Leave, LostReason, Request, Terms};
-use super::release::{Goal, Settlement, Unsettled};
+use super::release::{Cleanup, Goal, PendingCleanup};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::wire::HoldReply;
@@ -21,7 +21,7 @@ impl Hold {
             .unwatch_if(self, || (self.lease().lost(reason, clock::now()), true));
         self.notify_changed();
         if held {
-            drop(Unsettled::new(Settlement::new(self, Goal::End)));
+            drop(PendingCleanup::new(Cleanup::new(self, Goal::End)));
         }
     }
 
@@ -55,9 +55,9 @@ impl Hold {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
-        let settlement = Settlement::new(self, Goal::Lengthen(lease));
-        let mut unsettled = Unsettled::new(settlement);
-        match unsettled.run(Some(deadline)).await {
+        let cleanup = Cleanup::new(self, Goal::Lengthen(lease));
+        let mut pending = PendingCleanup::new(cleanup);
+        match pending.run(Some(deadline)).await {
             Some(Ok(HoldReply::Done)) => {
                 if let Some(reason) = self.lost_reason(clock::now()) {
                     return Err(self.lost_error(action, reason));
@@ -73,10 +73,10 @@ impl Hold {
                 Err(self.lost_error(action, reason))
             }
             Some(Err(fault)) => {
-                let error = unsettled.failed(fault, action);
+                let error = pending.failed(fault, action);
                 Err(error.named(self.recipe.name().as_arc()))
             }
-            None => Err(unsettled.out_of_time(action)),
+            None => Err(pending.out_of_time(action)),
         }
     }
 }
@@ -214,7 +214,7 @@ impl HoldGuard {
     /// As [`unlock`](Self::unlock), at most until then.
     pub(crate) async fn unlock_until(mut self, until: Instant) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
-        let Some((leave, settlement)) = self.leave() else {
+        let Some((leave, cleanup)) = self.leave() else {
             return Ok(Unlocked::AlreadyExpired);
         };
         let hold = Arc::clone(&self.hold);
@@ -222,17 +222,17 @@ impl HoldGuard {
         if hold.lost_reason(now).is_some() {
             // The key may outlive the local deadline by the margin, or by an outage: it is freed
             // in the background, and the caller need not wait for that to know that it was lost.
-            drop(Unsettled::new(settlement));
+            drop(PendingCleanup::new(cleanup));
             return Ok(Unlocked::AlreadyExpired);
         }
-        let mut unsettled = Unsettled::new(settlement);
-        let reply = match unsettled.run(Some(until)).await {
+        let mut pending = PendingCleanup::new(cleanup);
+        let reply = match pending.run(Some(until)).await {
             Some(Ok(reply)) => reply,
             Some(Err(fault)) => {
-                let error = unsettled.failed(fault, ACTION);
+                let error = pending.failed(fault, ACTION);
                 return Err(error.named(hold.recipe.name().as_arc()));
             }
-            None => return Err(unsettled.out_of_time(ACTION)),
+            None => return Err(pending.out_of_time(ACTION)),
         };
         Ok(match (leave, reply) {
             (Leave::Last, HoldReply::Done) => Unlocked::Released,
@@ -246,14 +246,14 @@ impl HoldGuard {
 
     /// Ends the guard and leaves what it holds as it is, without renewal.
     pub(crate) fn forget(mut self) {
-        if let Some((Leave::Last, mut settlement)) = self.leave() {
-            settlement.only_forgets();
-            drop(Unsettled::new(settlement));
+        if let Some((Leave::Last, mut cleanup)) = self.leave() {
+            cleanup.only_forgets();
+            drop(PendingCleanup::new(cleanup));
         }
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
-    pub(super) fn leave(&mut self) -> Option<(Leave, Settlement)> {
+    pub(super) fn leave(&mut self) -> Option<(Leave, Cleanup)> {
         if std::mem::replace(&mut self.left, true) {
             return None;
         }
@@ -267,15 +267,15 @@ impl HoldGuard {
             Leave::Partial => Goal::Lengthen(Duration::ZERO),
             Leave::Last => Goal::End,
         };
-        Some((leave, Settlement::new(hold, goal)))
+        Some((leave, Cleanup::new(hold, goal)))
     }
 }
 
 impl Drop for HoldGuard {
     fn drop(&mut self) {
-        if let Some((_, settlement)) = self.leave() {
+        if let Some((_, cleanup)) = self.leave() {
             let engine = Arc::clone(&self.hold.engine);
-            engine.leave(settlement);
+            engine.leave(cleanup);
         }
     }
 }

@@ -25,7 +25,7 @@
 //!   hold. *Lease*: until when the hold is valid without a renewal.
 //! * *waiters*: the tasks of this process that wait for one name; the *head* is the first, and asks
 //!   Redis for all; a *permit* is its leave to ask.
-//! * *settlement*: what Redis must still be told for a hold, whoever runs it.
+//! * *cleanup*: what Redis must still be told for a hold, whoever runs it.
 //! * *scope*: a body that runs under a guard, in which locks are re-entered.
 //!
 //! # Lock order
@@ -58,8 +58,8 @@ mod tasks;
 mod wait;
 mod watchdog;
 
+pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, TogetherOutcome};
 pub use self::acquire::{Backoff, Owner};
-pub(crate) use self::acquire::{CurrentHold, Manner, ReentryScope, TogetherOutcome};
 pub(crate) use self::calls::Repeat;
 pub(crate) use self::engine::{Config, Engine};
 pub use self::guard::Unlocked;
@@ -67,6 +67,6 @@ pub(crate) use self::guard::{HoldGuard, until_lost};
 pub(crate) use self::handle::Handle;
 pub use self::hold::{GuardState, LostReason};
 pub(crate) use self::hold::{Hold, Terms};
-pub(crate) use self::release::Errand;
+pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::Signal;
 pub(crate) use self::wait::{WAIT_LATCH, wait_latch};

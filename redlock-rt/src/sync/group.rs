@@ -1,6 +1,6 @@
 //! Several holds that count as one, while enough of them are ours.
 //!
-//! Whether it is held is judged by [`Ballot`].
+//! Whether it is held is judged by [`Majority`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use futures::future::{join_all, select_all};
 use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::ballot::Ballot;
+use super::majority::Majority;
 use super::options::{LockOptions, check_lease};
 use crate::clock;
 use crate::engine::{
@@ -33,14 +33,14 @@ pub(super) struct Part {
 
 #[derive(Debug)]
 struct Members {
-    ballot: Ballot,
+    majority: Majority,
     parts: Vec<Part>,
 }
 
 impl Members {
     fn look(&mut self, now: Instant) -> GuardState {
         let parts = self.parts.iter();
-        self.ballot
+        self.majority
             .judge(parts.map(|part| part.guard.state_at(now)))
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct Group {
 impl Group {
     /// `places`: how many parts there may be at most.
     pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<Part>) -> Self {
-        let ballot = Ballot::new(need);
+        let majority = Majority::new(need);
         let posts: Vec<Arc<CurrentHold>> = (0..places).map(|_| Arc::default()).collect();
         for part in &parts {
             posts[part.place].set(&part.guard.hold);
@@ -73,7 +73,7 @@ impl Group {
             posts,
             name: Arc::clone(name),
             need,
-            members: Mutex::new(Members { ballot, parts }),
+            members: Mutex::new(Members { majority, parts }),
             changed: Notify::new(),
         }
     }
@@ -121,15 +121,15 @@ impl Group {
 
     /// Takes in a part that replaces a lost one. `confirmed`: the places that were asked after it
     /// was acquired, and hold without interruption. Upholds invariant 2 of
-    /// [`Ballot`].
+    /// [`Majority`].
     pub(super) fn admit(&self, part: Part, confirmed: &HashSet<usize>) -> bool {
         let now = clock::now();
         let mut members = lock(&self.members);
-        let Members { ballot, parts } = &mut *members;
+        let Members { majority, parts } = &mut *members;
         let others = parts
             .iter()
             .filter(|other| confirmed.contains(&other.place) && other.place != part.place);
-        if !ballot.admits(others.map(|other| other.guard.state_at(now))) {
+        if !majority.admits(others.map(|other| other.guard.state_at(now))) {
             drop(members);
             return false;
         }
@@ -323,7 +323,7 @@ impl Group {
     fn end(&self) -> (GuardState, Vec<Part>) {
         let mut members = lock(&self.members);
         let state = members.look(clock::now());
-        members.ballot.end();
+        members.majority.end();
         let parts = std::mem::take(&mut members.parts);
         drop(members);
         self.changed.notify_waiters();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::check_lease;
-use crate::engine::{self, Engine, Errand, Handle, Repeat};
+use crate::engine::{self, Engine, Handle, OnceCall, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{
@@ -167,7 +167,7 @@ impl CountDownLatch {
         let id = self.engine.operation();
         let call = wire.count_down(&id);
         Ok(CountDownGuard {
-            errand: Errand::new(&self.engine, wire.name(), call, id.noted),
+            once: OnceCall::new(&self.engine, wire.name(), call, id.noted),
             name: wire.name().clone(),
         })
     }
@@ -295,7 +295,7 @@ fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error
 #[must_use = "dropping the guard counts down"]
 #[clippy::has_significant_drop]
 pub struct CountDownGuard {
-    errand: Errand,
+    once: OnceCall,
     name: LockName,
 }
 
@@ -317,8 +317,8 @@ impl CountDownGuard {
     /// time-out and two response time-outs; it then goes on in the background, so that there is
     /// nothing to try again. See also [`CountDownLatch`](CountDownLatch#errors).
     pub async fn count_down(self) -> Result<u64, Error> {
-        let Self { errand, name } = self;
-        let reply = errand.run(COUNT_DOWN).await?;
+        let Self { once, name } = self;
+        let reply = once.run(COUNT_DOWN).await?;
         count_left(reply).map_err(|malformed| misread(COUNT_DOWN, &name, malformed))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::options::LockOptions;
 use crate::clock;
-use crate::engine::{Backoff, Engine, Handle, Manner, Terms};
+use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
 use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
@@ -210,7 +210,7 @@ impl<K: Kind> Lock<K> {
     fn prepare<'a>(
         &'a self,
         options: &'a LockOptions,
-    ) -> Result<(&'a Arc<dyn Recipe>, Terms, Manner<'a>), Error> {
+    ) -> Result<(&'a Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
         let recipe = self.wire()?;
         let named = |error: Error| error.named(recipe.name().as_arc());
         let terms = options.terms(&self.engine).map_err(named)?;
@@ -221,7 +221,7 @@ impl<K: Kind> Lock<K> {
         if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
             return Err(named(Error::bad_input("check lock options", flaw)));
         }
-        let manner = Manner {
+        let manner = AcquireParams {
             wait: options.waiting(),
             owner: options.acting_as(),
             backoff: self.backoff.as_ref(),

@@ -3,7 +3,6 @@
 //! **Cancel safety**, here and in the docs of every method, means what is left in Redis and in the
 //! process when the future is dropped at any of its awaits.
 
-mod ballot;
 mod convert;
 mod counted;
 mod fair;
@@ -14,6 +13,7 @@ mod group;
 mod guard;
 mod latch;
 mod lock;
+mod majority;
 mod multi_lock;
 mod options;
 mod permit;

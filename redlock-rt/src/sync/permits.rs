@@ -8,7 +8,7 @@ use super::counted::Counted;
 use super::options::{LockOptions, check_lease};
 use super::permit::Permit;
 use crate::clock;
-use crate::engine::{Engine, Manner, Repeat, Terms};
+use crate::engine::{AcquireParams, Engine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{ID_DIGITS, PermitsWire, Recipe, Reply};
@@ -221,9 +221,9 @@ impl PermitExpirableSemaphore {
     pub async fn acquire_many(&self, permits: u32, options: LockOptions) -> Result<Permit, Error> {
         let (wire, terms) = self.prepare(permits, &options)?;
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
-        let manner = Manner {
+        let manner = AcquireParams {
             wait: options.waiting(),
-            ..Manner::default()
+            ..AcquireParams::default()
         };
         let guard = self.counted.engine.lock(&recipe, terms, manner).await;
         let guard = guard.map_err(acquiring)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::counted::{Counted, MOST_PERMITS};
 use crate::clock;
-use crate::engine::{Engine, HoldGuard, Manner, Terms, Unlocked};
+use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
 use crate::wire::{self, Recipe, SemaphoreWire};
 
@@ -181,9 +181,9 @@ impl Semaphore {
         wait: impl Into<Option<Duration>>,
     ) -> Result<SemaphoreGuard, Error> {
         let recipe = self.recipe(permits)?;
-        let manner = Manner {
+        let manner = AcquireParams {
             wait: wait.into(),
-            ..Manner::default()
+            ..AcquireParams::default()
         };
         let engine = &self.counted.engine;
         let inner = engine.lock(&recipe, Terms::WITHOUT_LEASE, manner).await;

@@ -122,7 +122,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// The other kinds whose holds of the same lock are over once a fresh one of this kind is held; none
     /// where there is no other kind.
-    fn ousts(&self) -> &'static [&'static str] {
+    fn supersedes(&self) -> &'static [&'static str] {
         &[]
     }
 

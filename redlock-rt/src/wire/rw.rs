@@ -155,7 +155,7 @@ impl Recipe for ReadWire {
         false
     }
 
-    fn ousts(&self) -> &'static [&'static str] {
+    fn supersedes(&self) -> &'static [&'static str] {
         &[WRITE, PREFERRED]
     }
 
@@ -259,7 +259,7 @@ impl Recipe for WriteWire {
         !self.preference.is_zero()
     }
 
-    fn ousts(&self) -> &'static [&'static str] {
+    fn supersedes(&self) -> &'static [&'static str] {
         match self.preference.is_zero() {
             true => &[PREFERRED, READ],
             false => &[WRITE, READ],

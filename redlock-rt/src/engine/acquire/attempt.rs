@@ -9,7 +9,7 @@ use crate::connection::{Delivery, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, Request, Terms, Waiting};
-use crate::engine::release::{Open, OrphanedAttempt, Settlement};
+use crate::engine::release::{Cleanup, Open, OrphanedAttempt};
 use crate::error::Error;
 use crate::wire::{AcquireReply, Recipe};
 
@@ -132,7 +132,7 @@ impl Drop for Attempt {
 /// Leaves an attempt whose caller went away to the background.
 pub(super) fn abandon(orphan: OrphanedAttempt) {
     let engine = Arc::clone(&orphan.request.engine);
-    engine.releases.push(Settlement::orphan(orphan));
+    engine.releases.push(Cleanup::orphan(orphan));
     engine.ensure_tasks();
 }
 

@@ -126,16 +126,16 @@ impl Default for Backoff {
 
 /// How one waiter paces itself.
 #[derive(Debug)]
-pub(super) enum Pace {
+pub(super) enum RetryPlan {
     /// It is woken, and looks at long intervals only.
     Woken,
-    Spins(Spin),
+    Spins(SpinRetries),
 }
 
 /// The retries of one waiter. Those that fall due behind others of its process are counted, and
 /// not sent: the head of the queue has just been refused.
 #[derive(Debug)]
-pub(super) struct Spin {
+pub(super) struct SpinRetries {
     backoff: Backoff,
     retries: u32,
     due: Instant,
@@ -145,12 +145,12 @@ pub(super) struct Spin {
     gives_up_at: Option<Instant>,
 }
 
-impl Pace {
+impl RetryPlan {
     pub(super) fn new(backoff: Option<Backoff>, now: Instant) -> Self {
         let Some(backoff) = backoff else {
             return Self::Woken;
         };
-        Self::Spins(Spin {
+        Self::Spins(SpinRetries {
             backoff,
             retries: 0,
             due: now,
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn retries_are_bounded() {
         let now = Instant::now();
-        let mut pace = Pace::new(Some(Backoff::constant(10 * MS).max_retries(2)), now);
+        let mut pace = RetryPlan::new(Some(Backoff::constant(10 * MS).max_retries(2)), now);
         assert_eq!(pace.gives_up_at(), Some(now + 20 * MS));
         pace.tries(now);
         assert_eq!(pace.refused(now, now), Some(now + 10 * MS));
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn retries_that_fell_due_behind_others_are_counted() {
         let start = Instant::now();
-        let mut pace = Pace::new(Some(Backoff::constant(10 * MS).max_retries(3)), start);
+        let mut pace = RetryPlan::new(Some(Backoff::constant(10 * MS).max_retries(3)), start);
         let now = start + 25 * MS;
         pace.tries(now);
         assert_eq!(pace.gives_up_at(), None);
@@ -261,7 +261,7 @@ mod tests {
     fn nothing_is_counted_while_redis_does_not_answer() {
         let start = Instant::now();
         let backoff = Some(Backoff::constant(10 * MS).max_retries(2));
-        let mut pace = Pace::new(backoff, start);
+        let mut pace = RetryPlan::new(backoff, start);
         // Behind others.
         let now = start + 20 * MS;
         pace.unanswered(now);
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn jitter_only_lengthens() {
         let now = Instant::now();
-        let mut pace = Pace::new(Some(Backoff::constant(10 * MS).jitter(0.5)), now);
+        let mut pace = RetryPlan::new(Some(Backoff::constant(10 * MS).jitter(0.5)), now);
         for _ in 0..100 {
             let due = pace.refused(now, now).unwrap();
             assert!(due >= now + 10 * MS && due <= now + 15 * MS);

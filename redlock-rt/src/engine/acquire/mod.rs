@@ -31,7 +31,7 @@ const UNSET: &str = "the permits were never set";
 
 /// How a caller asks for a lock.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Manner<'a> {
+pub(crate) struct AcquireParams<'a> {
     /// `None`: as long as it takes.
     pub(crate) wait: Option<Duration>,
     pub(crate) owner: Option<&'a Owner>,
@@ -45,23 +45,23 @@ impl Engine {
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
-        manner: Manner<'_>,
+        params: AcquireParams<'_>,
     ) -> Result<HoldGuard, Error> {
         self.open(ACTION, recipe.name())?;
-        let wait = manner.wait;
+        let wait = params.wait;
         if wait.is_some_and(|wait| wait.is_zero()) {
-            return Box::pin(self.lock_now(recipe, terms, manner.owner)).await;
+            return Box::pin(self.lock_now(recipe, terms, params.owner)).await;
         }
         // Boxed but for the plain road: each would make room for itself in every future that waits.
-        if let Some(owner) = manner.owner {
-            return Box::pin(self.lock_as(owner, recipe, terms, manner)).await;
+        if let Some(owner) = params.owner {
+            return Box::pin(self.lock_as(owner, recipe, terms, params)).await;
         }
         match reentry::enclosing(&self.id, &**recipe) {
             Some(around) => {
                 let deadline = wait.map(|wait| clock::after(clock::now(), wait));
                 Box::pin(self.lock_inside(around, recipe, terms, deadline)).await
             }
-            None => acquire(self, recipe, terms, manner, wait).await,
+            None => acquire(self, recipe, terms, params, wait).await,
         }
     }
 
@@ -71,9 +71,9 @@ impl Engine {
         owner: &Owner,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
-        manner: Manner<'_>,
+        params: AcquireParams<'_>,
     ) -> Result<HoldGuard, Error> {
-        let (started, wait) = (clock::now(), manner.wait);
+        let (started, wait) = (clock::now(), params.wait);
         let deadline = wait.map(|wait| clock::after(started, wait));
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = match deadline {
@@ -95,7 +95,7 @@ impl Engine {
             }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        let guard = acquire(self, recipe, terms, manner, rest).await?;
+        let guard = acquire(self, recipe, terms, params, rest).await?;
         Ok(keep(&mut turn, &slot, guard))
     }
 
@@ -153,9 +153,9 @@ impl Engine {
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
-        manner: Manner<'_>,
+        params: AcquireParams<'_>,
     ) -> Result<HoldGuard, Error> {
-        let around = match manner.owner {
+        let around = match params.owner {
             None => reentry::enclosing(&self.id, &**recipe),
             Some(_) => None,
         };
@@ -163,11 +163,11 @@ impl Engine {
             .filter(|_| recipe.is_exclusive())
             .and_then(|around| around.turn)
         else {
-            return self.lock(recipe, terms, manner).await;
+            return self.lock(recipe, terms, params).await;
         };
         self.open(ACTION, recipe.name())?;
         let started = clock::now();
-        let turn = match manner.wait {
+        let turn = match params.wait {
             None => turn.lock_owned().await,
             Some(wait) => {
                 let until = clock::to_tokio(clock::after(started, wait));
@@ -180,11 +180,11 @@ impl Engine {
             }
         };
         let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
-        let manner = Manner {
-            wait: manner.wait.map(rest),
-            ..manner
+        let params = AcquireParams {
+            wait: params.wait.map(rest),
+            ..params
         };
-        let mut guard = self.lock(recipe, terms, manner).await?;
+        let mut guard = self.lock(recipe, terms, params).await?;
         guard.keep(turn);
         Ok(guard)
     }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, unless_expired};
-use super::backoff::Pace;
+use super::backoff::RetryPlan;
 use super::local_wait::LocalWait;
 use super::owner::Asking;
-use super::{ACTION, Manner};
+use super::{ACTION, AcquireParams};
 use crate::clock;
 use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
@@ -44,7 +44,7 @@ pub(super) async fn acquire(
     engine: &Arc<Engine>,
     recipe: &Arc<dyn Recipe>,
     terms: Terms,
-    manner: Manner<'_>,
+    params: AcquireParams<'_>,
     wait: Option<Duration>,
 ) -> Result<HoldGuard, Error> {
     let started = clock::stamp();
@@ -53,16 +53,16 @@ pub(super) async fn acquire(
     let mut acquisition = Acquisition {
         engine,
         recipe,
-        manner,
+        params,
         started,
         wait,
         deadline: wait.map(|wait| clock::after(started, wait)),
-        pace: Pace::new(manner.backoff.copied(), started),
+        pace: RetryPlan::new(params.backoff.copied(), started),
         fault: None,
         pause: Pause::FOREGROUND,
         expired_on_arrival: 0,
         warned: false,
-        _asking: manner.owner.map(|owner| owner.ask(&attempt.request)),
+        _asking: params.owner.map(|owner| owner.ask(&attempt.request)),
         place: LocalWait::enter(&attempt, started),
         attempt,
     };
@@ -73,11 +73,11 @@ pub(super) async fn acquire(
 struct Acquisition<'a> {
     engine: &'a Arc<Engine>,
     recipe: &'a Arc<dyn Recipe>,
-    manner: Manner<'a>,
+    params: AcquireParams<'a>,
     started: Instant,
     wait: Option<Duration>,
     deadline: Option<Instant>,
-    pace: Pace,
+    pace: RetryPlan,
     /// Why Redis did not answer the last try.
     fault: Option<Fault>,
     pause: Pause,
@@ -178,7 +178,7 @@ impl Acquisition<'_> {
         let Self { engine, recipe, .. } = self;
         let request = &self.attempt.request;
         self.attempt = Attempt::new(engine, recipe, &request.waiters, request.terms);
-        let owner = self.manner.owner;
+        let owner = self.params.owner;
         self._asking = owner.map(|owner| owner.ask(&self.attempt.request));
         self.place.enter_again(&self.attempt);
         Ok(None)

@@ -122,7 +122,7 @@ impl Hold {
         let mut superseded = Vec::new();
         if hold.recipe.is_exclusive() {
             superseded.extend(holders.replace(&hold));
-        } else if !hold.recipe.ousts().is_empty() {
+        } else if !hold.recipe.supersedes().is_empty() {
             holders.add(&hold);
         }
         // The holder of another mode may have this one besides.
@@ -141,7 +141,7 @@ impl Hold {
 
     fn superseded_in_other_modes(&self) -> Vec<Arc<Self>> {
         let name = self.recipe.name();
-        let modes = self.recipe.ousts().iter().map(|kind| Key {
+        let modes = self.recipe.supersedes().iter().map(|kind| Key {
             kind,
             name: name.clone(),
             number: None,

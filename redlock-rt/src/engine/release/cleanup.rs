@@ -1,6 +1,6 @@
 //! What must still be told to Redis for a hold, or once at all, whoever waits for it.
 //!
-//! A settlement is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
+//! A cleanup is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
 //! the middle leaves it, with the call under way, to the release queue. It needs no runtime of its
 //! own, sets the state that it means, and so may be repeated until Redis has answered, or the lease
 //! is over and nothing that was sent can run any more.
@@ -57,18 +57,18 @@ fn told(
     Ok(HoldReply::try_from(hear(answer?, delivery, news))?)
 }
 
-/// Whose settlement it is.
+/// Whose cleanup it is.
 enum Subject {
     Hold(Arc<Hold>),
     /// An acquisition whose caller went away, or gave up with the outcome unknown.
     OrphanedAttempt(Box<OrphanedAttempt>),
     /// A call that is of no lock, and to be made once.
-    Errand(Box<Errand>),
+    OnceRequest(Box<OnceRequest>),
 }
 
 /// A call that says by an id which one it is: Redis, which notes the id for a while, carries it out
 /// once.
-pub(in crate::engine) struct Errand {
+pub(in crate::engine) struct OnceRequest {
     pub(in crate::engine) engine: Arc<Engine>,
     pub(in crate::engine) name: LockName,
     pub(in crate::engine) call: Call,
@@ -88,7 +88,7 @@ pub(crate) struct OrphanedAttempt {
 }
 
 /// One thing that Redis must be told; see the module.
-pub(crate) struct Settlement {
+pub(crate) struct Cleanup {
     subject: Subject,
     goal: Goal,
     delivery: Delivery,
@@ -103,7 +103,7 @@ pub(crate) struct Settlement {
     pause: Pause,
 }
 
-/// How far a settlement got.
+/// How far a cleanup got.
 #[derive(Debug)]
 enum Progress {
     Over(Result<HoldReply, Fault>),
@@ -115,7 +115,7 @@ const GOES_ON: &str = "it goes on in the background";
 /// By how much Redis may keep a key longer than we count.
 const MARGIN: Duration = Duration::from_secs(1);
 
-impl Settlement {
+impl Cleanup {
     pub(in crate::engine) fn new(hold: &Arc<Hold>, goal: Goal) -> Self {
         // The key outlives the local deadline by the margin, and by what the clocks differ.
         let lapses = clock::after(hold.deadline(), MARGIN);
@@ -147,11 +147,11 @@ impl Settlement {
         }
     }
 
-    pub(in crate::engine) fn errand(errand: Errand) -> Self {
+    pub(in crate::engine) fn once(once: OnceRequest) -> Self {
         Self {
             lapses: clock::now(),
             lease: Duration::ZERO,
-            subject: Subject::Errand(Box::new(errand)),
+            subject: Subject::OnceRequest(Box::new(once)),
             goal: Goal::End,
             delivery: Delivery::default(),
             news: News::Unknown,
@@ -180,9 +180,9 @@ impl Settlement {
                 // beside any number of its like.
                 self.turn = self.delivery.sent.map(|_| turn);
             }
-            Subject::Errand(errand) => {
-                let call = || errand.call.clone();
-                self.delivery.begin(&errand.engine.main, call);
+            Subject::OnceRequest(once) => {
+                let call = || once.call.clone();
+                self.delivery.begin(&once.engine.main, call);
             }
             // A count that is set back may be overtaken by the end of the hold, and a orphan by the
             // outcome of its acquisition.
@@ -192,7 +192,7 @@ impl Settlement {
 
     pub(in crate::engine) fn engine(&self) -> &Arc<Engine> {
         match &self.subject {
-            Subject::Errand(errand) => &errand.engine,
+            Subject::OnceRequest(once) => &once.engine,
             Subject::Hold(hold) => &hold.engine,
             Subject::OrphanedAttempt(orphan) => &orphan.request.engine,
         }
@@ -202,7 +202,7 @@ impl Settlement {
         match &self.subject {
             Subject::Hold(hold) => hold.recipe.name(),
             Subject::OrphanedAttempt(orphan) => orphan.request.recipe.name(),
-            Subject::Errand(errand) => &errand.name,
+            Subject::OnceRequest(once) => &once.name,
         }
     }
 
@@ -214,9 +214,9 @@ impl Settlement {
     fn give_up(&self) -> Option<Instant> {
         match &self.subject {
             // Later it might not be known again, and be carried out twice.
-            Subject::Errand(errand) => {
-                let response = errand.engine.response_timeout();
-                let noted = errand.noted.saturating_sub(response * 2);
+            Subject::OnceRequest(once) => {
+                let response = once.engine.response_timeout();
+                let noted = once.noted.saturating_sub(response * 2);
                 Some(clock::after(self.delivery.open_since()?, noted))
             }
             // Nothing but a lease would change, and only of a lock that is still there.
@@ -250,7 +250,7 @@ impl Settlement {
                 Ok(reply) => return Some(Progress::Over(Ok(reply))),
                 Err(fault) => fault,
             };
-            if !fault.is_passing_for(Caller::Settlement) {
+            if !fault.is_passing_for(Caller::Cleanup) {
                 return Some(Progress::Over(Err(fault)));
             }
             if !fault.is_passing_for(Caller::Call) {
@@ -262,7 +262,7 @@ impl Settlement {
                 current.holds_up(self.name().as_str(), &fault);
             }
             let now = clock::now();
-            let ends = self.goal == Goal::End && !matches!(self.subject, Subject::Errand(_));
+            let ends = self.goal == Goal::End && !matches!(self.subject, Subject::OnceRequest(_));
             if self.give_up().is_some_and(|moment| moment <= now) {
                 // A lock whose lease is over needs no release any more.
                 return Some(Progress::Over(match ends {
@@ -346,12 +346,12 @@ impl Settlement {
             ..
         } = self;
         match (&*subject, *goal) {
-            (Subject::Errand(errand), _) => {
-                let call = || errand.call.clone();
-                let answer = delivery.attempt(&errand.engine.main, call, until).await?;
+            (Subject::OnceRequest(once), _) => {
+                let call = || once.call.clone();
+                let answer = delivery.attempt(&once.engine.main, call, until).await?;
                 Some(answer.map(|reply| {
                     // Set once: nothing is sent after an answer.
-                    let _ = errand.reply.set(hear(reply, delivery, news));
+                    let _ = once.reply.set(hear(reply, delivery, news));
                     HoldReply::Done
                 }))
             }
@@ -403,7 +403,7 @@ impl Settlement {
     pub(in crate::engine) fn is_due(&self) -> bool {
         match &self.subject {
             Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
-            Subject::OrphanedAttempt(_) | Subject::Errand(_) => true,
+            Subject::OrphanedAttempt(_) | Subject::OnceRequest(_) => true,
         }
     }
 
@@ -412,7 +412,7 @@ impl Settlement {
         match &self.subject {
             Subject::Hold(hold) => hold.recipe.is_lasting(),
             Subject::OrphanedAttempt(orphan) => orphan.request.recipe.is_lasting(),
-            Subject::Errand(_) => true,
+            Subject::OnceRequest(_) => true,
         }
     }
 
@@ -425,9 +425,9 @@ impl Settlement {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(news),
             Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(&News::Unknown),
             Subject::Hold(_) => {}
-            Subject::Errand(errand) => {
-                if let Some(channel) = errand.call.channel() {
-                    errand.engine.ended_on(channel, news);
+            Subject::OnceRequest(once) => {
+                if let Some(channel) = once.call.channel() {
+                    once.engine.ended_on(channel, news);
                 }
             }
             Subject::OrphanedAttempt(orphan) => {
@@ -446,9 +446,9 @@ impl Settlement {
     }
 }
 
-impl fmt::Debug for Settlement {
+impl fmt::Debug for Cleanup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settlement")
+        f.debug_struct("Cleanup")
             .field("name", self.name())
             .field("goal", &self.goal)
             .field("delivery", &self.delivery)
@@ -456,31 +456,31 @@ impl fmt::Debug for Settlement {
     }
 }
 
-/// A settlement that goes to the release queue unless it is run to its end.
+/// A cleanup that goes to the release queue unless it is run to its end.
 #[derive(Debug)]
-pub(crate) struct Unsettled {
-    settlement: Option<Settlement>,
+pub(crate) struct PendingCleanup {
+    cleanup: Option<Cleanup>,
     /// Dropped last.
     _open: Open,
 }
 
-impl Unsettled {
-    pub(in crate::engine) fn new(settlement: Settlement) -> Self {
-        let open = settlement.engine().releases.open(settlement.is_lasting());
+impl PendingCleanup {
+    pub(in crate::engine) fn new(cleanup: Cleanup) -> Self {
+        let open = cleanup.engine().releases.open(cleanup.is_lasting());
         Self {
-            settlement: Some(settlement),
+            cleanup: Some(cleanup),
             _open: open,
         }
     }
 
-    /// As [`Settlement::is_due`].
+    /// As [`Cleanup::is_due`].
     pub(in crate::engine) fn is_due(&self) -> bool {
-        self.settlement.as_ref().is_some_and(Settlement::is_due)
+        self.cleanup.as_ref().is_some_and(Cleanup::is_due)
     }
 
-    /// As [`Settlement::is_lasting`].
+    /// As [`Cleanup::is_lasting`].
     pub(in crate::engine) fn is_lasting(&self) -> bool {
-        self.settlement.as_ref().is_some_and(Settlement::is_lasting)
+        self.cleanup.as_ref().is_some_and(Cleanup::is_lasting)
     }
 
     /// Runs it to its end, or until there is something to tell a caller who waits for it until
@@ -493,15 +493,15 @@ impl Unsettled {
         &mut self,
         until: Option<Instant>,
     ) -> Option<Result<HoldReply, Fault>> {
-        let Some(settlement) = &mut self.settlement else {
+        let Some(cleanup) = &mut self.cleanup else {
             return Some(Ok(HoldReply::Done));
         };
-        let outcome = match settlement.run(until).await? {
+        let outcome = match cleanup.run(until).await? {
             Progress::Told(outcome) => return Some(outcome),
             Progress::Over(outcome) => outcome,
         };
-        if let Some(settlement) = self.settlement.take() {
-            settlement.over(&outcome);
+        if let Some(cleanup) = self.cleanup.take() {
+            cleanup.over(&outcome);
         }
         Some(outcome)
     }
@@ -509,7 +509,7 @@ impl Unsettled {
     /// The error for a caller who was told of this fault.
     pub(in crate::engine) fn failed(self, fault: Fault, action: &'static str) -> Error {
         let error = fault.into_error(action);
-        match self.settlement {
+        match self.cleanup {
             Some(_) => error.and(GOES_ON),
             None => error,
         }
@@ -518,28 +518,28 @@ impl Unsettled {
     /// The error for a caller who cannot wait any longer; it goes on in the background.
     pub(in crate::engine) fn out_of_time(self, action: &'static str) -> Error {
         let open = self
-            .settlement
+            .cleanup
             .as_ref()
-            .is_some_and(|settlement| settlement.delivery.is_open());
+            .is_some_and(|cleanup| cleanup.delivery.is_open());
         let kind = if open {
             ErrorKind::OutcomeUnknown
         } else {
             ErrorKind::Unavailable
         };
         let mut error = Error::new(kind, action);
-        if let Some(settlement) = &self.settlement {
-            error = error.named(settlement.name().as_arc());
+        if let Some(cleanup) = &self.cleanup {
+            error = error.named(cleanup.name().as_arc());
             error = error.detail(GOES_ON);
         }
         error
     }
 }
 
-impl Drop for Unsettled {
+impl Drop for PendingCleanup {
     fn drop(&mut self) {
-        if let Some(settlement) = self.settlement.take() {
-            let engine = Arc::clone(settlement.engine());
-            engine.leave(settlement);
+        if let Some(cleanup) = self.cleanup.take() {
+            let engine = Arc::clone(cleanup.engine());
+            engine.leave(cleanup);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What Redis must still be told: by a caller that waits for the answer, or in the background.
 //!
 //! ```text
-//! unlock, re-enter, extend ──▶ Unsettled ──runs──▶ Settlement ──▶ connection
+//! unlock, re-enter, extend ──▶ PendingCleanup ──runs──▶ Cleanup ──▶ connection
 //!                                  │ dropped in the middle
 //! a dropped guard ─────────────────┴──▶ Releases (queue) ──▶ task
 //! ```
@@ -10,6 +10,6 @@ mod cleanup;
 mod once;
 mod queue;
 
-pub(super) use self::cleanup::{Goal, OrphanedAttempt, Settlement, Unsettled};
-pub(crate) use self::once::Errand;
+pub(super) use self::cleanup::{Cleanup, Goal, OrphanedAttempt, PendingCleanup};
+pub(crate) use self::once::OnceCall;
 pub(super) use self::queue::{Open, Releases, run};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::cleanup::{self, Settlement, Unsettled};
+use super::cleanup::{self, Cleanup, PendingCleanup};
 use crate::clock;
 use crate::connection::Fault;
 use crate::engine::{Engine, Handle};
@@ -14,7 +14,7 @@ use crate::wire::{Call, Reply};
 
 /// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. It
 /// says by an id which one it is.
-pub(crate) struct Errand {
+pub(crate) struct OnceCall {
     /// `None` once it is somebody else's.
     call: Option<Call>,
     engine: Handle,
@@ -22,7 +22,7 @@ pub(crate) struct Errand {
     noted: Duration,
 }
 
-impl Errand {
+impl OnceCall {
     /// `noted`: for how long Redis remembers the id of the call.
     pub(crate) fn new(engine: &Arc<Engine>, name: &LockName, call: Call, noted: Duration) -> Self {
         Self {
@@ -42,46 +42,46 @@ impl Errand {
         let engine = Arc::clone(&self.engine);
         let name = self.name.clone();
         let named = |error: Error| error.named(name.as_arc());
-        let Some((settlement, reply)) = self.take() else {
+        let Some((cleanup, reply)) = self.take() else {
             // Only a drop takes it besides.
             return Err(named(Fault::closed().into_error(action)));
         };
         // Not refused while the client shuts down: it waits for what is still to be told.
         engine.ensure_tasks();
-        let mut unsettled = Unsettled::new(settlement);
-        match unsettled.run(Some(engine.patience(clock::now()))).await {
+        let mut pending = PendingCleanup::new(cleanup);
+        match pending.run(Some(engine.patience(clock::now()))).await {
             Some(Ok(_)) => {}
-            Some(Err(fault)) => return Err(named(unsettled.failed(fault, action))),
-            None => return Err(unsettled.out_of_time(action)),
+            Some(Err(fault)) => return Err(named(pending.failed(fault, action))),
+            None => return Err(pending.out_of_time(action)),
         }
         let reply = reply.get().cloned();
         Ok(reply.unwrap_or(Reply::Nil))
     }
 
-    fn take(&mut self) -> Option<(Settlement, Arc<OnceLock<Reply>>)> {
+    fn take(&mut self) -> Option<(Cleanup, Arc<OnceLock<Reply>>)> {
         let reply = Arc::new(OnceLock::new());
-        let errand = cleanup::Errand {
+        let once = cleanup::OnceRequest {
             engine: Arc::clone(&self.engine),
             name: self.name.clone(),
             call: self.call.take()?,
             noted: self.noted,
             reply: Arc::clone(&reply),
         };
-        Some((Settlement::errand(errand), reply))
+        Some((Cleanup::once(once), reply))
     }
 }
 
-impl Drop for Errand {
+impl Drop for OnceCall {
     fn drop(&mut self) {
-        if let Some((settlement, _)) = self.take() {
-            self.engine.leave(settlement);
+        if let Some((cleanup, _)) = self.take() {
+            self.engine.leave(cleanup);
         }
     }
 }
 
-impl fmt::Debug for Errand {
+impl fmt::Debug for OnceCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Errand")
+        f.debug_struct("OnceCall")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }

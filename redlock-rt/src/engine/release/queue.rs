@@ -9,23 +9,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::cleanup::{Settlement, Unsettled};
+use super::cleanup::{Cleanup, PendingCleanup};
 use crate::engine::signal::Signal;
 use crate::shim::{Mutex, lock};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-/// As many settlements are under way at once, pipelined on one connection.
+/// As many cleanups are under way at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
 
 /// The queue. Pure but for the signal of its task.
 pub(crate) struct Releases {
-    queue: Mutex<Queue<Settlement>>,
+    queue: Mutex<Queue<Cleanup>>,
     under_way: AtomicUsize,
     /// What Redis may still have to be told, besides the queue, whoever runs it: see [`Open`].
     open: Tally,
     /// What nobody told Redis any more, since the queue was closed.
-    forsaken: Tally,
+    abandoned: Tally,
     pub(in crate::engine) signal: Signal,
 }
 
@@ -49,8 +49,8 @@ impl Tally {
             .fetch_sub(usize::from(lasting), Ordering::AcqRel);
     }
 
-    fn read(&self) -> Untold {
-        Untold {
+    fn read(&self) -> Undelivered {
+        Undelivered {
             all: self.all.load(Ordering::Acquire),
             lasting: self.lasting.load(Ordering::Acquire),
         }
@@ -59,13 +59,13 @@ impl Tally {
 
 /// How much Redis was not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) struct Untold {
+pub(in crate::engine) struct Undelivered {
     pub(in crate::engine) all: usize,
     /// Of that, what has no lease that would end it.
     pub(in crate::engine) lasting: usize,
 }
 
-impl Untold {
+impl Undelivered {
     fn and(self, other: Self) -> Self {
         Self {
             all: self.all + other.all,
@@ -126,25 +126,25 @@ impl Releases {
             queue: Mutex::new(Queue::default()),
             under_way: AtomicUsize::new(0),
             open: Tally::default(),
-            forsaken: Tally::default(),
+            abandoned: Tally::default(),
             signal: Signal::default(),
         }
     }
 
-    /// Leaves a settlement to the task. Never blocks.
-    pub(in crate::engine) fn push(&self, settlement: Settlement) {
+    /// Leaves a cleanup to the task. Never blocks.
+    pub(in crate::engine) fn push(&self, cleanup: Cleanup) {
         let mut queue = lock(&self.queue);
         // Those that wait for its turn would else wait for ever.
-        let refused = if settlement.has_turn() {
-            queue.push_first(settlement)
+        let refused = if cleanup.has_turn() {
+            queue.push_first(cleanup)
         } else {
-            queue.push(settlement)
+            queue.push(cleanup)
         };
         drop(queue);
         match refused {
             Ok(()) => self.signal.notify(),
             // After the shut-down nobody tells Redis any more: the lease ends it.
-            Err(settlement) => self.forsake(settlement),
+            Err(cleanup) => self.abandon(cleanup),
         }
     }
 
@@ -157,17 +157,17 @@ impl Releases {
         }
     }
 
-    /// How many settlements wait or are under way.
+    /// How many cleanups wait or are under way.
     pub(crate) fn len(&self) -> usize {
         lock(&self.queue).items.len() + self.under_way.load(Ordering::Acquire)
     }
 
     /// How much Redis may still have to be told, whoever does it.
-    pub(in crate::engine) fn untold(&self) -> Untold {
+    pub(in crate::engine) fn undelivered(&self) -> Undelivered {
         // The lock is held over both: what leaves the one for the other is counted before.
         let queue = lock(&self.queue);
         let lasting = queue.items.iter().filter(|item| item.is_lasting()).count();
-        let queued = Untold {
+        let queued = Undelivered {
             all: queue.items.len(),
             lasting,
         };
@@ -175,13 +175,13 @@ impl Releases {
     }
 
     /// How much Redis was not told before the queue was closed, and never will be.
-    pub(in crate::engine) fn forsaken(&self) -> Untold {
-        self.forsaken.read()
+    pub(in crate::engine) fn abandoned(&self) -> Undelivered {
+        self.abandoned.read()
     }
 
     /// Why the client could not end as it was asked to; `None` where Redis was told all.
     pub(in crate::engine) fn left_over(&self) -> Option<String> {
-        let left = self.untold().and(self.forsaken());
+        let left = self.undelivered().and(self.abandoned());
         let fate = match left.lasting {
             _ if left.all == 0 => return None,
             0 => "locks end with their leases",
@@ -196,13 +196,12 @@ impl Releases {
     pub(in crate::engine) fn close(&self) {
         let left = lock(&self.queue).close();
         self.signal.close();
-        left.into_iter()
-            .for_each(|settlement| self.forsake(settlement));
+        left.into_iter().for_each(|cleanup| self.abandon(cleanup));
     }
 
-    fn forsake(&self, settlement: Settlement) {
-        if settlement.is_due() {
-            self.forsaken.add(settlement.is_lasting());
+    fn abandon(&self, cleanup: Cleanup) {
+        if cleanup.is_due() {
+            self.abandoned.add(cleanup.is_lasting());
         }
     }
 
@@ -210,39 +209,39 @@ impl Releases {
     /// it may have them all.
     fn next(&self, full: bool) -> Option<UnderWay<'_>> {
         let mut queue = lock(&self.queue);
-        if full && !queue.items.front().is_some_and(Settlement::has_turn) {
+        if full && !queue.items.front().is_some_and(Cleanup::has_turn) {
             return None;
         }
-        let settlement = queue.pop()?;
+        let cleanup = queue.pop()?;
         // Counted before the lock is free, so that neither count ever misses it.
         self.under_way.fetch_add(1, Ordering::AcqRel);
-        let unsettled = Unsettled::new(settlement);
+        let pending = PendingCleanup::new(cleanup);
         drop(queue);
         Some(UnderWay {
-            unsettled: Some(unsettled),
+            pending: Some(pending),
             releases: self,
         })
     }
 }
 
-/// A settlement taken from the queue; goes back there if the task ends before it does.
+/// A cleanup taken from the queue; goes back there if the task ends before it does.
 struct UnderWay<'a> {
-    unsettled: Option<Unsettled>,
+    pending: Option<PendingCleanup>,
     releases: &'a Releases,
 }
 
 impl UnderWay<'_> {
     async fn run(mut self) {
-        let Some(unsettled) = &mut self.unsettled else {
+        let Some(pending) = &mut self.pending else {
             return;
         };
-        let (due, lasting) = (unsettled.is_due(), unsettled.is_lasting());
-        let Some(Err(fault)) = unsettled.run(None).await else {
+        let (due, lasting) = (pending.is_due(), pending.is_lasting());
+        let Some(Err(fault)) = pending.run(None).await else {
             return;
         };
         // The end of the connection may be heard of before that of this task.
         if due && self.releases.signal.is_closed() {
-            self.releases.forsaken.add(lasting);
+            self.releases.abandoned.add(lasting);
         }
         match lasting {
             true => tracing::warn!(
@@ -260,12 +259,12 @@ impl UnderWay<'_> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         // Back into the queue first, if it is not settled, so that `len` never misses it.
-        drop(self.unsettled.take());
+        drop(self.pending.take());
         self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// An acquisition, or a settlement that somebody runs: the client does not end before it, or in
+/// An acquisition, or a cleanup that somebody runs: the client does not end before it, or in
 /// the middle of it.
 pub(in crate::engine) struct Open {
     releases: Arc<Releases>,

@@ -350,7 +350,7 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
 mod tests {
     use super::*;
     use crate::connection::{Connector, Dialer, Spawner, Timeouts};
-    use crate::engine::{Config, Engine, Manner, Terms};
+    use crate::engine::{AcquireParams, Config, Engine, Terms};
     use crate::name::LockName;
     use crate::wire::{Holder, RLockWire, Recipe};
 
@@ -386,7 +386,7 @@ mod tests {
             max_hold: None,
         };
         let guard = engine
-            .lock(&recipe, terms, Manner::default())
+            .lock(&recipe, terms, AcquireParams::default())
             .await
             .unwrap();
         engine.renewals.ready().await.unwrap();

@@ -9,7 +9,7 @@ use super::super::group::{Part as GroupPart, roll_back};
 use super::super::options::LockOptions;
 use super::{ACTION, Checked, Flaw};
 use crate::clock;
-use crate::engine::{Manner, Terms, TogetherOutcome};
+use crate::engine::{AcquireParams, Terms, TogetherOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
 
@@ -147,7 +147,7 @@ impl Asking<'_> {
                 max_hold: None,
                 ..own
             };
-            let manner = Manner {
+            let manner = AcquireParams {
                 wait: rest,
                 owner: self.options.acting_as(),
                 backoff: part.backoff.as_ref(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::super::group::{Group, roll_back};
 use super::super::options::LockOptions;
-use super::keeper::Charge;
 use super::quorum::Shared;
+use super::repairer::RepairJob;
 use super::round::{Asking, Verdict};
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
@@ -27,18 +27,18 @@ use crate::name::OwnerId;
 #[clippy::has_significant_drop]
 pub struct RedLockGuard {
     quorum: Arc<Shared>,
-    charge: Arc<Charge>,
-    /// What the keeper knows it by.
+    job: Arc<RepairJob>,
+    /// What the repairer knows it by.
     number: u64,
 }
 
 impl RedLockGuard {
-    pub(super) fn new(quorum: &Arc<Shared>, charge: Charge) -> Self {
-        let charge = Arc::new(charge);
+    pub(super) fn new(quorum: &Arc<Shared>, job: RepairJob) -> Self {
+        let job = Arc::new(job);
         Self {
             quorum: Arc::clone(quorum),
-            number: quorum.keeper.watch(&charge),
-            charge,
+            number: quorum.repairer.watch(&job),
+            job,
         }
     }
 
@@ -59,13 +59,13 @@ impl RedLockGuard {
     /// [`LockGuard::unlock`](crate::LockGuard::unlock). An expired or lost lock is no error, but
     /// [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
-        self.charge.group.unlock().await
+        self.job.group.unlock().await
     }
 
     /// Returns what the guard knows of its lock at this moment, by the local clock alone.
     #[must_use]
     pub fn state(&self) -> GuardState {
-        self.charge.group.state()
+        self.job.group.state()
     }
 
     /// Returns whether the lock is ours at this moment, by the local clock alone.
@@ -81,7 +81,7 @@ impl RedLockGuard {
     ///
     /// Safe: it only watches.
     pub async fn lost(&self) -> LostReason {
-        self.charge.group.lost().await
+        self.job.group.lost().await
     }
 
     /// Lengthens the lease to `lease` from now, where that is longer than what is left.
@@ -99,7 +99,7 @@ impl RedLockGuard {
     /// [`Lost`](crate::ErrorKind::Lost) where the lock is lost: nothing re-creates it. Those of
     /// [`LockGuard::extend`](crate::LockGuard::extend) where no majority agrees.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
-        self.charge.group.extend(lease).await
+        self.job.group.extend(lease).await
     }
 
     /// Takes the lock once more for the same owners: both guards must end before it is free.
@@ -122,38 +122,38 @@ impl RedLockGuard {
     /// back.
     pub async fn reenter(&self) -> Result<Self, Error> {
         const ACTION: &str = "re-enter lock";
-        let charge = &*self.charge;
-        charge.group.not_lost(ACTION)?;
+        let job = &*self.job;
+        job.group.not_lost(ACTION)?;
         let options = LockOptions::new();
-        let terms = charge.engines.iter().map(|engine| options.terms(engine));
+        let terms = job.engines.iter().map(|engine| options.terms(engine));
         let terms = terms.collect::<Result<Vec<_>, _>>()?;
         let asking = Asking {
-            engines: &charge.engines,
-            recipes: &charge.recipes,
+            engines: &job.engines,
+            recipes: &job.recipes,
             terms: &terms,
-            owner: charge.owner.as_ref(),
+            owner: job.owner.as_ref(),
             for_body: false,
-            under: Some(charge.group.holds()),
+            under: Some(job.group.holds()),
             need: self.quorum.need(),
-            server_timeout: charge.server_timeout,
+            server_timeout: job.server_timeout,
         };
         let started = clock::now();
-        let patience = charge.engines.iter().map(|engine| engine.patience(started));
+        let patience = job.engines.iter().map(|engine| engine.patience(started));
         let until = patience.max().unwrap_or(started);
         let mut round = asking.round(until).await;
         if round.verdict() != Verdict::Acquired {
             let error = round.fatal.pop();
             let (parts, _) = round.into_parts();
             roll_back(parts, until).await;
-            charge.group.not_lost(ACTION)?;
-            return Err(error.unwrap_or_else(|| self.quorum.starved(ACTION, charge.group.name())));
+            job.group.not_lost(ACTION)?;
+            return Err(error.unwrap_or_else(|| self.quorum.starved(ACTION, job.group.name())));
         }
         let (parts, missing) = round.into_parts();
-        let name = charge.group.name();
-        let group = Group::new(name, asking.need, charge.engines.len(), parts);
+        let name = job.group.name();
+        let group = Group::new(name, asking.need, job.engines.len(), parts);
         group.not_lost(ACTION)?;
-        let charge = asking.charge(group, missing, started);
-        Ok(Self::new(&self.quorum, charge))
+        let job = asking.job(group, missing, started);
+        Ok(Self::new(&self.quorum, job))
     }
 
     /// Runs `body` under the lock, and drops it as soon as the lock is lost.
@@ -168,44 +168,44 @@ impl RedLockGuard {
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         // As for a lock on one server: not inlined into every future on the way.
         let body = Box::pin(body);
-        self.charge.group.run(body)
+        self.job.group.run(body)
     }
 
     /// Returns the name that the lock was made with; on each server the namespace of its client comes
     /// before it.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.charge.group.name()
+        self.job.group.name()
     }
 
     /// Returns on how many servers it is held at this moment.
     #[must_use]
     pub fn servers(&self) -> usize {
-        self.charge.group.places().0.len()
+        self.job.group.places().0.len()
     }
 
     /// Returns the owners of the holds as they stand on the servers, in their order.
     #[must_use]
     pub fn owners(&self) -> Vec<OwnerId> {
-        self.charge.group.owners()
+        self.job.group.owners()
     }
 
     /// Returns how many guards share the holds of a majority, this one included.
     #[must_use]
     pub fn hold_count(&self) -> u32 {
-        self.charge.group.count()
+        self.job.group.count()
     }
 }
 
 impl Drop for RedLockGuard {
     fn drop(&mut self) {
-        self.charge.group.leave();
-        self.quorum.keeper.forget(self.number);
+        self.job.group.leave();
+        self.quorum.repairer.forget(self.number);
     }
 }
 
 impl fmt::Debug for RedLockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.charge.group, f)
+        fmt::Debug::fmt(&self.job.group, f)
     }
 }

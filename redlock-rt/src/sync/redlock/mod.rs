@@ -3,14 +3,14 @@
 //! ```text
 //! RedLock ─▶ local queue ─▶ rounds: every server asked once, side by side ─▶ Group of holds
 //!                                                                              ▲
-//!                                        keeper (one task a Quorum): replaces lost parts
+//!                                        repairer (one task a Quorum): replaces lost parts
 //! ```
 //!
 //! On each server it is an ordinary hold of an ordinary RLock, renewed by that server's client.
 
 mod guard;
-mod keeper;
 mod quorum;
+mod repairer;
 mod round;
 
 use std::fmt;
@@ -255,8 +255,8 @@ impl RedLock {
                     let (parts, missing) = round.into_parts();
                     let group = Group::new(&self.name, asking.need, engines.len(), parts);
                     if group.state().is_valid() {
-                        let charge = asking.charge(group, missing, round_started);
-                        return Ok(RedLockGuard::new(&self.quorum, charge));
+                        let job = asking.job(group, missing, round_started);
+                        return Ok(RedLockGuard::new(&self.quorum, job));
                     }
                     // Too late by our own clock: as if it had never been ours.
                     group.leave();

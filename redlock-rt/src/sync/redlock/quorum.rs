@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures::poll;
 
 use super::RedLock;
-use super::keeper::Keeper;
+use super::repairer::Repairer;
 use crate::clock;
 use crate::engine::Handle;
 use crate::error::{Error, ErrorKind};
@@ -54,7 +54,7 @@ pub struct Quorum {
 /// Shared by the clones, the locks and the guards.
 pub(super) struct Shared {
     pub(super) engines: Vec<Handle>,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) repairer: Arc<Repairer>,
     queues: Mutex<Queues>,
     waiting: AtomicUsize,
 }
@@ -155,7 +155,7 @@ impl Quorum {
         Ok(Self {
             shared: Arc::new(Shared {
                 engines,
-                keeper: Arc::default(),
+                repairer: Arc::default(),
                 queues: Mutex::default(),
                 waiting: AtomicUsize::new(0),
             }),
@@ -281,7 +281,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.keeper.close();
+        self.repairer.close();
     }
 }
 

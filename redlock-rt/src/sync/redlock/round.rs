@@ -9,9 +9,9 @@ use futures::stream::FuturesUnordered;
 
 use super::super::group::{Group, Part, SHORTEST_GRACE};
 use super::ACTION;
-use super::keeper::Charge;
+use super::repairer::RepairJob;
 use crate::clock;
-use crate::engine::{Engine, Handle, Hold, HoldGuard, Manner, Owner, Terms};
+use crate::engine::{AcquireParams, Engine, Handle, Hold, HoldGuard, Owner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
@@ -165,7 +165,7 @@ impl Asking<'_> {
             };
             return hold.reenter(self.terms[place], Some(until)).await;
         }
-        let manner = Manner {
+        let manner = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner,
             backoff: None,
@@ -180,9 +180,9 @@ impl Asking<'_> {
         }
     }
 
-    /// What the keeper is to know of a group that came about.
-    pub(super) fn charge(&self, group: Group, missing: HashSet<usize>, started: Instant) -> Charge {
-        Charge {
+    /// What the repairer is to know of a group that came about.
+    pub(super) fn job(&self, group: Group, missing: HashSet<usize>, started: Instant) -> RepairJob {
+        RepairJob {
             group: Arc::new(group),
             engines: self.engines.to_vec(),
             recipes: Arc::clone(self.recipes),

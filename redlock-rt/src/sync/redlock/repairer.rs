@@ -20,14 +20,14 @@ use super::rest_of;
 use super::round::is_silent;
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{Handle, Hold, Manner, Owner, Signal, Terms};
+use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A group that is looked after, and what its parts are acquired with.
-pub(super) struct Charge {
+pub(super) struct RepairJob {
     pub(super) group: Arc<Group>,
     pub(super) engines: Vec<Handle>,
     pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
@@ -42,9 +42,9 @@ pub(super) struct Charge {
     pub(super) server_timeout: Duration,
 }
 
-impl Charge {
+impl RepairJob {
     /// Looks after the group until it is released or lost; what is lost is released.
-    async fn tend(self: &Arc<Self>, keeper: &Keeper) {
+    async fn tend(self: &Arc<Self>, repairer: &Repairer) {
         tokio::select! {
             // First: what is lost is not mended.
             biased;
@@ -52,12 +52,12 @@ impl Charge {
                 tracing::debug!(lock = &**self.group.name(), ?state, "a group is over");
                 self.group.leave();
             }
-            () = self.mend(keeper) => {}
+            () = self.mend(repairer) => {}
         }
     }
 
     /// Acquires again what is lost, for ever.
-    async fn mend(self: &Arc<Self>, keeper: &Keeper) {
+    async fn mend(self: &Arc<Self>, repairer: &Repairer) {
         // A lease that nobody lengthens is not begun anew.
         if self.terms.iter().any(|terms| terms.renew.is_none()) {
             return pending().await;
@@ -79,7 +79,7 @@ impl Charge {
                 self.group.part_lost(&[]).await;
                 continue;
             }
-            self.fill(keeper, &gaps).await;
+            self.fill(repairer, &gaps).await;
             let gaps = self.gaps();
             if gaps.is_empty() {
                 continue;
@@ -101,9 +101,11 @@ impl Charge {
     }
 
     /// Tries once to acquire what is missing.
-    async fn fill(self: &Arc<Self>, keeper: &Keeper, gaps: &[usize]) {
+    async fn fill(self: &Arc<Self>, repairer: &Repairer, gaps: &[usize]) {
         let until = clock::after(clock::now(), self.server_timeout);
-        let tries = gaps.iter().map(|&place| self.acquire(keeper, place, until));
+        let tries = gaps
+            .iter()
+            .map(|&place| self.acquire(repairer, place, until));
         let acquired: Vec<Part> = join_all(tries).await.into_iter().flatten().collect();
         if acquired.is_empty() {
             return;
@@ -125,7 +127,7 @@ impl Charge {
 
     async fn acquire(
         self: &Arc<Self>,
-        keeper: &Keeper,
+        repairer: &Repairer,
         place: usize,
         until: Instant,
     ) -> Option<Part> {
@@ -134,14 +136,14 @@ impl Charge {
         if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
             return None;
         }
-        let manner = Manner {
+        let manner = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner.as_ref(),
             backoff: None,
         };
         let terms = Terms { max_hold, ..terms };
         let lock = async {
-            match keeper.hold_of_kin(self, place) {
+            match repairer.hold_of_kin(self, place) {
                 Some(hold) => hold.reenter(terms, Some(until)).await,
                 None => {
                     let engine = &self.engines[place];
@@ -162,13 +164,13 @@ impl Charge {
 
 /// The groups of a quorum, and the signal of the task that looks after them.
 #[derive(Default)]
-pub(super) struct Keeper {
-    charges: Mutex<Charges<Arc<Charge>>>,
+pub(super) struct Repairer {
+    jobs: Mutex<RepairJobs<Arc<RepairJob>>>,
     signal: Signal,
 }
 
 /// What is looked after, by number and by name.
-struct Charges<T> {
+struct RepairJobs<T> {
     all: HashMap<u64, (Arc<str>, T)>,
     /// A server that forgets everything has each of them ask for its kin.
     by_name: HashMap<Arc<str>, BTreeSet<u64>>,
@@ -177,7 +179,7 @@ struct Charges<T> {
     next: u64,
 }
 
-impl<T> Default for Charges<T> {
+impl<T> Default for RepairJobs<T> {
     fn default() -> Self {
         Self {
             all: HashMap::new(),
@@ -188,11 +190,11 @@ impl<T> Default for Charges<T> {
     }
 }
 
-impl<T: Clone> Charges<T> {
-    fn add(&mut self, name: &Arc<str>, charge: T) -> u64 {
+impl<T: Clone> RepairJobs<T> {
+    fn add(&mut self, name: &Arc<str>, job: T) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.all.insert(number, (Arc::clone(name), charge));
+        self.all.insert(number, (Arc::clone(name), job));
         let named = self.by_name.entry(Arc::clone(name)).or_default();
         named.insert(number);
         self.fresh.push(number);
@@ -200,14 +202,14 @@ impl<T: Clone> Charges<T> {
     }
 
     fn remove(&mut self, number: u64) -> Option<T> {
-        let (name, charge) = self.all.remove(&number)?;
+        let (name, job) = self.all.remove(&number)?;
         if let Entry::Occupied(mut named) = self.by_name.entry(name) {
             named.get_mut().remove(&number);
             if named.get().is_empty() {
                 named.remove();
             }
         }
-        Some(charge)
+        Some(job)
     }
 
     fn named(&self, name: &str) -> Vec<T> {
@@ -220,7 +222,7 @@ impl<T: Clone> Charges<T> {
     }
 
     fn all(&self) -> impl Iterator<Item = T> {
-        self.all.values().map(|(_, charge)| charge.clone())
+        self.all.values().map(|(_, job)| job.clone())
     }
 
     /// What is new; everything, for a task that begins.
@@ -230,29 +232,29 @@ impl<T: Clone> Charges<T> {
             true => self.all.keys().copied().collect(),
             false => fresh,
         };
-        let charge = |number| Some((number, self.get(number)?));
-        numbers.into_iter().filter_map(charge).collect()
+        let job = |number| Some((number, self.get(number)?));
+        numbers.into_iter().filter_map(job).collect()
     }
 }
 
-impl Keeper {
+impl Repairer {
     /// Looks after a group from now on; the number is for [`forget`](Self::forget).
-    pub(super) fn watch(self: &Arc<Self>, charge: &Arc<Charge>) -> u64 {
-        let number = lock(&self.charges).add(charge.group.name(), Arc::clone(charge));
+    pub(super) fn watch(self: &Arc<Self>, job: &Arc<RepairJob>) -> u64 {
+        let number = lock(&self.jobs).add(job.group.name(), Arc::clone(job));
         self.signal.notify();
-        self.ensure(charge);
+        self.ensure(job);
         number
     }
 
     /// Starts the task where it does not run.
-    fn ensure(self: &Arc<Self>, charge: &Charge) {
-        let Some(engine) = charge.engines.first() else {
+    fn ensure(self: &Arc<Self>, job: &RepairJob) {
+        let Some(engine) = job.engines.first() else {
             return;
         };
-        let keeper = Arc::downgrade(self);
+        let repairer = Arc::downgrade(self);
         let after = move || {
-            if let Some(keeper) = keeper.upgrade() {
-                keeper.task_ended();
+            if let Some(repairer) = repairer.upgrade() {
+                repairer.task_ended();
             }
         };
         engine.ensure_beside(self, after, || run(Arc::clone(self)));
@@ -260,33 +262,33 @@ impl Keeper {
 
     /// The runtime of the task is gone. It goes on where one of the guards was acquired.
     fn task_ended(self: &Arc<Self>) {
-        let all: Vec<_> = lock(&self.charges).all().collect();
+        let all: Vec<_> = lock(&self.jobs).all().collect();
         let mut homes = Vec::new();
-        for charge in all {
-            let Some(home) = charge.home.clone().filter(|home| !homes.contains(home)) else {
+        for job in all {
+            let Some(home) = job.home.clone().filter(|home| !homes.contains(home)) else {
                 continue;
             };
-            let keeper = Arc::clone(self);
+            let repairer = Arc::clone(self);
             // Among them is the one that has just ended; it drops this.
-            home.run(move || keeper.ensure(&charge));
+            home.run(move || repairer.ensure(&job));
             homes.push(home);
         }
     }
 
     /// The group is over.
     pub(super) fn forget(&self, number: u64) {
-        let forgotten = lock(&self.charges).remove(number);
+        let forgotten = lock(&self.jobs).remove(number);
         drop(forgotten);
     }
 
     /// What another guard of the same holds has there: acquired anew for each, it would be contended
     /// among them. Groups of one name that are valid at the same time are such guards, since a
     /// majority has room for one.
-    fn hold_of_kin(&self, charge: &Arc<Charge>, place: usize) -> Option<Arc<Hold>> {
-        let named = lock(&self.charges).named(charge.group.name());
+    fn hold_of_kin(&self, job: &Arc<RepairJob>, place: usize) -> Option<Arc<Hold>> {
+        let named = lock(&self.jobs).named(job.group.name());
         let kin = named
             .iter()
-            .filter(|other| !Arc::ptr_eq(other, charge) && other.group.state().is_valid());
+            .filter(|other| !Arc::ptr_eq(other, job) && other.group.state().is_valid());
         let holds = kin.flat_map(|other| other.group.holds());
         let mut there = holds.filter(|(at, hold)| *at == place && hold.is_valid());
         there.next().map(|(_, hold)| hold)
@@ -297,36 +299,36 @@ impl Keeper {
     }
 }
 
-async fn run(keeper: Arc<Keeper>) {
+async fn run(repairer: Arc<Repairer>) {
     let mut under_way = FuturesUnordered::new();
     let mut begins = true;
-    while !keeper.signal.is_closed() {
-        let new = lock(&keeper.charges).take(begins);
-        for (number, charge) in new {
-            let keeper = &*keeper;
+    while !repairer.signal.is_closed() {
+        let new = lock(&repairer.jobs).take(begins);
+        for (number, job) in new {
+            let repairer = &*repairer;
             under_way.push(async move {
-                charge.tend(keeper).await;
+                job.tend(repairer).await;
                 number
             });
         }
         begins = false;
         tokio::select! {
-            Some(number) = under_way.next(), if !under_way.is_empty() => keeper.forget(number),
-            () = keeper.signal.notified() => {}
+            Some(number) = under_way.next(), if !under_way.is_empty() => repairer.forget(number),
+            () = repairer.signal.notified() => {}
         }
     }
 }
 
-impl AsRef<Signal> for Keeper {
+impl AsRef<Signal> for Repairer {
     fn as_ref(&self) -> &Signal {
         &self.signal
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for Repairer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper")
-            .field("groups", &lock(&self.charges).all.len())
+        f.debug_struct("Repairer")
+            .field("groups", &lock(&self.jobs).all.len())
             .finish_non_exhaustive()
     }
 }
@@ -353,20 +355,20 @@ mod tests {
     #[test]
     fn kin_are_found_without_a_look_at_guards_of_other_names() {
         let names: Vec<Arc<str>> = (0..500).map(|name| format!("n:{name}").into()).collect();
-        let mut charges = Charges::default();
+        let mut jobs = RepairJobs::default();
         let numbers: Vec<_> = (0..1000)
-            .map(|at| charges.add(&names[at % 500], Counted(at)))
+            .map(|at| jobs.add(&names[at % 500], Counted(at)))
             .collect();
-        assert_eq!(charges.named("n:7"), [Counted(7), Counted(507)]);
+        assert_eq!(jobs.named("n:7"), [Counted(7), Counted(507)]);
         assert_eq!(LOOKED_AT.load(Ordering::Relaxed), 2);
         for number in &numbers[..500] {
-            assert!(charges.remove(*number).is_some());
+            assert!(jobs.remove(*number).is_some());
         }
-        assert_eq!(charges.remove(numbers[7]), None);
-        assert_eq!(charges.named("n:7"), [Counted(507)]);
-        assert_eq!(charges.take(false).len(), 500);
-        assert!(charges.remove(numbers[507]).is_some());
-        assert!(charges.named("n:7").is_empty());
-        assert_eq!((charges.all.len(), charges.by_name.len()), (499, 499));
+        assert_eq!(jobs.remove(numbers[7]), None);
+        assert_eq!(jobs.named("n:7"), [Counted(507)]);
+        assert_eq!(jobs.take(false).len(), 500);
+        assert!(jobs.remove(numbers[507]).is_some());
+        assert!(jobs.named("n:7").is_empty());
+        assert_eq!((jobs.all.len(), jobs.by_name.len()), (499, 499));
     }
 }

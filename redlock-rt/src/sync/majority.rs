@@ -15,12 +15,12 @@ use crate::engine::{GuardState, LostReason};
 
 /// What a group was found to be in the end, and the way there: pure state.
 #[derive(Debug)]
-pub(super) struct Ballot {
+pub(super) struct Majority {
     need: usize,
     fate: Option<GuardState>,
 }
 
-impl Ballot {
+impl Majority {
     pub(super) fn new(need: usize) -> Self {
         Self { need, fate: None }
     }
@@ -83,8 +83,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn ballot(need: usize) -> Ballot {
-        Ballot::new(need)
+    fn majority(need: usize) -> Majority {
+        Majority::new(need)
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
             until: now + secs * S,
         };
         let lost = GuardState::Lost(LostReason::Deleted);
-        let judge = |need, parts: &[GuardState]| ballot(need).judge(parts.iter().copied());
+        let judge = |need, parts: &[GuardState]| majority(need).judge(parts.iter().copied());
         assert_eq!(judge(3, &[held(1), held(5), held(3)]), held(1));
         assert_eq!(judge(2, &[held(1), held(5), held(3)]), held(3));
         assert_eq!(judge(2, &[lost, held(5), held(3)]), held(3));
@@ -113,13 +113,13 @@ mod tests {
         let now = Instant::now();
         let held = GuardState::Held { until: now + S };
         let lost = GuardState::Lost(LostReason::Taken);
-        let mut ballot = ballot(2);
-        assert_eq!(ballot.judge([held, lost].into_iter()), lost);
-        assert_eq!(ballot.judge([held, held, held].into_iter()), lost);
-        assert!(!ballot.admits([held, held, held].into_iter()));
+        let mut majority = majority(2);
+        assert_eq!(majority.judge([held, lost].into_iter()), lost);
+        assert_eq!(majority.judge([held, held, held].into_iter()), lost);
+        assert!(!majority.admits([held, held, held].into_iter()));
     }
 
-    /// One part as the ballot sees it over time: valid until a moment, for good.
+    /// One part as the majority sees it over time: valid until a moment, for good.
     #[derive(Debug, Clone, Copy)]
     struct Model {
         since: u64,
@@ -161,7 +161,7 @@ mod tests {
                 .iter()
                 .map(|lease| Model { since: 0, until: *lease })
                 .collect();
-            let mut ballot = ballot(need);
+            let mut majority = majority(need);
             // What the truth is: once false, for ever.
             let mut unbroken = true;
             for event in events {
@@ -189,13 +189,13 @@ mod tests {
                         };
                         let others = parts.iter().enumerate().filter(|(other, _)| *other != place);
                         let states = others.map(|(_, part)| state(part, now, at));
-                        if ballot.admits(states) {
+                        if majority.admits(states) {
                             parts[place] = Model { since: now, until: now + lease };
                         }
                     }
                     Event::Looks => {}
                 }
-                let found = ballot.judge(parts.iter().map(|part| state(part, now, at)));
+                let found = majority.judge(parts.iter().map(|part| state(part, now, at)));
                 prop_assert!(!found.is_valid() || unbroken, "{found:?} at {now}: {parts:?}");
                 if let GuardState::Held { until } = found {
                     prop_assert!(until > at(now));
