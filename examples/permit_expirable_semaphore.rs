@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, LockOptions, Shutdown};
+use redlock_rt::{Error, PermitOptions, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
         let calls = calls.clone();
         workers.push(tokio::spawn(async move {
             // Free again after so long if this process dies; renewed while it lives.
-            let options = LockOptions::new().lease(Duration::from_secs(5));
+            let options = PermitOptions::new().lease(Duration::from_secs(5));
             let permit = calls.acquire_with(options).await?;
             println!("worker {number} has permit {}", permit.id());
             tokio::select! {
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Error> {
     }
     println!(
         "{} of {} permits are free",
-        calls.available().await?,
+        calls.available_permits().await?,
         calls.permits().await?
     );
     // Nothing that was dropped is left behind when the process ends.

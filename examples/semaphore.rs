@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, Shutdown};
+use redlock_rt::{Error, PermitOptions, Shutdown};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -17,9 +17,15 @@ async fn main() -> Result<(), Error> {
         println!("the room is open");
     }
 
-    let couple = seats.acquire(2).await?;
-    println!("two sit, {} seats are free", seats.available().await?);
-    match seats.acquire_with(3, Duration::from_millis(100)).await {
+    let couple = seats.acquire_many(2).await?;
+    println!(
+        "two sit, {} seats are free",
+        seats.available_permits().await?
+    );
+    let three = PermitOptions::new()
+        .permits(3)
+        .wait(Duration::from_millis(100));
+    match seats.acquire_with(three).await {
         Err(error) if error.is_timed_out() => println!("three do not find seats together"),
         other => drop(other?),
     }
@@ -27,7 +33,7 @@ async fn main() -> Result<(), Error> {
     // Whoever waits has them as soon as they are free, first come, first served.
     let family = tokio::spawn({
         let seats = seats.clone();
-        async move { seats.acquire(3).await }
+        async move { seats.acquire_many(3).await }
     });
     couple.release().await?;
     match family.await {

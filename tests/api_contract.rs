@@ -20,9 +20,9 @@ use std::{
 use redlock_rt::{
     Client, ClientBuilder, CountDownGuard, CountDownLatch, DowngradeError, Error, ErrorKind,
     GuardState, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard, Owner,
-    OwnerId, Part, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
-    RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked, UpgradeError, Write, WriteGuard,
-    WriteLock, embedded,
+    OwnerId, Part, PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock,
+    ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked,
+    UpgradeError, Write, WriteGuard, WriteLock, embedded,
 };
 use tests::{LeakCheck, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -577,24 +577,27 @@ async fn errors_say_what_was_tried_and_nothing_twice() {
     let text = "acquire lock \"a\": timed out while held by another owner: waited 5ms";
     assert_eq!(told(&error), text);
 
+    let options = |wait| PermitOptions::new().wait(wait);
     let semaphore = client.semaphore("s");
-    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let error = semaphore.acquire_with(options(WAIT)).await.unwrap_err();
     let text =
         "acquire permits of semaphore \"s\": timed out; the permits were never set: waited 5ms";
     assert_eq!(told(&error), text);
     let leased = client.permit_expirable_semaphore("p");
-    let options = || LockOptions::new().wait(WAIT);
-    let error = leased.acquire_with(options()).await.unwrap_err();
+    let error = leased.acquire_with(options(WAIT)).await.unwrap_err();
     assert_eq!(told(&error), text.replace("\"s\"", "\"p\""));
     semaphore.try_set_permits(0).await.unwrap();
     leased.try_set_permits(0).await.unwrap();
-    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let error = semaphore.acquire_with(options(WAIT)).await.unwrap_err();
     let text =
         "acquire permits of semaphore \"s\": timed out while too few permits were free: waited 5ms";
     assert_eq!(told(&error), text);
-    let error = leased.acquire_with(options()).await.unwrap_err();
+    let error = leased.acquire_with(options(WAIT)).await.unwrap_err();
     assert_eq!(told(&error), text.replace("\"s\"", "\"p\""));
-    let error = semaphore.acquire_with(1, Duration::ZERO).await.unwrap_err();
+    let error = semaphore
+        .acquire_with(options(Duration::ZERO))
+        .await
+        .unwrap_err();
     let text = "acquire permits of semaphore \"s\": too few permits are free";
     assert_eq!(told(&error), text);
 
@@ -644,18 +647,21 @@ async fn who_did_not_ask_was_told_that_too_few_of_no_permits_are_free() {
     let client = Client::embedded();
     let semaphore = client.semaphore("s");
     let leased = client.permit_expirable_semaphore("p");
+    let options = |wait| PermitOptions::new().wait(wait);
     let unset = |name, how| format!("acquire permits of semaphore \"{name}\": {how}");
     let now = "the permits were never set";
-    let error = semaphore.acquire_with(1, Duration::ZERO).await.unwrap_err();
+    let error = semaphore
+        .acquire_with(options(Duration::ZERO))
+        .await
+        .unwrap_err();
     assert_eq!(told(&error), unset("s", now));
-    let options = |wait| LockOptions::new().wait(wait);
     let error = leased.acquire_with(options(Duration::ZERO)).await;
     assert_eq!(told(&error.unwrap_err()), unset("p", now));
 
     let heads = [
         tokio::spawn({
             let semaphore = semaphore.clone();
-            async move { drop(semaphore.acquire(1).await.unwrap()) }
+            async move { drop(semaphore.acquire().await.unwrap()) }
         }),
         tokio::spawn({
             let leased = leased.clone();
@@ -666,14 +672,14 @@ async fn who_did_not_ask_was_told_that_too_few_of_no_permits_are_free() {
         yield_now().await;
     }
     let later = "timed out; the permits were never set: waited 5s";
-    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let error = semaphore.acquire_with(options(WAIT)).await.unwrap_err();
     assert_eq!(told(&error), unset("s", later));
     let error = leased.acquire_with(options(WAIT)).await.unwrap_err();
     assert_eq!(told(&error), unset("p", later));
 
     // Set meanwhile, and taken by somebody else.
     assert!(semaphore.try_set_permits(0).await.unwrap());
-    let error = semaphore.acquire_with(1, WAIT).await.unwrap_err();
+    let error = semaphore.acquire_with(options(WAIT)).await.unwrap_err();
     let later = "timed out while too few permits were free: waited 5s";
     assert_eq!(told(&error), unset("s", later));
     for head in heads {
@@ -728,7 +734,7 @@ async fn an_unbounded_wait_for_permits_that_were_never_set_is_logged_once() {
     let semaphore = client.semaphore("printers");
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
-        async move { semaphore.acquire(1).await.unwrap().release().await.unwrap() }
+        async move { semaphore.acquire().await.unwrap().release().await.unwrap() }
     });
     // The waiter looks every one to two seconds.
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -128,7 +128,7 @@ async fn a_fault_while_connecting_ended_a_background_settlement_for_good() {
         let client = stage.builder().build().unwrap();
         let guard = client.rlock(&lock).lock().await.unwrap();
         let permits = client.semaphore(&semaphore).limit(2);
-        let permit = permits.acquire(2).await.unwrap();
+        let permit = permits.acquire_many(2).await.unwrap();
         let leases = client.permit_expirable_semaphore(&leased).limit(1);
         let lease = leases.acquire().await.unwrap();
         let count = client.count_down_latch(&latch);

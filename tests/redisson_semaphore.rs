@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, LockOptions, LostReason, PermitExpirableSemaphore, Semaphore};
+use redlock_rt::{Client, LostReason, PermitExpirableSemaphore, PermitOptions, Semaphore};
 use tests::{
     LeakCheck, RedissonClient, RedissonPermits, RedissonSemaphore, eventually, shared_server,
     unique, within,
@@ -72,7 +72,7 @@ impl Both {
 
     async fn end(self, permits: i64) {
         let mut redis = shared_server().connect().await.unwrap();
-        assert_eq!(self.plain.available().await.unwrap(), permits);
+        assert_eq!(self.plain.available_permits().await.unwrap(), permits);
         let pattern = format!("redlock_op:{{{}}}:*", self.name);
         let notes: Vec<String> = redis::cmd("KEYS")
             .arg(pattern)
@@ -95,10 +95,10 @@ async fn a_semaphore_is_one_on_both_sides() {
     let both = Both::open("both").await;
     assert!(both.their_plain.try_set_permits(3).await.unwrap());
     assert!(!both.plain.try_set_permits(9).await.unwrap());
-    let guard = both.plain.acquire(2).await.unwrap();
+    let guard = both.plain.acquire_many(2).await.unwrap();
     assert!(!both.their_plain.try_acquire(2).await.unwrap());
     assert!(both.their_plain.try_acquire(1).await.unwrap());
-    assert!(both.plain.try_acquire(1).await.unwrap().is_none());
+    assert!(both.plain.try_acquire().await.unwrap().is_none());
     assert_eq!(both.their_plain.available().await.unwrap(), 0);
     guard.release().await.unwrap();
     both.plain.release(1).await.unwrap();
@@ -113,7 +113,7 @@ async fn each_is_woken_by_the_other() {
         assert!(both.their_plain.try_acquire(2).await.unwrap());
         let waiter = tokio::spawn({
             let plain = both.plain.clone();
-            async move { plain.acquire(2).await.unwrap() }
+            async move { plain.acquire_many(2).await.unwrap() }
         });
         both.ours_waits().await;
         both.their_plain.release(2).await.unwrap();
@@ -171,7 +171,7 @@ async fn each_takes_what_the_other_let_expire() {
     let begin = Instant::now();
     let permit = within(
         DEADLINE,
-        both.leased.acquire_with(LockOptions::new().lease(LEASE)),
+        both.leased.acquire_with(PermitOptions::new().lease(LEASE)),
     );
     let ids = permit.await.unwrap().forget();
     let waited = begin.elapsed();
@@ -191,7 +191,7 @@ async fn each_takes_what_the_other_let_expire() {
 async fn theirs_hears_that_a_lease_was_shortened() {
     let both = Both::open("shortened").await;
     assert!(both.leased.try_set_permits(1).await.unwrap());
-    let options = LockOptions::new().lease(Duration::from_secs(3600));
+    let options = PermitOptions::new().lease(Duration::from_secs(3600));
     let ids = both.leased.acquire_with(options).await.unwrap().forget();
     let waiter = tokio::spawn({
         let theirs = both.their_leased.clone();
@@ -209,7 +209,7 @@ async fn theirs_hears_that_a_lease_was_shortened() {
 async fn a_clock_that_is_ahead_sweeps_what_is_held() {
     let both = Both::open("ahead").await;
     assert!(both.leased.try_set_permits(1).await.unwrap());
-    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let options = PermitOptions::new().renew(Duration::from_millis(50));
     let permit = both.leased.acquire_with(options).await.unwrap();
     let ahead = both
         .java

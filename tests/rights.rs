@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, Error, ErrorKind, LockOptions, Unlocked};
+use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked};
 use tests::{LeakCheck, RedisServer, eventually, unique, within};
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -103,17 +103,17 @@ impl Stage {
 
 async fn plain(client: &Client, name: &str) -> Result<(), Error> {
     let semaphore = client.semaphore(name).limit(2);
-    let guard = semaphore.acquire(2).await?;
+    let guard = semaphore.acquire_many(2).await?;
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
-        async move { semaphore.acquire(1).await }
+        async move { semaphore.acquire().await }
     });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
     assert_eq!(guard.release().await?, Unlocked::Released);
     drop(within(DEADLINE, waiter).await.unwrap()?);
     eventually(DEADLINE, async || client.stats().names == 0).await;
-    assert_eq!(semaphore.available().await?, 2);
-    semaphore.acquire(1).await?.forget();
+    assert_eq!(semaphore.available_permits().await?, 2);
+    semaphore.acquire().await?.forget();
     semaphore.release(1).await?;
     semaphore.add_permits(-1).await?;
     eventually(DEADLINE, async || client.stats().names == 0).await;
@@ -126,8 +126,8 @@ async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     let semaphore = client.permit_expirable_semaphore(name);
     assert!(semaphore.try_set_permits(2).await?);
     let lease = Duration::from_millis(300);
-    let options = || LockOptions::new().lease(lease);
-    let both = semaphore.acquire_many(2, options()).await?;
+    let options = || PermitOptions::new().lease(lease);
+    let both = semaphore.acquire_with(options().permits(2)).await?;
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
@@ -145,9 +145,12 @@ async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     let ids = semaphore.acquire_with(options()).await?.forget();
     assert_eq!(ids.len(), 1);
     // Until its lease is over: it is swept.
-    let both = semaphore.acquire_many(2, LockOptions::new()).await?;
+    let both = semaphore.acquire_many(2).await?;
     assert_eq!(
-        (semaphore.available().await?, semaphore.permits().await?),
+        (
+            semaphore.available_permits().await?,
+            semaphore.permits().await?
+        ),
         (0, 2)
     );
     both.release().await?;
@@ -300,13 +303,13 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
         client.permit_expirable_semaphore(&name).limit(9),
     );
     assert_denied(plain.try_set_permits(5).await, &name);
-    assert_denied(plain.acquire(1).await, &name);
+    assert_denied(plain.acquire().await, &name);
     let exists: bool = stage.redis(&["EXISTS", &name]).await;
     assert!(!exists, "nothing is made");
 
     let _: () = stage.redis(&["SET", &name, "5"]).await;
-    assert_denied(plain.acquire(1).await, &name);
-    assert_denied(plain.try_acquire(1).await, &name);
+    assert_denied(plain.acquire().await, &name);
+    assert_denied(plain.try_acquire().await, &name);
     assert_denied(plain.release(1).await, &name);
     assert_denied(plain.add_permits(1).await, &name);
     assert_denied(plain.drain().await, &name);
@@ -346,7 +349,7 @@ async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
             client.permit_expirable_semaphore(&name),
         );
         if less != "-zadd" {
-            assert_denied(plain.acquire(2).await, &name);
+            assert_denied(plain.acquire_many(2).await, &name);
         }
         if less != "-hset" {
             assert_denied(leased.acquire().await, &name);

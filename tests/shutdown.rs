@@ -473,7 +473,7 @@ async fn release_all_says_what_becomes_of_what_it_left() {
         }
         for _ in 0..permits {
             let semaphore = stage.client.semaphore(stage.name(COUNT)).limit(1);
-            taken.push(semaphore.acquire(1).await.unwrap());
+            taken.push(semaphore.acquire().await.unwrap());
         }
         stage.server.pause();
         let shutdown = stage.client.shutdown(Shutdown::ReleaseAll);

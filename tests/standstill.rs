@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ErrorKind, LockOptions, Quorum};
+use redlock_rt::{Client, ErrorKind, LockOptions, PermitOptions, Quorum};
 use tests::{RedisServer, eventually, trace_init, unique, within};
 use tokio::task::block_in_place;
 
@@ -115,11 +115,12 @@ async fn failed_acquisitions_kept_permits_when_the_server_went_on() {
     let leased = leased.limit(2);
     let plain = stage.client.semaphore(name("plain")).limit(2);
     leased.acquire().await.unwrap().release().await.unwrap();
-    plain.acquire(1).await.unwrap().release().await.unwrap();
+    plain.acquire().await.unwrap().release().await.unwrap();
     stage.stand_still();
+    let brief = PermitOptions::new().wait(BRIEF / 2);
     let (one, two) = tokio::join!(
-        leased.acquire_with(brief()),
-        plain.acquire_with(2, BRIEF / 2)
+        leased.acquire_with(brief.clone()),
+        plain.acquire_with(brief.permits(2))
     );
     assert!(one.is_err() && two.is_err());
     stage.go_on().await;
@@ -150,7 +151,7 @@ async fn what_is_dropped_while_the_server_stands_still_is_settled_once_when_it_g
     let name = |what: &str| format!("{}:{what}", stage.name);
     let guard = stage.client.rlock(name("lock")).lock().await.unwrap();
     let plain = stage.client.semaphore(name("plain")).limit(2);
-    let permits = plain.acquire(2).await.unwrap();
+    let permits = plain.acquire_many(2).await.unwrap();
     let latch = stage.client.count_down_latch(name("latch"));
     latch.try_set_count(3).await.unwrap();
     let first = latch.count_down_guard().unwrap();
@@ -161,7 +162,7 @@ async fn what_is_dropped_while_the_server_stands_still_is_settled_once_when_it_g
     assert!(told.unwrap_err().is_outcome_unknown());
     drop((guard, permits, second));
     stage.go_on().await;
-    assert_eq!(plain.available().await.unwrap(), 2);
+    assert_eq!(plain.available_permits().await.unwrap(), 2);
     assert_eq!(latch.count().await.unwrap(), 1, "each counted once");
     let mut left = stage.keys().await;
     left.sort();

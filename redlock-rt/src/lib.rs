@@ -188,10 +188,10 @@ pub use name::OwnerId;
 pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock, FairLockGuard,
-    FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Kind, Lock, LockGuard,
-    LockOptions, MultiLock, MultiLockGuard, Part, Permit, PermitExpirableSemaphore, Quorum, RLock,
-    RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew,
-    Semaphore, SemaphoreGuard, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write,
-    WriteGuard, WriteLock,
+    FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Kind, LeasedPermit, Lock,
+    LockGuard, LockOptions, MultiLock, MultiLockGuard, Part, PermitExpirableSemaphore,
+    PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
+    RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
+    StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
 pub use wire::Reply;

@@ -1,8 +1,8 @@
 //! What the body sees of its guard.
 
 use redlock_rt::{
-    Client, Error, FairLockGuard, FencedLockGuard, MultiLockGuard, Permit, RLockGuard, ReadGuard,
-    SpinLockGuard, WriteGuard, distributed_lock,
+    Client, Error, FairLockGuard, FencedLockGuard, LeasedPermit, MultiLockGuard, RLockGuard,
+    ReadGuard, SpinLockGuard, WriteGuard, distributed_lock,
 };
 
 use crate::world::{Done, World};
@@ -28,7 +28,7 @@ with_guards! {
     write(write) -> WriteGuard;
     fenced(fenced) -> FencedLockGuard;
     spin(spin) -> SpinLockGuard;
-    permit(semaphore(limit = 2, take = 2)) -> Permit;
+    permit(semaphore(limit = 2, take = 2)) -> LeasedPermit;
 }
 
 pub(crate) async fn the_guard_of_each_kind(world: &World) {
@@ -42,7 +42,7 @@ pub(crate) async fn the_guard_of_each_kind(world: &World) {
     assert!(!world.is_there(name).await, "released when they return");
     permit(&client, name).await.unwrap();
     let permits = client.permit_expirable_semaphore(name);
-    assert_eq!(permits.available().await.unwrap(), 2);
+    assert_eq!(permits.available_permits().await.unwrap(), 2);
     world.forget(&format!("*{name}*")).await;
 }
 

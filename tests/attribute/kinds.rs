@@ -81,18 +81,18 @@ pub(crate) async fn permits_are_counted(world: &World) {
     let (client, other, name) = (world.client(), world.client(), &world.name);
     let semaphore = other.permit_expirable_semaphore(name);
     let body = async || {
-        assert_eq!(semaphore.available().await?, 1);
+        assert_eq!(semaphore.available_permits().await?, 1);
         is_contended(two_permits(&other, name, never).await);
         // No hold that could be re-entered.
         is_contended(two_permits(&client, name, never).await);
         permit(&other, name, async || {
-            assert_eq!(semaphore.available().await?, 0);
+            assert_eq!(semaphore.available_permits().await?, 0);
             Ok(())
         })
         .await
     };
     two_permits(&client, name, body).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 3);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 3);
     world.forget(&format!("*{name}*")).await;
 }
 
@@ -110,7 +110,7 @@ impl Pool {
     async fn take(&self, name: &str, share: u32) -> Result<i64, redlock_rt::Error> {
         self.client
             .permit_expirable_semaphore(name)
-            .available()
+            .available_permits()
             .await
     }
 }

@@ -66,7 +66,7 @@ async fn hold(client: &Client, name: &str, what: &str) -> Result<Box<dyn Any>, B
             }
             Box::new(guards)
         }
-        "permit" => Box::new(client.semaphore(name).acquire(1).await?),
+        "permit" => Box::new(client.semaphore(name).acquire().await?),
         "latch" => Box::new(client.count_down_latch(name).count_down_guard()?),
         other => return Err(format!("nothing to hold: {other}").into()),
     })

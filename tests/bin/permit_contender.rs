@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, LockOptions, PermitExpirableSemaphore, Semaphore, Shutdown, Unlocked};
+use redlock_rt::{Client, PermitExpirableSemaphore, PermitOptions, Semaphore, Shutdown, Unlocked};
 use tests::monotonic;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -100,13 +100,13 @@ async fn turn(contest: &Contest, task: usize, turn: usize) -> Result<(), Failure
     let wanted = 1 + u32::try_from((task + turn) % 2)?;
     let (valid, released) = match &contest.semaphore {
         Contested::Plain(semaphore) => {
-            let permits = semaphore.acquire(wanted).await?;
+            let permits = semaphore.acquire_many(wanted).await?;
             hold(contest, task, turn, wanted, Duration::ZERO).await?;
             (true, permits.release().await?)
         }
         Contested::Leased(semaphore, lease) => {
-            let options = LockOptions::new().lease(*lease);
-            let permits = semaphore.acquire_many(wanted, options).await?;
+            let options = PermitOptions::new().lease(*lease);
+            let permits = semaphore.acquire_with(options.permits(wanted)).await?;
             hold(contest, task, turn, wanted, *lease).await?;
             (permits.is_valid(), permits.release().await?)
         }

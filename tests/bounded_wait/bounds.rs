@@ -6,8 +6,8 @@ use std::{
 };
 
 use redlock_rt::{
-    Client, ErrorKind, LockOptions, MultiLock, MultiLockGuard, Permit, RLockGuard, ReadGuard,
-    SemaphoreGuard, Shutdown, WriteGuard, embedded::Engine,
+    Client, ErrorKind, LeasedPermit, LockOptions, MultiLock, MultiLockGuard, RLockGuard, ReadGuard,
+    SemaphorePermit, Shutdown, WriteGuard, embedded::Engine,
 };
 use tests::{Proxy, RedisServer, unique};
 use tokio::time::Instant;
@@ -26,8 +26,8 @@ struct Held {
     other: RLockGuard,
     reading: ReadGuard,
     writing: WriteGuard,
-    permits: SemaphoreGuard,
-    permit: Permit,
+    permits: SemaphorePermit,
+    permit: LeasedPermit,
     both: MultiLockGuard,
 }
 
@@ -41,7 +41,7 @@ impl Held {
             other: client.rlock(at("other")).lock().await.unwrap(),
             reading: client.read_write_lock(at("read")).read().await.unwrap(),
             writing: client.read_write_lock(at("write")).write().await.unwrap(),
-            permits: semaphore.acquire(2).await.unwrap(),
+            permits: semaphore.acquire_many(2).await.unwrap(),
             permit: expirable.acquire().await.unwrap(),
             both: multi(client, &at("both")).lock().await.unwrap(),
         }
@@ -112,10 +112,10 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
         c.fenced_value(n).exec("return 1", &[], 1).await
     });
     call!("available", |c: Client, n| async move {
-        c.semaphore(n).available().await
+        c.semaphore(n).available_permits().await
     });
     call!("try_acquire", |c: Client, n| async move {
-        c.semaphore(n).try_acquire(1).await
+        c.semaphore(n).try_acquire().await
     });
     call!("release", |c: Client, n| async move {
         c.semaphore(n).release(1).await

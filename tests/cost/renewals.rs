@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{
-    Client, GuardState, LockOptions, LostReason, Permit, RLockGuard, embedded::Engine,
+    Client, GuardState, LeasedPermit, LockOptions, LostReason, RLockGuard, embedded::Engine,
 };
 use tests::{Frame, Proxy, RedisServer, calls, connection_over, eventually, unique, within};
 
@@ -96,12 +96,12 @@ async fn a_renewal_of_permits_is_cut_by_permits_not_by_holds() {
     for (count, at) in [30, 60, 250].into_iter().cycle().zip(0..HOLDS) {
         let semaphore = client.permit_expirable_semaphore(format!("{prefix}:{at}"));
         let semaphore = semaphore.limit(1000);
-        let permit = semaphore.acquire_many(count, LockOptions::new()).await;
+        let permit = semaphore.acquire_many(count).await;
         permits.push(permit.unwrap());
     }
     recorder.mark();
     tokio::time::sleep(60 * S).await;
-    assert!(permits.iter().all(Permit::is_valid));
+    assert!(permits.iter().all(LeasedPermit::is_valid));
     let frames = recorder.frames();
     let calls: Vec<_> = frames
         .iter()

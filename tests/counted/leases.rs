@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_rt::{
-    Client, ErrorKind, GuardState, LockOptions, LostReason, Permit, PermitExpirableSemaphore,
-    Shutdown, Unlocked,
+    Client, ErrorKind, GuardState, LeasedPermit, LostReason, PermitExpirableSemaphore,
+    PermitOptions, Shutdown, Unlocked,
 };
 use tests::{eventually, within};
 use tokio::time::Instant;
@@ -21,8 +21,8 @@ async fn semaphore(world: &World, client: &Client, permits: u32) -> PermitExpira
 }
 
 /// A permit that soon knows when it is gone.
-async fn watchful(semaphore: &PermitExpirableSemaphore) -> Permit {
-    let options = LockOptions::new().renew(Duration::from_millis(20));
+async fn watchful(semaphore: &PermitExpirableSemaphore) -> LeasedPermit {
+    let options = PermitOptions::new().renew(Duration::from_millis(20));
     semaphore.acquire_with(options).await.unwrap()
 }
 
@@ -54,7 +54,7 @@ fn assert_near(left: Duration, lease: Duration) {
 pub(crate) async fn a_fixed_lease_ends(world: &World) {
     let (client, other) = (world.client(), world.client());
     let semaphore = semaphore(world, &client, 1).await;
-    let options = LockOptions::new().lease(HELD).renew(false);
+    let options = PermitOptions::new().lease(HELD).renew(false);
     let start = Instant::now();
     let permit = semaphore.acquire_with(options).await.unwrap();
     let GuardState::Held { until } = permit.state() else {
@@ -79,8 +79,8 @@ pub(crate) async fn a_fixed_lease_ends(world: &World) {
 pub(crate) async fn a_lease_is_renewed(world: &World) {
     let client = world.client();
     let semaphore = semaphore(world, &client, 2).await;
-    let options = LockOptions::new().lease(HELD);
-    let both = semaphore.acquire_many(2, options).await.unwrap();
+    let options = PermitOptions::new().lease(HELD);
+    let both = semaphore.acquire_with(options.permits(2)).await.unwrap();
     let end = Instant::now() + HELD + HELD / 3;
     while Instant::now() < end {
         assert!(both.is_valid());
@@ -101,7 +101,7 @@ pub(crate) async fn the_client_sets_the_default(world: &World) {
     let semaphore = semaphore(world, &client, 2).await;
     let permit = semaphore.acquire().await.unwrap();
     assert_near(lease_left(world, permit.id()).await, DEFAULT);
-    let other = LockOptions::new().lease(2 * DEFAULT);
+    let other = PermitOptions::new().lease(2 * DEFAULT);
     let other = semaphore.acquire_with(other).await.unwrap();
     assert_near(lease_left(world, other.id()).await, 2 * DEFAULT);
     drop((permit, other));
@@ -112,7 +112,7 @@ pub(crate) async fn the_client_sets_the_default(world: &World) {
 pub(crate) async fn a_waiter_takes_what_expires_at_once(world: &World) {
     let (client, other) = (world.client(), world.client());
     let semaphore = semaphore(world, &client, 2).await;
-    let fixed = |lease| LockOptions::new().lease(lease).renew(false);
+    let fixed = |lease| PermitOptions::new().lease(lease).renew(false);
     let long = semaphore.acquire_with(fixed(100 * LEASE)).await.unwrap();
     let start = Instant::now();
     let short = semaphore.acquire_with(fixed(LEASE)).await.unwrap();
@@ -128,7 +128,7 @@ pub(crate) async fn a_permit_of_a_dead_client_comes_back(world: &World) {
     let (client, dead) = (world.client(), world.client());
     let semaphore = semaphore(world, &client, 1).await;
     let theirs = dead.permit_expirable_semaphore(&world.name);
-    let options = LockOptions::new().lease(LEASE);
+    let options = PermitOptions::new().lease(LEASE);
     let start = Instant::now();
     let permit = theirs.acquire_with(options).await.unwrap();
     dead.shutdown(Shutdown::Abandon).await.unwrap();
@@ -151,7 +151,7 @@ pub(crate) async fn a_released_permit_is_lost(world: &World) {
     // It gives back nothing that another has.
     let next = elsewhere.acquire().await.unwrap();
     assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
-    assert_eq!(elsewhere.available().await.unwrap(), 0);
+    assert_eq!(elsewhere.available_permits().await.unwrap(), 0);
     next.release().await.unwrap();
     gone(world, 1).await;
 }
@@ -176,7 +176,7 @@ pub(crate) async fn max_hold_ends_a_stuck_holder(world: &World) {
     let client = world.client();
     let semaphore = semaphore(world, &client, 1).await;
     const MOST: Duration = Duration::from_millis(3500);
-    let options = LockOptions::new().lease(HELD).max_hold(MOST);
+    let options = PermitOptions::new().lease(HELD).max_hold(MOST);
     let start = Instant::now();
     let permit = semaphore.acquire_with(options).await.unwrap();
     assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::MaxHold);
@@ -191,7 +191,7 @@ pub(crate) async fn max_hold_ends_a_stuck_holder(world: &World) {
 pub(crate) async fn extend_lengthens_and_never_shortens(world: &World) {
     let client = world.client();
     let semaphore = semaphore(world, &client, 1).await;
-    let options = LockOptions::new().lease(HELD).renew(false);
+    let options = PermitOptions::new().lease(HELD).renew(false);
     let permit = semaphore.acquire_with(options).await.unwrap();
     permit.extend(20 * HELD).await.unwrap();
     assert_near(lease_left(world, permit.id()).await, 20 * HELD);
@@ -215,7 +215,7 @@ pub(crate) async fn extend_of_a_lost_permit_fails(world: &World) {
         assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     }
     assert_eq!(
-        semaphore.available().await.unwrap(),
+        semaphore.available_permits().await.unwrap(),
         1,
         "nothing re-creates it"
     );
@@ -226,7 +226,7 @@ pub(crate) async fn extend_of_a_lost_permit_fails(world: &World) {
 pub(crate) async fn a_lease_is_updated_by_the_id(world: &World) {
     let (client, other) = (world.client(), world.client());
     let semaphore = semaphore(world, &client, 1).await;
-    let options = LockOptions::new().lease(20 * LEASE);
+    let options = PermitOptions::new().lease(20 * LEASE);
     let ids = semaphore.acquire_with(options).await.unwrap().forget();
     let elsewhere = other.permit_expirable_semaphore(&world.name);
     assert!(elsewhere.update_lease(&ids[0], 40 * LEASE).await.unwrap());
@@ -243,11 +243,7 @@ pub(crate) async fn a_lease_is_updated_by_the_id(world: &World) {
 pub(crate) async fn any_client_releases_by_the_id(world: &World) {
     let (client, other) = (world.client(), world.client());
     let semaphore = semaphore(world, &client, 2).await;
-    let ids = semaphore
-        .acquire_many(2, LockOptions::new())
-        .await
-        .unwrap()
-        .forget();
+    let ids = semaphore.acquire_many(2).await.unwrap().forget();
     let elsewhere = other.permit_expirable_semaphore(&world.name);
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
@@ -287,7 +283,7 @@ pub(crate) async fn an_unknown_id_is_no_permit(world: &World) {
 pub(crate) async fn a_forgotten_permit_ends(world: &World) {
     let client = world.client();
     let semaphore = semaphore(world, &client, 1).await;
-    let options = LockOptions::new().lease(LEASE);
+    let options = PermitOptions::new().lease(LEASE);
     let start = Instant::now();
     semaphore.acquire_with(options).await.unwrap().forget();
     eventually(DEADLINE, async || client.stats().renewals == 0).await;
@@ -300,10 +296,10 @@ pub(crate) async fn a_forgotten_permit_ends(world: &World) {
 pub(crate) async fn the_number_is_set_whoever_has_some(world: &World) {
     let client = world.client();
     let semaphore = semaphore(world, &client, 3).await;
-    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    let two = semaphore.acquire_many(2).await.unwrap();
     semaphore.set_permits(1).await.unwrap();
     let counts = async || {
-        let free = semaphore.available().await.unwrap();
+        let free = semaphore.available_permits().await.unwrap();
         (
             free,
             semaphore.acquired().await.unwrap(),

@@ -36,7 +36,7 @@ pub(crate) async fn a_release_without_a_guard_adds(world: &World) {
 pub(crate) async fn what_is_forgotten_stays_taken(world: &World) {
     let client = world.client();
     let semaphore = with_permits::<Semaphore>(&client, &world.name, 3).await;
-    semaphore.acquire(2).await.unwrap().forget();
+    semaphore.acquire_many(2).await.unwrap().forget();
     eventually(DEADLINE, async || client.stats().names == 0).await;
     at_rest(world, 1).await;
     semaphore.release(2).await.unwrap();

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use redlock_rt::{
-    Client, Error, LockOptions, Permit, PermitExpirableSemaphore, Semaphore, SemaphoreGuard,
-    Unlocked,
+    Client, Error, LeasedPermit, PermitExpirableSemaphore, PermitOptions, Semaphore,
+    SemaphorePermit, Unlocked,
 };
 
 /// A kind of semaphore.
@@ -33,7 +33,7 @@ pub(crate) trait Subject: Clone + Send + Sync + 'static {
 }
 
 impl Subject for Semaphore {
-    type Guard = SemaphoreGuard;
+    type Guard = SemaphorePermit;
 
     fn open(client: &Client, name: &str) -> Self {
         client.semaphore(name)
@@ -52,36 +52,37 @@ impl Subject for Semaphore {
     }
 
     async fn free(&self) -> Result<i64, Error> {
-        self.available().await
+        self.available_permits().await
     }
 
-    async fn take(&self, permits: u32) -> Result<SemaphoreGuard, Error> {
-        self.acquire(permits).await
+    async fn take(&self, permits: u32) -> Result<SemaphorePermit, Error> {
+        self.acquire_many(permits).await
     }
 
-    async fn take_within(&self, permits: u32, wait: Duration) -> Result<SemaphoreGuard, Error> {
-        self.acquire_with(permits, wait).await
+    async fn take_within(&self, permits: u32, wait: Duration) -> Result<SemaphorePermit, Error> {
+        let options = PermitOptions::new().permits(permits).wait(wait);
+        self.acquire_with(options).await
     }
 
-    async fn try_one(&self) -> Result<Option<SemaphoreGuard>, Error> {
-        self.try_acquire(1).await
+    async fn try_one(&self) -> Result<Option<SemaphorePermit>, Error> {
+        self.try_acquire().await
     }
 
-    async fn give_back(guard: SemaphoreGuard) -> Result<Unlocked, Error> {
+    async fn give_back(guard: SemaphorePermit) -> Result<Unlocked, Error> {
         guard.release().await
     }
 
-    fn name_of(guard: &SemaphoreGuard) -> &str {
+    fn name_of(guard: &SemaphorePermit) -> &str {
         guard.name()
     }
 
-    fn count_of(guard: &SemaphoreGuard) -> usize {
+    fn count_of(guard: &SemaphorePermit) -> usize {
         guard.permits() as usize
     }
 }
 
 impl Subject for PermitExpirableSemaphore {
-    type Guard = Permit;
+    type Guard = LeasedPermit;
 
     fn open(client: &Client, name: &str) -> Self {
         client.permit_expirable_semaphore(name)
@@ -100,32 +101,32 @@ impl Subject for PermitExpirableSemaphore {
     }
 
     async fn free(&self) -> Result<i64, Error> {
-        self.available().await
+        self.available_permits().await
     }
 
-    async fn take(&self, permits: u32) -> Result<Permit, Error> {
-        self.acquire_many(permits, LockOptions::new()).await
+    async fn take(&self, permits: u32) -> Result<LeasedPermit, Error> {
+        self.acquire_many(permits).await
     }
 
-    async fn take_within(&self, permits: u32, wait: Duration) -> Result<Permit, Error> {
-        let options = LockOptions::new().wait(wait);
-        self.acquire_many(permits, options).await
+    async fn take_within(&self, permits: u32, wait: Duration) -> Result<LeasedPermit, Error> {
+        let options = PermitOptions::new().permits(permits).wait(wait);
+        self.acquire_with(options).await
     }
 
-    async fn try_one(&self) -> Result<Option<Permit>, Error> {
+    async fn try_one(&self) -> Result<Option<LeasedPermit>, Error> {
         self.try_acquire().await
     }
 
-    async fn give_back(permit: Permit) -> Result<Unlocked, Error> {
+    async fn give_back(permit: LeasedPermit) -> Result<Unlocked, Error> {
         permit.release().await
     }
 
-    fn name_of(permit: &Permit) -> &str {
+    fn name_of(permit: &LeasedPermit) -> &str {
         permit.name()
     }
 
-    fn count_of(permit: &Permit) -> usize {
-        permit.ids().len()
+    fn count_of(permit: &LeasedPermit) -> usize {
+        permit.permits() as usize
     }
 }
 

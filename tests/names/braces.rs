@@ -22,13 +22,13 @@ pub(crate) async fn setting_one_semaphore_loses_no_permit_of_the_other(world: &W
     let (client, braced) = (world.client(), braced(world));
     let (plain, other) = (client.semaphore(&world.name), client.semaphore(&braced));
     assert!(plain.try_set_permits(2).await.unwrap());
-    let one = plain.acquire(1).await.unwrap();
+    let one = plain.acquire().await.unwrap();
     assert!(other.try_set_permits(2).await.unwrap());
-    let another = other.acquire(1).await.unwrap();
+    let another = other.acquire().await.unwrap();
     one.release().await.unwrap();
     another.release().await.unwrap();
-    assert_eq!(plain.available().await.unwrap(), 2);
-    assert_eq!(other.available().await.unwrap(), 2);
+    assert_eq!(plain.available_permits().await.unwrap(), 2);
+    assert_eq!(other.available_permits().await.unwrap(), 2);
     delete(world, &[world.name.clone(), braced]).await;
 }
 

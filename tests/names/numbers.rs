@@ -69,7 +69,7 @@ pub(crate) async fn permits_are_not_set_over_a_key_of_another_type(world: &World
         let leased = client.permit_expirable_semaphore(name);
         refused(leased.try_set_permits(1).await, value);
         let limited = client.semaphore(name).limit(1);
-        refused(limited.try_acquire(1).await, value);
+        refused(limited.try_acquire().await, value);
     }
     let _: bool = world.redis(&["DEL", name]).await;
 }

@@ -126,10 +126,10 @@ impl End {
             }
             Self::Permits => {
                 assert!(plain.try_set_permits(1).await.unwrap());
-                let guard = plain.acquire(1).await.unwrap();
+                let guard = plain.acquire().await.unwrap();
                 (
                     Box::pin(async move { assert_ended(guard.release().await.unwrap()) }),
-                    Box::pin(async move { plain.acquire(1).await.unwrap().forget() }),
+                    Box::pin(async move { plain.acquire().await.unwrap().forget() }),
                 )
             }
             Self::PermitsAdded => {
@@ -137,14 +137,14 @@ impl End {
                 let adding = plain.clone();
                 (
                     Box::pin(async move { adding.release(1).await.unwrap() }),
-                    Box::pin(async move { plain.acquire(1).await.unwrap().forget() }),
+                    Box::pin(async move { plain.acquire().await.unwrap().forget() }),
                 )
             }
             Self::PermitsSet => {
                 let setting = plain.clone();
                 (
                     Box::pin(async move { assert!(setting.try_set_permits(1).await.unwrap()) }),
-                    Box::pin(async move { plain.acquire(1).await.unwrap().forget() }),
+                    Box::pin(async move { plain.acquire().await.unwrap().forget() }),
                 )
             }
             Self::Leased => {

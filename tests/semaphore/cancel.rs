@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use redlock_rt::LockOptions;
 use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
@@ -35,17 +34,17 @@ async fn an_acquisition_dropped_at_any_await_takes_nothing() {
         for times in 0..30 {
             let held = match free {
                 true => None,
-                false => Some(semaphore.acquire(2).await.unwrap()),
+                false => Some(semaphore.acquire_many(2).await.unwrap()),
             };
             let release = async {
                 tokio::task::yield_now().await;
                 drop(held);
             };
-            let plain = polled(times, semaphore.acquire(2));
+            let plain = polled(times, semaphore.acquire_many(2));
             let (guard, ()) = within(DEADLINE, async { tokio::join!(plain, release) }).await;
             drop(guard.map(Result::unwrap));
             stage.free_is(2).await;
-            let guard = polled(times, leased.acquire_many(2, LockOptions::new())).await;
+            let guard = polled(times, leased.acquire_many(2)).await;
             drop(guard.map(Result::unwrap));
             stage.free_is(2).await;
         }
@@ -59,7 +58,7 @@ async fn an_acquisition_dropped_before_its_reply_takes_nothing() {
     let stage = Stage::open("reply").await;
     let semaphore = stage.semaphore(2).await;
     let leased = stage.client.permit_expirable_semaphore(&stage.name);
-    drop(semaphore.acquire(1).await.unwrap());
+    drop(semaphore.acquire().await.unwrap());
     drop(leased.acquire().await.unwrap());
     stage.free_is(2).await;
     for request in [true, false] {
@@ -71,7 +70,7 @@ async fn an_acquisition_dropped_before_its_reply_takes_nothing() {
             let task = tokio::spawn({
                 let (semaphore, leased) = (semaphore.clone(), leased.clone());
                 async move {
-                    tokio::join!(semaphore.acquire(1), leased.acquire())
+                    tokio::join!(semaphore.acquire(), leased.acquire())
                         .0
                         .map(drop)
                 }

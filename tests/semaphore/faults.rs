@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use redlock_rt::{ErrorKind, LockOptions, Unlocked};
+use redlock_rt::{ErrorKind, PermitOptions, Unlocked};
 use tests::{calls, within};
 
 use crate::stage::{DEADLINE, LOSSES, Loss, Stage};
@@ -23,7 +23,7 @@ async fn of_a_semaphore() {
         let stage = Stage::hasty("lost").await;
         let semaphore = stage.semaphore(5).await;
         stage.lose(loss, &calls("semaphore_acquire"), times);
-        let guard = semaphore.acquire(2).await.unwrap();
+        let guard = semaphore.acquire_many(2).await.unwrap();
         assert_eq!(stage.free().await, 3, "{loss:?}");
         stage.lose(loss, &calls("semaphore_release"), times);
         let released = guard.release().await.unwrap();
@@ -33,10 +33,10 @@ async fn of_a_semaphore() {
             "{loss:?}"
         );
         stage.lose(loss, &calls("semaphore_release"), times);
-        drop(semaphore.acquire(2).await.unwrap());
+        drop(semaphore.acquire_many(2).await.unwrap());
         stage.free_is(5).await;
         stage.lose(loss, &calls("semaphore_forget"), times);
-        semaphore.acquire(1).await.unwrap().forget();
+        semaphore.acquire().await.unwrap().forget();
         semaphore.release(1).await.unwrap();
         stage.end(5).await;
     })
@@ -104,7 +104,7 @@ async fn a_release_is_done_once_without_any_note() {
     let stage = Stage::hasty("long").await;
     let semaphore = stage.semaphore(2).await;
     stage.lose(Loss::Reply, &calls("semaphore_acquire"), 1);
-    let guard = semaphore.acquire(1).await.unwrap();
+    let guard = semaphore.acquire().await.unwrap();
     let pattern = format!("redlock_op:{{{}}}:*", stage.name);
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
     for note in notes {
@@ -116,7 +116,7 @@ async fn a_release_is_done_once_without_any_note() {
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
     assert_eq!(notes.len(), 1, "{notes:?}");
     // Asked for once, it needs no note.
-    drop(semaphore.acquire(1).await.unwrap());
+    drop(semaphore.acquire().await.unwrap());
     stage.free_is(2).await;
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
     assert_eq!(notes.len(), 1, "{notes:?}");
@@ -150,7 +150,7 @@ async fn an_acquisition_that_comes_after_its_withdrawal_takes_nothing() {
         assert_eq!(run(RELEASE, &withdraw).await, redis::Value::Int(0));
         let late = run(ACQUIRE, &[owner, "1"]).await;
         assert_eq!(late, redis::Value::Int(-1));
-        assert_eq!(semaphore.available().await.unwrap(), 2);
+        assert_eq!(semaphore.available_permits().await.unwrap(), 2);
     }
     stage.end(2).await;
 }
@@ -180,7 +180,7 @@ async fn of_a_semaphore_with_leases() {
         let stage = Stage::hasty("leased").await;
         let semaphore = stage.permits(5).await;
         stage.lose(loss, &calls("permits_acquire"), times);
-        let permits = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+        let permits = semaphore.acquire_many(2).await.unwrap();
         assert_eq!(stage.free().await, 3, "{loss:?}");
         stage.lose(loss, &calls("permits_update"), times);
         permits.extend(Duration::from_secs(60)).await.unwrap();
@@ -212,11 +212,14 @@ async fn of_an_acquisition_whose_wait_is_over() {
         let leased = stage.client.permit_expirable_semaphore(&stage.name);
         let wait = Duration::from_millis(60);
         stage.lose(loss, &calls("semaphore_acquire"), 1000);
-        let error = semaphore.acquire_with(1, wait).await.unwrap_err();
+        let error = semaphore
+            .acquire_with(PermitOptions::new().wait(wait))
+            .await
+            .unwrap_err();
         assert!(error.is_unavailable(), "{loss:?}: {error}");
         stage.free_is(2).await;
         stage.lose(loss, &calls("permits_acquire"), 1000);
-        let options = LockOptions::new().wait(wait);
+        let options = PermitOptions::new().wait(wait);
         let error = leased.acquire_with(options).await.unwrap_err();
         assert!(error.is_unavailable(), "{loss:?}: {error}");
         stage.end(2).await;

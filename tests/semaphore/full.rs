@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, Unlocked};
+use redlock_rt::{Client, ErrorKind, PermitOptions, Unlocked};
 use tests::{RedisServer, trace_init, within};
 
 use crate::stage::DEADLINE;
@@ -23,8 +23,8 @@ async fn a_release_needs_no_memory() {
     assert!(plain.try_set_permits(3).await.unwrap());
     assert!(leased.try_set_permits(3).await.unwrap());
     let (guard, dropped) = (
-        plain.acquire(2).await.unwrap(),
-        plain.acquire(1).await.unwrap(),
+        plain.acquire_many(2).await.unwrap(),
+        plain.acquire().await.unwrap(),
     );
     let permit = leased.acquire().await.unwrap();
     memory("1").await;
@@ -34,7 +34,8 @@ async fn a_release_needs_no_memory() {
     within(DEADLINE, plain.release(1)).await.unwrap();
     let released = within(DEADLINE, permit.release()).await.unwrap();
     assert_eq!(released, Unlocked::Released);
-    let refused = plain.acquire_with(1, Duration::from_millis(100)).await;
+    let brief = PermitOptions::new().wait(Duration::from_millis(100));
+    let refused = plain.acquire_with(brief).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
     within(DEADLINE, async {
         while client.stats().releases > 0 {
@@ -42,8 +43,9 @@ async fn a_release_needs_no_memory() {
         }
     })
     .await;
-    assert_eq!(plain.available().await.unwrap(), 4);
-    assert_eq!(leased.available().await.unwrap(), 3);
+    assert_eq!(plain.available_permits().await.unwrap(), 4);
+    assert_eq!(leased.available_permits().await.unwrap(), 3);
     memory("0").await;
-    plain.acquire(3).await.unwrap().release().await.unwrap();
+    let three = plain.acquire_many(3).await.unwrap();
+    three.release().await.unwrap();
 }

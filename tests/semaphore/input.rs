@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{ErrorKind, LockOptions};
+use redlock_rt::{ErrorKind, PermitOptions};
 
 use crate::stage::Stage;
 
@@ -20,15 +20,15 @@ async fn numbers_that_cannot_be_are_refused() {
         assert_eq!(error.name(), Some(stage.name.as_str()), "{error}");
     };
     for bad in [0, TOO_MANY, u32::MAX] {
-        error(semaphore.acquire(bad).await.unwrap_err());
-        error(semaphore.try_acquire(bad).await.unwrap_err());
+        error(semaphore.acquire_many(bad).await.unwrap_err());
+        error(semaphore.try_acquire_many(bad).await.unwrap_err());
         error(semaphore.release(bad).await.unwrap_err());
-        let many = leased.acquire_many(bad, LockOptions::new()).await;
-        error(many.unwrap_err());
+        error(leased.acquire_many(bad).await.unwrap_err());
+        error(leased.try_acquire_many(bad).await.unwrap_err());
     }
     error(semaphore.try_set_permits(TOO_MANY).await.unwrap_err());
     error(leased.set_permits(TOO_MANY).await.unwrap_err());
-    let many = leased.acquire_many(1001, LockOptions::new()).await;
+    let many = leased.acquire_many(1001).await;
     error(many.unwrap_err());
     for bad in ["", "xyz", &UNKNOWN[1..], "00112233445566778899aabbccddeefg"] {
         error(leased.release(bad).await.unwrap_err());
@@ -37,13 +37,21 @@ async fn numbers_that_cannot_be_are_refused() {
         error(update.unwrap_err());
     }
     for bad in [Duration::ZERO, Duration::from_millis(900_000_000_000_000)] {
-        let options = LockOptions::new().lease(bad);
+        let options = PermitOptions::new().lease(bad);
         error(leased.acquire_with(options).await.unwrap_err());
         error(leased.update_lease(UNKNOWN, bad).await.unwrap_err());
     }
+    // A lease of permits that have none would be believed in.
+    for leased in [
+        PermitOptions::new().lease(Duration::from_secs(1)),
+        PermitOptions::new().renew(true),
+        PermitOptions::new().max_hold(Duration::from_secs(60)),
+    ] {
+        error(semaphore.acquire_with(leased).await.unwrap_err());
+    }
     assert_eq!(stage.proxy.counts().len(), 0);
     for bad in ["", " ", "a\0b"] {
-        let error = stage.client.semaphore(bad).acquire(1).await.unwrap_err();
+        let error = stage.client.semaphore(bad).acquire().await.unwrap_err();
         assert!(error.is_bad_input(), "{error}");
     }
     stage.end(2).await;
@@ -73,10 +81,10 @@ async fn what_is_no_number_is_of_another_type() {
             let _: () = stage.redis(&["HSET", &stage.name, "a", "b"]).await;
         }
         let kinds = [
-            semaphore.acquire(1).await.unwrap_err().kind(),
-            semaphore.available().await.unwrap_err().kind(),
+            semaphore.acquire().await.unwrap_err().kind(),
+            semaphore.available_permits().await.unwrap_err().kind(),
             leased.acquire().await.unwrap_err().kind(),
-            leased.available().await.unwrap_err().kind(),
+            leased.available_permits().await.unwrap_err().kind(),
         ];
         assert_eq!(kinds, [ErrorKind::WrongType; 4]);
     }
@@ -84,12 +92,12 @@ async fn what_is_no_number_is_of_another_type() {
     for value in ["many", "1.5", "0x10", "nan", " 5", ""] {
         let _: () = stage.redis(&["SET", &stage.name, value]).await;
         let kinds = [
-            semaphore.acquire(1).await.unwrap_err().kind(),
-            semaphore.available().await.unwrap_err().kind(),
+            semaphore.acquire().await.unwrap_err().kind(),
+            semaphore.available_permits().await.unwrap_err().kind(),
             semaphore.release(1).await.unwrap_err().kind(),
             semaphore.drain().await.unwrap_err().kind(),
             leased.acquire().await.unwrap_err().kind(),
-            leased.available().await.unwrap_err().kind(),
+            leased.available_permits().await.unwrap_err().kind(),
             leased.set_permits(1).await.unwrap_err().kind(),
             leased.add_permits(1).await.unwrap_err().kind(),
         ];

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redlock_rt::LockOptions;
+use redlock_rt::PermitOptions;
 use tests::{calls, eventually, within};
 
 use crate::stage::{DEADLINE, Loss, Stage};
@@ -28,13 +28,13 @@ impl Late {
 async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_release() {
     let stage = Stage::hasty("late-refused").await;
     let semaphore = stage.semaphore(1).await;
-    let guard = semaphore.acquire(1).await.unwrap();
+    let guard = semaphore.acquire().await.unwrap();
     let acquires = calls("semaphore_acquire");
     stage.proxy.mark();
     stage.lose(Loss::Request, &acquires, 1);
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
-        async move { semaphore.acquire(1).await }
+        async move { semaphore.acquire().await }
     });
     // Its second try was refused.
     stage.listening(1).await;
@@ -53,7 +53,7 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_w
     for cancelled in [false, true] {
         let stage = Stage::hasty("late-over").await;
         let semaphore = stage.semaphore(1).await;
-        let guard = semaphore.acquire(1).await.unwrap();
+        let guard = semaphore.acquire().await.unwrap();
         let acquires = calls("semaphore_acquire");
         stage.proxy.mark();
         stage.lose(Loss::Request, &acquires, 1);
@@ -64,7 +64,11 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_w
         };
         let waiter = tokio::spawn({
             let semaphore = semaphore.clone();
-            async move { semaphore.acquire_with(1, wait).await }
+            async move {
+                semaphore
+                    .acquire_with(PermitOptions::new().wait(wait))
+                    .await
+            }
         });
         stage.listening(1).await;
         match cancelled {
@@ -91,7 +95,7 @@ async fn a_late_acquisition_of_what_was_forgotten_takes_nothing_more() {
     let acquires = calls("semaphore_acquire");
     stage.proxy.mark();
     stage.lose(Loss::Request, &acquires, 1);
-    semaphore.acquire(1).await.unwrap().forget();
+    semaphore.acquire().await.unwrap().forget();
     eventually(DEADLINE, async || stage.client.stats().names == 0).await;
     Late::first(&stage).arrive(&stage).await;
     assert_eq!(stage.free().await, 1, "a permit that nobody has is taken");
@@ -105,7 +109,7 @@ async fn a_late_acquisition_of_a_leased_permit_takes_nothing_after_the_release()
     let stage = Stage::hasty("late-leased").await;
     let semaphore = stage.permits(2).await;
     let acquires = calls("permits_acquire");
-    let options = || LockOptions::new().lease(Duration::from_secs(3600));
+    let options = || PermitOptions::new().lease(Duration::from_secs(3600));
     for released in [true, false] {
         stage.proxy.mark();
         if released {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use redlock_rt::{GuardState, LockOptions, LostReason, Shutdown, Unlocked};
+use redlock_rt::{
+    GuardState, LeasedPermit, LostReason, PermitExpirableSemaphore, PermitOptions, Shutdown,
+    Unlocked,
+};
 use tests::{calls, eventually, within};
 
 use crate::stage::{DEADLINE, Stage};
@@ -23,10 +26,10 @@ async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
     let semaphore = stage.permits(2).await;
     let other = stage.other();
     let dead = other.permit_expirable_semaphore(&stage.name);
-    let options = LockOptions::new().lease(LEASE);
+    let options = PermitOptions::new().lease(LEASE);
     // Before the lease begins, so that nothing that takes long here makes it seem short.
     let begin = Instant::now();
-    let held = dead.acquire_many(2, options).await.unwrap();
+    let held = dead.acquire_with(options.permits(2)).await.unwrap();
     other.shutdown(Shutdown::Abandon).await.unwrap();
     stage.proxy.mark();
     let permit = within(DEADLINE, semaphore.acquire()).await.unwrap();
@@ -46,8 +49,11 @@ async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
 async fn a_permit_is_renewed_while_its_guard_lives() {
     let stage = Stage::open("renewed").await;
     let semaphore = stage.permits(3).await;
-    let options = LockOptions::new().lease(HELD);
-    let permits = semaphore.acquire_many(2, options.clone()).await.unwrap();
+    let options = PermitOptions::new().lease(HELD);
+    let permits = semaphore
+        .acquire_with(options.clone().permits(2))
+        .await
+        .unwrap();
     let fixed = semaphore.acquire_with(options.renew(false)).await.unwrap();
     let GuardState::Held { until } = permits.state() else {
         panic!("{permits:?}");
@@ -58,7 +64,7 @@ async fn a_permit_is_renewed_while_its_guard_lives() {
         assert!(semaphore.acquired().await.unwrap() >= 2);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
     assert_eq!(fixed.release().await.unwrap(), Unlocked::AlreadyExpired);
     assert_eq!(permits.release().await.unwrap(), Unlocked::Released);
     stage.end(3).await;
@@ -69,11 +75,11 @@ async fn a_guard_knows_that_its_permit_is_gone() {
     let stage = Stage::open("gone").await;
     let semaphore = stage.permits(3).await;
     let options = || {
-        LockOptions::new()
+        PermitOptions::new()
             .lease(Duration::from_secs(30))
             .renew(Duration::from_millis(50))
     };
-    let released = semaphore.acquire_many(2, options()).await.unwrap();
+    let released = semaphore.acquire_with(options().permits(2)).await.unwrap();
     semaphore.release(&released.ids()[1]).await.unwrap();
     assert_eq!(within(DEADLINE, released.lost()).await, LostReason::Deleted);
     // What was left of it goes back too.
@@ -95,7 +101,7 @@ async fn a_guard_knows_that_its_permit_is_gone() {
 async fn a_guard_knows_that_its_permit_was_swept() {
     let stage = Stage::open("swept").await;
     let semaphore = stage.permits(1).await;
-    let options = LockOptions::new().renew(Duration::from_millis(50));
+    let options = PermitOptions::new().renew(Duration::from_millis(50));
     let permit = semaphore.acquire_with(options).await.unwrap();
     assert!(
         semaphore
@@ -118,7 +124,7 @@ async fn max_hold_ends_a_permit() {
     let stage = Stage::open("max-hold").await;
     let semaphore = stage.permits(1).await;
     const MOST: Duration = Duration::from_millis(3500);
-    let options = LockOptions::new().lease(HELD).max_hold(MOST);
+    let options = PermitOptions::new().lease(HELD).max_hold(MOST);
     let begin = Instant::now();
     let permit = semaphore.acquire_with(options).await.unwrap();
     assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::MaxHold);
@@ -155,17 +161,17 @@ async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
 async fn a_forgotten_permit_ends_by_its_id_or_with_its_lease() {
     let stage = Stage::open("by-id").await;
     let semaphore = stage.permits(2).await;
-    let options = || LockOptions::new().lease(HELD);
+    let options = || PermitOptions::new().lease(HELD);
     let ids = semaphore.acquire_with(options()).await.unwrap().forget();
-    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
     let elsewhere = stage.other().permit_expirable_semaphore(&stage.name);
     elsewhere.release(&ids[0]).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 2);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
     let ids = semaphore.acquire_with(options()).await.unwrap().forget();
     let begin = Instant::now();
     assert!(semaphore.update_lease(&ids[0], HELD + LEASE).await.unwrap());
-    let options = LockOptions::new().wait(DEADLINE);
-    let both = semaphore.acquire_many(2, options).await.unwrap();
+    let options = PermitOptions::new().wait(DEADLINE);
+    let both = semaphore.acquire_with(options.permits(2)).await.unwrap();
     assert!(begin.elapsed() + Duration::from_millis(2) >= HELD + LEASE);
     both.release().await.unwrap();
     stage.end(2).await;
@@ -177,8 +183,8 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     const MANY: u32 = 250;
     let stage = Stage::open("many-over").await;
     let semaphore = stage.permits(MANY).await;
-    let options = LockOptions::new().lease(LEASE).renew(false);
-    let permits = semaphore.acquire_many(MANY, options).await.unwrap();
+    let options = PermitOptions::new().lease(LEASE).renew(false);
+    let permits = semaphore.acquire_with(options.permits(MANY)).await.unwrap();
     assert_eq!(within(DEADLINE, permits.lost()).await, LostReason::Expired);
     let last: Vec<Vec<u8>> = stage
         .redis(&["ZRANGE", &stage.leases_key(), "-1", "-1"])
@@ -198,7 +204,7 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     assert!(!semaphore.update_lease(&last, DEADLINE).await.unwrap());
     // Seen by who acquires too, and by who waits.
     let begin = Instant::now();
-    let all = within(DEADLINE, semaphore.acquire_many(MANY, LockOptions::new()));
+    let all = within(DEADLINE, semaphore.acquire_many(MANY));
     let all = all.await.unwrap();
     assert!(begin.elapsed() < DEADLINE / 2, "{:?}", begin.elapsed());
     all.release().await.unwrap();
@@ -210,7 +216,7 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
 async fn who_waits_for_a_permit_has_it_when_its_lease_was_shortened() {
     let stage = Stage::open("shortened").await;
     let semaphore = stage.permits(1).await;
-    let options = LockOptions::new().lease(Duration::from_secs(3600));
+    let options = PermitOptions::new().lease(Duration::from_secs(3600));
     let ids = semaphore.acquire_with(options).await.unwrap().forget();
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
@@ -224,9 +230,9 @@ async fn who_waits_for_a_permit_has_it_when_its_lease_was_shortened() {
 }
 
 /// A guard that soon hears what became of its permit.
-async fn watchful(stage: &Stage) -> (redlock_rt::PermitExpirableSemaphore, redlock_rt::Permit) {
+async fn watchful(stage: &Stage) -> (PermitExpirableSemaphore, LeasedPermit) {
     let semaphore = stage.permits(1).await;
-    let options = LockOptions::new().renew(Duration::from_millis(20));
+    let options = PermitOptions::new().renew(Duration::from_millis(20));
     let permit = semaphore.acquire_with(options).await.unwrap();
     (semaphore, permit)
 }
@@ -246,7 +252,7 @@ async fn a_body_runs_under_a_permit_and_may_borrow() {
     let borrowed = String::from("output");
     let body = async {
         tokio::task::yield_now().await;
-        assert_eq!(semaphore.available().await.unwrap(), 0);
+        assert_eq!(semaphore.available_permits().await.unwrap(), 0);
         borrowed.as_str()
     };
     assert_eq!(within(DEADLINE, permit.run(body)).await.unwrap(), "output");
@@ -288,7 +294,7 @@ async fn a_body_is_dropped_when_its_permit_is_lost() {
 async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
     let stage = Stage::open("body-cut-off").await;
     let semaphore = stage.permits(1).await;
-    let options = LockOptions::new().lease(LEASE);
+    let options = PermitOptions::new().lease(LEASE);
     let permit = semaphore.acquire_with(options).await.unwrap();
     stage.proxy.refuse();
     stage.proxy.cut_all();

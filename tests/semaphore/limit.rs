@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, LockOptions};
+use redlock_rt::{Error, PermitOptions};
 use tests::{Matcher, calls, within};
 
 use crate::stage::{DEADLINE, LOSSES, Stage};
@@ -15,14 +15,14 @@ async fn soon<T>(acquired: impl Future<Output = Result<T, Error>>) -> T {
 async fn the_first_acquisition_sets_the_number_and_costs_one_call() {
     let stage = Stage::open("first").await;
     let semaphore = stage.client.semaphore(&stage.name).limit(3);
-    drop(semaphore.try_acquire(1).await.unwrap().unwrap());
+    drop(semaphore.try_acquire().await.unwrap().unwrap());
     stage.free_is(3).await;
     let _: () = stage.redis(&["DEL", &stage.name]).await;
     stage.proxy.mark();
-    let guard = soon(semaphore.acquire(2)).await;
+    let guard = soon(semaphore.acquire_many(2)).await;
     assert_eq!(stage.proxy.counts().len(), 1);
     assert_eq!(stage.free().await, 1);
-    assert!(semaphore.try_acquire(2).await.unwrap().is_none());
+    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
     guard.release().await.unwrap();
     stage.end(3).await;
 }
@@ -38,7 +38,7 @@ async fn the_first_leased_acquisition_sets_the_number_and_costs_one_call() {
     stage.free_is(3).await;
     let _: () = stage.redis(&["DEL", &stage.name]).await;
     stage.proxy.mark();
-    let two = soon(semaphore.acquire_many(2, LockOptions::new())).await;
+    let two = soon(semaphore.acquire_many(2)).await;
     assert_eq!(stage.proxy.counts().len(), 1);
     assert_eq!(
         (stage.free().await, semaphore.permits().await.unwrap()),
@@ -56,13 +56,13 @@ async fn a_semaphore_that_exists_keeps_its_number() {
         .client
         .permit_expirable_semaphore(&stage.name)
         .limit(9);
-    let guard = soon(plain.acquire(1)).await;
+    let guard = soon(plain.acquire()).await;
     assert!(leased.try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
     let permit = soon(leased.acquire()).await;
     // Also one without a permit that is free, or with fewer than none.
     plain.add_permits(-1).await.unwrap();
-    assert!(plain.try_acquire(1).await.unwrap().is_none());
+    assert!(plain.try_acquire().await.unwrap().is_none());
     assert!(leased.try_acquire().await.unwrap().is_none());
     permit.release().await.unwrap();
     stage.end(0).await;
@@ -74,13 +74,13 @@ async fn who_waits_is_told_of_the_number() {
         let stage = Stage::open("told").await;
         let waiter = tokio::spawn({
             let semaphore = stage.client.semaphore(&stage.name);
-            async move { semaphore.acquire(1).await }
+            async move { semaphore.acquire().await }
         });
         stage.listening(1).await;
         let other = stage.other();
         let (mut guard, mut permit) = (None, None);
         match leased {
-            false => guard = Some(soon(other.semaphore(&stage.name).limit(2).acquire(1)).await),
+            false => guard = Some(soon(other.semaphore(&stage.name).limit(2).acquire()).await),
             true => {
                 let semaphore = other.permit_expirable_semaphore(&stage.name).limit(2);
                 permit = Some(soon(semaphore.acquire()).await);
@@ -103,16 +103,18 @@ async fn who_waits_is_told_of_the_number() {
 async fn a_limit_below_what_is_asked_for_is_a_wait() {
     let stage = Stage::open("below").await;
     let semaphore = stage.client.semaphore(&stage.name).limit(1);
-    let short = semaphore.acquire_with(2, Duration::from_secs(1)).await;
+    let short = semaphore
+        .acquire_with(PermitOptions::new().permits(2).wait(Duration::from_secs(1)))
+        .await;
     assert!(short.unwrap_err().is_timed_out());
     let leased = stage
         .client
         .permit_expirable_semaphore(&stage.name)
         .limit(1);
-    let short = LockOptions::new().wait(Duration::from_secs(1));
+    let short = PermitOptions::new().wait(Duration::from_secs(1));
     assert!(
         leased
-            .acquire_many(2, short)
+            .acquire_with(short.permits(2))
             .await
             .unwrap_err()
             .is_timed_out()
@@ -132,8 +134,8 @@ async fn a_limit_that_cannot_be_is_refused() {
             .permit_expirable_semaphore(&stage.name)
             .limit(bad);
         for error in [
-            plain.acquire(1).await.unwrap_err(),
-            plain.try_acquire(1).await.unwrap_err(),
+            plain.acquire().await.unwrap_err(),
+            plain.try_acquire().await.unwrap_err(),
             leased.acquire().await.unwrap_err(),
             leased.try_acquire().await.unwrap_err(),
         ] {
@@ -168,9 +170,9 @@ async fn a_number_made_anew_leaves_room_for_permits_that_are_held() {
 async fn a_number_made_anew_knows_nothing_of_plain_holds() {
     let stage = Stage::open("anew-plain").await;
     let semaphore = stage.client.semaphore(&stage.name).limit(2);
-    let held = soon(semaphore.acquire(1)).await;
+    let held = soon(semaphore.acquire()).await;
     let _: () = stage.redis(&["DEL", &stage.name]).await;
-    let second = soon(semaphore.acquire(2)).await;
+    let second = soon(semaphore.acquire_many(2)).await;
     assert_eq!(
         held.release().await.unwrap(),
         redlock_rt::Unlocked::AlreadyExpired
@@ -197,7 +199,7 @@ async fn a_lost_reply_neither_makes_permits_nor_loses_one() {
                 soon(semaphore.acquire()).await.release().await.unwrap();
             } else {
                 let semaphore = stage.client.semaphore(&stage.name).limit(2);
-                soon(semaphore.acquire(1)).await.release().await.unwrap();
+                soon(semaphore.acquire()).await.release().await.unwrap();
             }
             stage.end(2).await;
         }

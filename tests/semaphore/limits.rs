@@ -1,6 +1,6 @@
 //! How many permits there are, and what changes that.
 
-use redlock_rt::{LockOptions, Shutdown, Unlocked};
+use redlock_rt::{PermitOptions, Shutdown, Unlocked};
 use std::time::Duration;
 use tests::{eventually, within};
 
@@ -10,18 +10,22 @@ use crate::stage::{DEADLINE, Stage};
 async fn no_more_permits_are_given_than_there_are() {
     let stage = Stage::open("limit").await;
     let semaphore = stage.semaphore(3).await;
-    let two = semaphore.acquire(2).await.unwrap();
+    let two = semaphore.acquire_many(2).await.unwrap();
     assert_eq!(two.permits(), 2);
-    assert!(semaphore.try_acquire(2).await.unwrap().is_none());
-    let one = semaphore.try_acquire(1).await.unwrap().unwrap();
-    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
-    let refused = semaphore.acquire_with(1, Duration::ZERO).await.unwrap_err();
+    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
+    let one = semaphore.try_acquire().await.unwrap().unwrap();
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    let waiting = |wait| PermitOptions::new().wait(wait);
+    let refused = semaphore.acquire_with(waiting(Duration::ZERO)).await;
+    let refused = refused.unwrap_err();
     assert!(refused.is_contended(), "{refused}");
-    let refused = semaphore.acquire_with(1, Duration::from_secs(1)).await;
+    let refused = semaphore
+        .acquire_with(waiting(Duration::from_secs(1)))
+        .await;
     assert!(refused.unwrap_err().is_timed_out());
-    assert_eq!(semaphore.available().await.unwrap(), 0);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
     assert_eq!(two.release().await.unwrap(), Unlocked::Released);
-    assert_eq!(semaphore.available().await.unwrap(), 2);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
     drop(one);
     stage.end(3).await;
 }
@@ -30,14 +34,15 @@ async fn no_more_permits_are_given_than_there_are() {
 async fn no_more_leased_permits_are_given_than_there_are() {
     let stage = Stage::open("limit-leased").await;
     let semaphore = stage.permits(3).await;
-    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    let two = semaphore.acquire_many(2).await.unwrap();
     assert_eq!(two.ids().len(), 2);
-    let none = LockOptions::new().wait(Duration::ZERO);
-    let refused = semaphore.acquire_many(2, none).await.unwrap_err();
+    let none = PermitOptions::new().wait(Duration::ZERO);
+    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
+    let refused = semaphore.acquire_with(none.permits(2)).await.unwrap_err();
     assert!(refused.is_contended(), "{refused}");
     let one = semaphore.try_acquire().await.unwrap().unwrap();
     assert!(semaphore.try_acquire().await.unwrap().is_none());
-    assert_eq!(semaphore.available().await.unwrap(), 0);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
     assert_eq!(semaphore.acquired().await.unwrap(), 3);
     assert_eq!(semaphore.permits().await.unwrap(), 3);
     let in_redis: Vec<Vec<u8>> = stage
@@ -62,9 +67,9 @@ async fn no_more_leased_permits_are_given_than_there_are() {
 async fn permits_are_set_once() {
     let stage = Stage::open("set").await;
     let semaphore = stage.semaphore(3).await;
-    let guard = semaphore.acquire(1).await.unwrap();
+    let guard = semaphore.acquire().await.unwrap();
     assert!(!semaphore.try_set_permits(9).await.unwrap());
-    assert_eq!(semaphore.available().await.unwrap(), 2);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
     guard.release().await.unwrap();
     stage.end(3).await;
 }
@@ -73,16 +78,16 @@ async fn permits_are_set_once() {
 async fn permits_are_added_and_drained() {
     let stage = Stage::open("add").await;
     let semaphore = stage.client.semaphore(&stage.name);
-    assert_eq!(semaphore.available().await.unwrap(), 0);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
     assert_eq!(semaphore.drain().await.unwrap(), 0);
-    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
     semaphore.add_permits(4).await.unwrap();
     semaphore.release(2).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 6);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 6);
     assert_eq!(semaphore.drain().await.unwrap(), 6);
     semaphore.add_permits(-2).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), -2);
-    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+    assert_eq!(semaphore.available_permits().await.unwrap(), -2);
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
     assert_eq!(semaphore.drain().await.unwrap(), -2);
     stage.end(0).await;
 }
@@ -91,13 +96,13 @@ async fn permits_are_added_and_drained() {
 async fn the_number_of_leased_permits_is_set_whoever_has_some() {
     let stage = Stage::open("resize").await;
     let semaphore = stage.permits(2).await;
-    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    let two = semaphore.acquire_many(2).await.unwrap();
     semaphore.set_permits(1).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), -1);
+    assert_eq!(semaphore.available_permits().await.unwrap(), -1);
     assert_eq!(semaphore.permits().await.unwrap(), 1);
     assert!(two.is_valid());
     two.release().await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
     semaphore.set_permits(5).await.unwrap();
     semaphore.add_permits(-1).await.unwrap();
     assert_eq!(semaphore.permits().await.unwrap(), 4);
@@ -131,7 +136,7 @@ async fn a_larger_number_wakes_who_waits() {
 async fn what_is_forgotten_stays_taken() {
     let stage = Stage::open("forget").await;
     let semaphore = stage.semaphore(3).await;
-    semaphore.acquire(2).await.unwrap().forget();
+    semaphore.acquire_many(2).await.unwrap().forget();
     eventually(DEADLINE, async || stage.client.stats().names == 0).await;
     let holds: usize = stage.redis(&["EXISTS", &stage.holds_key()]).await;
     assert_eq!((holds, stage.free().await), (0, 1));
@@ -145,8 +150,8 @@ async fn a_deleted_semaphore_is_not_made_by_a_release() {
     let stage = Stage::open("deleted").await;
     let semaphore = stage.semaphore(2).await;
     let (one, two) = (
-        semaphore.acquire(1).await.unwrap(),
-        semaphore.acquire(1).await.unwrap(),
+        semaphore.acquire().await.unwrap(),
+        semaphore.acquire().await.unwrap(),
     );
     let _: () = stage.redis(&["DEL", &stage.name]).await;
     assert_eq!(one.release().await.unwrap(), Unlocked::AlreadyExpired);
@@ -163,7 +168,7 @@ async fn a_shut_down_gives_the_permits_back() {
     let semaphore = stage.semaphore(2).await;
     let leased = stage.client.permit_expirable_semaphore(&stage.name);
     let (one, permit) = (
-        semaphore.acquire(1).await.unwrap(),
+        semaphore.acquire().await.unwrap(),
         leased.acquire().await.unwrap(),
     );
     stage.client.shutdown(Shutdown::ReleaseAll).await.unwrap();
@@ -179,7 +184,7 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
     let stage = Stage::with("quiet", |builder| builder.lease(Duration::from_secs(3))).await;
     let semaphore = stage.semaphore(2).await;
     let leased = stage.client.permit_expirable_semaphore(&stage.name);
-    let guard = semaphore.acquire(1).await.unwrap();
+    let guard = semaphore.acquire().await.unwrap();
     let permit = leased.acquire().await.unwrap();
     stage.proxy.cut_all();
     stage.proxy.mark();
@@ -209,12 +214,12 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
 async fn permits_that_are_held_count_in_a_semaphore_that_was_made_anew() {
     let stage = Stage::open("anew").await;
     let semaphore = stage.permits(2).await;
-    let two = semaphore.acquire_many(2, LockOptions::new()).await.unwrap();
+    let two = semaphore.acquire_many(2).await.unwrap();
     let _: () = stage.redis(&["DEL", &stage.name]).await;
     assert!(semaphore.try_set_permits(3).await.unwrap());
     assert!(!semaphore.try_set_permits(4).await.unwrap());
     assert_eq!(semaphore.permits().await.unwrap(), 3);
-    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
     assert_eq!(two.release().await.unwrap(), Unlocked::Released);
     stage.end(3).await;
 }

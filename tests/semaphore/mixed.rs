@@ -8,7 +8,7 @@ use std::{
 
 use fastrand::Rng;
 use futures::future::join_all;
-use redlock_rt::{Client, LockOptions};
+use redlock_rt::{Client, PermitOptions};
 use tests::{Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
 
 use crate::stage::NEVER;
@@ -37,7 +37,10 @@ async fn ours(client: &Client, leased: bool, seed: u64) {
         let acquire = async {
             match leased {
                 false => {
-                    if let Ok(guard) = plain.acquire_with(many, wait).await {
+                    if let Ok(guard) = plain
+                        .acquire_with(PermitOptions::new().permits(many).wait(wait))
+                        .await
+                    {
                         tokio::time::sleep(hold).await;
                         match waits {
                             true => drop(guard.release().await),
@@ -46,8 +49,8 @@ async fn ours(client: &Client, leased: bool, seed: u64) {
                     }
                 }
                 true => {
-                    let options = LockOptions::new().wait(wait);
-                    if let Ok(permit) = permits.acquire_many(many, options).await {
+                    let options = PermitOptions::new().wait(wait);
+                    if let Ok(permit) = permits.acquire_with(options.permits(many)).await {
                         tokio::time::sleep(hold).await;
                         match waits {
                             true => drop(permit.release().await),
@@ -140,7 +143,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
     proxies.iter().for_each(Proxy::clear);
     let direct = Client::builder().url(&server.url()).build().unwrap();
     eventually(LONG, async || {
-        let free = direct.semaphore("s").available().await.unwrap();
+        let free = direct.semaphore("s").available_permits().await.unwrap();
         let stats = clients.each_ref().map(Client::stats);
         match stats.iter().all(|s| s.releases == 0 && s.waiting == 0) && free == PERMITS.into() {
             true => Ok(()),

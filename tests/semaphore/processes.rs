@@ -142,7 +142,7 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     assert!(open > 0 && turns > 50, "{open} {turns}");
 
     eventually(LEASE + DEADLINE, async || {
-        semaphore.available().await.unwrap() == i64::from(PERMITS)
+        semaphore.available_permits().await.unwrap() == i64::from(PERMITS)
     })
     .await;
     assert_eq!(semaphore.acquired().await.unwrap(), 0);
@@ -207,13 +207,13 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     // More than their notes say: some died between Redis and the note.
     assert!(kept.len() >= open, "{} {open}", kept.len());
     let kept: i64 = kept.iter().sum();
-    assert_eq!(semaphore.available().await.unwrap(), permits - kept);
+    assert_eq!(semaphore.available_permits().await.unwrap(), permits - kept);
     // Somebody who knows that they are dead gives back what they had.
     semaphore
         .release(u32::try_from(kept).unwrap())
         .await
         .unwrap();
-    let all = semaphore.try_acquire(number).await.unwrap();
+    let all = semaphore.try_acquire_many(number).await.unwrap();
     all.unwrap().release().await.unwrap();
     let pattern = format!("redlock_op:{{{name}}}:*");
     let notes = redis::cmd("KEYS").arg(pattern).to_owned();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::LockOptions;
+use redlock_rt::PermitOptions;
 use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
@@ -15,16 +15,19 @@ async fn who_wants_one_permit_has_it_when_who_wanted_more_gives_up() {
             let stage = Stage::open("gives-up").await;
             let semaphore = stage.semaphore(3).await;
             let permits = stage.client.permit_expirable_semaphore(&stage.name);
-            let one = semaphore.acquire(1).await.unwrap();
+            let one = semaphore.acquire().await.unwrap();
             let wait = times_out.then_some(Duration::from_secs(3));
             let greedy = tokio::spawn({
                 let (semaphore, permits) = (semaphore.clone(), permits.clone());
                 async move {
                     match leased {
-                        false => semaphore.acquire_with(3, wait).await.map(drop),
+                        false => semaphore
+                            .acquire_with(PermitOptions::new().permits(3).wait(wait))
+                            .await
+                            .map(drop),
                         true => {
-                            let options = LockOptions::new().wait(wait);
-                            permits.acquire_many(3, options).await.map(drop)
+                            let options = PermitOptions::new().wait(wait);
+                            permits.acquire_with(options.permits(3)).await.map(drop)
                         }
                     }
                 }
@@ -32,7 +35,7 @@ async fn who_wants_one_permit_has_it_when_who_wanted_more_gives_up() {
             stage.listening(1).await;
             let modest = tokio::spawn(async move {
                 match leased {
-                    false => semaphore.acquire(1).await.map(drop),
+                    false => semaphore.acquire().await.map(drop),
                     true => permits.acquire().await.map(drop),
                 }
             });
@@ -60,7 +63,7 @@ async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
         let semaphore = stage.permits(2).await;
         let dead = stage.other().permit_expirable_semaphore(&stage.name);
         let held = semaphore.acquire().await.unwrap();
-        let options = LockOptions::new().lease(LEASE);
+        let options = PermitOptions::new().lease(LEASE);
         let begin = Instant::now();
         dead.acquire_with(options).await.unwrap().forget();
         let calls = calls("permits_acquire").mentioning(&stage.name);

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::LockOptions;
+use redlock_rt::PermitOptions;
 use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
@@ -17,13 +17,13 @@ const MOMENT: Duration = Duration::from_millis(100);
 async fn who_comes_first_is_served_first_however_many_permits_each_wants() {
     let stage = Stage::open("order").await;
     let semaphore = stage.semaphore(3).await;
-    let all = semaphore.acquire(3).await.unwrap();
+    let all = semaphore.acquire_many(3).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
     for index in 0..12 {
         let (semaphore, order) = (semaphore.clone(), Arc::clone(&order));
         waiters.push(tokio::spawn(async move {
-            let guard = semaphore.acquire(1 + index % 3).await.unwrap();
+            let guard = semaphore.acquire_many(1 + index % 3).await.unwrap();
             order.lock().unwrap().push(index);
             guard.release().await.unwrap();
         }));
@@ -47,7 +47,7 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
         let stage = Stage::open("cost").await;
         let semaphore = stage.semaphore(RELEASED as u32).await;
         let permits = stage.client.permit_expirable_semaphore(&stage.name);
-        let all = semaphore.acquire(RELEASED as u32).await.unwrap();
+        let all = semaphore.acquire_many(RELEASED as u32).await.unwrap();
         let served = tokio::sync::watch::channel(0).0;
         let done = Arc::new(tokio::sync::Semaphore::new(0));
         let served = Arc::new(served);
@@ -59,7 +59,7 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
                 tokio::spawn(async move {
                     let (mut guard, mut permit) = (None, None);
                     match leased {
-                        false => guard = Some(semaphore.acquire(1).await.unwrap()),
+                        false => guard = Some(semaphore.acquire().await.unwrap()),
                         true => permit = Some(permits.acquire().await.unwrap()),
                     }
                     served.send_modify(|count| *count += 1);
@@ -109,13 +109,13 @@ async fn a_release_is_announced_to_other_clients() {
     let semaphore = stage.semaphore(1).await;
     let leased = stage.client.permit_expirable_semaphore(&stage.name);
     for round in 0..4 {
-        let guard = other.semaphore(&stage.name).acquire(1).await.unwrap();
+        let guard = other.semaphore(&stage.name).acquire().await.unwrap();
         let waiter = tokio::spawn({
             let (semaphore, leased) = (semaphore.clone(), leased.clone());
             async move {
                 match round % 2 {
-                    0 => semaphore.acquire(1).await.map(drop),
-                    _ => leased.acquire_with(LockOptions::new()).await.map(drop),
+                    0 => semaphore.acquire().await.map(drop),
+                    _ => leased.acquire_with(PermitOptions::new()).await.map(drop),
                 }
             }
         });

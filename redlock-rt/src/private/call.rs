@@ -164,7 +164,7 @@ impl Call {
                     return Err(Error::bad_input(ACTION, why).named(&name.into()));
                 }
                 let semaphore = client.permit_expirable_semaphore(name).limit(limit);
-                Guard::Permit(semaphore.acquire_many(take, options).await?)
+                Guard::Permit(semaphore.acquire_with(options.for_permits(take)).await?)
             }
             (Kind::Semaphore { .. }, Key::All(_)) => {
                 return Err(Error::bad_input(ACTION, "no permits of several semaphores"));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::sync::{
-    FairLockGuard, FencedLockGuard, MultiLockGuard, Permit, RLockGuard, ReadGuard, SpinLockGuard,
-    WriteGuard,
+    FairLockGuard, FencedLockGuard, LeasedPermit, MultiLockGuard, RLockGuard, ReadGuard,
+    SpinLockGuard, WriteGuard,
 };
 
 /// What a body runs under.
@@ -27,7 +27,7 @@ pub enum Guard {
     /// Several locks.
     Multi(MultiLockGuard),
     /// Permits.
-    Permit(Permit),
+    Permit(LeasedPermit),
 }
 
 /// Does the same with each kind of guard.
@@ -98,5 +98,5 @@ known! {
     fenced: Fenced(FencedLockGuard),
     spin: Spin(SpinLockGuard),
     multi: Multi(MultiLockGuard),
-    permit: Permit(Permit),
+    permit: Permit(LeasedPermit),
 }

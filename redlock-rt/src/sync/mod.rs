@@ -17,6 +17,7 @@ mod majority;
 mod multi_lock;
 mod options;
 mod permit;
+mod permit_options;
 mod permits;
 mod read_write;
 mod redlock;
@@ -35,12 +36,13 @@ pub use self::lock::{Kind, Lock};
 pub use self::multi_lock::{MultiLock, MultiLockGuard, Part};
 pub(crate) use self::options::check_lease;
 pub use self::options::{LockOptions, Renew};
-pub use self::permit::Permit;
+pub use self::permit::LeasedPermit;
+pub use self::permit_options::PermitOptions;
 pub use self::permits::PermitExpirableSemaphore;
 pub use self::read_write::{
     Read, ReadGuard, ReadLock, ReadWriteLock, Write, WriteGuard, WriteLock,
 };
 pub use self::redlock::{Quorum, RedLock, RedLockGuard};
 pub use self::rlock::{RLock, RLockGuard, Reentrant};
-pub use self::semaphore::{Semaphore, SemaphoreGuard};
+pub use self::semaphore::{Semaphore, SemaphorePermit};
 pub use self::spin::{Spin, SpinLock, SpinLockGuard};

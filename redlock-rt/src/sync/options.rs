@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::permit_options::PermitOptions;
 use crate::clock;
 use crate::engine::{Engine, Hold, Owner, Terms};
 use crate::error::{Error, ErrorKind};
@@ -146,6 +147,16 @@ impl LockOptions {
                 "min_hold is for exclusive locks on one server each",
             )),
             None => Ok(()),
+        }
+    }
+
+    /// The same for so many permits, which know no owner and no shortest time to hold.
+    pub(crate) fn for_permits(self, permits: u32) -> PermitOptions {
+        let options = PermitOptions::new().permits(permits).wait(self.wait);
+        let options = options.renew(self.renew).max_hold(self.max_hold);
+        match self.lease {
+            Some(lease) => options.lease(lease),
+            None => options,
         }
     }
 

@@ -17,12 +17,12 @@ use crate::wire::{ID_DIGITS, PermitsWire};
 /// Before a process ends: [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permit"]
 #[clippy::has_significant_drop]
-pub struct Permit {
+pub struct LeasedPermit {
     inner: HoldGuard,
     ids: Vec<String>,
 }
 
-impl Permit {
+impl LeasedPermit {
     pub(super) fn new(inner: HoldGuard, wire: &PermitsWire) -> Self {
         let digits = wire.ids(&inner.hold.owner);
         let starts = (0..digits.len()).step_by(ID_DIGITS);
@@ -43,6 +43,12 @@ impl Permit {
     #[must_use]
     pub fn ids(&self) -> &[String] {
         &self.ids
+    }
+
+    /// Returns how many permits the guard has.
+    #[must_use]
+    pub fn permits(&self) -> u32 {
+        u32::try_from(self.ids.len()).unwrap_or(u32::MAX)
     }
 
     /// Gives the permits back, and waits until Redis has said what became of them.
@@ -112,11 +118,11 @@ impl Permit {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), redlock_rt::Error> {
     /// use std::time::Duration;
-    /// use redlock_rt::{Client, LockOptions};
+    /// use redlock_rt::{Client, PermitOptions};
     ///
     /// let client = Client::embedded();
     /// let calls = client.permit_expirable_semaphore("calls to the bank").limit(2);
-    /// let options = LockOptions::new().renew(Duration::from_millis(20));
+    /// let options = PermitOptions::new().renew(Duration::from_millis(20));
     /// let permit = calls.acquire_with(options).await?;
     /// assert_eq!(permit.run(async { "paid" }).await?, "paid");
     ///
@@ -168,9 +174,9 @@ impl Permit {
     }
 }
 
-impl fmt::Debug for Permit {
+impl fmt::Debug for LeasedPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
+        f.debug_struct("LeasedPermit")
             .field("ids", &self.ids)
             .field("guard", &self.inner)
             .finish()

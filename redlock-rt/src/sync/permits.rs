@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counted::Counted;
-use super::options::{LockOptions, check_lease};
-use super::permit::Permit;
+use super::options::check_lease;
+use super::permit::LeasedPermit;
+use super::permit_options::PermitOptions;
 use crate::clock;
 use crate::engine::{AcquireParams, Engine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
@@ -58,16 +59,16 @@ const MOST_AT_ONCE: u32 = 1000;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), redlock_rt::Error> {
 /// use std::time::Duration;
-/// use redlock_rt::{Client, LockOptions};
+/// use redlock_rt::{Client, PermitOptions};
 ///
 /// let client = Client::embedded();
 /// let calls = client.permit_expirable_semaphore("calls to the bank");
 /// calls.try_set_permits(2).await?;
 ///
-/// let options = LockOptions::new().lease(Duration::from_secs(10));
+/// let options = PermitOptions::new().lease(Duration::from_secs(10));
 /// let permit = calls.acquire_with(options).await?;
 /// assert_eq!(permit.id().len(), 32);
-/// assert_eq!((calls.available().await?, calls.permits().await?), (1, 2));
+/// assert_eq!((calls.available_permits().await?, calls.permits().await?), (1, 2));
 /// permit.release().await?;
 /// assert_eq!(calls.acquired().await?, 0);
 /// # Ok(())
@@ -106,7 +107,7 @@ impl PermitExpirableSemaphore {
     /// let client = redlock_rt::Client::embedded();
     /// let calls = client.permit_expirable_semaphore("calls to the bank").limit(2);
     /// let permit = calls.acquire().await?;
-    /// assert_eq!((calls.available().await?, calls.permits().await?), (1, 2));
+    /// assert_eq!((calls.available_permits().await?, calls.permits().await?), (1, 2));
     /// # permit.release().await?;
     /// # Ok(())
     /// # }
@@ -187,39 +188,40 @@ impl PermitExpirableSemaphore {
     /// # Errors
     ///
     /// See [`PermitExpirableSemaphore`].
-    pub async fn acquire(&self) -> Result<Permit, Error> {
-        self.acquire_many(1, LockOptions::new()).await
+    pub async fn acquire(&self) -> Result<LeasedPermit, Error> {
+        self.acquire_with(PermitOptions::new()).await
     }
 
-    /// Acquires a permit as the options say; their owner means nothing here, since every permit is a
-    /// hold of its own.
+    /// Acquires so many permits at once, all or none, waiting as long as it takes. They are renewed
+    /// and released together; if one is lost, the guard is.
     ///
     /// # Round trips, fairness, cancel safety
     ///
+    /// See [`PermitExpirableSemaphore`]. The server does work for each permit.
+    ///
+    /// # Errors
+    ///
     /// See [`PermitExpirableSemaphore`].
+    pub async fn acquire_many(&self, permits: u32) -> Result<LeasedPermit, Error> {
+        let options = PermitOptions::new().permits(permits);
+        self.acquire_with(options).await
+    }
+
+    /// Acquires permits as the options say. Each acquisition is a hold of its own: permits have no
+    /// owner that could re-enter.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
     ///
     /// # Errors
     ///
     /// See [`PermitExpirableSemaphore`]; and when the wait is over,
-    /// [`TimedOut`](ErrorKind::TimedOut) where there was no permit,
+    /// [`TimedOut`](ErrorKind::TimedOut) where there were too few permits,
     /// [`Contended`](ErrorKind::Contended) likewise for a wait of zero,
     /// [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
-    pub async fn acquire_with(&self, options: LockOptions) -> Result<Permit, Error> {
-        self.acquire_many(1, options).await
-    }
-
-    /// Acquires so many permits at once, all or none, as the options say. They are renewed and
-    /// released together; if one is lost, the guard is.
-    ///
-    /// # Round trips, fairness, cancel safety
-    ///
-    /// As [`acquire_with`](Self::acquire_with). The server does work for each permit.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_with`](Self::acquire_with). The server does work for each permit.
-    pub async fn acquire_many(&self, permits: u32, options: LockOptions) -> Result<Permit, Error> {
-        let (wire, terms) = self.prepare(permits, &options)?;
+    pub async fn acquire_with(&self, options: PermitOptions) -> Result<LeasedPermit, Error> {
+        let (wire, terms) = self.prepare(&options)?;
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let manner = AcquireParams {
             wait: options.waiting(),
@@ -227,7 +229,7 @@ impl PermitExpirableSemaphore {
         };
         let guard = self.counted.engine.lock(&recipe, terms, manner).await;
         let guard = guard.map_err(acquiring)?;
-        Ok(Permit::new(guard, &wire))
+        Ok(LeasedPermit::new(guard, &wire))
     }
 
     /// Acquires a permit if one is free at this moment.
@@ -238,29 +240,38 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
+    /// As [`try_acquire_many`](Self::try_acquire_many).
+    pub async fn try_acquire(&self) -> Result<Option<LeasedPermit>, Error> {
+        self.try_acquire_many(1).await
+    }
+
+    /// Acquires so many permits, all or none, if they are free at this moment.
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
     /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis
-    /// does not answer in time. That there is none is no error but `None`.
-    pub async fn try_acquire(&self) -> Result<Option<Permit>, Error> {
-        let (wire, terms) = self.prepare(1, &LockOptions::new())?;
+    /// does not answer in time. Too few permits are no error but `None`.
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<LeasedPermit>, Error> {
+        let (wire, terms) = self.prepare(&PermitOptions::new().permits(permits))?;
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let engine = &self.counted.engine;
         let until = engine.patience(clock::now());
         let guard = engine.try_lock(&recipe, terms, until).await;
         let guard = guard.map_err(acquiring)?;
-        Ok(guard.map(|guard| Permit::new(guard, &wire)))
+        Ok(guard.map(|guard| LeasedPermit::new(guard, &wire)))
     }
 
-    fn prepare(
-        &self,
-        permits: u32,
-        options: &LockOptions,
-    ) -> Result<(Arc<PermitsWire>, Terms), Error> {
+    fn prepare(&self, options: &PermitOptions) -> Result<(Arc<PermitsWire>, Terms), Error> {
+        let permits = options.count();
         let name = self.counted.taking(ACQUIRE, permits, MOST_AT_ONCE)?;
-        let named = |error: Error| error.named(name.as_arc());
         let limit = self.counted.limit(ACQUIRE)?;
         let wire = PermitsWire::new(name.clone(), permits, limit);
-        options.without_min_hold().map_err(named)?;
-        let terms = options.terms(&self.counted.engine).map_err(named)?;
+        let terms = options.terms(&self.counted.engine);
+        let terms = terms.map_err(|error| error.named(name.as_arc()))?;
         self.check(&wire, terms.lease)?;
         Ok((Arc::new(wire), terms))
     }
@@ -269,7 +280,7 @@ impl PermitExpirableSemaphore {
         let named = |error: Error| error.named(wire.name().as_arc());
         check_lease(lease).map_err(named)?;
         match wire.flaw(lease) {
-            Some(flaw) => Err(named(Error::bad_input("check lock options", flaw))),
+            Some(flaw) => Err(named(Error::bad_input("check permit options", flaw))),
             None => Ok(()),
         }
     }
@@ -368,7 +379,7 @@ impl PermitExpirableSemaphore {
     ///
     /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis does
     /// not answer in time.
-    pub async fn available(&self) -> Result<i64, Error> {
+    pub async fn available_permits(&self) -> Result<i64, Error> {
         Ok(self.look().await?.0)
     }
 
@@ -376,11 +387,11 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// As [`available`](Self::available).
+    /// As [`available_permits`](Self::available_permits).
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available).
+    /// As [`available_permits`](Self::available_permits).
     pub async fn permits(&self) -> Result<i64, Error> {
         let (free, held) = self.look().await?;
         Ok(free + held)
@@ -390,11 +401,11 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// As [`available`](Self::available).
+    /// As [`available_permits`](Self::available_permits).
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available).
+    /// As [`available_permits`](Self::available_permits).
     pub async fn acquired(&self) -> Result<i64, Error> {
         Ok(self.look().await?.1)
     }

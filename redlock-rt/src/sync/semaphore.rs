@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::counted::{Counted, MOST_PERMITS};
+use super::permit_options::PermitOptions;
 use crate::clock;
 use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
@@ -59,11 +59,11 @@ use crate::wire::{self, Recipe, SemaphoreWire};
 /// let printers = client.semaphore("printers");
 /// assert!(printers.try_set_permits(3).await?);
 ///
-/// let two = printers.acquire(2).await?;
-/// assert!(printers.try_acquire(2).await?.is_none());
-/// assert_eq!(printers.available().await?, 1);
+/// let two = printers.acquire_many(2).await?;
+/// assert!(printers.try_acquire_many(2).await?.is_none());
+/// assert_eq!(printers.available_permits().await?, 1);
 /// two.release().await?;
-/// assert_eq!(printers.available().await?, 3);
+/// assert_eq!(printers.available_permits().await?, 3);
 /// # Ok(())
 /// # }
 /// ```
@@ -99,8 +99,8 @@ impl Semaphore {
     /// # async fn main() -> Result<(), redlock_rt::Error> {
     /// let client = redlock_rt::Client::embedded();
     /// let printers = client.semaphore("printers").limit(3);
-    /// let one = printers.acquire(1).await?;
-    /// assert_eq!(printers.available().await?, 2);
+    /// let one = printers.acquire().await?;
+    /// assert_eq!(printers.available_permits().await?, 2);
     /// # one.release().await?;
     /// # Ok(())
     /// # }
@@ -131,7 +131,7 @@ impl Semaphore {
         self.counted.try_set_permits(permits).await
     }
 
-    /// Acquires so many permits at once, waiting as long as it takes.
+    /// Acquires a permit, waiting as long as it takes.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -140,31 +140,26 @@ impl Semaphore {
     /// # Errors
     ///
     /// See [`Semaphore`].
-    pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard, Error> {
-        self.acquire_with(permits, None).await
+    pub async fn acquire(&self) -> Result<SemaphorePermit, Error> {
+        self.acquire_with(PermitOptions::new()).await
     }
 
-    /// Acquires so many permits if they are free at this moment.
+    /// Acquires so many permits at once, all or none, waiting as long as it takes.
     ///
-    /// # Fairness
+    /// # Round trips, fairness, cancel safety
     ///
-    /// None: it goes past those who wait.
+    /// See [`Semaphore`].
     ///
     /// # Errors
     ///
-    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
-    /// answer in time. Too few permits are no error but `None`.
-    pub async fn try_acquire(&self, permits: u32) -> Result<Option<SemaphoreGuard>, Error> {
-        let recipe = self.recipe(permits)?;
-        let engine = &self.counted.engine;
-        let until = engine.patience(clock::now());
-        let guard = engine.try_lock(&recipe, Terms::WITHOUT_LEASE, until);
-        let guard = guard.await.map_err(acquiring)?;
-        Ok(guard.map(|inner| SemaphoreGuard { inner, permits }))
+    /// See [`Semaphore`].
+    pub async fn acquire_many(&self, permits: u32) -> Result<SemaphorePermit, Error> {
+        let options = PermitOptions::new().permits(permits);
+        self.acquire_with(options).await
     }
 
-    /// Acquires so many permits at once, waiting so long at most; `None`: as long as it takes, zero:
-    /// tries once.
+    /// Acquires permits as the options say: how many, and how long to wait. A lease means nothing
+    /// here and is refused.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -175,30 +170,63 @@ impl Semaphore {
     /// See [`Semaphore`]; and when the wait is over, [`TimedOut`](crate::ErrorKind::TimedOut) where
     /// there were too few permits, [`Contended`](crate::ErrorKind::Contended) likewise for a wait of
     /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) where Redis did not answer.
-    pub async fn acquire_with(
-        &self,
-        permits: u32,
-        wait: impl Into<Option<Duration>>,
-    ) -> Result<SemaphoreGuard, Error> {
-        let recipe = self.recipe(permits)?;
+    pub async fn acquire_with(&self, options: PermitOptions) -> Result<SemaphorePermit, Error> {
+        let (recipe, terms) = self.prepare(&options)?;
         let manner = AcquireParams {
-            wait: wait.into(),
+            wait: options.waiting(),
             ..AcquireParams::default()
         };
-        let engine = &self.counted.engine;
-        let inner = engine.lock(&recipe, Terms::WITHOUT_LEASE, manner).await;
-        let inner = inner.map_err(acquiring)?;
-        Ok(SemaphoreGuard { inner, permits })
+        let inner = self.counted.engine.lock(&recipe, terms, manner).await;
+        Ok(SemaphorePermit {
+            inner: inner.map_err(acquiring)?,
+            permits: options.count(),
+        })
     }
 
-    fn recipe(&self, permits: u32) -> Result<Arc<dyn Recipe>, Error> {
+    /// Acquires a permit if one is free at this moment.
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire_many`](Self::try_acquire_many).
+    pub async fn try_acquire(&self) -> Result<Option<SemaphorePermit>, Error> {
+        self.try_acquire_many(1).await
+    }
+
+    /// Acquires so many permits, all or none, if they are free at this moment.
+    ///
+    /// # Fairness
+    ///
+    /// None: it goes past those who wait.
+    ///
+    /// # Errors
+    ///
+    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
+    /// answer in time. Too few permits are no error but `None`.
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>, Error> {
+        let (recipe, terms) = self.prepare(&PermitOptions::new().permits(permits))?;
+        let engine = &self.counted.engine;
+        let until = engine.patience(clock::now());
+        let guard = engine.try_lock(&recipe, terms, until).await;
+        let guard = guard.map_err(acquiring)?;
+        Ok(guard.map(|inner| SemaphorePermit { inner, permits }))
+    }
+
+    fn prepare(&self, options: &PermitOptions) -> Result<(Arc<dyn Recipe>, Terms), Error> {
+        let permits = options.count();
         let name = self.counted.taking(ACQUIRE, permits, MOST_PERMITS)?;
         let limit = self.counted.limit(ACQUIRE)?;
-        Ok(Arc::new(SemaphoreWire::new(name.clone(), permits, limit)))
+        let terms = options.without_lease();
+        let terms = terms.map_err(|error| error.named(name.as_arc()))?;
+        let recipe = SemaphoreWire::new(name.clone(), permits, limit);
+        Ok((Arc::new(recipe), terms))
     }
 
     /// Adds so many permits, whoever had them: for those whose guard was
-    /// [forgotten](SemaphoreGuard::forget), or was of a process that died. A semaphore that does not
+    /// [forgotten](SemaphorePermit::forget), or was of a process that died. A semaphore that does not
     /// exist is made.
     ///
     /// # Round trips
@@ -263,7 +291,7 @@ impl Semaphore {
     ///
     /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
     /// answer in time.
-    pub async fn available(&self) -> Result<i64, Error> {
+    pub async fn available_permits(&self) -> Result<i64, Error> {
         const ACTION: &str = "look at semaphore";
         let call = wire::available_permits(self.counted.name()?);
         let reply = self.counted.ask(ACTION, call).await?;
@@ -286,12 +314,12 @@ impl fmt::Debug for Semaphore {
 /// [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permits"]
 #[clippy::has_significant_drop]
-pub struct SemaphoreGuard {
+pub struct SemaphorePermit {
     inner: HoldGuard,
     permits: u32,
 }
 
-impl SemaphoreGuard {
+impl SemaphorePermit {
     /// Gives the permits back, and waits until Redis has said so.
     ///
     /// A lost reply is no error: the release is repeated, and nothing is given back twice.
@@ -334,9 +362,9 @@ impl SemaphoreGuard {
     }
 }
 
-impl fmt::Debug for SemaphoreGuard {
+impl fmt::Debug for SemaphorePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphoreGuard")
+        f.debug_struct("SemaphorePermit")
             .field("name", &self.name())
             .field("permits", &self.permits)
             .finish_non_exhaustive()

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Error, LockOptions, Permit};
+use redlock_rt::{Error, LeasedPermit, PermitOptions};
 
 use super::{
     answer::{Failure, Outcome},
@@ -53,7 +53,7 @@ enum Of {
 
 /// The permits that a client renews, by semaphore and id.
 #[derive(Debug, Default)]
-pub(crate) struct Permits(Mutex<HashMap<(String, String), Permit>>);
+pub(crate) struct Permits(Mutex<HashMap<(String, String), LeasedPermit>>);
 
 impl Permits {
     /// Drops all guards, which queues their releases.
@@ -61,7 +61,7 @@ impl Permits {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), Permit>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), LeasedPermit>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,11 +150,12 @@ impl SemaphoreCommand {
                 bounded,
             } => {
                 // Whoever gives them back says how many, and need not be this process.
-                let taken = taken(semaphore.acquire_with(permits, wait).await)?;
+                let options = PermitOptions::new().permits(permits).wait(wait);
+                let taken = taken(semaphore.acquire_with(options).await)?;
                 let is_taken = taken.is_some();
                 taken
                     .into_iter()
-                    .for_each(redlock_rt::SemaphoreGuard::forget);
+                    .for_each(redlock_rt::SemaphorePermit::forget);
                 match bounded {
                     true => is_taken.to_string(),
                     false => "ok".to_owned(),
@@ -162,7 +163,7 @@ impl SemaphoreCommand {
             }
             Of::Release(n) => done(semaphore.release(n).await)?,
             Of::Drain => semaphore.drain().await?.to_string(),
-            _ => semaphore.available().await?.to_string(),
+            _ => semaphore.available_permits().await?.to_string(),
         })
     }
 
@@ -177,12 +178,12 @@ impl SemaphoreCommand {
                 wait,
                 lease,
             } => {
-                let options = LockOptions::new().wait(wait);
+                let options = PermitOptions::new().permits(n).wait(wait);
                 let options = match lease {
                     Some(lease) => options.lease(lease).renew(false),
                     None => options,
                 };
-                let taken = taken(semaphore.acquire_many(n, options).await)?;
+                let taken = taken(semaphore.acquire_with(options).await)?;
                 let ids = taken.map(|permit| {
                     let ids = permit.ids().join(",");
                     let key = (name, permit.id().to_owned());
@@ -211,7 +212,7 @@ impl SemaphoreCommand {
             Of::UpdateLease { id, lease } => semaphore.update_lease(&id, lease).await?.to_string(),
             Of::Permits => semaphore.permits().await?.to_string(),
             Of::Acquired => semaphore.acquired().await?.to_string(),
-            _ => semaphore.available().await?.to_string(),
+            _ => semaphore.available_permits().await?.to_string(),
         })
     }
 }
