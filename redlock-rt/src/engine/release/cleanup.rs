@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
 
-use super::queue::Open;
+use super::tally::Open;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault, before};
 use crate::engine::Engine;

@@ -9,7 +9,9 @@
 mod cleanup;
 mod once;
 mod queue;
+mod tally;
 
 pub(super) use self::cleanup::{Cleanup, Goal, OrphanedAttempt, PendingCleanup};
 pub(crate) use self::once::OnceCall;
-pub(super) use self::queue::{Open, Releases, run};
+pub(super) use self::queue::{Releases, run};
+pub(super) use self::tally::Open;

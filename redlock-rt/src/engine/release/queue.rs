@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::cleanup::{Cleanup, PendingCleanup};
+use super::tally::{Open, Tally, Undelivered};
 use crate::engine::signal::Signal;
 use crate::shim::{Mutex, lock};
 use futures::StreamExt;
@@ -23,55 +24,10 @@ pub(crate) struct Releases {
     queue: Mutex<Queue<Cleanup>>,
     under_way: AtomicUsize,
     /// What Redis may still have to be told, besides the queue, whoever runs it: see [`Open`].
-    open: Tally,
+    open: Arc<Tally>,
     /// What nobody told Redis any more, since the queue was closed.
     abandoned: Tally,
     pub(in crate::engine) signal: Signal,
-}
-
-/// How much there is of something.
-#[derive(Debug, Default)]
-struct Tally {
-    all: AtomicUsize,
-    lasting: AtomicUsize,
-}
-
-impl Tally {
-    fn add(&self, lasting: bool) {
-        self.all.fetch_add(1, Ordering::AcqRel);
-        self.lasting
-            .fetch_add(usize::from(lasting), Ordering::AcqRel);
-    }
-
-    fn subtract(&self, lasting: bool) {
-        self.all.fetch_sub(1, Ordering::AcqRel);
-        self.lasting
-            .fetch_sub(usize::from(lasting), Ordering::AcqRel);
-    }
-
-    fn read(&self) -> Undelivered {
-        Undelivered {
-            all: self.all.load(Ordering::Acquire),
-            lasting: self.lasting.load(Ordering::Acquire),
-        }
-    }
-}
-
-/// How much Redis was not told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) struct Undelivered {
-    pub(in crate::engine) all: usize,
-    /// Of that, what has no lease that would end it.
-    pub(in crate::engine) lasting: usize,
-}
-
-impl Undelivered {
-    fn and(self, other: Self) -> Self {
-        Self {
-            all: self.all + other.all,
-            lasting: self.lasting + other.lasting,
-        }
-    }
 }
 
 /// First in, first out, until it is closed.
@@ -125,7 +81,7 @@ impl Releases {
         Self {
             queue: Mutex::new(Queue::default()),
             under_way: AtomicUsize::new(0),
-            open: Tally::default(),
+            open: Arc::default(),
             abandoned: Tally::default(),
             signal: Signal::default(),
         }
@@ -149,12 +105,8 @@ impl Releases {
     }
 
     /// Marks something that has to be over before the client may end; `lasting`: no lease ends it.
-    pub(in crate::engine) fn open(self: &Arc<Self>, lasting: bool) -> Open {
-        self.open.add(lasting);
-        Open {
-            releases: Arc::clone(self),
-            lasting,
-        }
+    pub(in crate::engine) fn open(&self, lasting: bool) -> Open {
+        Open::new(&self.open, lasting)
     }
 
     /// How many cleanups wait or are under way.
@@ -261,26 +213,6 @@ impl Drop for UnderWay<'_> {
         // Back into the queue first, if it is not settled, so that `len` never misses it.
         drop(self.pending.take());
         self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// An acquisition, or a cleanup that somebody runs: the client does not end before it, or in
-/// the middle of it.
-pub(in crate::engine) struct Open {
-    releases: Arc<Releases>,
-    lasting: bool,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // What was left unfinished is in the queue already.
-        self.releases.open.subtract(self.lasting);
-    }
-}
-
-impl fmt::Debug for Open {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Open")
     }
 }
 
