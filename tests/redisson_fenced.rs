@@ -6,30 +6,34 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, FencedLock, LockOptions, Unlocked};
+use redlock_rt::{FencedLock, LockOptions, Unlocked};
 use tests::{
-    LeakCheck, RedissonClient, RedissonFencedLock, RedissonUnlock, eventually, shared_server,
-    unique, within,
+    RedissonClient, RedissonFencedLock, RedissonUnlock, World, shared_server, unique, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
 const DEADLINE: Duration = Duration::from_secs(10);
-const NEVER: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_millis(300);
 
 /// One lock, seen from both sides.
 struct Both {
-    name: String,
-    redis: MultiplexedConnection,
+    world: World,
     ours: FencedLock,
     java: RedissonClient,
     theirs: RedissonFencedLock,
-    leaks: LeakCheck,
+}
+
+impl Deref for Both {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Both {
@@ -40,37 +44,23 @@ impl Both {
 
     async fn named(prefix: &str, name: &str) -> Self {
         let server = shared_server();
-        let builder = Client::builder()
-            .url(&server.url())
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let client = builder.connect().await.unwrap();
+        let mut world = World::named(&server, prefix).await;
+        let client = world.builder().connect().await.unwrap();
+        world.watch(&client);
+        name.clone_into(&mut world.name);
         let java = RedissonClient::connect(&server.url()).await.unwrap();
         Self {
-            name: name.to_owned(),
-            redis: server.connect().await.unwrap(),
             ours: client.fenced_lock(name),
             theirs: java.fenced_lock(name),
-            leaks: LeakCheck::on(&server, prefix).await.client(&client),
+            world,
             java,
         }
-    }
-
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
     /// Waits until so many connections are subscribed to the lock's channel.
     async fn subscribed(&self, count: usize) {
         let channel = self.theirs.as_rlock().channel();
-        eventually(DEADLINE, async || {
-            let (_, subscribed): (String, usize) =
-                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-            subscribed == count
-        })
-        .await;
+        self.subscribed_to(&channel, count).await;
     }
 
     /// A waiter of ours, asleep.
@@ -106,7 +96,7 @@ impl Both {
     async fn end(self) {
         assert!(self.java.channels().is_empty());
         let _: bool = self.redis(&["DEL", &self.theirs.counter()]).await;
-        self.leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 

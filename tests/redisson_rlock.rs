@@ -6,36 +6,43 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Deref,
+    time::{Duration, Instant},
+};
 
 use futures::StreamExt;
-use redis::{FromRedisValue, aio::MultiplexedConnection, aio::PubSub};
+use redis::aio::{MultiplexedConnection, PubSub};
 use redlock_rt::{Client, LockOptions, LostReason, RLock, Unlocked};
 use tests::{
-    LeakCheck, RedissonClient, RedissonRLock, RedissonUnlock, eventually, shared_server, unique,
-    within,
+    RedissonClient, RedissonRLock, RedissonUnlock, World, eventually, shared_server, unique, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-const NEVER: Duration = Duration::from_secs(600);
 /// How soon a waiter has what the other side released, mostly: the end of the lease is 30 s off.
 const WAKES: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 7;
 const LEASE: Duration = Duration::from_millis(300);
 /// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or [never](NEVER).
+/// come with the end of a lease of 30 s, or never.
 const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
 struct Both {
-    name: String,
-    redis: MultiplexedConnection,
+    world: World,
     client: Client,
     ours: RLock,
     java: RedissonClient,
     theirs: RedissonRLock,
-    leaks: LeakCheck,
+}
+
+impl Deref for Both {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Both {
@@ -52,38 +59,24 @@ impl Both {
         options: impl FnOnce(redlock_rt::ClientBuilder) -> redlock_rt::ClientBuilder,
     ) -> Self {
         let server = shared_server();
-        let builder = Client::builder()
-            .url(&server.url())
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let client = options(builder).connect().await.unwrap();
+        let mut world = World::named(&server, prefix).await;
+        let client = options(world.builder()).connect().await.unwrap();
+        world.watch(&client);
+        theirs.clone_into(&mut world.name);
         let java = RedissonClient::connect(&server.url()).await.unwrap();
         Self {
-            name: theirs.to_owned(),
-            redis: server.connect().await.unwrap(),
             ours: client.rlock(ours),
             theirs: java.rlock(theirs),
-            leaks: LeakCheck::on(&server, prefix).await.client(&client),
+            world,
             client,
             java,
         }
     }
 
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
-    }
-
     /// Waits until so many connections are subscribed to the lock's channel.
     async fn subscribed(&self, count: usize) {
         let channel = self.theirs.channel();
-        eventually(DEADLINE, async || {
-            let (_, subscribed): (String, usize) =
-                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-            subscribed == count
-        })
-        .await;
+        self.subscribed_to(&channel, count).await;
     }
 
     /// A waiter of ours, asleep.
@@ -107,7 +100,7 @@ impl Both {
 
     async fn end(self) {
         assert!(self.java.channels().is_empty());
-        self.leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 
@@ -457,7 +450,7 @@ async fn eight_of_each_are_never_two_at_once() {
     let our_other = Client::connect(&url).await.unwrap();
     let their_other = RedissonClient::connect(&url).await.unwrap();
     let room = Room {
-        redis: both.redis.clone(),
+        redis: shared_server().connect().await.unwrap(),
         counter: format!("{name}:inside"),
     };
     let mut tasks = JoinSet::new();

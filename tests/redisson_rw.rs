@@ -9,15 +9,15 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     time::{Duration, Instant},
 };
 
 use futures::StreamExt;
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, Kind, Lock, LockGuard, LockOptions, LostReason, ReadWriteLock, Unlocked};
 use tests::{
-    LeakCheck, RedissonClient, RedissonModeLock, RedissonReadWriteLock, RedissonUnlock, eventually,
-    shared_server, trace_init, unique, within,
+    RedissonClient, RedissonModeLock, RedissonReadWriteLock, RedissonUnlock, World, eventually,
+    shared_server, within,
 };
 use tokio::{task::JoinHandle, time::sleep};
 
@@ -29,13 +29,19 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
 struct Both {
-    name: String,
-    redis: MultiplexedConnection,
+    world: World,
     client: Client,
     ours: ReadWriteLock,
     java: RedissonClient,
     theirs: RedissonReadWriteLock,
-    leaks: LeakCheck,
+}
+
+impl Deref for Both {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Both {
@@ -44,32 +50,19 @@ impl Both {
     }
 
     async fn with(what: &str, poll: Duration, watchdog: Duration) -> Self {
-        trace_init();
-        let (server, name) = (shared_server(), unique(what));
-        let client = Client::builder()
-            .url(&server.url())
-            .poll_interval(poll)
-            .linger(Duration::from_millis(20))
-            .build()
-            .unwrap();
+        let server = shared_server();
+        let world = World::on(&server, what).await;
+        let client = world.client_with(|builder| builder.poll_interval(poll));
         let url = server.url();
         let java = RedissonClient::connect_with_watchdog(&url, watchdog).await;
         let java = java.unwrap();
         Self {
-            redis: server.connect().await.unwrap(),
-            ours: client.read_write_lock(&name),
-            theirs: java.read_write_lock(&name),
-            leaks: LeakCheck::on(&server, &name).await.client(&client),
+            ours: client.read_write_lock(&world.name),
+            theirs: java.read_write_lock(&world.name),
+            world,
             client,
             java,
-            name,
         }
-    }
-
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
     async fn ttl_of(&self, key: &str) -> Duration {
@@ -84,12 +77,7 @@ impl Both {
     /// Waits until so many connections are subscribed to the lock's channel.
     async fn subscribed(&self, count: usize) {
         let channel = self.theirs.read.channel();
-        eventually(DEADLINE, async || {
-            let (_, subscribed): (String, usize) =
-                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-            subscribed == count
-        })
-        .await;
+        self.subscribed_to(&channel, count).await;
     }
 
     /// A waiter of ours, asleep.
@@ -117,7 +105,7 @@ impl Both {
 
     async fn end(self) {
         assert!(self.java.channels().is_empty());
-        self.leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 

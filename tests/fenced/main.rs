@@ -10,21 +10,26 @@ mod paused;
 mod tokens;
 mod values;
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, FencedLock};
-use tests::{LeakCheck, shared_server, unique, within};
+use tests::{World, shared_server, within};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A lock on the shared server, and a look behind it.
 struct Scene {
-    name: String,
+    world: World,
     client: Client,
     lock: FencedLock,
-    redis: MultiplexedConnection,
-    leaks: LeakCheck,
+}
+
+impl Deref for Scene {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Scene {
@@ -34,26 +39,18 @@ impl Scene {
 
     /// The client at this address of the shared server.
     async fn at(what: &str, url: &str) -> Self {
-        let name = unique(what);
-        let builder = Client::builder().url(url).linger(Duration::from_millis(20));
-        let client = builder.connect().await.unwrap();
+        let mut world = World::on(&shared_server(), what).await;
+        world.clients_connect_to(url.to_owned());
+        let client = world.client_with(|builder| builder);
         Self {
-            lock: client.fenced_lock(&name),
-            redis: shared_server().connect().await.unwrap(),
-            leaks: LeakCheck::on(&shared_server(), &name).await.client(&client),
+            lock: client.fenced_lock(&world.name),
             client,
-            name,
+            world,
         }
     }
 
     fn counter(&self) -> String {
         format!("redisson_lock_token:{{{}}}", self.name)
-    }
-
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
     /// Takes and releases the lock.
@@ -71,6 +68,6 @@ impl Scene {
 
     async fn end(self) {
         let _: bool = self.redis(&["DEL", &self.counter()]).await;
-        self.leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }

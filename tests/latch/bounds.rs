@@ -22,7 +22,7 @@ async fn bounded(latch: &CountDownLatch) -> Error {
 
 #[tokio::test]
 async fn a_closed_latch_times_out() {
-    let mut stage = Stage::open("latch-closed").await;
+    let stage = Stage::open("latch-closed").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
     // The first looks, the others stand behind.
@@ -39,7 +39,7 @@ async fn redis_that_does_not_answer_is_unavailable() {
     let proxy = Proxy::to(&shared_server());
     let mut stage = Stage::open("latch-silent").await;
     stage.latch().try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let latch = stage.latch();
     assert_eq!(latch.count().await.unwrap(), 1);
     proxy.go_silent();
@@ -64,7 +64,7 @@ async fn redis_that_is_not_there_is_unavailable() {
     let mut stage = Stage::open("latch-refused").await;
     stage.latch().try_set_count(1).await.unwrap();
     proxy.refuse();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let latch = stage.latch();
     assert_eq!(bounded(&latch).await.kind(), ErrorKind::Unavailable);
     // Without a bound it waits through the outage.
@@ -83,7 +83,7 @@ async fn a_silent_subscriber_bounds_too() {
     let mut stage = Stage::open("latch-mute").await;
     stage.latch().try_set_count(1).await.unwrap();
     let gate = proxy.hold_request("SUBSCRIBE");
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let latch = client.count_down_latch(&stage.name);
     assert_eq!(bounded(&latch).await.kind(), ErrorKind::TimedOut);
@@ -99,7 +99,7 @@ async fn a_look_that_is_not_answered_is_made_again() {
     let mut stage = Stage::open("latch-stuck").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let brief = Duration::from_millis(200);
     let client = stage.client_with(|builder| builder.response_timeout(brief));
     let theirs = client.count_down_latch(&stage.name);

@@ -15,7 +15,7 @@ async fn each_operation_is_one_call() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "latch-calls").await;
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let latch = stage.latch();
     let all = async || {
         latch.try_set_count(3).await.unwrap();
@@ -50,7 +50,7 @@ async fn ten_thousand_waiters_are_one_subscription_and_a_few_looks() {
     let mut stage = Stage::on(&server, "latch-many").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let theirs = client.count_down_latch(&stage.name);
     assert_eq!(theirs.count().await.unwrap(), 1);
@@ -86,7 +86,7 @@ async fn an_open_latch_is_looked_at_for_all() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "latch-open").await;
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let latch = client.count_down_latch(&stage.name);
     latch.wait().await.unwrap();

@@ -21,7 +21,7 @@ fn assert_gone(outcome: Result<(), Error>, kind: ErrorKind, name: &str) {
 
 #[tokio::test]
 async fn deleted_while_waiting() {
-    let mut stage = Stage::open("latch-delete").await;
+    let stage = Stage::open("latch-delete").await;
     let (latch, other) = (stage.latch(), stage.latch());
     latch.try_set_count(1).await.unwrap();
     let waits = [wait(&latch), wait(&other), wait(&other)];
@@ -54,7 +54,7 @@ async fn deleted_while_nobody_could_hear_it() {
     let mut stage = Stage::open("latch-unheard").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let waits = wait(&stage.latch());
     stage.subscribed(1).await;
     proxy.refuse();
@@ -68,7 +68,7 @@ async fn deleted_while_nobody_could_hear_it() {
 
 #[tokio::test]
 async fn expired_while_waiting() {
-    let mut stage = Stage::open("latch-expire").await;
+    let stage = Stage::open("latch-expire").await;
     // Nothing announces it, and nobody polls: they know when it is over.
     let (latch, other) = (stage.latch().ttl(Duration::from_millis(300)), stage.latch());
     assert!(latch.try_set_count(2).await.unwrap());
@@ -96,7 +96,7 @@ async fn expired_while_waiting() {
 
 #[tokio::test]
 async fn counted_down_in_time_it_has_not_expired() {
-    let mut stage = Stage::open("latch-in-time").await;
+    let stage = Stage::open("latch-in-time").await;
     let latch = stage.latch().ttl(Duration::from_millis(200));
     latch.try_set_count(1).await.unwrap();
     let waits = wait(&latch);
@@ -111,7 +111,7 @@ async fn counted_down_in_time_it_has_not_expired() {
 /// Redisson counts down without our mark: gone before its time is counted down, also later.
 #[tokio::test]
 async fn ended_by_another_client_before_its_time_it_was_counted_down() {
-    let mut stage = Stage::open("latch-java-end").await;
+    let stage = Stage::open("latch-java-end").await;
     let time = Duration::from_millis(400);
     let latch = stage.latch().ttl(time);
     latch.try_set_count(1).await.unwrap();
@@ -131,7 +131,7 @@ async fn ended_by_another_client_before_its_time_it_was_counted_down() {
 /// A latch of Redisson's after one of ours that was deleted: it ends in its own way.
 #[tokio::test]
 async fn the_mark_of_an_older_latch_is_not_taken_for_that_of_the_next() {
-    let mut stage = Stage::open("latch-old-mark").await;
+    let stage = Stage::open("latch-old-mark").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
     latch.delete().await.unwrap();

@@ -35,7 +35,7 @@ impl Scene {
         other.try_set_count(2).await.unwrap();
         other.count_down().await.unwrap();
         other.delete().await.unwrap();
-        stage.url = proxy.url();
+        stage.clients_connect_to(proxy.url());
         let client = stage.client_with(|builder| builder.response_timeout(RESPONSE));
         let latch = client.count_down_latch(&stage.name);
         latch.count().await.unwrap();

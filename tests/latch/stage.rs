@@ -1,10 +1,10 @@
 //! A latch on a server, and a look behind it.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, CountDownLatch, Error};
-use tests::{LeakCheck, RedisServer, eventually, shared_server, trace_init, unique, within};
+use tests::{RedisServer, World, eventually, shared_server, within};
 use tokio::task::JoinHandle;
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -12,11 +12,21 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 pub(crate) struct Stage {
-    pub(crate) name: String,
-    /// Where its clients connect to.
-    pub(crate) url: String,
-    redis: MultiplexedConnection,
-    leaks: Option<LeakCheck>,
+    world: World,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl DerefMut for Stage {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
 }
 
 impl Stage {
@@ -25,42 +35,20 @@ impl Stage {
     }
 
     pub(crate) async fn on(server: &RedisServer, what: &str) -> Self {
-        trace_init();
-        let name = unique(what);
-        Self {
-            url: server.url(),
-            redis: server.connect().await.unwrap(),
-            leaks: Some(LeakCheck::on(server, &name).await),
-            name,
-        }
+        let world = World::on(server, what).await;
+        Self { world }
     }
 
     /// A client that is woken by announcements only.
-    pub(crate) fn client(&mut self) -> Client {
-        self.client_with(|builder| builder)
-    }
-
     pub(crate) fn client_with(
-        &mut self,
+        &self,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
-        let builder = Client::builder()
-            .url(&self.url)
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let client = options(builder).build().unwrap();
-        self.leaks = self.leaks.take().map(|leaks| leaks.client(&client));
-        client
+        self.world.client_with(|_| options(self.world.builder()))
     }
 
-    pub(crate) fn latch(&mut self) -> CountDownLatch {
+    pub(crate) fn latch(&self) -> CountDownLatch {
         self.client().count_down_latch(&self.name)
-    }
-
-    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
     /// What stands in Redis, as other clients see it.
@@ -97,28 +85,13 @@ impl Stage {
 
     /// Waits until so many subscriptions to the channel are there.
     pub(crate) async fn subscribed(&self, count: usize) {
-        eventually(DEADLINE, async || {
-            let (_, there): (String, usize) =
-                self.redis(&["PUBSUB", "NUMSUB", &self.channel()]).await;
-            if there == count {
-                Ok(())
-            } else {
-                Err(format!("{there} are subscribed"))
-            }
-        })
-        .await;
+        self.subscribed_to(&self.channel(), count).await;
     }
 
     /// Nothing is left but what goes by itself: notes of calls, and the mark of the last end.
-    pub(crate) async fn assert_clean(mut self) {
-        let mut left = self.notes().await;
-        left.extend(self.mark().await.map(|_| self.mark_key()));
-        for key in left {
-            let ttl: i64 = self.redis(&["PTTL", &key]).await;
-            assert!((1..=660_000).contains(&ttl), "{key} stays for {ttl} ms");
-            let _: usize = self.redis(&["DEL", &key]).await;
-        }
-        self.leaks.take().unwrap().assert_clean().await;
+    pub(crate) async fn assert_clean(self) {
+        self.remove_notes().await;
+        self.world.assert_clean().await;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
 async fn all_waiters_of_all_clients_and_processes_wake() {
     const CLIENTS: usize = 4;
     const EACH: usize = 200;
-    let mut stage = Stage::open("latch-all").await;
+    let stage = Stage::open("latch-all").await;
     let latch = stage.latch();
     latch.try_set_count(2).await.unwrap();
     let mut waits = Vec::new();
@@ -25,7 +25,9 @@ async fn all_waiters_of_all_clients_and_processes_wake() {
         .collect();
     let mut pending = Vec::new();
     for driver in &drivers {
-        driver.ok(&format!("connect {}", stage.url)).await;
+        driver
+            .ok(&format!("connect {}", shared_server().url()))
+            .await;
         pending.extend((0..3).map(|_| driver.send(&format!("latch.await {}", stage.name))));
     }
     stage.subscribed(CLIENTS + drivers.len()).await;
@@ -51,7 +53,7 @@ async fn who_subscribes_too_late_looks_again_and_returns() {
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
     let gate = proxy.hold_request("SUBSCRIBE");
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let waits = wait(&stage.latch());
     proxy.wait_for_answer(calls("latch_check")).await;
     // Looked, and has not subscribed: nobody hears the zero.
@@ -69,7 +71,7 @@ async fn who_loses_the_connection_looks_again_and_returns() {
     let mut stage = Stage::open("latch-cut").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let waits: Vec<_> = {
         let latch = stage.latch();
         (0..10).map(|_| wait(&latch)).collect()
@@ -92,7 +94,7 @@ async fn a_message_that_is_lost_is_found_by_polling() {
     let mut stage = Stage::open("latch-swallow").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let every = Duration::from_millis(100);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));
@@ -113,7 +115,7 @@ async fn polling_goes_on_when_the_first_waiter_goes() {
     let mut stage = Stage::open("latch-heir").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let every = Duration::from_millis(100);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let theirs = client.count_down_latch(&stage.name);
@@ -137,7 +139,7 @@ async fn a_new_count_before_they_looked_holds_them_up_again() {
     let mut stage = Stage::open("latch-anew").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let waits = wait(&client.count_down_latch(&stage.name));
     stage.subscribed(1).await;
@@ -167,7 +169,7 @@ async fn who_waits_after_a_new_count_is_not_let_through_by_an_older_look() {
     // The script is known from here on.
     assert_eq!(latch.count().await.unwrap(), 0);
     let before = stage.scripts_run().await;
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let theirs = client.count_down_latch(&stage.name);
     // There is no latch yet: the first finds it open.
@@ -193,7 +195,7 @@ async fn without_the_right_to_subscribe_they_poll() {
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
     proxy.answer("SUBSCRIBE", "-NOPERM no channel for you\r\n", 100);
-    stage.url = proxy.url();
+    stage.clients_connect_to(proxy.url());
     let every = Duration::from_millis(50);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));
@@ -213,7 +215,7 @@ fn who_waits_in_another_runtime_than_the_first_wakes_after_the_end_of_that_one()
     };
     for _ in 0..10 {
         let (first, second) = (runtime(), runtime());
-        let mut stage = second.block_on(Stage::open("latch-runtimes"));
+        let stage = second.block_on(Stage::open("latch-runtimes"));
         let client = stage.client();
         let other = stage.latch();
         let latch = client.count_down_latch(&stage.name);

@@ -1,5 +1,5 @@
 //! The read-write lock: what is particular to it. What it has in common with all locks is in
-//! `conformance.rs`, what it shares with Redisson in `redisson_rw.rs`.
+//! `tests/conformance`, what it shares with Redisson in `redisson_rw.rs`.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -15,14 +15,13 @@ mod preference;
 mod random;
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    ops::Deref,
     time::Duration,
 };
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder, OwnerId, ReadWriteLock};
-use tests::{LeakCheck, eventually, shared_server, trace_init, unique};
+use redlock_rt::{Client, OwnerId, ReadWriteLock};
+use tests::{World, eventually, shared_server};
 
 /// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
 /// come with the end of that.
@@ -35,35 +34,21 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// One lock on the shared server, and a look at it.
 struct Stage {
-    name: String,
-    redis: MultiplexedConnection,
-    leaks: RefCell<Option<LeakCheck>>,
+    world: World,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Stage {
     async fn set(what: &str) -> Self {
-        trace_init();
-        let (server, name) = (shared_server(), unique(what));
-        Self {
-            redis: server.connect().await.unwrap(),
-            leaks: RefCell::new(Some(LeakCheck::on(&server, &name).await)),
-            name,
-        }
-    }
-
-    /// A client that is woken by announcements only.
-    fn client(&self) -> Client {
-        self.client_with(|builder| builder.poll_interval(NEVER))
-    }
-
-    fn client_with(&self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
-        let builder = Client::builder()
-            .url(&shared_server().url())
-            .linger(Duration::from_millis(20));
-        let client = options(builder).build().unwrap();
-        let mut leaks = self.leaks.borrow_mut();
-        *leaks = leaks.take().map(|check| check.client(&client));
-        client
+        let world = World::on(&shared_server(), what).await;
+        Self { world }
     }
 
     /// The lock, by a client of its own.
@@ -75,18 +60,8 @@ impl Stage {
         client.read_write_lock(&self.name)
     }
 
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
-    }
-
     async fn hash(&self) -> BTreeMap<String, String> {
         self.redis(&["HGETALL", &self.name]).await
-    }
-
-    async fn is_there(&self) -> bool {
-        self.redis(&["EXISTS", &self.name]).await
     }
 
     /// `None` where there is no such key.
@@ -117,12 +92,7 @@ impl Stage {
     /// Waits until so many clients are subscribed.
     async fn subscribed(&self, count: usize) {
         let channel = format!("redisson_rwlock:{{{}}}", self.name);
-        eventually(DEADLINE, async || {
-            let (_, subscribed): (String, usize) =
-                self.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-            subscribed == count
-        })
-        .await;
+        self.subscribed_to(&channel, count).await;
     }
 
     /// A reader of another client that has died: nobody renews it, and nobody releases it.
@@ -142,8 +112,7 @@ impl Stage {
     }
 
     async fn end(self) {
-        let leaks = self.leaks.take().unwrap();
-        leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 

@@ -1,11 +1,10 @@
 //! A semaphore on a server behind a proxy, and a look at its keys.
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 use bytes::Bytes;
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
-use tests::{LeakCheck, Matcher, Proxy, eventually, shared_server, trace_init, unique};
+use tests::{Matcher, Proxy, World, eventually, shared_server};
 
 /// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
 /// come with the end of that.
@@ -31,11 +30,17 @@ pub(crate) enum Loss {
 pub(crate) const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
 
 pub(crate) struct Stage {
-    pub(crate) name: String,
+    world: World,
     pub(crate) proxy: Proxy,
     pub(crate) client: Client,
-    redis: MultiplexedConnection,
-    leaks: LeakCheck,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Stage {
@@ -47,19 +52,12 @@ impl Stage {
         what: &str,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Self {
-        trace_init();
         let server = shared_server();
-        let (name, proxy) = (unique(what), Proxy::to(&server));
-        let builder = Client::builder()
-            .url(&proxy.url())
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let client = options(builder).build().unwrap();
-        let leaks = LeakCheck::on(&server, &name).await.client(&client);
+        let (mut world, proxy) = (World::on(&server, what).await, Proxy::to(&server));
+        world.clients_connect_to(proxy.url());
+        let client = world.client_with(|_| options(world.builder()));
         Self {
-            redis: server.connect().await.unwrap(),
-            leaks,
-            name,
+            world,
             proxy,
             client,
         }
@@ -105,19 +103,13 @@ impl Stage {
         }
     }
 
-    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
-    }
-
     /// A command as it stood in a frame.
     pub(crate) async fn redis_raw(&self, words: &[Bytes]) -> redis::Value {
         let mut command = redis::Cmd::new();
         words.iter().for_each(|word| {
             command.arg(&word[..]);
         });
-        command.query_async(&mut self.redis.clone()).await.unwrap()
+        self.world.query(&command).await
     }
 
     pub(crate) fn leases_key(&self) -> String {
@@ -170,6 +162,6 @@ impl Stage {
             let _: () = self.redis(&["DEL", &note]).await;
         }
         let _: () = self.redis(&["DEL", &self.name]).await;
-        self.leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }

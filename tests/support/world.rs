@@ -1,13 +1,15 @@
-//! What a behaviour is given on any backend: clients, a name of its own, a look into Redis, the leak
-//! check.
+//! What a test is given: clients, a name of its own, a look into Redis, the leak check; on any backend,
+//! or on a server, also by way of a proxy.
 
 use std::{cell::RefCell, fmt, time::Duration};
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder};
 
-use crate::{Backend, LeakCheck, trace_init, unique};
+use crate::{Backend, LeakCheck, RedisServer, eventually, trace_init, unique};
 
+/// For what must happen.
+const DEADLINE: Duration = Duration::from_secs(20);
 /// Polling that does not come within a test.
 const NEVER: Duration = Duration::from_secs(600);
 
@@ -23,37 +25,87 @@ pub struct World {
 impl World {
     /// A world of the test `what`.
     pub async fn open<B: Backend>(what: &str) -> Self {
-        trace_init();
         let backend = B::open(1);
-        let name = unique(what);
-        let leaks = LeakCheck::over(backend.connect(0).await, &name);
-        Self {
-            redis: backend.connect(0).await,
-            client: Box::new(move || backend.client(0)),
-            leaks: RefCell::new(Some(leaks)),
-            name,
+        let connections = [backend.connect(0).await, backend.connect(0).await];
+        Self::over(connections, unique(what), move || backend.client(0))
+    }
+
+    /// A world of the test `what` on this server.
+    pub async fn on(server: &RedisServer, what: &str) -> Self {
+        Self::named(server, &unique(what)).await
+    }
+
+    /// A world on this server, of what has this name already.
+    pub async fn named(server: &RedisServer, name: &str) -> Self {
+        let mut connections = Vec::new();
+        for _ in 0..2 {
+            connections.push(server.connect().await.expect("the server accepts it"));
         }
+        let connections = connections.try_into().expect("there are two");
+        let url = server.url();
+        Self::over(connections, name.to_owned(), move || {
+            Client::builder().url(&url)
+        })
+    }
+
+    fn over(
+        [redis, looks]: [MultiplexedConnection; 2],
+        name: String,
+        client: impl Fn() -> ClientBuilder + Send + Sync + 'static,
+    ) -> Self {
+        trace_init();
+        Self {
+            client: Box::new(client),
+            leaks: RefCell::new(Some(LeakCheck::over(looks, &name))),
+            name,
+            redis,
+        }
+    }
+
+    /// Clients connect to this URL from now on, as that of a proxy.
+    pub fn clients_connect_to(&mut self, url: String) {
+        self.client = Box::new(move || Client::builder().url(&url));
     }
 
     /// A client that is woken by announcements only.
     pub fn client(&self) -> Client {
-        self.client_with(|builder| builder.poll_interval(NEVER))
+        self.client_with(|_| self.builder())
     }
 
     /// A client of these options; it must have nothing left in the end.
     pub fn client_with(&self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
-        // Short, since the end of each test waits for it.
-        let builder = (self.client)().linger(Duration::from_millis(20));
-        let client = options(builder).build().expect("the options are right");
-        let mut leaks = self.leaks.borrow_mut();
-        *leaks = leaks.take().map(|check| check.client(&client));
+        let client = options(self.lingering()).build();
+        let client = client.expect("the options are right");
+        self.watch(&client);
         client
+    }
+
+    /// What makes a client that is woken by announcements only, which is to be
+    /// [watched](Self::watch).
+    pub fn builder(&self) -> ClientBuilder {
+        self.lingering().poll_interval(NEVER)
+    }
+
+    /// Short, since the end of each test waits for it.
+    fn lingering(&self) -> ClientBuilder {
+        (self.client)().linger(Duration::from_millis(20))
+    }
+
+    /// This client must have nothing left in the end.
+    pub fn watch(&self, client: &Client) {
+        let mut leaks = self.leaks.borrow_mut();
+        *leaks = leaks.take().map(|check| check.client(client));
     }
 
     /// Sends a command to Redis.
     pub async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
+        self.query(&command).await
+    }
+
+    /// Sends a command that is not all text.
+    pub async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> T {
         let answer = command.query_async(&mut self.redis.clone()).await;
         answer.expect("redis does it")
     }
@@ -67,6 +119,19 @@ impl World {
     /// Whether there is a key of that name.
     pub async fn is_there(&self) -> bool {
         self.redis(&["EXISTS", &self.name]).await
+    }
+
+    /// Waits until so many connections are subscribed to a channel.
+    pub async fn subscribed_to(&self, channel: &str, count: usize) {
+        eventually(DEADLINE, async || {
+            let (_, there): (String, usize) = self.redis(&["PUBSUB", "NUMSUB", channel]).await;
+            if there == count {
+                Ok(())
+            } else {
+                Err(format!("{there} are subscribed"))
+            }
+        })
+        .await;
     }
 
     /// Removes what goes by itself within minutes, after a look that it will: notes of operations,
