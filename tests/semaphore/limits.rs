@@ -2,33 +2,9 @@
 
 use redlock_rt::{PermitOptions, Shutdown, Unlocked};
 use std::time::Duration;
-use tests::{eventually, within};
+use tests::within;
 
 use crate::stage::{DEADLINE, Stage};
-
-#[tokio::test]
-async fn no_more_permits_are_given_than_there_are() {
-    let stage = Stage::open("limit").await;
-    let semaphore = stage.semaphore(3).await;
-    let two = semaphore.acquire_many(2).await.unwrap();
-    assert_eq!(two.permits(), 2);
-    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
-    let one = semaphore.try_acquire().await.unwrap().unwrap();
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
-    let waiting = |wait| PermitOptions::new().wait(wait);
-    let refused = semaphore.acquire_with(waiting(Duration::ZERO)).await;
-    let refused = refused.unwrap_err();
-    assert!(refused.is_contended(), "{refused}");
-    let refused = semaphore
-        .acquire_with(waiting(Duration::from_secs(1)))
-        .await;
-    assert!(refused.unwrap_err().is_timed_out());
-    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-    assert_eq!(two.release().await.unwrap(), Unlocked::Released);
-    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
-    drop(one);
-    stage.end(3).await;
-}
 
 #[tokio::test]
 async fn no_more_leased_permits_are_given_than_there_are() {
@@ -64,52 +40,6 @@ async fn no_more_leased_permits_are_given_than_there_are() {
 }
 
 #[tokio::test]
-async fn permits_are_set_once() {
-    let stage = Stage::open("set").await;
-    let semaphore = stage.semaphore(3).await;
-    let guard = semaphore.acquire().await.unwrap();
-    assert!(!semaphore.try_set_permits(9).await.unwrap());
-    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
-    guard.release().await.unwrap();
-    stage.end(3).await;
-}
-
-#[tokio::test]
-async fn permits_are_added_and_drained() {
-    let stage = Stage::open("add").await;
-    let semaphore = stage.client.semaphore(&stage.name);
-    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-    assert_eq!(semaphore.drain().await.unwrap(), 0);
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
-    semaphore.add_permits(4).await.unwrap();
-    semaphore.release(2).await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), 6);
-    assert_eq!(semaphore.drain().await.unwrap(), 6);
-    semaphore.add_permits(-2).await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), -2);
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
-    assert_eq!(semaphore.drain().await.unwrap(), -2);
-    stage.end(0).await;
-}
-
-#[tokio::test]
-async fn the_number_of_leased_permits_is_set_whoever_has_some() {
-    let stage = Stage::open("resize").await;
-    let semaphore = stage.permits(2).await;
-    let two = semaphore.acquire_many(2).await.unwrap();
-    semaphore.set_permits(1).await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), -1);
-    assert_eq!(semaphore.permits().await.unwrap(), 1);
-    assert!(two.is_valid());
-    two.release().await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
-    semaphore.set_permits(5).await.unwrap();
-    semaphore.add_permits(-1).await.unwrap();
-    assert_eq!(semaphore.permits().await.unwrap(), 4);
-    stage.end(4).await;
-}
-
-#[tokio::test]
 async fn a_larger_number_wakes_who_waits() {
     let stage = Stage::open("grow").await;
     let semaphore = stage.permits(0).await;
@@ -130,36 +60,6 @@ async fn a_larger_number_wakes_who_waits() {
         permit.release().await.unwrap();
     }
     stage.end(1).await;
-}
-
-#[tokio::test]
-async fn what_is_forgotten_stays_taken() {
-    let stage = Stage::open("forget").await;
-    let semaphore = stage.semaphore(3).await;
-    semaphore.acquire_many(2).await.unwrap().forget();
-    eventually(DEADLINE, async || stage.client.stats().names == 0).await;
-    let holds: usize = stage.redis(&["EXISTS", &stage.holds_key()]).await;
-    assert_eq!((holds, stage.free().await), (0, 1));
-    semaphore.release(2).await.unwrap();
-    stage.end(3).await;
-}
-
-/// Its guards have no part in a semaphore that was made anew.
-#[tokio::test]
-async fn a_deleted_semaphore_is_not_made_by_a_release() {
-    let stage = Stage::open("deleted").await;
-    let semaphore = stage.semaphore(2).await;
-    let (one, two) = (
-        semaphore.acquire().await.unwrap(),
-        semaphore.acquire().await.unwrap(),
-    );
-    let _: () = stage.redis(&["DEL", &stage.name]).await;
-    assert_eq!(one.release().await.unwrap(), Unlocked::AlreadyExpired);
-    let exists: bool = stage.redis(&["EXISTS", &stage.name]).await;
-    assert!(!exists);
-    assert!(semaphore.try_set_permits(5).await.unwrap());
-    assert_eq!(two.release().await.unwrap(), Unlocked::AlreadyExpired);
-    stage.end(5).await;
 }
 
 #[tokio::test]
