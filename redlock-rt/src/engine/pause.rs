@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+const LONGEST: Duration = Duration::from_millis(500);
+
 /// Doubles with each use, from the shortest to the longest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
     shortest: Duration,
-    longest: Duration,
     next: Duration,
 }
 
@@ -19,7 +20,6 @@ impl Pause {
     const fn new(shortest: Duration) -> Self {
         Self {
             shortest,
-            longest: Duration::from_millis(500),
             next: shortest,
         }
     }
@@ -27,7 +27,7 @@ impl Pause {
     /// The pause before the next try.
     pub(crate) fn take(&mut self) -> Duration {
         let pause = self.next;
-        self.next = (pause * 2).min(self.longest);
+        self.next = (pause * 2).min(LONGEST);
         pause
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::attempt::{Attempt, unless_expired};
 use super::backoff::RetryPlan;
 use super::local_wait::LocalWait;
-use super::owner::Asking;
+use super::owner::{Asking, Owner};
 use super::{ACTION, AcquireParams};
 use crate::clock;
 use crate::connection::{Caller, Fault};
@@ -47,25 +47,7 @@ pub(super) async fn acquire(
     params: AcquireParams<'_>,
     wait: Option<Duration>,
 ) -> Result<HoldGuard, Error> {
-    let started = clock::stamp();
-    let waiters = engine.locks.waiters(key_of(&**recipe, None));
-    let attempt = Attempt::new(engine, recipe, &waiters, terms);
-    let mut acquisition = Acquisition {
-        engine,
-        recipe,
-        params,
-        started,
-        wait,
-        deadline: wait.map(|wait| clock::after(started, wait)),
-        pace: RetryPlan::new(params.backoff.copied(), started),
-        fault: None,
-        pause: Pause::FOREGROUND,
-        expired_on_arrival: 0,
-        warned: false,
-        _asking: params.owner.map(|owner| owner.ask(&attempt.request)),
-        place: LocalWait::enter(&attempt, started),
-        attempt,
-    };
+    let mut acquisition = Acquisition::new(engine, recipe, terms, params, wait);
     acquisition.run().await
 }
 
@@ -73,7 +55,7 @@ pub(super) async fn acquire(
 struct Acquisition<'a> {
     engine: &'a Arc<Engine>,
     recipe: &'a Arc<dyn Recipe>,
-    params: AcquireParams<'a>,
+    owner: Option<&'a Owner>,
     started: Instant,
     wait: Option<Duration>,
     deadline: Option<Instant>,
@@ -87,6 +69,37 @@ struct Acquisition<'a> {
     _asking: Option<Asking>,
     place: LocalWait,
     attempt: Attempt,
+}
+
+impl<'a> Acquisition<'a> {
+    /// By itself, since a future would keep room for each part besides.
+    fn new(
+        engine: &'a Arc<Engine>,
+        recipe: &'a Arc<dyn Recipe>,
+        terms: Terms,
+        params: AcquireParams<'a>,
+        wait: Option<Duration>,
+    ) -> Self {
+        let started = clock::stamp();
+        let waiters = engine.locks.waiters(key_of(&**recipe, None));
+        let attempt = Attempt::new(engine, recipe, &waiters, terms);
+        Self {
+            engine,
+            recipe,
+            owner: params.owner,
+            started,
+            wait,
+            deadline: wait.map(|wait| clock::after(started, wait)),
+            pace: RetryPlan::new(params.backoff.copied(), started),
+            fault: None,
+            pause: Pause::FOREGROUND,
+            expired_on_arrival: 0,
+            warned: false,
+            _asking: params.owner.map(|owner| owner.ask(&attempt.request)),
+            place: LocalWait::enter(&attempt, started),
+            attempt,
+        }
+    }
 }
 
 impl Acquisition<'_> {
@@ -178,8 +191,7 @@ impl Acquisition<'_> {
         let Self { engine, recipe, .. } = self;
         let request = &self.attempt.request;
         self.attempt = Attempt::new(engine, recipe, &request.waiters, request.terms);
-        let owner = self.params.owner;
-        self._asking = owner.map(|owner| owner.ask(&self.attempt.request));
+        self._asking = self.owner.map(|owner| owner.ask(&self.attempt.request));
         self.place.enter_again(&self.attempt);
         Ok(None)
     }
