@@ -1,19 +1,20 @@
 //! Waiters that have a place of their own in a queue in Redis.
 //!
 //! ```text
-//! acquire ──sits down──▶ Room ──who is next──▶ its Line ──▶ acquire tries
-//!                         ▲ ▲
-//!       announcements ────┘ └──── beats (one call for many rooms)
+//! acquire ──takes a seat──▶ Room ──who is next──▶ its Waiters ──▶ acquire tries
+//!                            ▲ ▲
+//!          announcements ────┘ └──── beats (one call for many rooms)
 //! ```
 //!
-//! Whoever waits has queued by one call and then sleeps. It is called when its turn is announced, or
-//! when a beat says that it is next; nobody else tries or polls. A room is all that one client has
-//! waiting for one name: one beat that says that the client is alive, whatever the number of its
-//! waiters. Beats of up to a hundred rooms go in one call, as renewals do.
+//! A waiter queues by one call and then sleeps. The waiter is called when its turn is announced, or
+//! when a beat says that it is next. Only the head of the queue in Redis looks by itself, every poll
+//! interval. A room is all that one client has waiting for one name: one beat says that the client is
+//! alive, whatever the number of its waiters. Beats of up to a hundred rooms go in one call, as
+//! renewals do.
 //!
-//! Clients of ours announce all turns of a client on one channel of that client. Others announce them
-//! on a channel of the waiter: where such a client has the lock or is queued, a room listens to those
-//! of its oldest waiters.
+//! Clients of this crate announce all turns of a client on one channel of that client. Redisson
+//! announces turns on a channel of the waiter: where a Redisson client has the lock or is queued, a
+//! room listens to the channels of its oldest waiters.
 //!
 //! # Lock order
 //!
