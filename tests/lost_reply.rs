@@ -325,8 +325,8 @@ async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost() {
         for &times in tries(loss) {
             let options = LockOptions::new().min_hold(LEAST);
             let guard = stage.lock.lock_with(options).await.unwrap();
-            let stays = calls("lock_stay").mentioning(&stage.name);
-            stage.lose(loss, stays, times);
+            let release = calls("lock_min_hold").mentioning(&stage.name);
+            stage.lose(loss, release, times);
             let outcome = guard.unlock().await.unwrap();
             assert!(matches!(outcome, Unlocked::Kept { .. }), "{outcome:?}");
             assert!(stage.ttl().await > LEAST / 2);

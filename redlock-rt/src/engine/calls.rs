@@ -9,7 +9,7 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{Call, NOTED, Operation, Recipe, Reply};
+use crate::wire::{Call, LockRecipe, NOTED, Operation, Recipe, Reply};
 
 /// Between two tries of a call that waits for nobody.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ impl Engine {
     pub(crate) async fn force_release(
         self: &Arc<Self>,
         action: &'static str,
-        recipe: &dyn Recipe,
+        recipe: &dyn LockRecipe,
     ) -> Result<Reply, Error> {
         let mut delivery = Delivery::default();
         let (call, once) = (recipe.force_release(), Repeat::UnlessRun);

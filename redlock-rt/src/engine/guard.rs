@@ -237,7 +237,7 @@ impl HoldGuard {
         Ok(match (leave, reply) {
             (Leave::Last, HoldReply::Done) => Unlocked::Released,
             (Leave::Last, HoldReply::Kept) => Unlocked::Kept {
-                until: hold.lease().stays().unwrap_or(now),
+                until: hold.lease().min_hold().unwrap_or(now),
             },
             (Leave::Partial, HoldReply::Done) => Unlocked::StillHeld,
             _ => Unlocked::AlreadyExpired,

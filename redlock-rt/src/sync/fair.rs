@@ -9,7 +9,7 @@ use super::lock::sealed::Sealed;
 use crate::engine::{Engine, Owner};
 use crate::error::Error;
 use crate::name::OwnerId;
-use crate::wire::{FairTerms, FairWire, Malformed, Recipe, Reply, fair_position};
+use crate::wire::{FairTerms, FairWire, LockRecipe, Malformed, Reply, fair_position};
 
 /// The kind of [`FairLock`].
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl FairLock {
 
     async fn look(&self, owner: Option<&OwnerId>) -> Result<(u64, Option<u64>), Error> {
         const ACTION: &str = "look at the queue of lock";
-        let call = |wire: &dyn Recipe| fair_position(wire.name(), owner);
+        let call = |wire: &dyn LockRecipe| fair_position(wire.name(), owner);
         let reply = self.ask(ACTION, call).await?;
         if let Reply::List(items) = &reply
             && let [Reply::Int(len @ 0..), Reply::Int(place)] = items.as_slice()

@@ -41,7 +41,7 @@ impl<K: Kind> LockGuard<K> {
 
     /// Held for as long as the options want at least.
     pub(super) fn lasting(inner: HoldGuard, options: &LockOptions) -> Self {
-        options.stay(&inner.hold);
+        options.set_min_hold(&inner.hold);
         Self::new(inner)
     }
 

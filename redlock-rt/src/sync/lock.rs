@@ -11,7 +11,7 @@ use crate::clock;
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
-use crate::wire::{Call, Holder, Malformed, Recipe, Reply};
+use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
 
 /// A kind of lock. Implemented by this crate alone.
 pub trait Kind: sealed::Sealed + 'static {}
@@ -59,20 +59,20 @@ impl sealed::Sealed for AnyKind {}
 /// never shared.
 pub struct Lock<K: Kind> {
     pub(super) engine: Handle,
-    pub(super) wire: Result<Arc<dyn Recipe>, BadName>,
+    pub(super) wire: Result<Arc<dyn LockRecipe>, BadName>,
     /// Of a kind whose waiters are not woken.
     pub(super) backoff: Option<Backoff>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Lock<K> {
-    pub(super) fn new<W: Recipe>(
+    pub(super) fn new<W: LockRecipe>(
         engine: &Arc<Engine>,
         name: &str,
         wire: impl FnOnce(LockName) -> W,
     ) -> Self {
         let name = LockName::new(engine.namespace(), name);
-        let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn Recipe>);
+        let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn LockRecipe>);
         Self {
             engine: Handle::new(engine),
             wire,
@@ -86,10 +86,10 @@ impl<K: Kind> Lock<K> {
     }
 
     /// The same lock with other options of its kind.
-    pub(super) fn rewired<W: Recipe>(mut self, wire: impl FnOnce(LockName) -> W) -> Self {
+    pub(super) fn rewired<W: LockRecipe>(mut self, wire: impl FnOnce(LockName) -> W) -> Self {
         self.wire = self
             .wire
-            .map(|old| Arc::new(wire(old.name().clone())) as Arc<dyn Recipe>);
+            .map(|old| Arc::new(wire(old.name().clone())) as Arc<dyn LockRecipe>);
         self
     }
 
@@ -99,7 +99,7 @@ impl<K: Kind> Lock<K> {
     }
 
     /// A handle to what another handle leads to.
-    pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn Recipe>) -> Self {
+    pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn LockRecipe>) -> Self {
         Self {
             engine: Handle::new(engine),
             wire: Ok(wire),
@@ -108,7 +108,7 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    pub(super) fn wire(&self) -> Result<&Arc<dyn Recipe>, Error> {
+    pub(super) fn wire(&self) -> Result<&Arc<dyn LockRecipe>, Error> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
 
@@ -179,7 +179,7 @@ impl<K: Kind> Lock<K> {
         let options = LockOptions::new();
         let (recipe, terms, _) = self.prepare(&options)?;
         let until = self.engine.patience(clock::now());
-        let guard = self.engine.try_lock(recipe, terms, until).await?;
+        let guard = self.engine.try_lock(&recipe, terms, until).await?;
         Ok(guard.map(LockGuard::new))
     }
 
@@ -196,26 +196,26 @@ impl<K: Kind> Lock<K> {
     /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, manner) = self.prepare(&options)?;
-        let guard = self.engine.lock(recipe, terms, manner).await?;
+        let guard = self.engine.lock(&recipe, terms, manner).await?;
         Ok(LockGuard::lasting(guard, &options))
     }
 
     /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, manner) = self.prepare(&options)?;
-        let guard = self.engine.lock_for_body(recipe, terms, manner).await?;
+        let guard = self.engine.lock_for_body(&recipe, terms, manner).await?;
         Ok(LockGuard::lasting(guard, &options))
     }
 
     fn prepare<'a>(
         &'a self,
         options: &'a LockOptions,
-    ) -> Result<(&'a Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
-        let recipe = self.wire()?;
+    ) -> Result<(Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
+        let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
         let named = |error: Error| error.named(recipe.name().as_arc());
         let terms = options.terms(&self.engine).map_err(named)?;
         let backoff_flaw = || self.backoff.and_then(|backoff| backoff.flaw());
-        if !recipe.is_exclusive() {
+        if !recipe.profile().exclusive {
             options.without_min_hold().map_err(named)?;
         }
         if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
@@ -353,14 +353,14 @@ impl<K: Kind> Lock<K> {
 
     pub(super) async fn inspect(&self) -> Result<Vec<Holder>, Error> {
         const ACTION: &str = "inspect lock";
-        let reply = self.ask(ACTION, Recipe::inspect).await?;
+        let reply = self.ask(ACTION, LockRecipe::inspect).await?;
         Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))
     }
 
     pub(super) async fn ask(
         &self,
         action: &'static str,
-        call: impl FnOnce(&dyn Recipe) -> Call,
+        call: impl FnOnce(&dyn LockRecipe) -> Call,
     ) -> Result<Reply, Error> {
         let wire = self.wire()?;
         self.engine.ask(action, &**wire, call(&**wire)).await

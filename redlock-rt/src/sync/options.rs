@@ -133,9 +133,9 @@ impl LockOptions {
     }
 
     /// Has a lock that was acquired last as long as it should at least.
-    pub(super) fn stay(&self, hold: &Hold) {
+    pub(super) fn set_min_hold(&self, hold: &Hold) {
         if let Some(min_hold) = self.min_hold {
-            hold.stay_until(clock::after(clock::now(), min_hold));
+            hold.set_min_hold(clock::after(clock::now(), min_hold));
         }
     }
 

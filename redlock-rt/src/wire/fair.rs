@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::recipe::{Ask, Recipe};
-use super::reply::{AcquireReply, Malformed, Reply, ttl_of};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, LockRecipe, Recipe};
+use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, PUBLISH, millis, script};
 use super::{keys, rlock};
 use crate::name::{ClientId, LockName, OwnerId};
@@ -196,8 +197,8 @@ impl FairWire {
 }
 
 impl Recipe for FairWire {
-    fn kind(&self) -> &'static str {
-        "fair"
+    fn profile(&self) -> &'static Profile {
+        &profile::FAIR
     }
 
     fn name(&self) -> &LockName {
@@ -221,7 +222,7 @@ impl Recipe for FairWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         match &reply {
-            Reply::Nil => Ok(AcquireReply::Acquired(None, None)),
+            Reply::Nil => Ok(AcquireReply::Acquired(Acquired::default())),
             Reply::List(items) => match items.as_slice() {
                 [Reply::Int(ttl @ -1..), Reply::Int(0), Reply::Int(0..=1)] => {
                     Ok(AcquireReply::Held(ttl_of(*ttl)))
@@ -233,38 +234,37 @@ impl Recipe for FairWire {
         }
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
-        rlock::update(self.name(), owner, lease, count)
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+        Some(rlock::update(self.name(), owner, lease, count))
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
         self.queue.call(&RELEASE).arg(owner.as_str())
     }
 
-    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
         let FairQueue {
             name,
             queue,
             prefix,
             ..
         } = &self.queue;
-        Some(rlock::stay(name, Some(queue), owner.as_str(), rest, prefix))
+        let owner = owner.as_str();
+        Some(rlock::min_hold(name, Some(queue), owner, rest, prefix))
     }
 
+    fn queue(&self) -> Option<&FairQueue> {
+        Some(&self.queue)
+    }
+}
+
+impl LockRecipe for FairWire {
     fn force_release(&self) -> Call {
         self.queue.call(&FORCE_RELEASE)
     }
 
     fn inspect(&self) -> Call {
         rlock::inspect(self.name())
-    }
-
-    fn leaves_traces(&self) -> bool {
-        true
-    }
-
-    fn queue(&self) -> Option<&FairQueue> {
-        Some(&self.queue)
     }
 }
 
@@ -329,7 +329,7 @@ mod tests {
         let list = |ttl, next| Reply::List(vec![Reply::Int(ttl), Reply::Int(next), Reply::Int(0)]);
         assert_eq!(
             wire.acquired(Reply::Nil),
-            Ok(AcquireReply::Acquired(None, None))
+            Ok(AcquireReply::Acquired(Acquired::default()))
         );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(wire.acquired(list(5, 0)), Ok(held));

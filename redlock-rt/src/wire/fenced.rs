@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::keys;
-use super::recipe::{Ask, Recipe};
-use super::reply::{AcquireReply, Malformed, Reply};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, LockRecipe, Recipe};
+use super::reply::{AcquireReply, Acquired, Malformed, Reply};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
 use crate::name::{LockName, OwnerId};
@@ -32,8 +33,8 @@ impl FencedWire {
 }
 
 impl Recipe for FencedWire {
-    fn kind(&self) -> &'static str {
-        "fenced"
+    fn profile(&self) -> &'static Profile {
+        &profile::FENCED
     }
 
     fn name(&self) -> &LockName {
@@ -63,13 +64,16 @@ impl Recipe for FencedWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         match token(reply)? {
-            Ok(token) => Ok(AcquireReply::Acquired(Some(token), None)),
+            Ok(token) => Ok(AcquireReply::Acquired(Acquired {
+                token: Some(token),
+                ..Acquired::default()
+            })),
             Err(Reply::Nil) => Err(Malformed(Reply::Nil)),
             Err(held) => AcquireReply::try_from(held),
         }
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
         self.lock.update(owner, lease, count)
     }
 
@@ -77,10 +81,12 @@ impl Recipe for FencedWire {
         self.lock.release(owner)
     }
 
-    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
-        self.lock.stay(owner, rest)
+    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        self.lock.min_hold(owner, rest)
     }
+}
 
+impl LockRecipe for FencedWire {
     fn force_release(&self) -> Call {
         self.lock.force_release()
     }
@@ -150,9 +156,13 @@ mod tests {
     fn tokens_and_remaining_times_are_told_apart() {
         let read = |reply| wire(None).acquired(reply);
         let token = u64::from(u32::MAX) << 20;
+        let acquired = Acquired {
+            token: Some(token),
+            ..Acquired::default()
+        };
         assert_eq!(
             read(Reply::Text(token.to_string())),
-            Ok(AcquireReply::Acquired(Some(token), None))
+            Ok(AcquireReply::Acquired(acquired))
         );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(read(Reply::Int(5)), Ok(held));

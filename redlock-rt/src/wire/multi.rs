@@ -11,7 +11,7 @@ script!(ACQUIRE_ALL = "lock_hash" + "multi_acquire");
 
 /// Whether locks of this kind may be taken by [`acquire_all`].
 pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
-    recipe.kind() == super::rlock::KIND
+    *recipe.profile() == super::profile::RLOCK
 }
 
 /// Takes all of these locks or none, each for an owner of its own. Answered by what [`Together`]

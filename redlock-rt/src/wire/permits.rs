@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::keys;
 use super::operation::{NOTED, Operation};
-use super::recipe::{Ask, Recipe, Relation};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, PUBLISH, millis, script};
 use super::semaphore::acquired;
@@ -86,6 +87,12 @@ impl PermitsWire {
         ids
     }
 
+    /// Asks how many permits are free, and how many are held. Returns a list of both.
+    pub(crate) fn inspect(&self) -> Call {
+        let call = self.begin(&INSPECT, None);
+        call.arg(&self.channel).arg(PUBLISH)
+    }
+
     /// Gives one permit back. Answers 1 or 0.
     pub(crate) fn release_id(&self, operation: &Operation, id: &str) -> Call {
         self.call_of(&RELEASE_ID, &operation.id)
@@ -119,8 +126,8 @@ impl PermitsWire {
 }
 
 impl Recipe for PermitsWire {
-    fn kind(&self) -> &'static str {
-        "permits"
+    fn profile(&self) -> &'static Profile {
+        &profile::PERMITS
     }
 
     fn name(&self) -> &LockName {
@@ -129,6 +136,10 @@ impl Recipe for PermitsWire {
 
     fn channel(&self) -> Option<&str> {
         Some(&self.channel)
+    }
+
+    fn permits(&self) -> u32 {
+        self.permits
     }
 
     fn flaw(&self, lease: Duration) -> Option<&'static str> {
@@ -149,8 +160,8 @@ impl Recipe for PermitsWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, _count: u32) -> Call {
-        self.update_leases(&self.ids(owner), lease, 0)
+    fn update(&self, owner: &OwnerId, lease: Duration, _count: u32) -> Option<Call> {
+        Some(self.update_leases(&self.ids(owner), lease, 0))
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
@@ -161,47 +172,12 @@ impl Recipe for PermitsWire {
         self.end(owner, NOTED)
     }
 
-    fn notes_withdrawals(&self) -> bool {
-        true
-    }
-
-    /// Never sent: permits are given back one by one, by their ids.
-    fn force_release(&self) -> Call {
-        self.inspect()
-    }
-
-    fn inspect(&self) -> Call {
-        let call = self.begin(&INSPECT, None);
-        call.arg(&self.channel).arg(PUBLISH)
-    }
-
     fn lease_keys(&self, _owner: &OwnerId) -> Option<String> {
         Some(self.leases.clone())
     }
 
     fn permit_ids(&self, owner: &OwnerId) -> Option<String> {
         Some(self.ids(owner))
-    }
-
-    fn weight(&self, _count: u32) -> usize {
-        usize::try_from(self.permits).unwrap_or(usize::MAX).max(1)
-    }
-
-    fn is_exclusive(&self) -> bool {
-        false
-    }
-
-    fn asks_for_many(&self) -> bool {
-        self.permits > 1
-    }
-
-    fn leaves_more(&self, left: Option<u64>) -> bool {
-        left != Some(0)
-    }
-
-    /// Who has a permit and asks for another takes another.
-    fn relation(&self, _held: &dyn Recipe) -> Relation {
-        Relation::None
     }
 }
 
@@ -228,7 +204,7 @@ mod tests {
         };
         let calls = [
             wire.acquire(&ask),
-            wire.update(&owner, second, 1),
+            wire.update(&owner, second, 1).unwrap(),
             wire.release(&owner),
             wire.withdraw(&owner),
             wire.inspect(),

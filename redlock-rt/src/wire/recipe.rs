@@ -1,19 +1,21 @@
-//! What a kind of lock is to the engine.
+//! The calls of a lock, of whatever kind.
 
 use std::time::Duration;
 
 use super::fair::FairQueue;
+use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
 use crate::name::{LockName, OwnerId};
 
-/// What differs between lock kinds; the engine knows nothing else of them.
+/// One lock to the engine, which knows nothing else of its kind. What a kind is stands in its
+/// [`Profile`]; what it sends is here.
 ///
 /// Every state-changing call sets the state that it means, so it may be repeated after a lost
 /// reply, and none but [`acquire`](Self::acquire) creates anything.
 pub(crate) trait Recipe: Send + Sync + 'static {
-    /// Tells kinds apart where holds are looked up by name, for re-entry.
-    fn kind(&self) -> &'static str;
+    /// What is particular to the kind.
+    fn profile(&self) -> &'static Profile;
 
     /// The key that is locked.
     fn name(&self) -> &LockName;
@@ -26,19 +28,31 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// Takes the lock for a new hold. Answered by what [`acquired`](Self::acquired) reads.
+    /// How many permits a hold takes; 1 where there are none.
+    fn permits(&self) -> u32 {
+        1
+    }
+
+    /// The queue in Redis, of a kind where every waiter has a place there.
+    fn queue(&self) -> Option<&FairQueue> {
+        None
+    }
+
+    /// Takes the lock for a new hold. [`acquired`](Self::acquired) reads the reply.
     fn acquire(&self, ask: &Ask<'_>) -> Call;
 
-    /// Reads the answer to [`acquire`](Self::acquire).
+    /// Reads the reply to [`acquire`](Self::acquire).
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         AcquireReply::try_from(reply)
     }
 
-    /// Sets the hold count and never shortens the lease. Answered by
+    /// Sets the hold count and never shortens the lease; `None`: the kind has neither. Returns a
     /// [`HoldReply`](super::HoldReply).
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call;
+    fn update(&self, _owner: &OwnerId, _lease: Duration, _count: u32) -> Option<Call> {
+        None
+    }
 
-    /// Ends the hold, and whatever an attempt of this owner left. Answered by
+    /// Ends the hold, and whatever an attempt of this owner left. Returns a
     /// [`HoldReply`](super::HoldReply), and where waiters were to be woken, what became of that
     /// ([`Reply::split`]).
     fn release(&self, owner: &OwnerId) -> Call;
@@ -49,28 +63,17 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         self.release(owner)
     }
 
-    /// Whether [`withdraw`](Self::withdraw) is more than a release.
-    fn notes_withdrawals(&self) -> bool {
-        false
-    }
-
-    /// Ends the hold without giving anything back, where Redis has note of it. Answered by
+    /// Ends the hold without giving anything back, where Redis has note of it. Returns a
     /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its way.
     fn forget(&self, _owner: &OwnerId, _repeated: bool) -> Option<Call> {
         None
     }
 
-    /// Ends the hold, and leaves the lock locked for `rest`; `None`: not of this kind. Answered by
-    /// [`HoldReply`](super::HoldReply).
-    fn stay(&self, _owner: &OwnerId, _rest: Duration) -> Option<Call> {
+    /// Ends the hold, and leaves the lock locked for `rest` of its shortest time; `None`: not of this
+    /// kind. Returns a [`HoldReply`](super::HoldReply).
+    fn min_hold(&self, _owner: &OwnerId, _rest: Duration) -> Option<Call> {
         None
     }
-
-    /// Frees the lock whoever holds it. Answers 1 or 0, as [`release`](Self::release) does.
-    fn force_release(&self) -> Call;
-
-    /// Asks who holds it. Answered by [`Holder::decode`](super::Holder::decode).
-    fn inspect(&self) -> Call;
 
     /// The field of the hash `NAME` in which a hold of this owner is counted.
     fn field(&self, owner: &OwnerId) -> String {
@@ -89,62 +92,31 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// How many leases the watchdog's call looks at for a hold with so many guards.
-    fn weight(&self, _count: u32) -> usize {
-        1
-    }
-
-    /// How often a hold is to be looked after at least, renewed or not, where others may shorten
-    /// its lease.
-    fn look_every(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Whether a hold that nobody gives back stays: it has no lease.
-    fn is_lasting(&self) -> bool {
-        false
-    }
-
-    /// Whether one hold excludes all others of this kind.
-    fn is_exclusive(&self) -> bool {
-        true
-    }
-
-    /// Whether the next may have it as well, after one who got `token` with it.
-    fn leaves_more(&self, _token: Option<u64>) -> bool {
-        !self.is_exclusive()
-    }
-
-    /// Whether who asks for less than this may have it where this was refused.
-    fn asks_for_many(&self) -> bool {
-        false
-    }
-
-    /// The other kinds whose holds of the same lock are over once a fresh one of this kind is held; none
-    /// where there is no other kind.
-    fn supersedes(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Whether an attempt that goes on waiting leaves something in Redis that
-    /// [`release`](Self::release) must take away.
-    fn leaves_traces(&self) -> bool {
-        false
-    }
-
-    /// The queue in Redis, of a kind where every waiter has a place there.
-    fn queue(&self) -> Option<&FairQueue> {
-        None
-    }
-
     /// What a lock of this kind is to a caller who is under `held`.
     fn relation(&self, held: &dyn Recipe) -> Relation {
-        if self.kind() == held.kind() && self.name() == held.name() {
+        let (profile, kind) = (self.profile(), held.profile().kind);
+        if self.name() != held.name() {
+            Relation::None
+        } else if profile.reenters.contains(&kind) {
             Relation::Same
+        } else if profile.joins.contains(&kind) {
+            Relation::Joins
+        } else if profile.deadlocks_under.contains(&kind) {
+            Relation::Deadlocks
         } else {
             Relation::None
         }
     }
+}
+
+/// What the handles of a lock ask and do, whoever holds it: the engine never does so by itself.
+pub(crate) trait LockRecipe: Recipe {
+    /// Frees the lock whoever holds it. Returns 1 or 0, and what became of the announcement as
+    /// [`release`](Recipe::release) does.
+    fn force_release(&self) -> Call;
+
+    /// Asks who holds it. [`Holder::decode`](super::Holder::decode) reads the reply.
+    fn inspect(&self) -> Call;
 }
 
 /// What an attempt to acquire asks for.

@@ -56,9 +56,7 @@ pub(crate) struct Malformed(pub(crate) Reply);
 /// The answer to an attempt to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
-    /// Ours, with the fencing token where the kind has one, or how many permits were left; and, where
-    /// none were, after how long the next may be free.
-    Acquired(Option<u64>, Option<Duration>),
+    Acquired(Acquired),
     /// Somebody else has it, for so long at most; `None` where the key has no TTL.
     Held(Option<Duration>),
     /// Nobody has it: there is nothing to have yet, such as a semaphore whose permits were never set.
@@ -74,10 +72,28 @@ impl TryFrom<Reply> for AcquireReply {
 
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match reply {
-            Reply::Nil => Ok(Self::Acquired(None, None)),
+            Reply::Nil => Ok(Self::Acquired(Acquired::default())),
             Reply::Int(ttl @ -1..) => Ok(Self::Held(ttl_of(ttl))),
             other => Err(Malformed(other)),
         }
+    }
+}
+
+/// What comes with a hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Acquired {
+    /// The fencing token, of a kind that gives one.
+    pub(crate) token: Option<u64>,
+    /// How many permits are free still, of a kind that counts them.
+    pub(crate) permits_left: Option<u64>,
+    /// After how long the first lease of those that are held ends, where no permit is free.
+    pub(crate) next_expiry: Option<Duration>,
+}
+
+impl Acquired {
+    /// Whether the next waiter may be served as well, of a kind that is not exclusive.
+    pub(crate) fn leaves_more(self) -> bool {
+        self.permits_left != Some(0)
     }
 }
 
@@ -149,7 +165,7 @@ mod tests {
     fn acquire_replies() {
         assert_eq!(
             AcquireReply::try_from(Reply::Nil),
-            Ok(AcquireReply::Acquired(None, None))
+            Ok(AcquireReply::Acquired(Acquired::default()))
         );
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(AcquireReply::try_from(Reply::Int(5)), Ok(held));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::keys;
-use super::recipe::{Ask, Recipe};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, LockRecipe, Recipe};
 use super::script::{Call, PUBLISH, millis, script};
 use crate::name::{LockName, OwnerId};
 
@@ -12,9 +13,7 @@ script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
 script!(INSPECT = "lock_hash" + "rlock_inspect");
-script!(STAY = "fair_wake" + "lock_stay");
-
-pub(super) const KIND: &str = "rlock";
+script!(MIN_HOLD = "fair_wake" + "lock_min_hold");
 
 /// The calls of an RLock.
 #[derive(Debug)]
@@ -31,8 +30,8 @@ impl RLockWire {
 }
 
 impl Recipe for RLockWire {
-    fn kind(&self) -> &'static str {
-        KIND
+    fn profile(&self) -> &'static Profile {
+        &profile::RLOCK
     }
 
     fn name(&self) -> &LockName {
@@ -47,8 +46,8 @@ impl Recipe for RLockWire {
         acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
-        update(&self.name, owner, lease, count)
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+        Some(update(&self.name, owner, lease, count))
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
@@ -59,10 +58,18 @@ impl Recipe for RLockWire {
             .arg(PUBLISH)
     }
 
-    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
-        Some(stay(&self.name, None, owner.as_str(), rest, &self.channel))
+    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        Some(min_hold(
+            &self.name,
+            None,
+            owner.as_str(),
+            rest,
+            &self.channel,
+        ))
     }
+}
 
+impl LockRecipe for RLockWire {
     fn force_release(&self) -> Call {
         Call::new(&FORCE_RELEASE)
             .key(self.name.as_str())
@@ -93,14 +100,14 @@ pub(super) fn update(name: &LockName, owner: &OwnerId, lease: Duration, count: u
 }
 
 /// For every kind whose lock is a hash with a TTL, and exclusive.
-pub(super) fn stay(
+pub(super) fn min_hold(
     name: &LockName,
     queue: Option<&str>,
     field: &str,
     rest: Duration,
     channel: &str,
 ) -> Call {
-    Call::new(&STAY)
+    Call::new(&MIN_HOLD)
         .key(name.as_str())
         .key(queue.unwrap_or(name.as_str()))
         .arg(field)
@@ -133,9 +140,9 @@ mod tests {
                 rest: None,
                 under: None,
             }),
-            wire.update(&owner, lease, 2),
+            wire.update(&owner, lease, 2).unwrap(),
             wire.release(&owner),
-            wire.stay(&owner, lease).unwrap(),
+            wire.min_hold(&owner, lease).unwrap(),
             wire.force_release(),
             wire.inspect(),
         ];

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use super::keys;
-use super::recipe::{Ask, Recipe, Relation};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::{Call, PUBLISH, millis, script};
@@ -19,16 +20,6 @@ script!(WRITE_ACQUIRE = "lock_hash" + "rw_write_acquire");
 script!(WRITE_RELEASE = "rw_write_release");
 script!(FORCE_RELEASE = "lock_hash" + "rw_force_release");
 script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
-
-const READ: &str = "rw.read";
-const WRITE: &str = "rw.write";
-/// The same lock. Apart, so that in the local queue nobody who has said nothing stands before one
-/// whose wish is to be known.
-const PREFERRED: &str = "rw.write.preferred";
-
-/// Another client's renewal may cut the TTL of the lock down to its own lease (Redisson's does).
-/// Looked at so often, a read lease outlives what others cut to 2 s or more, also when they die.
-const LOOK_EVERY: Duration = Duration::from_millis(1500);
 
 /// What both modes need.
 #[derive(Debug)]
@@ -85,8 +76,8 @@ impl ReadWire {
 }
 
 impl Recipe for ReadWire {
-    fn kind(&self) -> &'static str {
-        READ
+    fn profile(&self) -> &'static Profile {
+        &profile::READ
     }
 
     fn name(&self) -> &LockName {
@@ -111,13 +102,14 @@ impl Recipe for ReadWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
-        Call::new(&READ_UPDATE)
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+        let call = Call::new(&READ_UPDATE)
             .key(self.0.name.as_str())
             .number(millis(lease))
             .arg(owner.as_str())
             .number(count.into())
-            .arg(&self.leases_of(owner))
+            .arg(&self.leases_of(owner));
+        Some(call)
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
@@ -129,6 +121,12 @@ impl Recipe for ReadWire {
             .arg(PUBLISH)
     }
 
+    fn lease_keys(&self, owner: &OwnerId) -> Option<String> {
+        Some(self.leases_of(owner))
+    }
+}
+
+impl LockRecipe for ReadWire {
     fn force_release(&self) -> Call {
         self.0.force_release("read")
     }
@@ -137,35 +135,6 @@ impl Recipe for ReadWire {
         Call::new(&READ_INSPECT)
             .key(self.0.name.as_str())
             .arg(&self.0.leases)
-    }
-
-    fn lease_keys(&self, owner: &OwnerId) -> Option<String> {
-        Some(self.leases_of(owner))
-    }
-
-    fn weight(&self, count: u32) -> usize {
-        usize::try_from(count).unwrap_or(usize::MAX).max(1)
-    }
-
-    fn look_every(&self) -> Option<Duration> {
-        Some(LOOK_EVERY)
-    }
-
-    fn is_exclusive(&self) -> bool {
-        false
-    }
-
-    fn supersedes(&self) -> &'static [&'static str] {
-        &[WRITE, PREFERRED]
-    }
-
-    fn relation(&self, held: &dyn Recipe) -> Relation {
-        match held.kind() {
-            _ if self.name() != held.name() => Relation::None,
-            READ => Relation::Same,
-            WRITE | PREFERRED => Relation::Joins,
-            _ => Relation::None,
-        }
     }
 }
 
@@ -187,10 +156,10 @@ impl WriteWire {
 }
 
 impl Recipe for WriteWire {
-    fn kind(&self) -> &'static str {
+    fn profile(&self) -> &'static Profile {
         match self.preference.is_zero() {
-            true => WRITE,
-            false => PREFERRED,
+            true => &profile::WRITE,
+            false => &profile::WRITE_PREFERRED,
         }
     }
 
@@ -222,9 +191,9 @@ impl Recipe for WriteWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
         let field = OwnerId::from_wire(&write_field(owner));
-        rlock::update(&self.shared.name, &field, lease, count)
+        Some(rlock::update(&self.shared.name, &field, lease, count))
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
@@ -238,11 +207,18 @@ impl Recipe for WriteWire {
             .arg(PUBLISH)
     }
 
-    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
         let Shared { name, channel, .. } = &self.shared;
-        Some(rlock::stay(name, None, &write_field(owner), rest, channel))
+        let field = write_field(owner);
+        Some(rlock::min_hold(name, None, &field, rest, channel))
     }
 
+    fn field(&self, owner: &OwnerId) -> String {
+        write_field(owner)
+    }
+}
+
+impl LockRecipe for WriteWire {
     fn force_release(&self) -> Call {
         self.shared.force_release("write")
     }
@@ -250,37 +226,13 @@ impl Recipe for WriteWire {
     fn inspect(&self) -> Call {
         Call::new(&WRITE_INSPECT).key(self.shared.name.as_str())
     }
-
-    fn field(&self, owner: &OwnerId) -> String {
-        write_field(owner)
-    }
-
-    fn leaves_traces(&self) -> bool {
-        !self.preference.is_zero()
-    }
-
-    fn supersedes(&self) -> &'static [&'static str] {
-        match self.preference.is_zero() {
-            true => &[PREFERRED, READ],
-            false => &[WRITE, READ],
-        }
-    }
-
-    fn relation(&self, held: &dyn Recipe) -> Relation {
-        match held.kind() {
-            _ if self.name() != held.name() => Relation::None,
-            WRITE | PREFERRED => Relation::Same,
-            READ => Relation::Deadlocks,
-            _ => Relation::None,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::RLockWire;
     use crate::wire::script::headers::assert_agrees;
+    use crate::wire::{RLockWire, Relation};
 
     fn name(name: &str) -> LockName {
         LockName::new(None, name).unwrap()
@@ -291,7 +243,7 @@ mod tests {
         let read = ReadWire::new(name("n"));
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
         let owner = OwnerId::from_wire("u:1");
-        let wires: [&dyn Recipe; 2] = [&read, &write];
+        let wires: [&dyn LockRecipe; 2] = [&read, &write];
         for wire in wires {
             let calls = [
                 wire.acquire(&Ask {
@@ -301,7 +253,7 @@ mod tests {
                     rest: None,
                     under: Some(&owner),
                 }),
-                wire.update(&owner, Duration::from_secs(1), 2),
+                wire.update(&owner, Duration::from_secs(1), 2).unwrap(),
                 wire.release(&owner),
                 wire.force_release(),
                 wire.inspect(),
@@ -352,7 +304,7 @@ mod tests {
         assert_eq!(write.relation(&write), Relation::Same);
         assert_eq!(write.relation(&read), Relation::Deadlocks);
         let preferred = WriteWire::new(name("n"), Duration::from_secs(5));
-        assert_ne!(preferred.kind(), write.kind());
+        assert_ne!(preferred.profile(), write.profile());
         assert_eq!(read.relation(&preferred), Relation::Joins);
         assert_eq!(write.relation(&preferred), Relation::Same);
         assert_eq!(preferred.relation(&write), Relation::Same);

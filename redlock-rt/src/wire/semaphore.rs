@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::keys;
 use super::operation::{NOTED, Operation};
-use super::recipe::{Ask, Recipe, Relation};
-use super::reply::{AcquireReply, Malformed, Reply, ttl_of};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, Recipe};
+use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, PUBLISH, millis, script};
 use crate::name::{LockName, OwnerId};
 
@@ -55,8 +56,8 @@ impl SemaphoreWire {
 }
 
 impl Recipe for SemaphoreWire {
-    fn kind(&self) -> &'static str {
-        "semaphore"
+    fn profile(&self) -> &'static Profile {
+        &profile::SEMAPHORE
     }
 
     fn name(&self) -> &LockName {
@@ -65,6 +66,10 @@ impl Recipe for SemaphoreWire {
 
     fn channel(&self) -> Option<&str> {
         Some(&self.channel)
+    }
+
+    fn permits(&self) -> u32 {
+        self.permits
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
@@ -83,21 +88,12 @@ impl Recipe for SemaphoreWire {
         acquired(reply)
     }
 
-    /// Never sent: there is no lease to lengthen, and no re-entry.
-    fn update(&self, _owner: &OwnerId, _lease: Duration, _count: u32) -> Call {
-        available(&self.name)
-    }
-
     fn release(&self, owner: &OwnerId) -> Call {
         self.end(owner, Duration::ZERO)
     }
 
     fn withdraw(&self, owner: &OwnerId) -> Call {
         self.end(owner, NOTED)
-    }
-
-    fn notes_withdrawals(&self) -> bool {
-        true
     }
 
     fn forget(&self, owner: &OwnerId, repeated: bool) -> Option<Call> {
@@ -107,36 +103,6 @@ impl Recipe for SemaphoreWire {
             .key(&keys::operation(&self.name, owner.as_str()));
         Some(call.arg(owner.as_str()).number(millis(noted)))
     }
-
-    /// Never sent: a permit has no owner that others know of.
-    fn force_release(&self) -> Call {
-        available(&self.name)
-    }
-
-    fn inspect(&self) -> Call {
-        available(&self.name)
-    }
-
-    fn is_lasting(&self) -> bool {
-        true
-    }
-
-    fn is_exclusive(&self) -> bool {
-        false
-    }
-
-    fn asks_for_many(&self) -> bool {
-        self.permits > 1
-    }
-
-    fn leaves_more(&self, left: Option<u64>) -> bool {
-        left != Some(0)
-    }
-
-    /// Who has a permit and asks for another takes another.
-    fn relation(&self, _held: &dyn Recipe) -> Relation {
-        Relation::None
-    }
 }
 
 /// Reads a list of the permits left and, where a kind has leases, when the next of them is over; or
@@ -145,13 +111,16 @@ pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     match reply {
         Reply::List(items) => match items.as_slice() {
             [Reply::Int(left), next @ ..] => {
-                let next = match next {
+                let next_expiry = match next {
                     [] => None,
                     [Reply::Int(next)] => ttl_of(*next),
                     _ => return Err(Malformed(Reply::List(items))),
                 };
-                let left = u64::try_from(*left).unwrap_or(0);
-                Ok(AcquireReply::Acquired(Some(left), next))
+                Ok(AcquireReply::Acquired(Acquired {
+                    token: None,
+                    permits_left: Some(u64::try_from(*left).unwrap_or(0)),
+                    next_expiry,
+                }))
             }
             _ => Err(Malformed(Reply::List(items))),
         },
@@ -234,22 +203,23 @@ mod tests {
     fn who_got_the_last_permit_leaves_nothing_for_the_next() {
         let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         let left = |left| wire.acquired(Reply::List(vec![Reply::Int(left)]));
-        assert_eq!(left(0), Ok(AcquireReply::Acquired(Some(0), None)));
-        assert_eq!(left(2), Ok(AcquireReply::Acquired(Some(2), None)));
-        assert!(!wire.leaves_more(Some(0)) && wire.leaves_more(Some(2)));
+        let acquired = |left, next_expiry| Acquired {
+            token: None,
+            permits_left: Some(left),
+            next_expiry,
+        };
+        let (none, two) = (acquired(0, None), acquired(2, None));
+        assert_eq!(left(0), Ok(AcquireReply::Acquired(none)));
+        assert_eq!(left(2), Ok(AcquireReply::Acquired(two)));
+        assert!(!none.leaves_more() && two.leaves_more());
         assert_eq!(wire.acquired(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
         assert_eq!(wire.acquired(Reply::Int(-2)), Ok(AcquireReply::Unset));
         assert!(wire.acquired(Reply::Nil).is_err());
         let with = |next| wire.acquired(Reply::List(vec![Reply::Int(0), next]));
         let soon = Some(Duration::from_millis(5));
-        assert_eq!(
-            with(Reply::Int(5)),
-            Ok(AcquireReply::Acquired(Some(0), soon))
-        );
-        assert_eq!(
-            with(Reply::Int(-1)),
-            Ok(AcquireReply::Acquired(Some(0), None))
-        );
+        let last = AcquireReply::Acquired(acquired(0, soon));
+        assert_eq!(with(Reply::Int(5)), Ok(last));
+        assert_eq!(with(Reply::Int(-1)), Ok(AcquireReply::Acquired(none)));
         assert!(with(Reply::Nil).is_err());
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::recipe::{Ask, Recipe};
+use super::profile::{self, Profile};
+use super::recipe::{Ask, LockRecipe, Recipe};
 use super::rlock;
 use super::script::{Call, script};
 use crate::name::{LockName, OwnerId};
@@ -23,8 +24,8 @@ impl SpinWire {
 }
 
 impl Recipe for SpinWire {
-    fn kind(&self) -> &'static str {
-        "spin"
+    fn profile(&self) -> &'static Profile {
+        &profile::SPIN
     }
 
     fn name(&self) -> &LockName {
@@ -39,8 +40,8 @@ impl Recipe for SpinWire {
         rlock::acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Call {
-        rlock::update(&self.name, owner, lease, count)
+    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+        Some(rlock::update(&self.name, owner, lease, count))
     }
 
     fn release(&self, owner: &OwnerId) -> Call {
@@ -49,10 +50,13 @@ impl Recipe for SpinWire {
             .arg(owner.as_str())
     }
 
-    fn stay(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
-        Some(rlock::stay(&self.name, None, owner.as_str(), rest, ""))
+    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+        let name = &self.name;
+        Some(rlock::min_hold(name, None, owner.as_str(), rest, ""))
     }
+}
 
+impl LockRecipe for SpinWire {
     fn force_release(&self) -> Call {
         Call::new(&FORCE_RELEASE).key(self.name.as_str())
     }

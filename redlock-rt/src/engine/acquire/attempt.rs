@@ -67,8 +67,9 @@ impl Attempt {
     ) -> Option<Result<AcquireReply, Fault>> {
         let request = &self.request;
         let Request { engine, recipe, .. } = request;
+        let profile = recipe.profile();
         self.open
-            .get_or_insert_with(|| engine.releases.open(recipe.is_lasting()));
+            .get_or_insert_with(|| engine.releases.open(profile.is_lasting()));
         let call = || request.call(waits, deadline);
         let answer = self.delivery.attempt(&engine.main, call, deadline).await;
         let reply = answer.map(|reply| {
@@ -80,10 +81,10 @@ impl Attempt {
         if let Some(Ok(reply)) = &reply
             && !matches!(reply, AcquireReply::Acquired(..))
         {
-            let traces = waits && recipe.leaves_traces();
+            let traces = waits && profile.leaves_traces;
             // Whatever was sent before under this number did not get the lock either; but where
             // nobody could kill its connection it may come still.
-            let late = self.delivery.is_open() && recipe.notes_withdrawals();
+            let late = self.delivery.is_open() && profile.notes_withdrawals;
             self.request.repeated |= late;
             self.delivery.close();
             self.traces |= traces;

@@ -30,7 +30,7 @@ impl LocalWait {
         let own = || engine.locks.waiters(key_of(&**recipe, Some(*number)));
         let Some((seat, own)) = engine.rooms.sit(recipe, *number, own) else {
             let mut guard = waiters.enter(&engine.hub, recipe.channel(), poll);
-            if recipe.asks_for_many() {
+            if recipe.permits() > 1 {
                 guard.passes_on();
             }
             return Self { guard, seat: None };

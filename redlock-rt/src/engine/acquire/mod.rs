@@ -160,7 +160,7 @@ impl Engine {
             Some(_) => None,
         };
         let Some(turn) = around
-            .filter(|_| recipe.is_exclusive())
+            .filter(|_| recipe.profile().exclusive)
             .and_then(|around| around.turn)
         else {
             return self.lock(recipe, terms, params).await;

@@ -25,7 +25,7 @@ use crate::engine::hold::{Hold, LostReason, Terms, key_of};
 use crate::engine::pause::Pause;
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
-use crate::wire::{AcquireReply, Recipe};
+use crate::wire::{AcquireReply, Acquired, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
 /// Where a waiter logs that there is nothing to wait for yet.
@@ -153,7 +153,7 @@ impl Acquisition<'_> {
             return Err(error);
         };
         match outcome {
-            Ok(AcquireReply::Acquired(token, next)) => return self.acquired(token, next),
+            Ok(AcquireReply::Acquired(acquired)) => return self.acquired(acquired),
             Ok(AcquireReply::Held(ttl)) => self.refused(ttl)?,
             Ok(AcquireReply::Unset) => self.unset()?,
             Ok(AcquireReply::Behind) => {
@@ -170,17 +170,13 @@ impl Acquisition<'_> {
         Ok(None)
     }
 
-    fn acquired(
-        &mut self,
-        token: Option<u64>,
-        next: Option<Duration>,
-    ) -> Result<Option<HoldGuard>, Error> {
+    fn acquired(&mut self, acquired: Acquired) -> Result<Option<HoldGuard>, Error> {
         let now = clock::now();
-        let guard = self.attempt.succeed(token, now)?;
+        let guard = self.attempt.succeed(acquired.token, now)?;
         if let Some(guard) = unless_expired(guard) {
-            let shared = !self.recipe.is_exclusive();
-            let more = self.recipe.leaves_more(token);
-            let retry_at = self.engine.next_look(now, next);
+            let shared = !self.recipe.profile().exclusive;
+            let more = shared && acquired.leaves_more();
+            let retry_at = self.engine.next_look(now, acquired.next_expiry);
             self.place.served(shared, more, retry_at);
             return Ok(Some(guard));
         }
@@ -303,8 +299,8 @@ pub(super) async fn try_acquire(
         clock::sleep_until(again).await;
     };
     match outcome.unwrap_or_else(|| Err(engine.no_answer())) {
-        Ok(AcquireReply::Acquired(token, _)) => {
-            let guard = attempt.succeed(token, clock::now())?;
+        Ok(AcquireReply::Acquired(acquired)) => {
+            let guard = attempt.succeed(acquired.token, clock::now())?;
             let guard = unless_expired(guard);
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }

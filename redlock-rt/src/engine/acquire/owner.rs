@@ -102,7 +102,7 @@ impl Owner {
             client: request.engine.id.clone(),
             name: request.recipe.name().clone(),
         };
-        let entry = (key, request.recipe.kind(), request.owner.clone());
+        let entry = (key, request.recipe.profile().kind, request.owner.clone());
         self.slots().asking.push(entry);
         Asking {
             slots: Arc::clone(&self.slots),
@@ -114,7 +114,8 @@ impl Owner {
     pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<OwnerId> {
         let slots = self.slots();
         let asked = slots.asking.iter().find(|(key, kind, _)| {
-            key.client == *client && key.name == *recipe.name() && *kind == recipe.kind()
+            let same = key.client == *client && key.name == *recipe.name();
+            same && *kind == recipe.profile().kind
         });
         asked.map(|(_, _, owner)| owner.clone())
     }

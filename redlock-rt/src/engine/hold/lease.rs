@@ -118,8 +118,8 @@ pub(crate) struct Lease {
     look_every: Option<Duration>,
     /// It has no lease.
     permanent: bool,
-    /// Until then the lock is to stay locked after the last guard left.
-    stays: Option<Instant>,
+    /// Until then the lock is kept locked after the last guard left.
+    min_hold: Option<Instant>,
     /// That its time is over was answered by [`take_expiry`](Self::take_expiry).
     expiry_taken: bool,
 }
@@ -147,7 +147,7 @@ impl Lease {
             doubted: None,
             look_every,
             permanent: terms.lease == Duration::MAX,
-            stays: None,
+            min_hold: None,
             expiry_taken: false,
         };
         let id = lease.admit(terms, sent);
@@ -238,12 +238,12 @@ impl Lease {
     }
 
     /// Keeps the lock from others until then at least, also once no guard is left.
-    pub(crate) fn stay(&mut self, until: Instant) {
-        self.stays = self.stays.max(Some(until));
+    pub(crate) fn set_min_hold(&mut self, until: Instant) {
+        self.min_hold = self.min_hold.max(Some(until));
     }
 
-    pub(crate) fn stays(&self) -> Option<Instant> {
-        self.stays
+    pub(crate) fn min_hold(&self) -> Option<Instant> {
+        self.min_hold
     }
 
     /// The hold count as Redis is to know it.

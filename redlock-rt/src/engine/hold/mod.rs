@@ -44,7 +44,7 @@ impl Subject for Holders<Hold> {
 /// Which queue a lock's waiters are in. `number`: of a waiter that has a place of its own in Redis.
 pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
     Key {
-        kind: recipe.kind(),
+        kind: recipe.profile().kind,
         name: recipe.name().clone(),
         number,
     }
@@ -71,7 +71,7 @@ pub(crate) struct Hold {
     pub(crate) owner: OwnerId,
     /// Names the hold in the client.
     pub(crate) number: u64,
-    /// What the kind gives with it: a fencing token, or how many permits were left.
+    /// The fencing token, of a kind that gives one.
     pub(crate) token: Option<u64>,
     /// Whether a hold in another mode had or has this owner; see [`paired_owner`](Self::paired_owner).
     paired: AtomicBool,
@@ -100,7 +100,8 @@ impl Hold {
         token: Option<u64>,
         sent: Instant,
     ) -> (Arc<Self>, GuardId) {
-        let (lease, id) = Lease::new(request.terms, request.recipe.look_every(), sent);
+        let profile = request.recipe.profile();
+        let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
         let hold = Arc::new(Self {
             home: request.engine.home(),
             engine: Arc::clone(&request.engine),
@@ -120,9 +121,9 @@ impl Hold {
         });
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
-        if hold.recipe.is_exclusive() {
+        if profile.exclusive {
             superseded.extend(holders.replace(&hold));
-        } else if !hold.recipe.supersedes().is_empty() {
+        } else if !profile.supersedes.is_empty() {
             holders.add(&hold);
         }
         // The holder of another mode may have this one besides.
@@ -141,7 +142,7 @@ impl Hold {
 
     fn superseded_in_other_modes(&self) -> Vec<Arc<Self>> {
         let name = self.recipe.name();
-        let modes = self.recipe.supersedes().iter().map(|kind| Key {
+        let modes = self.recipe.profile().supersedes.iter().map(|kind| Key {
             kind,
             name: name.clone(),
             number: None,
@@ -181,18 +182,18 @@ impl Hold {
     }
 
     /// Keeps the lock from others until then at least, also after its last guard: the release then
-    /// sets the TTL instead. Only where [`Recipe::stay`] has a call.
-    pub(crate) fn stay_until(&self, until: Instant) {
-        self.lease().stay(until);
+    /// sets the TTL instead. Only where [`Recipe::min_hold`] has a call.
+    pub(crate) fn set_min_hold(&self, until: Instant) {
+        self.lease().set_min_hold(until);
     }
 
-    /// What ends the hold where the lock is to stay locked for a while then.
-    pub(crate) fn stay(&self, now: Instant) -> Option<Call> {
-        let rest = self.lease().stays()?.checked_duration_since(now)?;
+    /// What ends the hold where the lock is kept locked for a while then.
+    pub(crate) fn min_hold_call(&self, now: Instant) -> Option<Call> {
+        let rest = self.lease().min_hold()?.checked_duration_since(now)?;
         if rest.is_zero() {
             return None;
         }
-        self.recipe.stay(&self.owner, rest)
+        self.recipe.min_hold(&self.owner, rest)
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -237,9 +238,10 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// What it weighs in a renewal; see [`Recipe::weight`].
+    /// How many leases a renewal looks at for it.
     pub(crate) fn weight(&self) -> usize {
-        self.recipe.weight(self.count())
+        let leases = self.recipe.profile().leases;
+        leases.weight(self.count(), self.recipe.permits())
     }
 
     pub(crate) fn renewal_failed(&self, now: Instant, retry_at: Instant) {

@@ -35,8 +35,8 @@ pub(crate) enum Goal {
 
 /// What ends a hold.
 fn end_of(hold: &Hold) -> Call {
-    match (hold.stay(clock::now()), hold.repeated) {
-        (Some(stay), _) => stay,
+    match (hold.min_hold_call(clock::now()), hold.repeated) {
+        (Some(call), _) => call,
         (None, true) => hold.recipe.withdraw(&hold.owner),
         (None, false) => hold.recipe.release(&hold.owner),
     }
@@ -222,7 +222,9 @@ impl Cleanup {
             // Nothing but a lease would change, and only of a lock that is still there.
             Subject::Hold(_) if matches!(self.goal, Goal::Lengthen(_)) => Some(self.lapses),
             // What is left besides the lock has no lease, and stays until it is taken away.
-            Subject::OrphanedAttempt(orphan) if orphan.request.recipe.leaves_traces() => None,
+            Subject::OrphanedAttempt(orphan) if orphan.request.recipe.profile().leaves_traces => {
+                None
+            }
             Subject::Hold(_) | Subject::OrphanedAttempt(_) => {
                 let quiet = self.engine().main.quiet_since()?;
                 let late = clock::after(clock::after(quiet, self.lease), MARGIN);
@@ -323,9 +325,9 @@ impl Cleanup {
                     | AcquireReply::Behind
                     | AcquireReply::Orphaned,
                 ) => {
-                    let late =
-                        delivery.open_since().is_some() && request.recipe.notes_withdrawals();
-                    Ok(!(*traces || late || request.recipe.leaves_traces()))
+                    let profile = request.recipe.profile();
+                    let late = delivery.open_since().is_some() && profile.notes_withdrawals;
+                    Ok(!(*traces || late || profile.leaves_traces))
                 }
                 // From here on the number is used up: only its release is ever sent again.
                 Ok(AcquireReply::Acquired(..)) => {
@@ -361,8 +363,11 @@ impl Cleanup {
                     // The last guard left meanwhile; the end of the hold is on its way.
                     return Some(Ok(HoldReply::Done));
                 }
-                let call = || hold.recipe.update(&hold.owner, lease, count);
-                let answer = delivery.attempt(&hold.engine.main, call, until).await?;
+                let Some(call) = hold.recipe.update(&hold.owner, lease, count) else {
+                    return Some(Ok(HoldReply::Done));
+                };
+                let main = &hold.engine.main;
+                let answer = delivery.attempt(main, || call, until).await?;
                 let sent = delivery.sent.unwrap_or_else(clock::now);
                 let told = told(answer, delivery, news);
                 Some(told.inspect(|reply| hold.answered(*reply, sent, lease)))
@@ -410,8 +415,8 @@ impl Cleanup {
     /// Whether what stays behind has no lease that would end it.
     pub(in crate::engine) fn is_lasting(&self) -> bool {
         match &self.subject {
-            Subject::Hold(hold) => hold.recipe.is_lasting(),
-            Subject::OrphanedAttempt(orphan) => orphan.request.recipe.is_lasting(),
+            Subject::Hold(hold) => hold.recipe.profile().is_lasting(),
+            Subject::OrphanedAttempt(orphan) => orphan.request.recipe.profile().is_lasting(),
             Subject::OnceRequest(_) => true,
         }
     }

@@ -352,7 +352,7 @@ mod tests {
     use crate::connection::{Connector, Dialer, Spawner, Timeouts};
     use crate::engine::{AcquireParams, Config, Engine, Terms};
     use crate::name::LockName;
-    use crate::wire::{Holder, RLockWire, Recipe};
+    use crate::wire::{Holder, LockRecipe, RLockWire, Recipe};
 
     const S: Duration = Duration::from_secs(1);
 
@@ -379,7 +379,8 @@ mod tests {
         };
         let engine = Engine::new(config);
         let name = LockName::new(None, "spent").unwrap();
-        let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(name));
+        let wire = Arc::new(RLockWire::new(name));
+        let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let terms = Terms {
             lease: 30 * S,
             renew: None,
@@ -416,7 +417,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let reply = engine
-            .ask("inspect", &*recipe, recipe.inspect())
+            .ask("inspect", &*recipe, wire.inspect())
             .await
             .unwrap();
         let holder = Holder::decode(reply).unwrap().remove(0);

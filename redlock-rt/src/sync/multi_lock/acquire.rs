@@ -12,6 +12,7 @@ use crate::clock;
 use crate::engine::{AcquireParams, Terms, TogetherOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::name::OwnerId;
+use crate::wire::Recipe;
 
 /// One call that wants all parts.
 pub(super) struct Asking<'a> {
@@ -95,7 +96,7 @@ impl Asking<'_> {
         let recipes: Vec<_> = self
             .parts
             .iter()
-            .map(|part| Arc::clone(&part.recipe))
+            .map(|part| Arc::clone(&part.recipe) as Arc<dyn Recipe>)
             .collect();
         let engine = &first.engine;
         if !engine.may_acquire_together(&recipes) {
@@ -152,13 +153,10 @@ impl Asking<'_> {
                 owner: self.options.acting_as(),
                 backoff: part.backoff.as_ref(),
             };
+            let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
             let guard = match self.for_body {
-                true => {
-                    part.engine
-                        .lock_for_body(&part.recipe, meanwhile, manner)
-                        .await?
-                }
-                false => part.engine.lock(&part.recipe, meanwhile, manner).await?,
+                true => engine.lock_for_body(&recipe, meanwhile, manner).await?,
+                false => engine.lock(&recipe, meanwhile, manner).await?,
             };
             taken.push(GroupPart { place, guard });
         }
@@ -179,7 +177,7 @@ impl Asking<'_> {
             if !holders.contains(&guard.hold.owner) {
                 continue;
             }
-            if known.recipe.kind() != part.recipe.kind() {
+            if known.recipe.profile().kind != part.recipe.profile().kind {
                 return Err(Flaw::Kinds(part.recipe.name().clone()).into());
             }
             return Ok(true);

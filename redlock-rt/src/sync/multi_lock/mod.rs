@@ -21,7 +21,7 @@ use crate::connection::ServerId;
 use crate::engine::{Backoff, Engine, GuardState, Handle, LostReason};
 use crate::error::Error;
 use crate::name::{BadName, LockName, OwnerId};
-use crate::wire::{Holder, Recipe};
+use crate::wire::{Holder, LockRecipe};
 
 const ACTION: &str = "acquire locks";
 
@@ -29,7 +29,7 @@ const ACTION: &str = "acquire locks";
 #[derive(Clone)]
 pub struct Part {
     engine: Handle,
-    wire: Result<Arc<dyn Recipe>, BadName>,
+    wire: Result<Arc<dyn LockRecipe>, BadName>,
     backoff: Option<Backoff>,
 }
 
@@ -112,7 +112,7 @@ pub struct MultiLock {
 #[derive(Clone)]
 struct Checked {
     engine: Handle,
-    recipe: Arc<dyn Recipe>,
+    recipe: Arc<dyn LockRecipe>,
     backoff: Option<Backoff>,
     server: ServerId,
 }
@@ -149,10 +149,11 @@ impl Checked {
     /// By name first: that is the same in every process, also where they call a server differently.
     fn order(&self, other: &Self) -> Ordering {
         let name = |part: &Self| part.recipe.name().clone();
+        let kind = |part: &Self| part.recipe.profile().kind;
         name(self)
             .cmp(&name(other))
             .then_with(|| self.server.cmp(&other.server))
-            .then_with(|| self.recipe.kind().cmp(other.recipe.kind()))
+            .then_with(|| kind(self).cmp(kind(other)))
     }
 }
 
@@ -384,7 +385,7 @@ impl MultiLock {
             let own = options.terms(&part.engine);
             let own = own.map_err(|error| error.named(part.recipe.name().as_arc()))?;
             let backoff_flaw = || part.backoff.and_then(|backoff| backoff.flaw());
-            if !part.recipe.is_exclusive() {
+            if !part.recipe.profile().exclusive {
                 let refused = options.without_min_hold();
                 refused.map_err(|error| error.named(part.recipe.name().as_arc()))?;
             }
@@ -414,7 +415,9 @@ impl MultiLock {
             match group.state() {
                 state if state.is_valid() => {
                     let holds = group.holds();
-                    holds.iter().for_each(|(_, hold)| options.stay(hold));
+                    holds
+                        .iter()
+                        .for_each(|(_, hold)| options.set_min_hold(hold));
                     return Ok(MultiLockGuard::new(group, parts));
                 }
                 GuardState::Lost(reason) => {

@@ -29,7 +29,7 @@ use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, OwnerId};
-use crate::wire::{Holder, Recipe};
+use crate::wire::{Holder, RLockWire, Recipe};
 
 const ACTION: &str = "acquire lock";
 
@@ -423,7 +423,10 @@ impl RedLock {
         let locks: Vec<_> = engines
             .iter()
             .zip(recipes.iter())
-            .map(|(engine, recipe)| Lock::<AnyKind>::of(engine, Arc::clone(recipe)))
+            .map(|(engine, recipe)| {
+                let wire = RLockWire::new(recipe.name().clone());
+                Lock::<AnyKind>::of(engine, Arc::new(wire))
+            })
             .collect();
         let asked = locks.iter().map(|lock| {
             let answer = question(lock);

@@ -1,0 +1,191 @@
+//! What is particular to each kind of lock, in one table.
+
+use std::time::Duration;
+
+/// One kind of lock. A hold of a kind is a hold of a name too: what is said of other kinds is said
+/// of their holds of the same name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Profile {
+    /// Tells kinds apart where waiters and holds are looked up.
+    pub(crate) kind: &'static str,
+    /// One hold excludes all others of this kind.
+    pub(crate) exclusive: bool,
+    pub(crate) leases: Leases,
+    /// How often a hold is to be looked after at least, renewed or not, where others may shorten its
+    /// lease.
+    pub(crate) look_every: Option<Duration>,
+    /// A refused attempt that goes on waiting leaves something in Redis, which a release must take
+    /// away.
+    pub(crate) leaves_traces: bool,
+    /// [`Recipe::withdraw`](super::Recipe::withdraw) is more than a release.
+    pub(crate) notes_withdrawals: bool,
+    /// The kinds whose holder re-enters its hold where it asks for this one.
+    pub(crate) reenters: &'static [&'static str],
+    /// The kinds whose holder may have a hold of this one besides.
+    pub(crate) joins: &'static [&'static str],
+    /// The kinds whose holder would wait for ever for this one.
+    pub(crate) deadlocks_under: &'static [&'static str],
+    /// The other kinds whose holds are over once a fresh one of this kind is held.
+    pub(crate) supersedes: &'static [&'static str],
+}
+
+/// What carries the lease of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leases {
+    /// Nothing: a hold that nobody gives back lasts.
+    None,
+    /// One key, or one field.
+    One,
+    /// A key for each guard of the hold.
+    EachGuard,
+    /// An id for each permit of the hold.
+    EachPermit,
+}
+
+impl Profile {
+    /// Whether a hold that nobody gives back lasts.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.leases == Leases::None
+    }
+}
+
+impl Leases {
+    /// How many leases the watchdog's call looks at for a hold with so many guards and permits.
+    pub(crate) fn weight(self, guards: u32, permits: u32) -> usize {
+        let leases = match self {
+            Self::None | Self::One => 1,
+            Self::EachGuard => guards,
+            Self::EachPermit => permits,
+        };
+        usize::try_from(leases).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+/// What a kind is unless its row says otherwise.
+const PLAIN: Profile = Profile {
+    kind: "",
+    exclusive: true,
+    leases: Leases::One,
+    look_every: None,
+    leaves_traces: false,
+    notes_withdrawals: false,
+    reenters: &[],
+    joins: &[],
+    deadlocks_under: &[],
+    supersedes: &[],
+};
+
+pub(super) const RLOCK: Profile = Profile {
+    kind: "rlock",
+    reenters: &["rlock"],
+    ..PLAIN
+};
+
+pub(super) const SPIN: Profile = Profile {
+    kind: "spin",
+    reenters: &["spin"],
+    ..PLAIN
+};
+
+pub(super) const FENCED: Profile = Profile {
+    kind: "fenced",
+    reenters: &["fenced"],
+    ..PLAIN
+};
+
+/// Every waiter has a place in Redis.
+pub(super) const FAIR: Profile = Profile {
+    kind: "fair",
+    leaves_traces: true,
+    reenters: &["fair"],
+    ..PLAIN
+};
+
+/// Another client's renewal may cut the TTL of the lock down to its own lease (Redisson's does).
+/// Looked at so often, a read lease outlives what others cut to 2 s or more, also when they die.
+const LOOK_EVERY: Duration = Duration::from_millis(1500);
+
+pub(super) const READ: Profile = Profile {
+    kind: "rw.read",
+    exclusive: false,
+    leases: Leases::EachGuard,
+    look_every: Some(LOOK_EVERY),
+    reenters: &["rw.read"],
+    joins: &["rw.write", "rw.write.preferred"],
+    supersedes: &["rw.write", "rw.write.preferred"],
+    ..PLAIN
+};
+
+pub(super) const WRITE: Profile = Profile {
+    kind: "rw.write",
+    reenters: &["rw.write", "rw.write.preferred"],
+    deadlocks_under: &["rw.read"],
+    supersedes: &["rw.write.preferred", "rw.read"],
+    ..PLAIN
+};
+
+/// The same lock as [`WRITE`]. Apart, so that in the local queue no waiter whose wish Redis does not
+/// know stands before one whose wish it is to know.
+pub(super) const WRITE_PREFERRED: Profile = Profile {
+    kind: "rw.write.preferred",
+    leaves_traces: true,
+    supersedes: &["rw.write", "rw.read"],
+    ..WRITE
+};
+
+/// Who has a permit and asks for another takes another: nothing is re-entered.
+pub(super) const SEMAPHORE: Profile = Profile {
+    kind: "semaphore",
+    exclusive: false,
+    leases: Leases::None,
+    notes_withdrawals: true,
+    ..PLAIN
+};
+
+/// As [`SEMAPHORE`], with leases.
+pub(super) const PERMITS: Profile = Profile {
+    kind: "permits",
+    leases: Leases::EachPermit,
+    ..SEMAPHORE
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_speaks_of_kinds_that_there_are() {
+        let all = [
+            &RLOCK,
+            &SPIN,
+            &FENCED,
+            &FAIR,
+            &READ,
+            &WRITE,
+            &WRITE_PREFERRED,
+            &SEMAPHORE,
+            &PERMITS,
+        ];
+        let kinds: Vec<_> = all.iter().map(|profile| profile.kind).collect();
+        let mut apart = kinds.clone();
+        apart.sort_unstable();
+        apart.dedup();
+        assert_eq!(apart.len(), kinds.len(), "{kinds:?}");
+        for profile in all {
+            let relations = [profile.reenters, profile.joins, profile.deadlocks_under];
+            let related = relations.concat();
+            let known = |kind: &&&str| kinds.contains(*kind);
+            assert_eq!(related.iter().filter(known).count(), related.len());
+            assert!(profile.supersedes.iter().all(|kind| kinds.contains(kind)));
+            assert!(!profile.supersedes.contains(&profile.kind));
+        }
+    }
+
+    #[test]
+    fn a_hold_weighs_as_much_as_it_has_leases() {
+        assert_eq!(Leases::One.weight(3, 1), 1);
+        assert_eq!(Leases::EachGuard.weight(3, 1), 3);
+        assert_eq!(Leases::EachGuard.weight(0, 1), 1);
+        assert_eq!(Leases::EachPermit.weight(1, 5), 5);
+    }
+}
