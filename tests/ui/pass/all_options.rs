@@ -30,6 +30,15 @@
     clippy::nursery
 )]
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::unused_async,
+    reason = "what these examples leave out, not what the attribute makes"
+)]
+#![allow(
+    clippy::significant_drop_tightening,
+    reason = "it takes the session of a guard, which is moved into the run, for one that is dropped"
+)]
 
 use std::time::Duration;
 

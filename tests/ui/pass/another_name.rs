@@ -1,7 +1,7 @@
 //! A crate that hands out `redlock_rt` under another name, and one that has taken the usual names
 //! for its own things.
 
-#![allow(dead_code, non_camel_case_types)]
+#![allow(dead_code, unused_macros, non_camel_case_types)]
 
 mod facade {
     pub use redlock_rt as locks;
