@@ -5,49 +5,49 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong, as far as a caller can act on it.
+/// The kind of an error: what went wrong, as far as a caller can act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Somebody else holds it, and the call was not to wait.
+    /// Another owner holds the lock, and the call was not to wait.
     Contended,
-    /// The wait ran out while somebody else held it, or before the latch opened.
+    /// The wait ran out while another owner held the lock, or before the latch opened.
     TimedOut,
-    /// Redis could not be reached, or did not answer, within the time given.
+    /// Redis could not be reached, or did not answer, within the given time.
     Unavailable,
-    /// Fewer servers than it takes for a majority answered within the time given.
+    /// Less than a majority of the servers answered within the given time.
     Quorum,
-    /// The command was sent, and whether it took effect is not known.
+    /// The command was sent, and it is unknown whether it took effect.
     OutcomeUnknown,
-    /// The lock was lost before the operation: it expired, was deleted or taken over;
-    /// [`lost_reason`](Error::lost_reason) says which.
+    /// The lock was lost before the operation: it expired, was deleted or was taken over.
+    /// [`lost_reason`](Error::lost_reason) returns the reason.
     Lost,
-    /// The caller holds it for reading, and would wait for itself for ever.
+    /// The caller holds the lock for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
-    /// A newer fencing token was seen: the caller's lock was lost before, and somebody else has
-    /// had it since.
+    /// A newer fencing token was seen: the caller's lock was lost before, and another owner has
+    /// held it since.
     StaleToken,
     /// The latch was deleted, not counted down.
     LatchDeleted,
-    /// The latch's own time was over before it was counted down.
+    /// The latch's TTL was over before it was counted down.
     LatchExpired,
-    /// The caller does not hold it.
+    /// The caller does not hold the lock.
     NotOwner,
-    /// An argument that cannot work; nothing was sent.
+    /// An argument is invalid; nothing was sent.
     BadInput,
-    /// The key holds something else: a value of another type, a string that is no number, or a hash
-    /// that is no lock; see [names](crate::Lock#names). Nothing was changed.
+    /// The key holds something else: a value of another type, a string that is not a number, or a
+    /// hash that is not a lock; see [names](crate::Lock#names). Nothing was changed.
     WrongType,
     /// Redis refuses the credentials, or an ACL forbids the command.
     Denied,
-    /// What the address leads to is no server to lock on (a replica, a sentinel, a node of a
-    /// cluster, no Redis at all), or none that can be talked to (a host name that is not known, a
-    /// certificate that is not trusted). No call succeeds before somebody changes that.
+    /// The server at the address is unsuitable (a replica, a sentinel, a node of a cluster, not
+    /// Redis), or the client cannot talk to it (an unknown host name, an untrusted certificate). No
+    /// call succeeds until the configuration changes.
     Misconfigured,
-    /// The client was shut down: nothing is given out any more, and what it held was released under
-    /// its guards and bodies.
+    /// The client was shut down: no lock is acquired any more, and its locks were released although
+    /// guards and bodies still existed.
     ShutDown,
-    /// An answer that makes no sense for the command sent.
+    /// The reply makes no sense for the command.
     Protocol,
 }
 
@@ -81,9 +81,9 @@ impl ErrorKind {
 pub enum LostReason {
     /// The lease ran out by the local clock before it was renewed.
     Expired,
-    /// The lock is gone from Redis: deleted, evicted, flushed, or lost in a restart or failover.
+    /// The lock is no longer in Redis: deleted, evicted, flushed, or lost in a restart or failover.
     Deleted,
-    /// Somebody else holds it.
+    /// Another owner holds it.
     Taken,
     /// The guard's `max_hold` is over.
     MaxHold,
@@ -105,10 +105,10 @@ impl fmt::Display for LostReason {
 
 /// An error of any operation of this crate.
 ///
-/// It is opaque: branch on [`kind`](Self::kind) or on the predicates, and print it for people. The
-/// message names the lock and what was tried. The cause, where there is one, such as the answer of
-/// Redis, is the [`source`](StdError::source), and not part of the message: print both, as `anyhow`'s
-/// `{:#}` does.
+/// The type is opaque: programs branch on [`kind`](Self::kind) or on the predicates; the message is
+/// for people. The message names the lock and the action. The cause, if there is one (the reply of
+/// Redis, for example), is the [`source`](StdError::source) and not part of the message. Print
+/// both, as `{:#}` of `anyhow` does.
 pub struct Error {
     repr: Box<Repr>,
 }
@@ -140,8 +140,8 @@ impl Error {
         }
     }
 
-    /// Of a lock that is not held any more. One that the shut-down of the client has ended was not
-    /// lost to anybody: the kind says so.
+    /// For a lock that is no longer held. A lock that the shut-down of the client ended was not
+    /// lost to another owner, so the kind is another.
     pub(crate) fn lost(action: &'static str, reason: LostReason) -> Self {
         let mut error = match reason {
             LostReason::ShutDown => Self::new(ErrorKind::ShutDown, action),
@@ -151,13 +151,13 @@ impl Error {
         error
     }
 
-    /// The same error of another thing that was tried.
+    /// The same error for another action.
     pub(crate) fn trying(mut self, action: &'static str) -> Self {
         self.repr.action = action;
         self
     }
 
-    /// As [`saying`](Self::saying), unless something was said already.
+    /// As [`saying`](Self::saying), unless a text was set already.
     pub(crate) fn saying_unless_said(mut self, text: &'static str) -> Self {
         self.repr.text.get_or_insert(text);
         self
@@ -177,7 +177,7 @@ impl Error {
         self
     }
 
-    /// Adds to what is said already.
+    /// Adds to the detail.
     pub(crate) fn and(mut self, more: &str) -> Self {
         self.repr.detail = Some(match self.repr.detail {
             Some(detail) => format!("{detail}; {more}").into(),
@@ -186,19 +186,19 @@ impl Error {
         self
     }
 
-    /// Says what the kind means where it was not about a lock.
+    /// Replaces the text of the kind, for operations that are not about a lock.
     pub(crate) fn saying(mut self, text: &'static str) -> Self {
         self.repr.text = Some(text);
         self
     }
 
-    /// The same error, of which the caller knows more.
+    /// The same error with another kind, for a caller that knows more.
     pub(crate) fn known_as(mut self, kind: ErrorKind) -> Self {
         self.repr.kind = kind;
         self
     }
 
-    /// For a field of a line of the log, which then has the sources too: the text leaves the cause to
+    /// For a field of a log line, so that the line has the sources too: the message does not repeat
     /// them.
     pub(crate) fn with_sources(&self) -> &(dyn StdError + 'static) {
         self
@@ -215,20 +215,20 @@ impl Error {
         self.repr.kind
     }
 
-    /// Returns the name of the lock that was operated on, as it stands in Redis; the start of one
-    /// that cannot be a name.
+    /// Returns the name of the lock in Redis, with the namespace; the beginning of an invalid name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.repr.name.as_deref()
     }
 
-    /// Returns whether somebody else held it: at once, or for as long as the call could wait.
+    /// Returns whether another owner held the lock: at once, or for as long as the call could wait.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self.kind(), ErrorKind::Contended | ErrorKind::TimedOut)
     }
 
-    /// Returns whether the wait ran out while somebody else held it, or before the latch opened.
+    /// Returns whether the wait ran out while another owner held the lock, or before the latch
+    /// opened.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.kind() == ErrorKind::TimedOut
@@ -252,15 +252,15 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
-    /// Returns why the lock was lost, where an error says that it is not held any more:
-    /// [`Lost`](ErrorKind::Lost), or [`ShutDown`](ErrorKind::ShutDown) for a lock that the shut-down
-    /// of the client has ended.
+    /// Returns why the lock was lost, for errors that say that the lock is no longer held:
+    /// [`Lost`](ErrorKind::Lost), or [`ShutDown`](ErrorKind::ShutDown) for a lock that the
+    /// shut-down of the client has ended.
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.repr.lost
     }
 
-    /// Returns whether the caller holds it for reading, and would wait for itself for ever.
+    /// Returns whether the caller holds the lock for reading and would wait for itself for ever.
     #[must_use]
     pub fn is_upgrade_would_deadlock(&self) -> bool {
         self.kind() == ErrorKind::UpgradeWouldDeadlock
@@ -291,11 +291,11 @@ impl Error {
         self.kind() == ErrorKind::BadInput
     }
 
-    /// Returns whether no call succeeds before the address, or what it leads to, is changed.
+    /// Returns whether no call can succeed until the address, or the server behind it, changes.
     ///
-    /// Such an error comes at once, also from a call that waits as long as it takes. A replica and
-    /// a host name that is not known count as an outage once the client was connected: in a failover
-    /// both may be there for a while.
+    /// Such an error is returned at once, also by calls with an unlimited wait. After the client
+    /// was connected once, a replica and an unknown host name count as an outage: both may appear
+    /// for a while during a failover.
     #[must_use]
     pub fn is_misconfigured(&self) -> bool {
         self.kind() == ErrorKind::Misconfigured

@@ -1,7 +1,7 @@
 //! Distributed locks and synchronisers on Redis for async Rust, wire-compatible with Redisson.
 //!
-//! A Java service on Redisson 4.x and a Rust service on this crate can share a lock, at the same
-//! time, in the same Redis. A lock is held by a guard that tells the truth about it.
+//! A Java service with Redisson 4.x and a Rust service with this crate can share a lock in the same
+//! Redis at the same time. A guard holds the lock, and reports when the lock is lost.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -10,25 +10,25 @@
 //! use redlock_rt::{Client, LockOptions, Shutdown};
 //!
 //! let redis = redlock_rt::embedded::Engine::new();
-//! // For a real one .url("redis://localhost") in place of .embedded(…).
+//! // For a real server, call .url("redis://localhost") instead of .embedded(…).
 //! let client = Client::builder().embedded(&redis).namespace("shop").connect().await?;
-//! // A name is a Redis key: this one is `shop:order:7`.
+//! // The name of a lock is a Redis key: this one is `shop:order:7`.
 //! let lock = client.rlock("order:7");
 //!
 //! let guard = lock.lock_with(LockOptions::new().wait(Duration::from_secs(1))).await?;
-//! // Cancelled as soon as the lock is lost.
+//! // `run` cancels the body as soon as the lock is lost.
 //! let receipt = guard.run(async { "paid" }).await?;
 //! guard.unlock().await?;
 //! # assert_eq!(receipt, "paid");
 //!
-//! // What was dropped instead is released before the process ends.
+//! // Waits until Redis has released the locks of dropped guards.
 //! client.shutdown(Shutdown::Drain(Duration::from_secs(5))).await
 //! # }
 //! ```
 //!
 #![cfg_attr(
     feature = "macros",
-    doc = r#"Or put it on a function:
+    doc = r#"Or use the attribute on a function:
 
 ```
 use redlock_rt::distributed_lock;
@@ -52,49 +52,52 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! | You need | Use |
 //! |---|---|
-//! | one at a time, across processes | [`RLock`] |
+//! | one holder at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
-//! | the same, and overlaps would do harm: a token that the resource compares | [`FencedLock`] |
+//! | the same, where an overlap does harm: a token that the resource compares | [`FencedLock`] |
 //! | first come, first served, across processes | [`FairLock`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
-//! | the same, for holds of milliseconds, with nothing but polling | [`SpinLock`] |
-//! | at most N at a time, across processes | [`PermitExpirableSemaphore`] |
-//! | the same, shared with an `RSemaphore`; a crash keeps its permits | [`Semaphore`] |
+//! | one holder at a time, for holds of milliseconds; waiters poll | [`SpinLock`] |
+//! | at most N holders at a time, across processes | [`PermitExpirableSemaphore`] |
+//! | the same, shared with an `RSemaphore`; a crashed process keeps its permits | [`Semaphore`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
 //! | to wait until a number of parties are done, across processes | [`CountDownLatch`] |
-//! | a lock that outlives the loss of a server | [`RedLock`] |
+//! | a lock that survives the loss of a server | [`RedLock`] |
 //!
 //! # What is guaranteed
 //!
-//! While clocks run at nearly the same speed and Redis keeps the key, at most one guard reports
-//! [held](GuardState). A guard never reports held past its local deadline, whether or not Redis
-//! can be reached. A crashed holder's lock is free after its lease (a
-//! [`Semaphore`] has none). Cancelled, dropped and failed
-//! calls leave nothing behind, in Redis or in the process (a subscription: after it lingered).
-//! The tokens of a [`FencedLock`] only grow for a name, while the clock of the (new) master is not
-//! behind the last one.
+//! * At most one guard reports [held](GuardState), while clocks run at nearly the same speed and
+//!   Redis keeps the key.
+//! * A guard never reports held after its local deadline, whether or not Redis can be reached.
+//! * A crashed holder's lock is free after its lease. (A [`Semaphore`] has no lease.)
+//! * Cancelled, dropped and failed calls leave nothing behind, in Redis or in the process. A
+//!   subscription stays for its linger time.
+//! * The tokens of one [`FencedLock`] name only grow, while the clock of the (new) master is not
+//!   behind the last token.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! * A failover, or a restart of a Redis without persistence, can lose a lock that is held: the
-//!   guard finds out at its next renewal. Whoever acquires meanwhile overlaps with it.
-//! * A process that is paused (SIGSTOP, a long stall of its runtime) cannot look at its guard. What
-//!   it had under way when it was paused goes on when it wakes. Only the resource can refuse that.
-//! * Redis must not evict: use `maxmemory-policy noeviction`, or a `volatile-*` policy with room.
-//! * A command that was lost in a dead connection is kept from running late by `CLIENT KILL ID`.
-//!   Where an ACL forbids that, such a ghost of an acquisition ends with its lease.
-//! * Clusters, sentinels and replicas are not supported: a client talks to one master, and is told
-//!   [`Misconfigured`](ErrorKind::Misconfigured) where it finds another thing at its address.
+//! * A failover, or a restart of a Redis without persistence, can lose a lock that is held. The
+//!   guard notices at its next renewal. Another client may acquire the lock before that.
+//! * A paused process (SIGSTOP, a long stall of its runtime) cannot check its guard. When it
+//!   continues, its unfinished work continues too. Only the resource can refuse that work.
+//! * Redis must not evict keys: use `maxmemory-policy noeviction`, or a `volatile-*` policy with
+//!   room.
+//! * `CLIENT KILL ID` prevents that a command in a broken connection runs late. Where an ACL
+//!   forbids `CLIENT KILL`, a late acquisition can take the lock for one lease.
+//! * Clusters, sentinels and replicas are not supported: a client talks to one master. Anything
+//!   else at its address is the error [`Misconfigured`](ErrorKind::Misconfigured).
 //! * After a failover behind one address, all connections of a client follow the first one that
-//!   reaches the new server, and every lock is verified there. Where an ACL forbids INFO, servers
-//!   are not told apart: a lock that is renewed over a connection to the old server stays valid
-//!   until that connection ends.
-//! * Off Linux, the time for which the machine was suspended is not seen by a guard.
+//!   reaches the new server, and every lock is verified there. Where an ACL forbids INFO, the
+//!   client cannot distinguish the servers: a lock that is renewed over a connection to the old
+//!   server stays valid until that connection ends.
+//! * On systems other than Linux, a guard does not count the time for which the machine was
+//!   suspended.
 //!
 //! # The end of a program
 //!
-//! [`Client::shutdown`] at the end of `main` is what makes sure that nothing is left: it waits until
-//! Redis has answered the releases of what was dropped.
+//! Call [`Client::shutdown`] at the end of `main`, so that nothing is left in Redis: it waits until
+//! Redis has answered the releases of dropped guards.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -102,55 +105,62 @@ assert_eq!(place_order(7).await?, "paid");
 //! # use std::time::Duration;
 //! # use redlock_rt::{Client, Shutdown};
 //! # let client = Client::embedded();
-//! // Guards that still live have so long to end; what is left then is released.
+//! // Waits up to 5 s for live guards to end, then releases what is still held.
 //! client.shutdown(Shutdown::Drain(Duration::from_secs(5))).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Without it: a guard that is dropped at the end of `main`, or before
-//! [`exit`](std::process::exit), is released if its connection is up and no other command of its
-//! lock is under way, since the drop writes the release to the socket. Of several dropped in a row
-//! the server may read only the first: it stops where it cannot send an answer any more. What
-//! a runtime drops with its tasks, a call that was cancelled at that moment, and all of it while
-//! Redis is away, ends with its lease; permits of a [`Semaphore`] and counts of a
-//! [`CountDownGuard`], which have none, are never made good. A program that may leave `main` at any
-//! place can use [`ClientBuilder::flush_on_drop`].
+//! Without a shutdown:
+//!
+//! * A guard that is dropped at the end of `main`, or before [`exit`](std::process::exit), is
+//!   released if its connection is up and no other command of its lock is in progress: the drop
+//!   writes the release to the socket.
+//! * Of several guards dropped in a row, the server may read only the first release: it stops
+//!   reading when it can no longer send a reply.
+//! * Three kinds of locks end only with their lease: those of guards that a runtime drops with its
+//!   tasks, those of calls cancelled at that moment, and all of them while Redis is not reachable.
+//!   Permits of a [`Semaphore`] and counts of a [`CountDownGuard`] have no lease: the permits stay
+//!   taken, and the counts are not made.
+//!
+//! A program that may leave `main` at any place can use [`ClientBuilder::flush_on_drop`].
 //!
 //! # Permissions
 //!
-//! The least that an ACL user needs: `+evalsha +script|load +client|id +client|kill +info +ping
-//! +select +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), what the scripts call
-//! (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`; for read-write
-//! locks also `+set +zrange +zrem`, `+hrandfield` so that with many readers the end of one stays cheap,
-//! and where writers are preferred `+time +zadd +zremrangebyscore`;
-//! for latches `+decr +get +set +pexpireat +time`;
-//! for fencing tokens `+incr +get +set +time`; for fair locks `+time +hmget +lindex +llen +lpos
-//! +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for semaphores `+get +set +incrby +decrby`, and
-//! with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`), the keys, and
-//! the channels `redisson_*`, for fair locks also `redlock_wake:*`. Without SUBSCRIBE waiters poll.
+//! An ACL user needs at least: `+evalsha +script|load +client|id +client|kill +info +ping +select
+//! +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), the commands that the
+//! scripts call (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`;
+//! for read-write locks also `+set +zrange +zrem`, `+hrandfield`, which keeps the end of one of
+//! many readers cheap, and for preferred writers `+time +zadd +zremrangebyscore`; for latches
+//! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`; for fair locks
+//! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
+//! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
+//! +zrangebyscore +zrem +zscore`), the keys, and the channels `redisson_*`, for fair locks also
+//! `redlock_wake:*`. Waiters of a user without SUBSCRIBE poll.
 //!
 //! # Logs
 //!
-//! Logged by `tracing`, each line at most once a second a client (docs/observability.md has all fields):
+//! The crate logs with `tracing`. A client logs each line at most once a second
+//! (docs/observability.md lists all fields):
 //!
-//! * target `redlock_rt::connection`: WARN `connection to redis lost`, once an outage, and INFO
-//!   `connection to redis is back`, with the server and how long it was away; WARN `releases wait until
-//!   redis lets this client in`, for instance because of a wrong password;
-//! * target `redlock_rt::lock`: WARN `lock lost`, with the name and the reason, and `more locks lost`
-//!   for those of the second after it;
-//! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL forbids
-//!   (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`), with what is lost by that.
+//! * target `redlock_rt::connection`: WARN `connection to redis lost`, once per outage, and INFO
+//!   `connection to redis is back`, with the server and the duration of the outage; WARN `releases
+//!   wait until redis lets this client in`, for example because of a wrong password;
+//! * target `redlock_rt::lock`: WARN `lock lost`, with the name and the reason, and `more locks
+//!   lost` for locks that are lost in the second after it;
+//! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL
+//!   forbids (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`), with the effect.
 //!
 //! # Tests of your service
 //!
-//! Without a Redis server, in parallel, and without waiting: [testing your service](crate::testing).
+//! Tests can run without a Redis server, in parallel, and without waiting for real time: see
+//! [testing your service](crate::testing).
 //!
 //! # Features
 //!
 //! * `macros` (default): the attribute.
 //! * `tls` (default): `rediss://` URLs, with rustls and ring.
-//! * `embedded`: an in-process engine for tests and demos; it compiles Lua 5.1 and needs a C
+//! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -14,7 +14,7 @@ use crate::engine::{Config, Engine, Handle};
 use crate::error::Error;
 use crate::sync::check_lease;
 
-/// Makes a [`Client`].
+/// Builds a [`Client`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ClientBuilder {
@@ -72,8 +72,8 @@ impl ClientBuilder {
 
     /// Sets the server's URL; see [`Client::connect`].
     ///
-    /// With a [`connector`](Self::connector) besides, in whatever order, the streams are the
-    /// connector's and everything else is the URL's.
+    /// If a [`connector`](Self::connector) is set too, in either order, the connector supplies the
+    /// streams, and the URL everything else.
     pub fn url(mut self, url: &str) -> Self {
         self.url = Some(Secret(url.to_owned()));
         self
@@ -89,28 +89,29 @@ impl ClientBuilder {
             let session = engine.connect();
             async move { Ok(session) }
         });
-        // A caller who names it later has the last word.
+        // A later `server_name` replaces this name.
         builder.server_name.get_or_insert(name);
         builder
     }
 
-    /// Sets what the server is called where servers are told apart: by a
-    /// [`MultiLock`](crate::MultiLock), and by a [`Quorum`](crate::Quorum).
+    /// Sets the server's name, by which a [`MultiLock`](crate::MultiLock) and a
+    /// [`Quorum`](crate::Quorum) distinguish servers.
     ///
-    /// All processes must call a server the same. Defaults to host and port of the URL. Name it
-    /// where processes reach it by different addresses, and where it is reached by a
-    /// [`connector`](Self::connector), which otherwise counts as a server of its own.
+    /// All processes must use the same name for a server. Defaults to host and port of the URL. Set
+    /// the name if processes reach the server by different addresses, or by a
+    /// [`connector`](Self::connector), which otherwise counts as a separate server.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Takes byte streams to the server from `connect`: a tunnel, a simulation, a proxy in a test.
+    /// Gets byte streams to the server from `connect`: for a tunnel, a simulation, or a proxy in a
+    /// test.
     ///
-    /// A [`url`](Self::url) besides says who logs in, which database is used, and what the server
-    /// is [called](Self::server_name); its host is not connected to. With `rediss://` TLS is spoken
-    /// over the connector's streams, and the certificate has to be one of that host. Without a URL
-    /// nobody logs in, and the database is 0.
+    /// An additional [`url`](Self::url) sets the credentials, the database and the
+    /// [name](Self::server_name) of the server; the client does not connect to its host. With
+    /// `rediss://`, TLS runs over the connector's streams, and the certificate must be valid for
+    /// that host. Without a URL there is no login, and the database is 0.
     pub fn connector<F, Fut, S>(mut self, connect: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -121,126 +122,132 @@ impl ClientBuilder {
         self
     }
 
-    /// Trusts these certificates, in PEM form, besides the well-known ones. For `rediss://` URLs.
+    /// Trusts these certificates (PEM) in addition to the well-known ones. For `rediss://` URLs.
     pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots = pem.into();
         self
     }
 
-    /// Puts `namespace:` before every name, before anything else is derived from it, as Redisson's
-    /// name mapper does. Defaults to none.
+    /// Puts `namespace:` before every name, before other keys are derived from the name, as
+    /// Redisson's name mapper does. Defaults to none.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Sets the lease of locks that name none: how long they outlive a crash. Defaults to 30 s,
-    /// as Redisson's `lockWatchdogTimeout`.
+    /// Sets the lease of locks whose options set none: the time until the lock of a crashed process
+    /// is free. Defaults to 30 s, as Redisson's `lockWatchdogTimeout`.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets how long functions under the attribute wait if they do not say; `None`: as long as it
-    /// takes. Defaults to 1 s.
+    /// Sets the wait of functions under the attribute that set none; `None` has no limit. Defaults
+    /// to 1 s.
     pub fn default_wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.default_wait = wait.into();
         self
     }
 
-    /// Sets how long a waiter goes at least without looking although nothing was announced; it
-    /// looks before twice that is over. Defaults to 1 s.
+    /// Sets the polling fallback: a waiter that receives no announcement asks Redis again after one
+    /// to two intervals, at random. Defaults to 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
         self
     }
 
-    /// Sets how long a subscription outlives its last waiter. Defaults to 1 s.
+    /// Sets how long a subscription stays after its last waiter. Defaults to 1 s.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
     }
 
-    /// Sets how long a call may take that has no wait of its own. Defaults to 3 s.
+    /// Sets the longest time for a call that waits for no other client. Defaults to 3 s.
     ///
-    /// This is the one bound of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`,
-    /// `available`, `count`, `token` and all others that do not wait for anybody, whatever fails:
-    /// connecting, which is tried again and again meanwhile, the answer, or both. What such a call
-    /// began goes on in the background where its page says so.
+    /// This is the only limit of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`,
+    /// `available`, `count`, `token` and all other calls that wait for no other client. It covers
+    /// everything that can fail: connecting, which is retried meanwhile, the reply, or both. After
+    /// the limit, a call continues in the background if its page says so.
     ///
-    /// A connection on which a reply takes half of this is given up, so that there is time for
+    /// A connection on which a reply takes half of this time is closed, so that there is time for
     /// another try.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
         self
     }
 
-    /// Sets how long connecting may take; all addresses of a host name are tried in it, also where
-    /// some of them do not answer. Defaults to 3 s.
+    /// Sets the longest time for connecting. All addresses of a host name are tried within this
+    /// time, even if some do not answer. Defaults to 3 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout;
         self
     }
 
-    /// Sets how long the waiters of this client in the queues of fair locks count as alive when it
-    /// is not heard any more: for so long a killed process may delay others. It is heard three times
-    /// as often, and every 30 s at least. Defaults to 5 s.
+    /// Sets how long this client's waiters in fair queues count as alive after the client's last
+    /// heartbeat. A killed process may delay other waiters for this time. Heartbeats are three
+    /// times as frequent, and at least every 30 s. Defaults to 5 s.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
         self.waiter_timeout = timeout;
         self
     }
 
-    /// Runs the client's tasks and connections on a thread of its own, so that a blocked runtime
-    /// loses no locks, and a guard dropped while its runtime shuts down is still released while the
-    /// process goes on.
+    /// Runs the client's tasks and connections on a separate thread.
     ///
-    /// Such a client works under any executor, and without one (`futures::executor::block_on`);
-    /// others need a runtime of Tokio with timers and I/O.
+    /// A blocked runtime then loses no locks. A guard that is dropped while its runtime shuts down
+    /// is still released, while the process continues.
     ///
-    /// The thread ends with the process, like any other: at the end of `main` call
-    /// [`shutdown`](Client::shutdown), or see [`flush_on_drop`](Self::flush_on_drop).
+    /// Such a client works under any executor, and without one (`futures::executor::block_on`).
+    /// Other clients need a Tokio runtime with timers and I/O.
     ///
-    /// Defaults to `false`: they run on the runtime of the caller, and when that ends, on another
-    /// one from which the client is used. A runtime that still exists and that nobody drives (one
-    /// of a single thread, between two calls of `block_on`) is like a blocked one.
+    /// The thread ends with the process. At the end of `main`, call [`shutdown`](Client::shutdown),
+    /// or use [`flush_on_drop`](Self::flush_on_drop).
+    ///
+    /// Defaults to `false`: tasks and connections run on the caller's runtime, and when that ends,
+    /// on another runtime from which the client is used. A runtime that exists but does not run (a
+    /// single-threaded one, between two calls of `block_on`) is like a blocked runtime.
     pub fn dedicated_thread(mut self, dedicated: bool) -> Self {
         self.dedicated_thread = dedicated;
         self
     }
 
-    /// Has the last of the client's handles and guards to be dropped block its thread until Redis
-    /// has answered every release that is left, at most for `limit`. Defaults to never: a drop
-    /// does not block.
+    /// Makes the drop of the client's last handle or guard block its thread until Redis has
+    /// answered every outstanding release, at most for `limit`. Defaults to `None`: a drop does not
+    /// block.
     ///
-    /// For programs that end by returning from `main` at any place, with `?`. Where Redis does not
-    /// answer, the drop takes the whole of `limit`. A client in a `static` is never dropped, so
-    /// nothing waits for it; the [default client](crate::set_default_client) does not count as a handle, so
-    /// with it the last guard waits. Needs [`dedicated_thread`](Self::dedicated_thread).
+    /// This is for programs that return from `main` at any place, with `?`. If Redis does not
+    /// answer, the drop takes the whole `limit`. A client in a `static` is never dropped, so
+    /// nothing waits for its releases. The [default client](crate::set_default_client) does not
+    /// count as a handle, so with it the drop of the last guard waits. Requires
+    /// [`dedicated_thread`](Self::dedicated_thread).
     pub fn flush_on_drop(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.flush_on_drop = limit.into();
         self
     }
 
     /// Calls `hook` when a body under the attribute has completed although its lock was lost by
-    /// then: what it did may have met another holder, and its caller is not told (unless by
-    /// `on_lost = error_after`). Such bodies are counted in [`Stats::late_losses`](crate::Stats::late_losses).
+    /// then.
     ///
-    /// The hook is called by the task that ran the body, before the call returns. Defaults to none.
+    /// Another holder may have run at the same time as that body, and the caller gets no error
+    /// (except with `on_lost = error_after`). [`Stats::late_losses`](crate::Stats::late_losses)
+    /// counts such bodies.
+    ///
+    /// The task that ran the body calls the hook, before the function returns. Defaults to none.
     ///
     /// # Panics
     ///
-    /// If the hook does, the call panics: its value is gone, and its lock is released all the same.
+    /// If the hook panics, the call panics too: its return value is lost, and its lock is released
+    /// all the same.
     pub fn on_late_loss(mut self, hook: impl Fn(&LateLoss) + Send + Sync + 'static) -> Self {
         self.on_late_loss = Some(LateLossHook::new(hook));
         self
     }
 
-    /// Makes the client; it connects when it is first used.
+    /// Returns the client, which connects when it is first used.
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) where no server is named, the URL cannot be one,
-    /// or a duration is out of range.
+    /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a
+    /// duration is out of range.
     pub fn build(self) -> Result<Client, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
         let endpoint = self.url.map(|url| Endpoint::parse(&url.0)).transpose()?;
@@ -308,7 +315,7 @@ impl ClientBuilder {
         })
     }
 
-    /// Makes the client and connects.
+    /// Connects, and returns the client.
     ///
     /// # Errors
     ///
@@ -320,7 +327,7 @@ impl ClientBuilder {
     }
 }
 
-/// No time-out is meant to be longer.
+/// No time-out may be longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// Beats must be able to come in time.
+/// Heartbeats need time to arrive.
 const SHORTEST_WAITER_TIMEOUT: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The client of functions under the attribute that name none.
+//! The client of functions under the attribute that name no client.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -10,15 +10,15 @@ tokio::task_local! {
     static SCOPED: Client;
 }
 
-/// Runs `future` with `client` as the default client: functions under the attribute that name none
-/// use it, in place of the [process' own](set_default_client).
+/// Runs `future` with `client` as the default client, which functions under the attribute use if
+/// they name no client. It replaces the [default of the process](set_default_client).
 ///
-/// The innermost one counts. A task that `future` spawns inherits nothing. For tests that run in
-/// parallel; see [testing your service](crate::testing).
+/// Calls may be nested: the innermost client applies. A task that `future` spawns does not inherit
+/// the client. This is for tests that run in parallel; see [testing your service](crate::testing).
 ///
 /// # Cancel safety
 ///
-/// That of `future`.
+/// Dropping the returned future drops `future`.
 ///
 /// # Examples
 ///
@@ -39,11 +39,11 @@ pub async fn with_default_client<F: Future>(client: Client, future: F) -> F::Out
     SCOPED.scope(client, future).await
 }
 
-/// Makes `client` the one that functions under the attribute use if they name none; answers the
-/// one before.
+/// Sets the default client, which functions under the attribute use if they name no client, and
+/// returns the previous one.
 ///
-/// It is one for the whole process. In tests, which run in parallel, use [`with_default_client`];
-/// see [testing your service](crate::testing).
+/// There is one default client for the whole process. In tests, which run in parallel, use
+/// [`with_default_client`]; see [testing your service](crate::testing).
 pub fn set_default_client(client: Client) -> Option<Client> {
     DEFAULT
         .write()
@@ -54,9 +54,8 @@ pub fn set_default_client(client: Client) -> Option<Client> {
         .cloned()
 }
 
-/// Returns the client that functions under the attribute use if they name none: that of the
-/// [scope](with_default_client) this is called in, or that of the
-/// [process](set_default_client).
+/// Returns the default client, which functions under the attribute use if they name no client: that
+/// of the surrounding [`with_default_client`], or that of the [process](set_default_client).
 #[must_use]
 pub fn default_client() -> Option<Client> {
     if let Ok(client) = SCOPED.try_with(Client::clone) {

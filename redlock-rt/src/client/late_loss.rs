@@ -10,15 +10,15 @@ use crate::engine::LostReason;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LateLoss {
-    /// What the function is called: its `name`, or module path and name.
+    /// The name of the function: its `name` option, or module path and name.
     pub function: &'static str,
-    /// The name of the lock as it stands in Redis; of several, all of them.
+    /// The name of the lock in Redis, with the namespace; all names if there are several locks.
     pub lock: Arc<str>,
-    /// Why it was lost; `None` where nothing is known but that its release found nothing.
+    /// Why the lock was lost; `None` if the release found no lock and nothing else is known.
     pub reason: Option<LostReason>,
 }
 
-/// Counts them, and tells of each.
+/// Counts late losses, and reports each to the log and the hook.
 #[derive(Debug)]
 pub(crate) struct LateLosses {
     count: AtomicU64,

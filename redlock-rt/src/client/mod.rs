@@ -1,4 +1,4 @@
-//! The client: a handle to one server and what is shared by all locks there.
+//! The client: a handle to one server, with the state that all its locks share.
 
 mod builder;
 mod default_client;
@@ -19,11 +19,13 @@ use crate::sync::{
     RLock, ReadWriteLock, Semaphore, SpinLock,
 };
 
-/// A client of one Redis server. Cheap to clone; clones share everything.
+/// A client of one Redis server.
 ///
-/// It keeps three connections at most (commands, renewals, subscriptions) and three tasks, or four
-/// where a fair lock was waited for, whatever the number of locks, and ends them with its last clone and last guard. A client in a
-/// `static` works from one runtime after another.
+/// A client is cheap to clone; clones share everything.
+///
+/// Whatever the number of locks, a client has at most three connections (commands, renewals,
+/// subscriptions) and three tasks, or four after its first wait for a fair lock. They end with the
+/// last clone and the last guard. A client in a `static` works from one runtime after another.
 #[derive(Clone)]
 pub struct Client {
     engine: Handle,
@@ -35,36 +37,40 @@ pub struct Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shutdown {
-    /// Wait at most so long for guards to end, then release what is still held, which takes at most
-    /// the [response time-out](ClientBuilder::response_timeout) more, whether Redis answers or not.
+    /// Waits at most this long for guards to end, then releases what is still held. The release
+    /// takes at most one [response time-out](ClientBuilder::response_timeout) more, whether Redis
+    /// answers or not.
     Drain(Duration),
-    /// Release what is held at once; its guards are lost. It takes at most the response time-out.
+    /// Releases at once what is held; the guards are lost. This takes at most the response
+    /// time-out.
     ReleaseAll,
-    /// Release nothing: what is held ends with its lease. Permits of a [`Semaphore`], which have
-    /// none, stay taken for ever.
+    /// Releases nothing: each hold ends with its lease. Permits of a [`Semaphore`] have no lease
+    /// and stay taken for ever.
     Abandon,
 }
 
-/// What a client has at one moment; all zero but `tasks` and `late_losses` where nothing is in use.
+/// Counts of what a client has at one moment.
+///
+/// When nothing is in use, all counts but `tasks` and `late_losses` are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Holds: locks of this client, re-entered ones once.
+    /// Locks that this client holds; a re-entered lock counts once.
     pub held: usize,
     /// Tasks that wait for a lock or a latch.
     pub waiting: usize,
-    /// Channels subscribed to, those that linger included.
+    /// Channels that the client is subscribed to, including lingering subscriptions.
     pub subscriptions: usize,
     /// Holds that the watchdog renews.
     pub renewals: usize,
-    /// Releases that wait to be sent or answered in the background.
+    /// Background releases that are not yet sent or answered.
     pub releases: usize,
     /// Names that are held, waited for or being released.
     pub names: usize,
-    /// Background tasks that run: three at most, and one more once a fair lock was waited for.
+    /// Running background tasks: at most three, and one more after the first wait for a fair lock.
     pub tasks: usize,
-    /// Bodies under the attribute, since the client was made, that completed although their lock
-    /// was lost by then; see [`ClientBuilder::on_late_loss`].
+    /// Bodies under the attribute that completed although their lock was lost by then, since the
+    /// client was made; see [`ClientBuilder::on_late_loss`].
     pub late_losses: u64,
 }
 
@@ -76,11 +82,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) for a URL that cannot be one,
+    /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid URL,
     /// [`Denied`](crate::ErrorKind::Denied) for a wrong password,
     /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a replica, a sentinel, a node of a
-    /// cluster, or what is no Redis at all,
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) where nobody answers.
+    /// cluster, or a server that is not Redis, [`Unavailable`](crate::ErrorKind::Unavailable) if
+    /// the server does not answer.
     ///
     /// # Examples
     ///
@@ -94,12 +100,12 @@ impl Client {
         Self::builder().url(url).connect().await
     }
 
-    /// Makes a client step by step.
+    /// Returns a builder for a client.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
 
-    /// Makes a client of an in-process engine of its own, for tests and demos.
+    /// Returns a client of a new in-process engine, for tests and demos.
     #[cfg(feature = "embedded")]
     #[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
     #[must_use]
@@ -131,7 +137,7 @@ impl Client {
         ReadWriteLock::open(&self.engine, name.as_ref())
     }
 
-    /// Returns the lock of this name that gives out fencing tokens. Does no I/O.
+    /// Returns the fenced lock of this name, which gives out fencing tokens. Does no I/O.
     #[must_use]
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         FencedLock::open(&self.engine, name.as_ref())
@@ -139,19 +145,20 @@ impl Client {
 
     /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
     ///
-    /// The client's namespace is not put before the key: the data is not the client's own.
+    /// The client's namespace is not put before the key, because the data does not belong to the
+    /// client.
     #[must_use]
     pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
         FencedValue::open(&self.engine, key.as_ref())
     }
 
-    /// Returns the lock of this name whose waiters poll. Does no I/O.
+    /// Returns the spin lock of this name, whose waiters poll. Does no I/O.
     #[must_use]
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
         SpinLock::open(&self.engine, name.as_ref())
     }
 
-    /// Returns the lock of all re-entrant locks of these names. Does no I/O.
+    /// Returns one lock over the re-entrant locks of all these names. Does no I/O.
     #[must_use]
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.rlock(name)))
@@ -175,19 +182,19 @@ impl Client {
         PermitExpirableSemaphore::open(&self.engine, name.as_ref())
     }
 
-    /// Returns the UUID that stands before the number in the owners of this client.
+    /// Returns the client's UUID, the part of an owner before its number.
     #[must_use]
     pub fn uuid(&self) -> &str {
         self.engine.id.as_str()
     }
 
-    /// Returns how long a function under the attribute waits if it does not say.
+    /// Returns the wait of functions under the attribute that set none.
     #[must_use]
     pub fn default_wait(&self) -> Option<Duration> {
         self.default_wait
     }
 
-    /// Returns what the client has at this moment.
+    /// Returns what the client has at this moment, as counts.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let engine = &self.engine;
@@ -203,20 +210,20 @@ impl Client {
         }
     }
 
-    /// Ends the client and all its clones: nothing is given out any more, waiters get
-    /// [`ShutDown`](crate::ErrorKind::ShutDown), and what is held ends as `how` says.
+    /// Ends the client and all its clones: no lock is acquired any more, waiters get
+    /// [`ShutDown`](crate::ErrorKind::ShutDown), and `how` says how current holds end.
     ///
     /// Call it at [the end of a program](crate#the-end-of-a-program).
     ///
     /// # Cancel safety
     ///
-    /// Nothing is given out any more from the first poll on; what was not released by then ends
-    /// with its lease, where it has one. May be called again.
+    /// From the first poll on, no lock is acquired any more. If the future is dropped, holds that
+    /// were not released end with their lease, if they have one. The call may be repeated.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis could not be told of a release;
-    /// that lock ends with its lease, but the permits of a [`Semaphore`] stay taken.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if a release could not be delivered to Redis.
+    /// That lock ends with its lease, but the permits of a [`Semaphore`] stay taken.
     pub async fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
         let (drain, release) = match how {
             Shutdown::Drain(drain) => (Some(drain), true),
@@ -226,7 +233,7 @@ impl Client {
         self.engine.shut_down(drain, release).await
     }
 
-    /// One that does not keep a last handle from being the last; its clones do.
+    /// A handle that does not count as a handle of the client; its clones do.
     fn uncounted(&self) -> Self {
         Self {
             engine: self.engine.uncounted(),
@@ -245,12 +252,12 @@ impl Client {
 }
 
 impl Quorum {
-    /// Makes the quorum of the servers of these clients. Does no I/O.
+    /// Returns the quorum of these clients' servers. Does no I/O.
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) where there are none, or where two of them are of
-    /// one server, as far as their URLs or [names](ClientBuilder::server_name) tell.
+    /// [`BadInput`](crate::ErrorKind::BadInput) if there are no clients, or if two of them have the
+    /// same server, judged by their URLs or [names](ClientBuilder::server_name).
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, Error> {
         let engines = clients.into_iter().map(|client| client.engine);
         Self::of(engines.collect())
