@@ -198,6 +198,14 @@ impl Error {
         self
     }
 
+    /// Of a call that leaves nothing behind: that its outcome is unknown means that there is none.
+    pub(crate) fn of_no_change(self) -> Self {
+        match self.is_outcome_unknown() {
+            true => self.known_as(ErrorKind::Unavailable),
+            false => self,
+        }
+    }
+
     /// For a field of a log line, so that the line has the sources too: the message does not repeat
     /// them.
     pub(crate) fn with_sources(&self) -> &(dyn StdError + 'static) {

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{Call, LockRecipe, NOTED, Operation, Recipe, Reply};
+use crate::wire::{Call, LockRecipe, NOTED, Operation, Reply};
 
 /// Between two tries of a call that waits for nobody.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -28,14 +28,11 @@ impl Engine {
     pub(crate) async fn ask(
         self: &Arc<Self>,
         action: &'static str,
-        recipe: &dyn Recipe,
+        name: &LockName,
         call: Call,
     ) -> Result<Reply, Error> {
-        let reply = self.send(action, recipe.name(), call, Repeat::Always).await;
-        reply.map_err(|error| match error.is_outcome_unknown() {
-            true => error.known_as(ErrorKind::Unavailable),
-            false => error,
-        })
+        let reply = self.send(action, name, call, Repeat::Always).await;
+        reply.map_err(Error::of_no_change)
     }
 
     /// Sends a call that is of no lock, and waits for its answer.

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::Handle;
 use super::hold::{GuardId, GuardState, Hold, Leave, LostReason, Request, Terms};
 use super::release::{Cleanup, Goal, PendingCleanup};
 use crate::clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::wire::HoldReply;
 
 impl Hold {
@@ -41,9 +42,8 @@ impl Hold {
         let guard = HoldGuard::new(Arc::clone(self), id);
         match self.lengthen(ACTION, terms.lease, deadline).await {
             Ok(()) => Ok(guard),
-            // Nothing is unknown: the guard ends here, and the count is set back.
-            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
-            Err(error) => Err(error),
+            // The guard ends here, and the count is set back.
+            Err(error) => Err(error.of_no_change()),
         }
     }
 
@@ -160,13 +160,17 @@ impl HoldGuard {
         action: &'static str,
         body: impl Future<Output = T>,
     ) -> Result<T, Error> {
-        if let GuardState::Lost(reason) = self.state() {
-            return Err(self.hold.lost_error(action, reason));
+        let lost_error = |reason| self.hold.lost_error(action, reason);
+        run_until_lost(self.state(), self.lost(), lost_error, body).await
+    }
+
+    /// Lengthens the lease to `lease` from now, if that is longer than what is left.
+    pub(crate) async fn extend(&self, action: &'static str, lease: Duration) -> Result<(), Error> {
+        match self.state() {
+            GuardState::Lost(reason) => Err(self.hold.lost_error(action, reason)),
+            GuardState::Released => Err(self.hold.lost_error(action, LostReason::ShutDown)),
+            _ => self.hold.lengthen(action, lease, None).await,
         }
-        until_lost(self.lost(), body).await.map_err(|reason| {
-            let error = self.hold.lost_error(action, reason);
-            error.and("the body was dropped, its outcome is unknown")
-        })
     }
 
     /// Has Redis asked at once whether it is still ours.
@@ -290,16 +294,25 @@ impl fmt::Debug for HoldGuard {
     }
 }
 
-/// Polls `body` first and `lost` second: a body that completed is never called lost.
-pub(crate) async fn until_lost<T>(
+/// Runs `body` under what is in this state, and drops it as soon as that is lost. Polls `body` first
+/// and `lost` second: a body that completed is never called lost.
+pub(crate) async fn run_until_lost<T>(
+    state: GuardState,
     lost: impl Future<Output = LostReason>,
+    lost_error: impl Fn(LostReason) -> Error,
     body: impl Future<Output = T>,
-) -> Result<T, LostReason> {
+) -> Result<T, Error> {
+    if let GuardState::Lost(reason) = state {
+        return Err(lost_error(reason));
+    }
     let mut body = std::pin::pin!(body);
     let mut lost = std::pin::pin!(lost);
-    poll_fn(|cx| match body.as_mut().poll(cx) {
-        std::task::Poll::Ready(output) => std::task::Poll::Ready(Ok(output)),
-        std::task::Poll::Pending => lost.as_mut().poll(cx).map(Err),
+    let outcome = poll_fn(|cx| match body.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => lost.as_mut().poll(cx).map(Err),
+    });
+    outcome.await.map_err(|reason| {
+        let error = lost_error(reason);
+        error.and("the body was dropped, its outcome is unknown")
     })
-    .await
 }

@@ -63,7 +63,7 @@ pub use self::acquire::{Backoff, Owner};
 pub(crate) use self::calls::Repeat;
 pub(crate) use self::engine::{Config, Engine};
 pub use self::guard::Unlocked;
-pub(crate) use self::guard::{HoldGuard, until_lost};
+pub(crate) use self::guard::{HoldGuard, run_until_lost};
 pub(crate) use self::handle::Handle;
 pub use self::hold::{GuardState, LostReason};
 pub(crate) use self::hold::{Hold, Terms};

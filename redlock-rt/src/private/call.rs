@@ -10,7 +10,7 @@ use super::session::Session;
 use crate::client::{Client, default_client};
 use crate::engine::Owner;
 use crate::error::Error;
-use crate::sync::{LockOptions, MultiLock, Part, Renew};
+use crate::sync::{LockOptions, MultiLock, Part, PermitOptions, Renew};
 
 /// A kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,8 +163,9 @@ impl Call {
                     let why = format!("{take} permits of at most {limit}");
                     return Err(Error::bad_input(ACTION, why).named(&name.into()));
                 }
+                let options = PermitOptions::of(take, options);
                 let semaphore = client.permit_expirable_semaphore(name).limit(limit);
-                Guard::Permit(semaphore.acquire_with(options.for_permits(take)).await?)
+                Guard::Permit(semaphore.acquire_with(options).await?)
             }
             (Kind::Semaphore { .. }, Key::All(_)) => {
                 return Err(Error::bad_input(ACTION, "no permits of several semaphores"));

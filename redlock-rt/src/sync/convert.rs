@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::LockGuard;
+use super::guard::{LockGuard, note_failure};
 use super::lock::Kind;
 use super::read_write::{Read, ReadGuard, Write, WriteGuard};
 use crate::clock;
@@ -136,12 +136,10 @@ impl ReadGuard {
         let until = self.inner.hold.engine.patience(clock::now());
         let error = match self.inner.also(ACTION, &recipe).await {
             Ok(Some(writing)) => {
-                if let Err(error) = self.inner.unlock_until(until).await {
-                    tracing::warn!(
-                        error = error.with_sources(),
-                        "the end of reading goes on in the background"
-                    );
-                }
+                note_failure(
+                    self.inner.unlock_until(until).await,
+                    "the end of reading goes on in the background",
+                );
                 return Ok(LockGuard::new(writing));
             }
             Ok(None) => match self.state() {

@@ -86,16 +86,6 @@ impl Counted {
         }
     }
 
-    /// Asks for something that says what it means, and may be asked again.
-    pub(super) async fn ask(&self, action: &'static str, call: Call) -> Result<Reply, Error> {
-        let name = self.name()?;
-        let reply = self.engine.send(action, name, call, Repeat::Always).await;
-        reply.map_err(|error| match error.is_outcome_unknown() {
-            true => error.known_as(ErrorKind::Unavailable),
-            false => error,
-        })
-    }
-
     /// Has something done once, however often it must be sent.
     pub(super) async fn operate(
         &self,

@@ -311,12 +311,9 @@ impl Group {
     /// Runs `body` with all parts open for re-entry, and drops it as soon as the group is lost.
     pub(super) async fn run<T>(&self, body: impl Future<Output = T>) -> Result<T, Error> {
         const ACTION: &str = "run a body under lock";
-        self.not_lost(ACTION)?;
+        let lost_error = |reason| self.lost_error(ACTION, reason);
         let body = self.scope().run(body);
-        engine::until_lost(self.lost(), body).await.map_err(|why| {
-            let error = self.lost_error(ACTION, why);
-            error.and("the body was dropped, its outcome is unknown")
-        })
+        engine::run_until_lost(self.state(), self.lost(), lost_error, body).await
     }
 
     /// Ends the group: answers what it was, and the parts, which are to be released.

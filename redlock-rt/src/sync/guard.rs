@@ -123,11 +123,7 @@ impl<K: Kind> LockGuard<K> {
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
         check_lease(lease).map_err(|error| error.named(self.inner.hold.recipe.name().as_arc()))?;
-        match self.state() {
-            GuardState::Lost(reason) => Err(self.inner.hold.lost_error(ACTION, reason)),
-            GuardState::Released => Err(self.inner.hold.lost_error(ACTION, LostReason::ShutDown)),
-            _ => self.inner.hold.lengthen(ACTION, lease, None).await,
-        }
+        self.inner.extend(ACTION, lease).await
     }
 
     /// Takes the lock once more for the same owner: both guards must end before it is free.
@@ -191,6 +187,13 @@ impl<K: Kind> LockGuard<K> {
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.inner.hold.count()
+    }
+}
+
+/// What is told of a release whose outcome does not change that of the caller.
+pub(super) fn note_failure(released: Result<Unlocked, Error>, goes_on: &'static str) {
+    if let Err(error) = released {
+        tracing::warn!(error = error.with_sources(), "{goes_on}");
     }
 }
 

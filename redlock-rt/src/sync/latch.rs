@@ -232,12 +232,11 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn count(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
-        let look = self.send(COUNT, wire, wire.check(), Look::try_from).await;
-        match look {
-            Ok(Look::Closed(count, _)) => Ok(count),
-            Ok(Look::Ended(_)) => Ok(0),
-            Err(error) if error.is_outcome_unknown() => Err(error.known_as(ErrorKind::Unavailable)),
-            Err(error) => Err(error),
+        let reply = self.engine.ask(COUNT, wire.name(), wire.check()).await?;
+        let look = Look::try_from(reply);
+        match look.map_err(|malformed| misread(COUNT, wire.name(), malformed))? {
+            Look::Closed(count, _) => Ok(count),
+            Look::Ended(_) => Ok(0),
         }
     }
 

@@ -5,9 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::LockGuard;
-use super::options::LockOptions;
-use crate::clock;
+use super::guard::{LockGuard, note_failure};
+use super::options::{LockOptions, unless_contended};
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName, OwnerId};
@@ -176,11 +175,8 @@ impl<K: Kind> Lock<K> {
     /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
     /// answer in time. Contention is no error but `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
-        let options = LockOptions::new();
-        let (recipe, terms, _) = self.prepare(&options)?;
-        let until = self.engine.patience(clock::now());
-        let guard = self.engine.try_lock(&recipe, terms, until).await?;
-        Ok(guard.map(LockGuard::new))
+        let options = LockOptions::new().wait(Duration::ZERO);
+        unless_contended(self.lock_with(options).await)
     }
 
     /// Acquires the lock as the options say.
@@ -195,15 +191,15 @@ impl<K: Kind> Lock<K> {
     /// where somebody else had the lock, [`Contended`](ErrorKind::Contended) likewise for a wait
     /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        let (recipe, terms, manner) = self.prepare(&options)?;
-        let guard = self.engine.lock(&recipe, terms, manner).await?;
+        let (recipe, terms, params) = self.prepare(&options)?;
+        let guard = self.engine.lock(&recipe, terms, params).await?;
         Ok(LockGuard::lasting(guard, &options))
     }
 
     /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        let (recipe, terms, manner) = self.prepare(&options)?;
-        let guard = self.engine.lock_for_body(&recipe, terms, manner).await?;
+        let (recipe, terms, params) = self.prepare(&options)?;
+        let guard = self.engine.lock_for_body(&recipe, terms, params).await?;
         Ok(LockGuard::lasting(guard, &options))
     }
 
@@ -212,21 +208,13 @@ impl<K: Kind> Lock<K> {
         options: &'a LockOptions,
     ) -> Result<(Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
         let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
-        let named = |error: Error| error.named(recipe.name().as_arc());
-        let terms = options.terms(&self.engine).map_err(named)?;
-        let backoff_flaw = || self.backoff.and_then(|backoff| backoff.flaw());
-        if !recipe.profile().exclusive {
-            options.without_min_hold().map_err(named)?;
-        }
-        if let Some(flaw) = recipe.flaw(terms.lease).or_else(backoff_flaw) {
-            return Err(named(Error::bad_input("check lock options", flaw)));
-        }
-        let manner = AcquireParams {
+        let terms = options.terms_of(&self.engine, &*recipe, self.backoff)?;
+        let params = AcquireParams {
             wait: options.waiting(),
             owner: options.acting_as(),
             backoff: self.backoff.as_ref(),
         };
-        Ok((recipe, terms, manner))
+        Ok((recipe, terms, params))
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
@@ -246,12 +234,10 @@ impl<K: Kind> Lock<K> {
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock_for_body(LockOptions::new()).await?;
         let output = guard.run(body(&guard)).await?;
-        if let Err(error) = guard.unlock().await {
-            tracing::warn!(
-                error = error.with_sources(),
-                "the release goes on in the background"
-            );
-        }
+        note_failure(
+            guard.unlock().await,
+            "the release goes on in the background",
+        );
         Ok(output)
     }
 
@@ -363,7 +349,7 @@ impl<K: Kind> Lock<K> {
         call: impl FnOnce(&dyn LockRecipe) -> Call,
     ) -> Result<Reply, Error> {
         let wire = self.wire()?;
-        self.engine.ask(action, &**wire, call(&**wire)).await
+        self.engine.ask(action, wire.name(), call(&**wire)).await
     }
 
     pub(super) fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {

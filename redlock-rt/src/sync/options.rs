@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::permit_options::PermitOptions;
 use crate::clock;
-use crate::engine::{Engine, Hold, Owner, Terms};
+use crate::engine::{Backoff, Engine, Hold, Owner, Terms};
 use crate::error::{Error, ErrorKind};
-use crate::wire::LONGEST_SPAN;
+use crate::wire::{LONGEST_SPAN, Recipe};
 
 /// How the lease is renewed while a guard lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,12 +53,14 @@ impl From<Duration> for Renew {
 pub struct LockOptions {
     wait: Option<Duration>,
     lease: Option<Duration>,
-    renew: Renew,
+    /// `None`: not set.
+    renew: Option<Renew>,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
     owner: Option<Owner>,
 }
 
+const CHECK: &str = "check lock options";
 const SHORTEST_LEASE: Duration = Duration::from_millis(1);
 
 impl LockOptions {
@@ -89,7 +90,7 @@ impl LockOptions {
     /// must be shorter than the lease. Defaults to every third of the lease.
     #[must_use]
     pub fn renew(mut self, renew: impl Into<Renew>) -> Self {
-        self.renew = renew.into();
+        self.renew = Some(renew.into());
         self
     }
 
@@ -143,33 +144,58 @@ impl LockOptions {
     pub(super) fn without_min_hold(&self) -> Result<(), Error> {
         match self.min_hold {
             Some(_) => Err(Error::bad_input(
-                "check lock options",
+                CHECK,
                 "min_hold is for exclusive locks on one server each",
             )),
             None => Ok(()),
         }
     }
 
-    /// The same for so many permits, which know no owner and no shortest time to hold.
-    pub(crate) fn for_permits(self, permits: u32) -> PermitOptions {
-        let options = PermitOptions::new().permits(permits).wait(self.wait);
-        let options = options.renew(self.renew).max_hold(self.max_hold);
-        match self.lease {
-            Some(lease) => options.lease(lease),
-            None => options,
+    /// The same without what permits have not: an owner, and a shortest time to hold.
+    pub(super) fn of_permits(self) -> Self {
+        Self {
+            owner: None,
+            min_hold: None,
+            ..self
         }
+    }
+
+    /// Whether they name what only a lease has.
+    pub(super) fn name_a_lease(&self) -> bool {
+        self.lease.is_some() || self.renew.is_some() || self.max_hold.is_some()
     }
 
     pub(super) fn acting_as(&self) -> Option<&Owner> {
         self.owner.as_ref()
     }
 
-    /// Checks the options and fills in the client's defaults.
+    /// Checks the options of a lock, and fills in the client's defaults.
+    pub(super) fn terms_of(
+        &self,
+        engine: &Engine,
+        recipe: &dyn Recipe,
+        backoff: Option<Backoff>,
+    ) -> Result<Terms, Error> {
+        let check = || {
+            let terms = self.terms(engine)?;
+            if !recipe.profile().exclusive {
+                self.without_min_hold()?;
+            }
+            let backoff_flaw = || backoff.and_then(|backoff| backoff.flaw());
+            match recipe.flaw(terms.lease).or_else(backoff_flaw) {
+                Some(flaw) => Err(Error::bad_input(CHECK, flaw)),
+                None => Ok(terms),
+            }
+        };
+        check().map_err(|error| error.named(recipe.name().as_arc()))
+    }
+
+    /// Checks the options but for the kind of lock, and fills in the client's defaults.
     pub(super) fn terms(&self, engine: &Engine) -> Result<Terms, Error> {
-        let refuse = |why: &'static str| Err(Error::bad_input("check lock options", why));
+        let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
         let lease = self.lease.unwrap_or_else(|| engine.lease());
         check_lease(lease)?;
-        let renew = match self.renew {
+        let renew = match self.renew.unwrap_or_default() {
             // Varied, so that locks taken together are not all renewed together.
             Renew::Third => Some((lease / 3).mul_f64(0.9 + 0.1 * fastrand::f64())),
             Renew::Every(every) if every < SHORTEST_LEASE => {
@@ -209,7 +235,7 @@ pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>
 
 /// A lease must be one that Redis can keep.
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
-    let refuse = |why: &'static str| Err(Error::bad_input("check lock options", why));
+    let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
     match lease {
         _ if lease < SHORTEST_LEASE => refuse("the lease is shorter than a millisecond"),
         _ if lease > LONGEST_SPAN => refuse("the lease is longer than redis can keep"),

@@ -160,11 +160,7 @@ impl LeasedPermit {
         if let Some(flaw) = hold.recipe.flaw(lease) {
             return Err(named(Error::bad_input(ACTION, flaw)));
         }
-        match self.state() {
-            GuardState::Lost(reason) => Err(hold.lost_error(ACTION, reason)),
-            GuardState::Released => Err(hold.lost_error(ACTION, LostReason::ShutDown)),
-            _ => hold.lengthen(ACTION, lease, None).await,
-        }
+        self.inner.extend(ACTION, lease).await
     }
 
     /// Returns the name of the semaphore as it stands in Redis.

@@ -29,21 +29,13 @@ const CHECK: &str = "check permit options";
 #[derive(Debug, Clone)]
 pub struct PermitOptions {
     permits: u32,
-    wait: Option<Duration>,
-    lease: Option<Duration>,
-    renew: Option<Renew>,
-    max_hold: Option<Duration>,
+    /// What they have in common with those of a lock.
+    shared: LockOptions,
 }
 
 impl Default for PermitOptions {
     fn default() -> Self {
-        Self {
-            permits: 1,
-            wait: None,
-            lease: None,
-            renew: None,
-            max_hold: None,
-        }
+        Self::of(1, LockOptions::new())
     }
 }
 
@@ -66,7 +58,7 @@ impl PermitOptions {
     /// subscribing and trying. Defaults to `None`: as long as it takes.
     #[must_use]
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
-        self.wait = wait.into();
+        self.shared = self.shared.wait(wait);
         self
     }
 
@@ -74,7 +66,7 @@ impl PermitOptions {
     /// the client's, which defaults to 30 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
+        self.shared = self.shared.lease(lease);
         self
     }
 
@@ -82,7 +74,7 @@ impl PermitOptions {
     /// must be shorter than the lease. Defaults to every third of the lease.
     #[must_use]
     pub fn renew(mut self, renew: impl Into<Renew>) -> Self {
-        self.renew = Some(renew.into());
+        self.shared = self.shared.renew(renew);
         self
     }
 
@@ -90,8 +82,16 @@ impl PermitOptions {
     /// be shorter than the lease. Defaults to `None`: as long as the guard lives.
     #[must_use]
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        self.max_hold = max_hold.into();
+        self.shared = self.shared.max_hold(max_hold);
         self
+    }
+
+    /// So many permits, acquired as a lock would be.
+    pub(crate) fn of(permits: u32, options: LockOptions) -> Self {
+        Self {
+            permits,
+            shared: options.of_permits(),
+        }
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -99,12 +99,12 @@ impl PermitOptions {
     }
 
     pub(super) fn waiting(&self) -> Option<Duration> {
-        self.wait
+        self.shared.waiting()
     }
 
     /// Of permits that have no lease.
     pub(super) fn without_lease(&self) -> Result<Terms, Error> {
-        match self.lease.is_some() || self.renew.is_some() || self.max_hold.is_some() {
+        match self.shared.name_a_lease() {
             true => Err(Error::bad_input(
                 CHECK,
                 "lease, renew and max_hold are for a semaphore whose permits have leases",
@@ -115,12 +115,7 @@ impl PermitOptions {
 
     /// Checks the options and fills in the client's defaults.
     pub(super) fn terms(&self, engine: &Engine) -> Result<Terms, Error> {
-        let renew = self.renew.unwrap_or_default();
-        let options = LockOptions::new().renew(renew).max_hold(self.max_hold);
-        let options = match self.lease {
-            Some(lease) => options.lease(lease),
-            None => options,
-        };
-        options.terms(engine).map_err(|error| error.trying(CHECK))
+        let terms = self.shared.terms(engine);
+        terms.map_err(|error| error.trying(CHECK))
     }
 }

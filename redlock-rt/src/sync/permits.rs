@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counted::Counted;
-use super::options::check_lease;
+use super::options::{check_lease, unless_contended};
 use super::permit::LeasedPermit;
 use super::permit_options::PermitOptions;
-use crate::clock;
 use crate::engine::{AcquireParams, Engine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
@@ -223,11 +222,11 @@ impl PermitExpirableSemaphore {
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<LeasedPermit, Error> {
         let (wire, terms) = self.prepare(&options)?;
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
-        let manner = AcquireParams {
+        let params = AcquireParams {
             wait: options.waiting(),
             ..AcquireParams::default()
         };
-        let guard = self.counted.engine.lock(&recipe, terms, manner).await;
+        let guard = self.counted.engine.lock(&recipe, terms, params).await;
         let guard = guard.map_err(acquiring)?;
         Ok(LeasedPermit::new(guard, &wire))
     }
@@ -256,13 +255,8 @@ impl PermitExpirableSemaphore {
     /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis
     /// does not answer in time. Too few permits are no error but `None`.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<LeasedPermit>, Error> {
-        let (wire, terms) = self.prepare(&PermitOptions::new().permits(permits))?;
-        let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
-        let engine = &self.counted.engine;
-        let until = engine.patience(clock::now());
-        let guard = engine.try_lock(&recipe, terms, until).await;
-        let guard = guard.map_err(acquiring)?;
-        Ok(guard.map(|guard| LeasedPermit::new(guard, &wire)))
+        let options = PermitOptions::new().permits(permits).wait(Duration::ZERO);
+        unless_contended(self.acquire_with(options).await)
     }
 
     fn prepare(&self, options: &PermitOptions) -> Result<(Arc<PermitsWire>, Terms), Error> {
@@ -412,8 +406,9 @@ impl PermitExpirableSemaphore {
 
     async fn look(&self) -> Result<(i64, i64), Error> {
         const ACTION: &str = "look at semaphore";
-        let call = wire(self.counted.name()?).inspect();
-        let reply = self.counted.ask(ACTION, call).await?;
+        let name = self.counted.name()?;
+        let call = wire(name).inspect();
+        let reply = self.counted.engine.ask(ACTION, name, call).await?;
         if let Reply::List(items) = &reply
             && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
         {

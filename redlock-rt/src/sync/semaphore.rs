@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::counted::{Counted, MOST_PERMITS};
+use super::options::unless_contended;
 use super::permit_options::PermitOptions;
-use crate::clock;
 use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
 use crate::wire::{self, Recipe, SemaphoreWire};
@@ -172,11 +173,11 @@ impl Semaphore {
     /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) where Redis did not answer.
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<SemaphorePermit, Error> {
         let (recipe, terms) = self.prepare(&options)?;
-        let manner = AcquireParams {
+        let params = AcquireParams {
             wait: options.waiting(),
             ..AcquireParams::default()
         };
-        let inner = self.counted.engine.lock(&recipe, terms, manner).await;
+        let inner = self.counted.engine.lock(&recipe, terms, params).await;
         Ok(SemaphorePermit {
             inner: inner.map_err(acquiring)?,
             permits: options.count(),
@@ -207,12 +208,8 @@ impl Semaphore {
     /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
     /// answer in time. Too few permits are no error but `None`.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>, Error> {
-        let (recipe, terms) = self.prepare(&PermitOptions::new().permits(permits))?;
-        let engine = &self.counted.engine;
-        let until = engine.patience(clock::now());
-        let guard = engine.try_lock(&recipe, terms, until).await;
-        let guard = guard.map_err(acquiring)?;
-        Ok(guard.map(|inner| SemaphorePermit { inner, permits }))
+        let options = PermitOptions::new().permits(permits).wait(Duration::ZERO);
+        unless_contended(self.acquire_with(options).await)
     }
 
     fn prepare(&self, options: &PermitOptions) -> Result<(Arc<dyn Recipe>, Terms), Error> {
@@ -293,8 +290,9 @@ impl Semaphore {
     /// answer in time.
     pub async fn available_permits(&self) -> Result<i64, Error> {
         const ACTION: &str = "look at semaphore";
-        let call = wire::available_permits(self.counted.name()?);
-        let reply = self.counted.ask(ACTION, call).await?;
+        let name = self.counted.name()?;
+        let call = wire::available_permits(name);
+        let reply = self.counted.engine.ask(ACTION, name, call).await?;
         self.counted.number(ACTION, reply)
     }
 }

@@ -206,8 +206,13 @@ impl Engine {
         };
         let until = self.patience(clock::now());
         let Some(owner) = owner else {
-            let outcome = self.try_once(recipe, terms, until).await?;
-            return outcome.map_err(contended);
+            return match reentry::enclosing(&self.id, &**recipe) {
+                Some(around) => self.lock_inside(around, recipe, terms, Some(until)).await,
+                None => {
+                    let outcome = try_acquire(self, recipe, terms, None, until).await?;
+                    outcome.map_err(contended)
+                }
+            };
         };
         let slot = owner.slot(&self.id, &**recipe);
         let mut turn = slot.try_lock().map_err(|_| contended(Refusal::Held))?;
@@ -219,34 +224,6 @@ impl Engine {
         }
         let outcome = try_acquire(self, recipe, terms, None, until).await?;
         Ok(keep(&mut turn, &slot, outcome.map_err(contended)?))
-    }
-
-    /// As [`lock`](Self::lock), without waiting, but for an answer until `until`; `None`: held by
-    /// somebody else.
-    pub(crate) async fn try_lock(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        until: Instant,
-    ) -> Result<Option<HoldGuard>, Error> {
-        Ok(self.try_once(recipe, terms, until).await?.ok())
-    }
-
-    /// As [`try_lock`](Self::try_lock), with the reason of a refusal.
-    async fn try_once(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        until: Instant,
-    ) -> Result<Result<HoldGuard, Refusal>, Error> {
-        self.open(ACTION, recipe.name())?;
-        match reentry::enclosing(&self.id, &**recipe) {
-            Some(around) => {
-                let guard = self.lock_inside(around, recipe, terms, Some(until));
-                guard.await.map(Ok)
-            }
-            None => try_acquire(self, recipe, terms, None, until).await,
-        }
     }
 }
 

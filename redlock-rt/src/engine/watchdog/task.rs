@@ -417,7 +417,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let reply = engine
-            .ask("inspect", &*recipe, wire.inspect())
+            .ask("inspect", wire.name(), wire.inspect())
             .await
             .unwrap();
         let holder = Holder::decode(reply).unwrap().remove(0);

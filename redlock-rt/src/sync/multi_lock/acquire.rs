@@ -148,15 +148,15 @@ impl Asking<'_> {
                 max_hold: None,
                 ..own
             };
-            let manner = AcquireParams {
+            let params = AcquireParams {
                 wait: rest,
                 owner: self.options.acting_as(),
                 backoff: part.backoff.as_ref(),
             };
             let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
             let guard = match self.for_body {
-                true => engine.lock_for_body(&recipe, meanwhile, manner).await?,
-                false => engine.lock(&recipe, meanwhile, manner).await?,
+                true => engine.lock_for_body(&recipe, meanwhile, params).await?,
+                false => engine.lock(&recipe, meanwhile, params).await?,
             };
             taken.push(GroupPart { place, guard });
         }

@@ -14,6 +14,7 @@ use futures::future::join_all;
 use self::acquire::Asking;
 pub use self::guard::MultiLockGuard;
 use super::group::Group;
+use super::guard::note_failure;
 use super::lock::{AnyKind, Kind, Lock};
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
@@ -271,12 +272,7 @@ impl MultiLock {
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
-        if let Err(error) = guard.unlock().await {
-            tracing::warn!(
-                error = error.with_sources(),
-                "the releases go on in the background"
-            );
-        }
+        note_failure(guard.unlock().await, "the releases go on in the background");
         Ok(output)
     }
 
@@ -382,18 +378,7 @@ impl MultiLock {
         let wait = options.waiting();
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.iter() {
-            let own = options.terms(&part.engine);
-            let own = own.map_err(|error| error.named(part.recipe.name().as_arc()))?;
-            let backoff_flaw = || part.backoff.and_then(|backoff| backoff.flaw());
-            if !part.recipe.profile().exclusive {
-                let refused = options.without_min_hold();
-                refused.map_err(|error| error.named(part.recipe.name().as_arc()))?;
-            }
-            if let Some(flaw) = part.recipe.flaw(own.lease).or_else(backoff_flaw) {
-                let error = Error::bad_input("check lock options", flaw);
-                return Err(error.named(part.recipe.name().as_arc()));
-            }
-            terms.push(own);
+            terms.push(options.terms_of(&part.engine, &*part.recipe, part.backoff)?);
         }
         let asking = Asking {
             parts,

@@ -24,6 +24,7 @@ pub use self::quorum::Quorum;
 use self::quorum::Shared;
 use self::round::{Asking, Verdict};
 use super::group::{Group, roll_back};
+use super::guard::note_failure;
 use super::lock::{AnyKind, Lock};
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
@@ -35,7 +36,7 @@ const ACTION: &str = "acquire lock";
 
 /// A lease that was over before its guard could be handed out: as often, and the lease is called
 /// too short.
-const MOST_STILLBORN: u32 = 3;
+const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// The first pause after a round without success; grows by half up to the longest. Varied, so that
 /// callers who split the servers among them do not meet again.
@@ -186,12 +187,10 @@ impl RedLock {
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
-        if let Err(error) = guard.unlock().await {
-            tracing::warn!(
-                error = error.with_sources(),
-                "the release goes on in the background"
-            );
-        }
+        note_failure(
+            guard.unlock().await,
+            "the release goes on in the background",
+        );
         Ok(output)
     }
 
@@ -235,7 +234,7 @@ impl RedLock {
         };
         let _asking = turn.is_some().then(|| queue.asks());
         let mut pause = SHORTEST_PAUSE;
-        let mut stillborn = 0;
+        let mut expired_on_arrival = 0;
         let mut first = true;
         loop {
             let round_started = clock::now();
@@ -260,8 +259,8 @@ impl RedLock {
                     }
                     // Too late by our own clock: as if it had never been ours.
                     group.leave();
-                    stillborn += 1;
-                    if stillborn == MOST_STILLBORN {
+                    expired_on_arrival += 1;
+                    if expired_on_arrival == MOST_EXPIRED_ON_ARRIVAL {
                         let error = Error::new(ErrorKind::Lost, ACTION);
                         return Err(named(error)
                             .detail("the lease is over before enough servers have answered"));

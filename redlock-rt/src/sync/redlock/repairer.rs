@@ -136,7 +136,7 @@ impl RepairJob {
         if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
             return None;
         }
-        let manner = AcquireParams {
+        let params = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner.as_ref(),
             backoff: None,
@@ -147,7 +147,7 @@ impl RepairJob {
                 Some(hold) => hold.reenter(terms, Some(until)).await,
                 None => {
                     let engine = &self.engines[place];
-                    engine.lock(&self.recipes[place], terms, manner).await
+                    engine.lock(&self.recipes[place], terms, params).await
                 }
             }
         };

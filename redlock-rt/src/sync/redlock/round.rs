@@ -165,7 +165,7 @@ impl Asking<'_> {
             };
             return hold.reenter(self.terms[place], Some(until)).await;
         }
-        let manner = AcquireParams {
+        let params = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner,
             backoff: None,
@@ -173,10 +173,10 @@ impl Asking<'_> {
         match self.for_body {
             true => {
                 engine
-                    .lock_for_body(recipe, self.terms[place], manner)
+                    .lock_for_body(recipe, self.terms[place], params)
                     .await
             }
-            false => engine.lock(recipe, self.terms[place], manner).await,
+            false => engine.lock(recipe, self.terms[place], params).await,
         }
     }
 
