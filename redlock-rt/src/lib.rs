@@ -174,6 +174,7 @@ mod engine;
 mod error;
 mod limit;
 mod name;
+mod pause;
 mod shim;
 mod sync;
 mod wire;

@@ -15,6 +15,7 @@ use super::link::{Exchange, Identity, Link, OnDown};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;
+use crate::pause::Pause;
 use crate::wire::Call;
 
 /// How long to wait for a server.
@@ -32,9 +33,9 @@ impl Timeouts {
     }
 }
 
-/// The first pause after a failed try to connect; doubled up to the longest.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// After a failed try to connect. Varied, so that clients that lost one server together do not come
+/// back together.
+const PAUSE: Pause = Pause::new(Duration::from_millis(20), Duration::from_millis(500)).varied(0.5);
 /// After a link that broke so soon there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
 /// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.
@@ -77,7 +78,8 @@ struct Slot {
     /// Tries to connect that ended; who waited through one takes its outcome.
     tries: u64,
     connections: u64,
-    failures: u32,
+    /// Before the next try; `None`: the last one was answered.
+    pause: Option<Pause>,
     not_before: Option<Instant>,
     last_fault: Option<Fault>,
     closed: bool,
@@ -228,7 +230,7 @@ impl Shared {
             }
             let number = self.start_dialing();
             // The runtime of the task may stand still, and ours not.
-            let longest = self.timeouts.connect + LONGEST_PAUSE * 2;
+            let longest = self.timeouts.connect + PAUSE.longest() * 2;
             if clock::timeout(longest, dialed).await.is_err() {
                 self.forget_dialing(number);
             }
@@ -360,12 +362,7 @@ impl Slot {
     }
 
     fn back_off(&mut self) {
-        self.failures = self.failures.saturating_add(1);
-        let doubled = SHORTEST_PAUSE.saturating_mul(1 << self.failures.min(16));
-        // Jitter: clients that lost one server together do not come back together.
-        let pause = doubled
-            .min(LONGEST_PAUSE)
-            .mul_f64(0.5 + 0.5 * fastrand::f64());
+        let pause = self.pause.get_or_insert(PAUSE).take();
         self.not_before = Some(clock::now() + pause);
     }
 
@@ -374,7 +371,7 @@ impl Slot {
         // A server that accepts and hangs up would else be dialed without a pause; that the pauses
         // do not grow where it answered something first is for links that are cut again and again.
         if dead.has_answered() {
-            self.failures = 0;
+            self.pause = None;
         }
         if !dead.has_answered() || dead.age() < YOUNG {
             self.back_off();

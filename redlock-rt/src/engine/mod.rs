@@ -51,7 +51,6 @@ mod handle;
 mod hold;
 mod hub;
 mod news;
-mod pause;
 mod release;
 mod signal;
 mod tasks;

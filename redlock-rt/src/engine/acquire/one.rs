@@ -22,9 +22,9 @@ use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, LostReason, Terms, key_of};
-use crate::engine::pause::Pause;
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
+use crate::pause::Pause;
 use crate::wire::{AcquireReply, Acquired, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";

@@ -15,6 +15,7 @@ use crate::connection::{
     Announcements, Caller, Cause, CurrentServer, Dialer, Fault, Message, Right, Subscriber,
     Timeouts,
 };
+use crate::pause::Pause;
 use crate::shim::lock;
 
 /// An idle connection is asked for a sign of life this often.
@@ -22,8 +23,6 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// A connection that missed a message of our own, and brings nothing for so long after it was asked
 /// for a sign of life, is given up.
 const DEAF: Duration = Duration::from_millis(500);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 impl AsRef<super::Signal> for Hub {
     fn as_ref(&self) -> &super::Signal {
@@ -38,7 +37,7 @@ pub(crate) async fn run(
     timeouts: Timeouts,
     server: Arc<CurrentServer>,
 ) {
-    let mut pause = SHORTEST_PAUSE;
+    let mut pause = Pause::FOREGROUND.varied(0.5);
     while !hub.signal.is_closed() {
         if lock(&hub.registry).is_empty() {
             hub.signal.notified().await;
@@ -52,8 +51,8 @@ pub(crate) async fn run(
                 let why = why.await;
                 hub.disconnected();
                 // A server that accepts and hangs up is no better than one that does not accept.
-                if clock::now().saturating_duration_since(since) >= LONGEST_PAUSE {
-                    pause = SHORTEST_PAUSE;
+                if clock::now().saturating_duration_since(since) >= pause.longest() {
+                    pause.reset();
                 }
                 if !hub.signal.is_closed() {
                     let why = why.map_or(
@@ -68,8 +67,7 @@ pub(crate) async fn run(
             }
         }
         if !hub.signal.is_closed() {
-            tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(pause.take()).await;
         }
     }
 }

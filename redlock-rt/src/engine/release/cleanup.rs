@@ -17,9 +17,9 @@ use crate::connection::{Caller, Delivery, Fault, before};
 use crate::engine::Engine;
 use crate::engine::hold::{Hold, Request};
 use crate::engine::news::News;
-use crate::engine::pause::Pause;
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
+use crate::pause::Pause;
 use crate::wire::{AcquireReply, Call, HoldReply, Reply};
 
 /// What is to become true in Redis.

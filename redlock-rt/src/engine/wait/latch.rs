@@ -16,8 +16,8 @@ use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Wake};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::Engine;
-use crate::engine::pause::Pause;
 use crate::error::{Error, ErrorKind};
+use crate::pause::Pause;
 use crate::wire::{Ended, LatchWire, Look};
 
 pub(crate) const ACTION: &str = "wait for latch";

@@ -30,6 +30,7 @@ use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, OwnerId};
+use crate::pause::Pause;
 use crate::wire::{Holder, RLockWire, Recipe};
 
 const ACTION: &str = "acquire lock";
@@ -38,10 +39,11 @@ const ACTION: &str = "acquire lock";
 /// too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
-/// The first pause after a round without success; grows by half up to the longest. Varied, so that
-/// callers who split the servers among them do not meet again.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// After a round without success: 4 to 100 ms. Varied, so that callers that split the servers among
+/// them do not meet again.
+const PAUSE: Pause = Pause::new(Duration::from_millis(4), Duration::from_millis(100))
+    .growing(1.5)
+    .varied(0.25);
 
 /// A lock over the servers of a [`Quorum`]: held while a majority of them have it.
 ///
@@ -233,7 +235,7 @@ impl RedLock {
             }
         };
         let _asking = turn.is_some().then(|| queue.asks());
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = PAUSE;
         let mut expired_on_arrival = 0;
         let mut first = true;
         loop {
@@ -286,9 +288,7 @@ impl RedLock {
                     _ => named(Error::new(ErrorKind::Contended, ACTION)),
                 });
             }
-            let varied = pause.mul_f64(0.25 + 0.75 * fastrand::f64());
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
-            let next = clock::after(clock::now(), varied);
+            let next = clock::after(clock::now(), pause.take());
             if let Some(deadline) = deadline
                 && next >= deadline
             {

@@ -21,6 +21,7 @@ use super::round::is_silent;
 use crate::clock;
 use crate::connection::Home;
 use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
+use crate::pause::Pause;
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
 
@@ -64,10 +65,10 @@ impl RepairJob {
         }
         let longest = self.terms.iter().map(|terms| terms.lease / 3).min();
         let longest = longest.unwrap_or(SHORTEST_PAUSE).max(SHORTEST_PAUSE);
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = Pause::new(SHORTEST_PAUSE, longest).varied(0.5);
         if !self.missing.is_empty() {
             // They were asked just now; most locks are released before it is worth asking again.
-            clock::sleep(pause).await;
+            clock::sleep(SHORTEST_PAUSE).await;
         }
         loop {
             if !self.group.state().is_valid() {
@@ -75,7 +76,7 @@ impl RepairJob {
             }
             let gaps = self.gaps();
             if gaps.is_empty() {
-                pause = SHORTEST_PAUSE;
+                pause.reset();
                 self.group.part_lost(&[]).await;
                 continue;
             }
@@ -84,11 +85,10 @@ impl RepairJob {
             if gaps.is_empty() {
                 continue;
             }
-            let varied = clock::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64()));
             tokio::select! {
-                () = varied => pause = (pause * 2).min(longest),
+                () = clock::sleep(pause.take()) => {}
                 // Not put off by servers that stay away.
-                () = self.group.part_lost(&gaps) => pause = SHORTEST_PAUSE,
+                () = self.group.part_lost(&gaps) => pause.reset(),
             }
         }
     }
