@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ClientBuilder, LockOptions, RLockGuard, embedded::Engine};
+use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, RLockGuard, embedded::Engine};
 use tests::{Recorder, eventually, unique};
+use tokio::task::JoinSet;
 
 use crate::{DEADLINE, NEVER, counts};
 
@@ -164,4 +165,51 @@ async fn waiting_costs_a_try_a_poll_interval() {
     assert_eq!(sent, counts([("EVALSHA", tries), ("PING", 4)]));
     waiters.iter().for_each(tokio::task::JoinHandle::abort);
     drop(guard);
+}
+
+/// So many fair locks that `holder` has, and `client` waits for.
+async fn waited_for(
+    holder: &Client,
+    client: &Client,
+    names: usize,
+) -> (Vec<FairLockGuard>, JoinSet<()>) {
+    let (mut guards, mut waiters) = (Vec::new(), JoinSet::new());
+    let prefix = unique("fair-idle");
+    for at in 0..names {
+        let name = format!("{prefix}:{at}");
+        guards.push(holder.fair_lock(&name).lock().await.unwrap());
+        let lock = client.fair_lock(name);
+        waiters.spawn(async move { drop(lock.lock().await.unwrap()) });
+    }
+    eventually(DEADLINE, async || client.stats().waiting == names).await;
+    (guards, waiters)
+}
+
+/// Whoever was next in each queue looked by itself: 63 calls a second for a hundred names.
+#[tokio::test(start_paused = true)]
+async fn fair_locks_that_are_waited_for_cost_a_call_a_second_for_a_hundred() {
+    const SECONDS: u32 = 60;
+    for names in [100, 250] {
+        let engine = Engine::new();
+        let (client, recorder) = recorded(&engine, |builder| builder);
+        let (holder, _) = recorded(&engine, |builder| builder);
+        let (guards, mut waiters) = waited_for(&holder, &client, names).await;
+        pass(10 * S).await;
+        recorder.mark();
+        pass(SECONDS * S).await;
+        let sent = recorder.counts();
+        let calls = sent["EVALSHA"];
+        println!("{calls} calls for {names} names in {SECONDS} s");
+        let hundreds = names.div_ceil(100);
+        assert!(calls <= hundreds * SECONDS as usize, "{calls} calls");
+        // Each name is looked at within two poll intervals.
+        assert!(calls >= hundreds * SECONDS as usize / 2, "{calls} calls");
+        assert_eq!(sent, counts([("EVALSHA", calls), ("PING", 2)]));
+        for guard in guards {
+            guard.unlock().await.unwrap();
+        }
+        while let Some(served) = waiters.join_next().await {
+            served.unwrap();
+        }
+    }
 }

@@ -34,6 +34,28 @@ async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
     stage.assert_clean().await;
 }
 
+/// Whoever is next looks by the beats of its client, which refuse what a try would refuse.
+#[tokio::test]
+async fn waiters_hear_from_a_beat_that_the_lock_became_a_hash_of_somebody_else() {
+    let mut stage = Stage::open("fair-no-lock").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let first = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    let second = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(2).await;
+    let _: i64 = stage.redis(&["HSET", &stage.name, "a", "text"]).await;
+    for task in [first, second] {
+        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    }
+    stage.queued(0).await;
+    let _: i64 = stage.redis(&["DEL", &stage.name]).await;
+    drop(guard);
+    stage.assert_clean().await;
+}
+
 /// They queued again, each a second time: what was left of the first could not be told from a
 /// waiter that is alive.
 #[tokio::test]

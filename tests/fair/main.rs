@@ -14,5 +14,6 @@ mod dead;
 mod deadlines;
 mod java;
 mod leaving;
+mod looks;
 mod order;
 mod wake;

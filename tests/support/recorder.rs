@@ -12,7 +12,7 @@ use std::{
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::proxy::{Frame, take_frame, words};
+use crate::proxy::{Frame, Matcher, take_frame, words};
 
 /// The request frames of all streams that it has wrapped.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +53,13 @@ impl Recorder {
             *counts.entry(frame.command()).or_insert(0) += 1;
         }
         counts
+    }
+
+    /// How many matching frames since the last mark.
+    pub fn count(&self, matcher: impl Into<Matcher>) -> usize {
+        let matcher = matcher.into();
+        let frames = self.frames();
+        frames.iter().filter(|frame| matcher.matches(frame)).count()
     }
 
     /// Forgets all frames seen so far.

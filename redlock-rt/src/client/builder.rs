@@ -150,7 +150,8 @@ impl ClientBuilder {
     }
 
     /// Sets the polling fallback: a waiter that receives no announcement asks Redis again after one
-    /// to two intervals, at random. Defaults to 1 s.
+    /// to two intervals, at random. For waiters of fair locks their client's heartbeats ask, which may be
+    /// sooner. Defaults to 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
         self

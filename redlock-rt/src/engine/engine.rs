@@ -96,7 +96,7 @@ impl Engine {
         let id = ClientId::random();
         let hub = Arc::new(Hub::new(config.linger));
         Arc::new(Self {
-            rooms: Arc::new(Rooms::new(id.clone(), &hub)),
+            rooms: Arc::new(Rooms::new(id.clone(), &hub, config.poll_interval)),
             id,
             numbers: AtomicU64::new(1),
             main: connection(),

@@ -55,9 +55,11 @@ pub struct Fair;
 /// # Round trips
 ///
 /// As the other locks, and for each waiter one call to queue; only the first in the queue tries
-/// again. A process that waits sends one heartbeat for up to 100 names in each third of the waiter
-/// time-out (every 30 s at least), and has one subscription whatever the number of names (where an ACL forbids
-/// that, it hears from its heartbeats whose turn it is). Where Redisson threads have a lock or are
+/// again, when the lock may be free. A process that waits sends one heartbeat for up to 100 names in each
+/// third of the waiter time-out (every 30 s at least), and every one to two
+/// [poll intervals](crate::ClientBuilder::poll_interval) for names in whose queues its waiters are first;
+/// with the defaults that is at most one call a second. It has one subscription whatever the number of
+/// names (where an ACL forbids that, it hears from its heartbeats whose turn it is). Where Redisson threads have a lock or are
 /// queued, it has one more for each of its four oldest waiters of that name.
 ///
 /// # Cancel safety

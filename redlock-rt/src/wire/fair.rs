@@ -12,7 +12,7 @@ use crate::name::{ClientId, LockName, OwnerId};
 script!(ACQUIRE = ["lock_hash", "fair_wake", "fair_queue"] + "fair_acquire");
 script!(RELEASE = "fair_wake" + "fair_queue" + "fair_release");
 script!(FORCE_RELEASE = ["lock_hash", "fair_wake", "fair_queue"] + "fair_force_release");
-script!(BEAT = "fair_wake" + "fair_queue" + "fair_beat");
+script!(BEAT = ["lock_hash", "fair_wake", "fair_queue"] + "fair_beat");
 script!(POSITION = "fair_position");
 
 /// What the waiters of a fair lock are granted.
@@ -148,7 +148,10 @@ impl<'a> Turn<'a> {
 pub(crate) struct Beat {
     /// Who is next.
     pub(crate) head: Option<OwnerId>,
+    /// Whether nobody has the lock.
     pub(crate) is_free: bool,
+    /// For how long its holder has it; `None`: without end, or nobody has it.
+    pub(crate) lease: Option<Duration>,
     /// The numbers of those of the oldest that are not queued any more.
     pub(crate) missing: Vec<u64>,
 }
@@ -167,7 +170,7 @@ impl Beat {
         let Reply::List(items) = reply else {
             return None;
         };
-        let [Reply::Text(head), Reply::Int(free @ 0..=1), missing @ ..] = items.as_slice() else {
+        let [Reply::Text(head), Reply::Int(ttl @ -1..), missing @ ..] = items.as_slice() else {
             return None;
         };
         let missing = missing.iter().map(|item| match item {
@@ -176,7 +179,8 @@ impl Beat {
         });
         Some(Self {
             head: (!head.is_empty()).then(|| OwnerId::from_wire(head)),
-            is_free: *free == 1,
+            is_free: *ttl == 0,
+            lease: ttl_of(*ttl).filter(|lease| !lease.is_zero()),
             missing: missing.collect::<Option<_>>()?,
         })
     }
@@ -338,23 +342,25 @@ mod tests {
         assert!(wire.acquired(Reply::Int(5)).is_err());
         let text = |text: &str| Reply::Text(text.into());
         let beats = || {
-            let one = vec![text("u:1"), Reply::Int(1), text("2")];
-            let other = vec![text(""), Reply::Int(0)];
-            Reply::List(vec![Reply::List(one), Reply::List(other)])
+            let free = vec![text("u:1"), Reply::Int(0), text("2")];
+            let held = vec![text(""), Reply::Int(5)];
+            let endless = vec![text(""), Reply::Int(-1)];
+            Reply::List([free, held, endless].map(Reply::List).into())
         };
-        let expected = [
-            Beat {
-                head: Some(OwnerId::from_wire("u:1")),
-                is_free: true,
-                missing: vec![2],
-            },
-            Beat {
-                head: None,
-                is_free: false,
-                missing: vec![],
-            },
-        ];
-        assert_eq!(Beat::decode_all(beats(), 2), Ok(expected.into()));
+        let held = |lease| Beat {
+            head: None,
+            is_free: false,
+            lease,
+            missing: vec![],
+        };
+        let free = Beat {
+            head: Some(OwnerId::from_wire("u:1")),
+            is_free: true,
+            lease: None,
+            missing: vec![2],
+        };
+        let expected = vec![free, held(Some(Duration::from_millis(5))), held(None)];
+        assert_eq!(Beat::decode_all(beats(), 3), Ok(expected));
         assert!(Beat::decode_all(beats(), 1).is_err());
         assert!(Beat::decode_all(Reply::List(vec![Reply::Nil]), 1).is_err());
     }

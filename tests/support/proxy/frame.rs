@@ -112,7 +112,7 @@ impl Matcher {
         Self { which, ..self }
     }
 
-    pub(super) fn matches(&self, frame: &Frame) -> bool {
+    pub(crate) fn matches(&self, frame: &Frame) -> bool {
         (self.test)(frame)
     }
 

@@ -58,12 +58,14 @@ impl LocalWait {
         self.guard.called(deadline).await
     }
 
-    /// The waiter was refused: it tries again at `retry_at`, or when something is announced.
+    /// The waiter was refused: it tries again at `retry_at`, or when something is announced. For a waiter
+    /// that has a seat a beat looks at that moment, and calls it where the lock is free.
     pub(super) fn refused(&mut self, attempt: &Attempt, retry_at: Option<Instant>) {
-        self.guard.tried(retry_at, Health::Answering);
+        let own = retry_at.filter(|_| self.seat.is_none());
+        self.guard.tried(own, Health::Answering);
         let Request { engine, recipe, .. } = &attempt.request;
         match &self.seat {
-            Some(seat) => seat.queued(attempt.mixed),
+            Some(seat) => seat.queued(attempt.mixed, retry_at),
             None => self.listen(engine, recipe),
         }
     }

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A waiter queues by one call and then sleeps. The waiter is called when its turn is announced, or
-//! when a beat says that it is next. Only the head of the queue in Redis looks by itself, every poll
-//! interval. A room is all that one client has waiting for one name: one beat says that the client is
-//! alive, whatever the number of its waiters. Beats of up to a hundred rooms go in one call, as
-//! renewals do.
+//! when a beat says that it is next and the lock is free. A room is all that one client has waiting for
+//! one name: one beat says that the client is alive, whatever the number of its waiters. A room with the
+//! waiter that is next looks by its beat when the holder's lease is over, and every poll interval. Beats
+//! of up to a hundred rooms go in one call, as renewals do.
 //!
 //! Clients of this crate announce all turns of a client on one channel of that client. Redisson
 //! announces turns on a channel of the waiter: where a Redisson client has the lock or is queued, a
@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::room::Room;
 pub(super) use self::room::Seat;
@@ -62,6 +62,8 @@ pub(super) struct Rooms {
     /// Whether it is known that the channel is heard, or that Redis does not allow it: a beat that is sent
     /// now is none too early.
     settled: AtomicBool,
+    /// After so long a room looks whose waiter is next; varied by up to as much again.
+    poll_interval: Duration,
     /// Seats in all rooms.
     seated: AtomicUsize,
     map: Mutex<HashMap<LockName, Weak<Room>>>,
@@ -75,12 +77,13 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    pub(super) fn new(client: ClientId, hub: &Arc<Hub>) -> Self {
+    pub(super) fn new(client: ClientId, hub: &Arc<Hub>, poll_interval: Duration) -> Self {
         Self {
             hub: Arc::clone(hub),
             channel: wake_channel(&client),
             wake: Subscription::default(),
             settled: AtomicBool::new(false),
+            poll_interval,
             seated: AtomicUsize::new(0),
             client,
             map: Mutex::default(),
@@ -179,9 +182,10 @@ impl Rooms {
         lock(&self.map).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Takes rooms whose beats are due, as many as one call is for, and with them those whose beats are
-    /// due before half of their time is over: so all that wait come together, whenever they began.
-    /// Calls for one slot of a cluster would be cut here.
+    /// Takes rooms whose beats are due, as many as one call is for, and with them those that are due
+    /// within half of the time for which the first has rested: so all that wait come together, whenever
+    /// they began, and one that has just looked brings nobody along. Calls for one slot of a cluster
+    /// would be cut here.
     fn pick(&self, now: Instant) -> Vec<Asked> {
         let mut batch: Vec<Asked> = Vec::new();
         let (mut horizon, mut owners) = (now, 0);
@@ -196,11 +200,9 @@ impl Rooms {
             let Some(question) = room.begin(now) else {
                 continue;
             };
-            let along = clock::after(now, room.beat_every() / 2);
-            horizon = match batch.is_empty() {
-                true => along,
-                false => horizon.min(along),
-            };
+            if batch.is_empty() {
+                horizon = clock::after(now, question.rested / 2);
+            }
             owners += question.gone.len() + question.oldest.len();
             let alone = room.is_apart();
             batch.push(Asked::new(room, question));
@@ -324,7 +326,7 @@ mod tests {
         let key = key_of(&*recipe, Some(number));
         let line = || engine.locks.waiters(key);
         let (seat, _) = engine.rooms.sit(&recipe, number, line).expect("it queues");
-        seat.queued(false);
+        seat.queued(false, None);
         seat
     }
 
@@ -339,23 +341,22 @@ mod tests {
         // The others are not due in half of their time.
         let asked = engine.rooms.pick(clock::now());
         assert_eq!(asked.len(), 2);
+        for one in asked {
+            let beat = crate::wire::Beat {
+                head: None,
+                is_free: false,
+                lease: None,
+                missing: vec![],
+            };
+            one.answered(|room| room.told(&beat, 0.0, started));
+        }
+        // These two are due first, and bring others along.
+        let mut batches = vec![engine.rooms.pick(started + ALIVE.mul_f64(0.31))];
         let due = clock::now() + ALIVE / 3;
-        let told = |asked: Vec<Asked>| {
-            for one in asked {
-                let beat = crate::wire::Beat {
-                    head: None,
-                    is_free: false,
-                    missing: vec![],
-                };
-                one.answered(|room| room.told(&beat, 0.5, due));
-            }
-        };
-        told(asked);
-        let batches: Vec<_> = std::iter::from_fn(|| {
+        batches.extend(std::iter::from_fn(|| {
             let batch = engine.rooms.pick(due);
             (!batch.is_empty()).then_some(batch)
-        })
-        .collect();
+        }));
         let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
         assert_eq!(sizes, [100, 100, 50]);
     }

@@ -163,21 +163,24 @@ impl Room {
         Some(question)
     }
 
-    /// A beat was answered; the next is due after `pause` of the time that may pass.
-    pub(super) fn told(&self, beat: &Beat, pause: f64, now: Instant) {
+    /// A beat was answered. The time until the next is varied by `spread`, from 0 to 1, so that
+    /// processes do not come together.
+    pub(super) fn told(&self, beat: &Beat, spread: f64, now: Instant) {
         let client = &self.rooms.client;
         let next = beat.head.as_ref().and_then(|head| client.number_of(head));
         // Not one without a task where another name has the same queue.
         let next = next.filter(|&number| self.has(number) || !self.rooms.is_beside(self, number));
         let dropped = &beat.missing;
-        let pause = self.beat_every().mul_f64(pause);
-        let pause = match dropped.is_empty() {
-            true => pause,
-            false => pause.min(SOON),
-        };
+        let every = self.beat_every().mul_f64(0.9 + 0.1 * spread);
+        let soon = (!dropped.is_empty()).then_some(SOON);
+        // Redis expires by the millisecond: one more, and the lease is over.
+        let over = beat.lease.map(|lease| lease + Duration::from_millis(1));
+        let looks = [Some(self.poll_within(spread)), over];
         let called = self.seats(|seats| {
             let called = seats.told(next, beat.is_free, dropped, now);
-            seats.rest(clock::after(now, pause), Health::Answering);
+            let looks = looks.into_iter().flatten().filter(|_| seats.has_next());
+            let pause = looks.chain(soon).fold(every, Duration::min);
+            seats.rest(now, clock::after(now, pause));
             called
         });
         if !dropped.is_empty() {
@@ -193,18 +196,28 @@ impl Room {
     /// Redis refused a beat for good: the oldest waiters learn why from tries of their own.
     pub(super) fn refused(&self, now: Instant) {
         self.apart.store(true, Ordering::Relaxed);
-        let until = clock::after(now, self.beat_every());
+        let pause = self.beat_every().min(self.poll_within(fastrand::f64()));
         let called = self.seats(|seats| {
-            seats.rest(until, Health::Answering);
+            seats.rest(now, clock::after(now, pause));
             seats.oldest_lines()
         });
         called.iter().for_each(|line| line.notify());
     }
 
-    /// A beat did not reach Redis.
+    /// A beat did not reach Redis. While that goes on whoever is next tries by itself, every poll
+    /// interval: its calls take another connection.
     pub(super) fn untold(&self, now: Instant) {
-        let until = clock::after(now, self.beat_every().min(SOON));
-        self.seats(|seats| seats.rest(until, Health::Failing));
+        let again = clock::after(now, self.beat_every().min(SOON));
+        let alone = clock::after(now, self.poll_within(fastrand::f64()));
+        let called = self.seats(|seats| seats.untold(now, again, alone));
+        if let Some(line) = called {
+            line.notify();
+        }
+    }
+
+    /// How long whoever is next goes without a look although nothing was announced.
+    fn poll_within(&self, spread: f64) -> Duration {
+        self.rooms.poll_interval.mul_f64(1.0 + spread)
     }
 
     /// Whether a call for several may have it among them.
@@ -243,10 +256,11 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// Redis has said that the waiter is queued; `mixed`: in a queue that is not of our clients alone,
-    /// or behind a holder that is of another. From now on it is told when it is next.
-    pub(crate) fn queued(&self, mixed: bool) {
-        let (room, now) = (&self.room, clock::now());
-        let is_first = room.seats(|seats| seats.is_queued(self.number, mixed, now));
+    /// or behind a holder that is of another; `look_at`: when to look again where it is next. From now on
+    /// it is called when it may have the lock.
+    pub(crate) fn queued(&self, mixed: bool, look_at: Option<Instant>) {
+        let room = &self.room;
+        let is_first = room.seats(|seats| seats.is_queued(self.number, mixed, look_at));
         room.rooms.listen();
         // What Redis still has of this client, and this client has not, is found by the first beat.
         if is_first && room.rooms.is_settled() {

@@ -43,6 +43,8 @@ pub(super) struct Question {
     pub(super) gone: Vec<u64>,
     /// Those to ask after.
     pub(super) oldest: Vec<u64>,
+    /// For how long there was no beat.
+    pub(super) rested: Duration,
 }
 
 /// The waiters of a room; see the module.
@@ -55,16 +57,20 @@ pub(super) struct Seats<L> {
     turns: u64,
     /// Whether clients that are not ours had the lock or were queued, when one that sat here since queued.
     mixed: bool,
-    /// Who was told last that it is next.
+    /// Who is next, as far as Redis has said, if that is one that waits here.
     next: Option<u64>,
     /// Those that Redis named as next, and that have no seat: their leave has not come.
     gone: Vec<u64>,
     /// While a beat is under way, those that left their seats since it began.
     left: Option<BTreeSet<u64>>,
-    /// When the next beat is due.
+    /// When the next beat is due, unless one is asked for.
     due: Option<Instant>,
-    /// Whether a beat was asked for since the last one began.
-    asked: bool,
+    /// By when a beat was asked for since the last one began.
+    asked: Option<Instant>,
+    /// When the last beat ended.
+    ended: Option<Instant>,
+    /// While Redis answers no beats, when whoever is next looks by itself.
+    alone: Option<Instant>,
     /// Whether Redis answers beats.
     pub(super) health: Health,
 }
@@ -80,7 +86,9 @@ impl<L> Default for Seats<L> {
             gone: Vec::new(),
             left: None,
             due: None,
-            asked: false,
+            asked: None,
+            ended: None,
+            alone: None,
             health: Health::Answering,
         }
     }
@@ -104,6 +112,7 @@ impl<L: Clone> Seats<L> {
         if let Some(left) = &mut self.left {
             left.insert(number);
         }
+        self.next = self.next.filter(|&next| next != number);
         if self.map.is_empty() {
             *self = Self {
                 left: self.left.take(),
@@ -117,9 +126,9 @@ impl<L: Clone> Seats<L> {
         self.map.is_empty()
     }
 
-    /// Redis has said that this waiter is queued, and whether that is in a `mixed` queue. A beat that was
-    /// asked for before is due now. Answers whether nobody else is queued.
-    pub(super) fn is_queued(&mut self, number: u64, mixed: bool, now: Instant) -> bool {
+    /// Redis has said that this waiter is queued, and whether that is in a `mixed` queue; `look_at`: that
+    /// it is next, and by when to look again. Returns whether nobody else is queued.
+    pub(super) fn is_queued(&mut self, number: u64, mixed: bool, look_at: Option<Instant>) -> bool {
         let Some(sitter) = self.map.get_mut(&number) else {
             return false;
         };
@@ -130,8 +139,9 @@ impl<L: Clone> Seats<L> {
             sitter.queued = Some(self.turns);
             self.queued.insert(self.turns, number);
         }
-        if self.asked {
-            self.due = Some(now);
+        if let Some(at) = look_at {
+            self.next = Some(number);
+            self.ask(at);
         }
         is_first
     }
@@ -139,7 +149,7 @@ impl<L: Clone> Seats<L> {
     /// An announcement came for a number that has no seat: the next beat, which asks who is next, is
     /// due soon.
     pub(super) fn unclaimed(&mut self, now: Instant) {
-        self.due = self.due.map(|due| due.min(now + SOON));
+        self.ask(now + SOON);
     }
 
     /// A beat named this number as the one that is next. Answers its line; where it has no seat, and
@@ -161,6 +171,11 @@ impl<L: Clone> Seats<L> {
         Some(self.map.get(&number)?.line.clone())
     }
 
+    /// Whether one that waits here is next, as far as Redis has said.
+    pub(super) fn has_next(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// The lines of those that are asked after.
     pub(super) fn oldest_lines(&self) -> Vec<L> {
         let oldest = self.oldest();
@@ -178,43 +193,67 @@ impl<L: Clone> Seats<L> {
         self.queued.values().copied().take(ASKED_AFTER)
     }
 
-    /// When the next beat is due; none while one is under way.
+    /// When the next beat is due; none while one is under way. Where nobody is queued, one that was asked
+    /// for is owed.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due.filter(|_| self.left.is_none())
+        let asked = self.asked.filter(|_| !self.queued.is_empty());
+        let due = self.due.map(|due| asked.map_or(due, |at| at.min(due)));
+        due.filter(|_| self.left.is_none())
     }
 
-    /// Asks for a beat at once, if anybody waits.
-    pub(super) fn ask(&mut self, now: Instant) {
+    /// Asks for a beat at that moment at the latest, if anybody waits.
+    pub(super) fn ask(&mut self, at: Instant) {
         if self.due.is_some() {
-            self.due = Some(now);
-            self.asked = true;
+            self.asked = Some(self.asked.map_or(at, |asked| asked.min(at)));
         }
     }
 
     /// A beat begins; the next is due at `until` unless one is asked for. Where nobody is queued
-    /// none is sent, and one that was asked for is owed.
+    /// none is sent.
     pub(super) fn begin(&mut self, now: Instant, until: Instant) -> Option<Question> {
         self.due = self.due.map(|_| until);
         let oldest: Vec<u64> = self.oldest().collect();
         if oldest.is_empty() {
             return None;
         }
-        self.asked = false;
+        self.asked = None;
         if self.health == Health::Answering {
             self.health = Health::Asking(now);
         }
         self.left = Some(BTreeSet::new());
         let gone = std::mem::take(&mut self.gone);
-        Some(Question { gone, oldest })
+        let rested = now.saturating_duration_since(self.ended.unwrap_or(now));
+        Some(Question {
+            gone,
+            oldest,
+            rested,
+        })
     }
 
-    /// A beat is over; the next is due at `until`, or when one was asked for meanwhile.
-    pub(super) fn rest(&mut self, until: Instant, health: Health) {
-        if !self.asked {
-            self.due = self.due.map(|_| until);
+    /// Redis has answered a beat; the next is due at `until`, or when one was asked for meanwhile.
+    pub(super) fn rest(&mut self, now: Instant, until: Instant) {
+        self.end(now, until);
+        self.alone = None;
+        self.health = Health::Answering;
+    }
+
+    /// A beat did not reach Redis; the next is due at `until`. Returns the line of the one that is next
+    /// where it is to look by itself meanwhile: after the moment `alone`, and then each time that one
+    /// named later has come.
+    pub(super) fn untold(&mut self, now: Instant, until: Instant, alone: Instant) -> Option<L> {
+        self.end(now, until);
+        self.health = Health::Failing;
+        if *self.alone.get_or_insert(alone) > now {
+            return None;
         }
+        self.alone = Some(alone);
+        self.line(self.next?)
+    }
+
+    fn end(&mut self, now: Instant, until: Instant) {
+        self.due = self.due.map(|_| until);
+        self.ended = Some(now);
         self.left = None;
-        self.health = health;
     }
 
     /// Takes in the numbers that a beat told: who is next, if it is one of these, and who was
@@ -235,14 +274,9 @@ impl<L: Clone> Seats<L> {
                 called.push(sitter.line.clone());
             }
         }
-        // Once it has looked it has a timer of its own, and is called by announcements.
-        if let Some(number) = next
-            && let Some(line) = self.named(number, now)
-            && (is_free || self.next != next)
-        {
-            called.push(line);
-        }
-        self.next = next;
+        let line = next.and_then(|number| self.named(number, now));
+        self.next = next.filter(|_| line.is_some());
+        called.extend(line.filter(|_| is_free));
         called
     }
 }
@@ -258,17 +292,73 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[test]
-    fn who_is_next_is_called_once_until_the_lock_is_free() {
+    fn who_is_next_is_called_while_the_lock_is_free() {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now);
         seats.sit(2, "b", now);
-        assert_eq!(seats.told(Some(1), false, &[], now), ["a"]);
         assert!(seats.told(Some(1), false, &[], now).is_empty());
-        assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
-        assert_eq!(seats.told(Some(2), false, &[], now), ["b"]);
+        assert!(seats.has_next());
+        for _ in 0..2 {
+            assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
+        }
+        seats.leave(1);
+        assert!(!seats.has_next());
         // Somebody of another client.
         assert!(seats.told(None, true, &[], now).is_empty());
+        assert!(!seats.has_next());
+    }
+
+    /// Its try knows the lease of the holder before the first beat does, or while one is under way.
+    #[test]
+    fn who_is_next_has_a_beat_by_the_end_of_the_lease() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now + 9 * S);
+        seats.is_queued(1, false, Some(now + 3 * S));
+        assert_eq!(seats.due(), Some(now + 3 * S));
+        seats.begin(now, now + 9 * S).unwrap();
+        seats.is_queued(1, false, Some(now + 2 * S));
+        seats.told(None, false, &[], now);
+        seats.rest(now, now + 9 * S);
+        assert_eq!(seats.due(), Some(now + 2 * S));
+        seats.begin(now, now + 9 * S).unwrap();
+        seats.rest(now, now + 9 * S);
+        assert_eq!(seats.due(), Some(now + 9 * S), "the answer says when");
+    }
+
+    #[test]
+    fn who_is_next_looks_by_itself_while_beats_fail() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        seats.is_queued(1, false, Some(now));
+        let fails = |seats: &mut Seats<_>, at| {
+            seats.begin(at, at).unwrap();
+            seats.untold(at, at, at + 2 * S)
+        };
+        let called: Vec<_> = (0..6).map(|at| fails(&mut seats, now + at * S)).collect();
+        assert_eq!(called, [None, None, Some("a"), None, Some("a"), None]);
+        seats.begin(now, now).unwrap();
+        seats.rest(now, now);
+        assert_eq!(fails(&mut seats, now + 9 * S), None, "answered since");
+        seats.leave(1);
+        seats.sit(2, "b", now);
+        seats.is_queued(2, false, None);
+        let called: Vec<_> = (0..6).map(|at| fails(&mut seats, now + at * S)).collect();
+        assert_eq!(called, [None; 6], "another is next");
+    }
+
+    #[test]
+    fn a_beat_says_for_how_long_there_was_none() {
+        let now = Instant::now();
+        let mut seats = Seats::default();
+        seats.sit(1, "a", now);
+        seats.is_queued(1, false, None);
+        let rested = |seats: &mut Seats<_>, at| seats.begin(at, at).unwrap().rested;
+        assert_eq!(rested(&mut seats, now), Duration::ZERO);
+        seats.rest(now + S, now);
+        assert_eq!(rested(&mut seats, now + 3 * S), 2 * S);
     }
 
     #[test]
@@ -287,11 +377,11 @@ mod tests {
         let mut seats = Seats::default();
         for number in 1..=3 {
             seats.sit(number, "line", now);
-            seats.is_queued(number, false, now);
+            seats.is_queued(number, false, None);
         }
         seats.told(None, false, &[1], now);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3]);
-        seats.is_queued(1, false, now);
+        seats.is_queued(1, false, None);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [2, 3, 1]);
         seats.leave(2);
         assert_eq!(seats.oldest().collect::<Vec<_>>(), [3, 1]);
@@ -314,14 +404,14 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now);
-        seats.is_queued(1, false, now);
+        seats.is_queued(1, false, None);
         assert_eq!(seats.begin(now, now + S).unwrap().oldest, [1]);
         seats.ask(now);
         assert_eq!(seats.due(), None);
-        seats.rest(now + 2 * S, Health::Answering);
+        seats.rest(now, now + 2 * S);
         assert_eq!(seats.due(), Some(now));
         seats.begin(now, now + S);
-        seats.rest(now + 2 * S, Health::Answering);
+        seats.rest(now, now + 2 * S);
         assert_eq!(seats.due(), Some(now + 2 * S));
     }
 
@@ -333,7 +423,7 @@ mod tests {
         seats.ask(now);
         assert!(seats.begin(now, now + S).is_none());
         assert_eq!(seats.due(), Some(now + S));
-        seats.is_queued(1, false, now);
+        seats.is_queued(1, false, None);
         assert_eq!(seats.due(), Some(now));
     }
 
@@ -342,7 +432,7 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(2, "b", now + S);
-        seats.is_queued(2, false, now);
+        seats.is_queued(2, false, None);
         assert!(seats.told(Some(1), true, &[], now).is_empty());
         assert_eq!(seats.due(), Some(now));
         let question = seats.begin(now, now + S).unwrap();
@@ -357,13 +447,13 @@ mod tests {
         let mut seats = Seats::default();
         for number in 1..=2 {
             seats.sit(number, number, now + S);
-            seats.is_queued(number, false, now);
+            seats.is_queued(number, false, None);
         }
         seats.begin(now, now + S).unwrap();
         // Served, or its leave is under way.
         seats.leave(1);
         assert!(seats.told(Some(1), true, &[], now).is_empty());
-        seats.rest(now + S, Health::Answering);
+        seats.rest(now, now + S);
         assert_eq!(seats.due(), Some(now + S));
         // Still next.
         seats.begin(now, now + S).unwrap();
@@ -376,6 +466,7 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
+        seats.is_queued(1, false, None);
         assert_eq!(seats.due(), Some(now + S));
         seats.unclaimed(now);
         assert_eq!(seats.due(), Some(now + SOON));
@@ -388,17 +479,17 @@ mod tests {
         for number in 1..=9 {
             seats.sit(number, "line", now);
             if number > 1 {
-                seats.is_queued(number, false, now);
+                seats.is_queued(number, false, None);
             }
         }
         assert_eq!(seats.heads(), []);
-        seats.is_queued(9, true, now);
+        seats.is_queued(9, true, None);
         assert_eq!(seats.heads(), [2, 3, 4, 5]);
         seats.leave(3);
         assert_eq!(seats.heads(), [2, 4, 5, 6]);
         (1..=9).for_each(|number| seats.leave(number));
         seats.sit(10, "line", now);
-        seats.is_queued(10, false, now);
+        seats.is_queued(10, false, None);
         assert_eq!(seats.heads(), [], "whoever queued beside others has left");
     }
 
@@ -408,13 +499,13 @@ mod tests {
         let now = Instant::now();
         let mut seats = Seats::default();
         seats.sit(1, "a", now);
-        seats.is_queued(1, false, now);
+        seats.is_queued(1, false, None);
         seats.begin(now, now + S).unwrap();
         seats.leave(1);
         seats.sit(2, "b", now);
         assert_eq!(seats.due(), None);
         assert!(seats.told(Some(1), true, &[], now).is_empty());
-        seats.rest(now + S, Health::Answering);
+        seats.rest(now, now + S);
         assert_eq!(seats.due(), Some(now + S));
     }
 
@@ -425,7 +516,7 @@ mod tests {
         let mut seats = Seats::default();
         seats.sit(1, "a", now + S);
         assert_eq!(seats.told(Some(1), true, &[], now), ["a"]);
-        seats.is_queued(1, false, now);
+        seats.is_queued(1, false, None);
         assert!(seats.begin(now, now + S).unwrap().gone.is_empty());
     }
 
@@ -467,7 +558,7 @@ mod tests {
                     Step::Sit(_) => {}
                     Step::Leave(number) => seats.leave(number),
                     Step::Queued(number) => {
-                        seats.is_queued(number, false, now);
+                        seats.is_queued(number, false, None);
                     }
                     Step::Ask => {
                         seats.ask(now);
@@ -480,7 +571,7 @@ mod tests {
                     Step::Begin => {}
                     Step::End => {
                         if under_way {
-                            seats.rest(later, Health::Answering);
+                            seats.rest(now, later);
                         }
                         under_way = false;
                     }

@@ -53,13 +53,13 @@ async fn ask(rooms: &Rooms, batch: Vec<Asked>, connection: &Connection) {
         let now = clock::now();
         match asked.and_then(decode) {
             Ok(beats) => {
-                // Varied, so that calls spread and processes do not come together.
-                let pause = 0.9 + 0.1 * fastrand::f64();
+                // One draw for all: they go on together.
+                let spread = fastrand::f64();
                 for (asked, beat) in part.into_iter().zip(&beats) {
                     if !together {
                         asked.room.rejoin();
                     }
-                    asked.answered(|room| room.told(beat, pause, now));
+                    asked.answered(|room| room.told(beat, spread, now));
                 }
             }
             Err(fault) if fault.is_passing_for(Caller::Beat) => {

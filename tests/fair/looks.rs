@@ -1,0 +1,149 @@
+//! Nothing is announced: whoever is next is called by the beats of its client. The server is in the
+//! process, and the clock jumps.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{Client, ClientBuilder, FairLockGuard, embedded::Engine};
+use tests::{Recorder, connection_over, eventually, unique, within};
+use tokio::{task::JoinHandle, time::Instant};
+
+use crate::{
+    scripts::calls,
+    stage::{DEADLINE, NEVER},
+};
+
+const S: Duration = Duration::from_secs(1);
+/// What a client of Redisson writes.
+const JAVA: &str = "00000000-0000-4000-8000-000000000000:1";
+
+struct Silent {
+    name: String,
+    redis: MultiplexedConnection,
+    client: Client,
+    recorder: Recorder,
+    /// Whether the server can be connected to.
+    refuses: Arc<AtomicBool>,
+}
+
+impl Silent {
+    async fn open(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let engine = Engine::new();
+        let redis = connection_over(engine.connect()).await.unwrap();
+        let (recorder, refuses) = (Recorder::default(), Arc::<AtomicBool>::default());
+        let (wrap, refused) = (recorder.clone(), Arc::clone(&refuses));
+        let builder = Client::builder().connector(move || {
+            let stream = match refused.load(Ordering::Relaxed) {
+                true => Err(io::ErrorKind::ConnectionRefused.into()),
+                false => Ok(wrap.wrap(engine.connect())),
+            };
+            async move { stream }
+        });
+        let (name, client) = (unique("fair-silent"), options(builder).build().unwrap());
+        // The server has to be told each script once.
+        let known = client.fair_lock(&name).lock().await.unwrap();
+        known.unlock().await.unwrap();
+        recorder.mark();
+        Self {
+            name,
+            redis,
+            client,
+            recorder,
+            refuses,
+        }
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// A client of Redisson takes the lock.
+    async fn java_locks(&self, lease: Duration) {
+        let _: i64 = self.ask(&["HSET", &self.name, JAVA, "1"]).await;
+        self.java_renews(lease).await;
+    }
+
+    async fn java_renews(&self, lease: Duration) {
+        let lease = lease.as_millis().to_string();
+        assert!(self.ask::<bool>(&["PEXPIRE", &self.name, &lease]).await);
+    }
+
+    /// Begins to wait, and is queued.
+    async fn waiter(&self) -> JoinHandle<FairLockGuard> {
+        let lock = self.client.fair_lock(&self.name);
+        let waiter = lock.clone();
+        let waiting = tokio::spawn(async move { waiter.lock().await.unwrap() });
+        eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+        waiting
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_freed_without_a_word_is_taken_within_two_poll_intervals() {
+    let silent = Silent::open(|builder| builder.poll_interval(S).waiter_timeout(NEVER)).await;
+    silent.java_locks(NEVER).await;
+    let waiting = silent.waiter().await;
+    tokio::time::sleep(20 * S).await;
+    let _: i64 = silent.ask(&["DEL", &silent.name]).await;
+    let freed = Instant::now();
+    let guard = within(DEADLINE, waiting).await.unwrap();
+    assert!(freed.elapsed() <= 2 * S, "{:?}", freed.elapsed());
+    assert_eq!(
+        silent.recorder.count(calls!("fair_acquire")),
+        2,
+        "one to queue, one to take"
+    );
+    guard.unlock().await.unwrap();
+}
+
+/// The watchdog of its client lengthens the lease, which is announced to nobody; then the client dies.
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_java_holder_is_looked_at_again_when_it_was_to_be_over() {
+    let silent = Silent::open(|builder| builder.poll_interval(NEVER).waiter_timeout(NEVER)).await;
+    silent.java_locks(3 * S).await;
+    let started = Instant::now();
+    let waiting = silent.waiter().await;
+    for at in [2, 6] {
+        tokio::time::sleep_until(started + at * S).await;
+        silent.java_renews(5 * S).await;
+    }
+    let guard = within(DEADLINE, waiting).await.unwrap();
+    let late = started.elapsed() - 11 * S;
+    assert!(late < S / 10, "{late:?} after the end of the lease");
+    assert_eq!(
+        silent.recorder.count(calls!("fair_acquire")),
+        2,
+        "one to queue, one to take"
+    );
+    // When it is queued and when a channel is heard; then at 3, 7 and 11 s.
+    let beats = silent.recorder.count(calls!("fair_beat"));
+    assert!((4..=6).contains(&beats), "{beats} beats");
+    guard.unlock().await.unwrap();
+}
+
+/// Beats have a connection of their own, and it is not to be had.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_next_looks_by_itself_while_beats_fail() {
+    let silent = Silent::open(|builder| builder.poll_interval(S)).await;
+    silent.refuses.store(true, Ordering::Relaxed);
+    silent.java_locks(NEVER).await;
+    let waiting = silent.waiter().await;
+    tokio::time::sleep(20 * S).await;
+    assert_eq!(silent.recorder.count(calls!("fair_beat")), 0);
+    let tries = silent.recorder.count(calls!("fair_acquire"));
+    assert!((5..=20).contains(&tries), "{tries} tries");
+    let _: i64 = silent.ask(&["DEL", &silent.name]).await;
+    let freed = Instant::now();
+    let guard = within(DEADLINE, waiting).await.unwrap();
+    assert!(freed.elapsed() <= 4 * S, "{:?}", freed.elapsed());
+    guard.unlock().await.unwrap();
+}
