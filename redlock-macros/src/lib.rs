@@ -1,16 +1,16 @@
-//! The attribute `#[distributed_lock]` of `redlock-rt`, which re-exports it: depend on that crate,
-//! not on this one.
+//! The attribute `#[distributed_lock]` of `redlock-rt`. Depend on `redlock-rt`, which re-exports
+//! the attribute, not on this crate.
 //!
 //! # Layout
 //!
-//! An expansion goes through the files in this order, and each knows only what is before it:
+//! An expansion passes through the files in this order. Each file uses only files above it:
 //!
 //! | file | from | to |
 //! | --- | --- | --- |
 //! | `template`, `duration`, `messages` | `&str` | pure functions, no tokens |
-//! | `function`, `form` | tokens | the annotated function, its body left unparsed |
-//! | `args` | tokens | options, each correct by itself |
-//! | `check` | options, function | `plan`, in which nothing is wrong |
+//! | `function`, `form` | tokens | the annotated function, with an unparsed body |
+//! | `args` | tokens | options, each valid by itself |
+//! | `check` | options, function | a valid `plan` |
 //! | `expand` | plan, function | tokens |
 
 use proc_macro::TokenStream;
@@ -47,55 +47,62 @@ mod template;
 /// # }
 /// ```
 ///
-/// The body runs only while the lock is held. If the lock is not to be had within `wait`, or Redis
-/// is not, the body does not run and the caller gets an error: nothing is ever done unlocked.
+/// The body runs only while the lock is held. If the lock is not free within `wait`, or Redis
+/// cannot be reached, the body does not run and the caller gets an error: the body never runs
+/// unlocked.
 ///
 /// # Options
 ///
-/// | option | value | without it |
+/// | option | value | default |
 /// | --- | --- | --- |
-/// | `key` | what is locked: a [template](#the-key), or an expression | required, or `keys` |
-/// | `keys` | [several](#several-keys) of these, held together | |
+/// | `key` | the name of the lock: a [template](#the-key), or an expression | required, or `keys` |
+/// | `keys` | [several](#several-keys) names, held together | |
 /// | `kind` | the [kind](#the-kind) of lock | `reentrant` |
-/// | `wait` | how long to wait for the lock; `"0s"` tries once, `forever` has no end | the client's default |
-/// | `lease` | after how long Redis frees the lock of a process that has died | the client's default |
-/// | `renew` | `true`, `false`, or how often the lease is renewed while the body runs | `true`: each third of the lease |
-/// | `max_hold` | how long the lock is held at most, however long the body takes | no limit |
-/// | `min_hold` | how long [others are kept out](#once-in-a-while) at least, however soon the body ends | no longer than the body |
-/// | `on_timeout` | [what is returned](#when-the-lock-is-not-to-be-had) where others had the lock for all of `wait` | `error` |
-/// | `on_unavailable` | the same where Redis was not there | `error` |
-/// | `on_lost` | what becomes of a body whose [lock is lost](#when-the-lock-is-lost) | `cancel` |
-/// | `map_err` | makes the function's error of a `redlock_rt::Error` | [`From`] |
-/// | `when` | a condition: where it is false, the body runs without a lock | `true` |
-/// | `guard` | what the [guard](#the-guard) is called in the body | it cannot be seen |
-/// | `token` | what the [fencing token](#the-guard) is called in the body | it cannot be seen |
-/// | `owner` | an expression: the `Owner` to lock as | a fresh one, or that of the call around |
+/// | `wait` | how long to wait for the lock; `"0s"` tries once, `forever` has no limit | the client's default |
+/// | `lease` | the time after which Redis frees the lock of a crashed process | the client's default |
+/// | `renew` | `true`, `false`, or the interval at which the lease is renewed while the body runs | `true`: every third of the lease |
+/// | `max_hold` | the longest time for which the lock is held, however long the body takes | no limit |
+/// | `min_hold` | the shortest time for which the [lock stays taken](#periodic-jobs), however soon the body ends | until the body ends |
+/// | `on_timeout` | [what to return](#fallbacks) if another owner held the lock for all of `wait` | `error` |
+/// | `on_unavailable` | what to return if Redis could not be reached | `error` |
+/// | `on_lost` | what happens to a body whose [lock is lost](#lost-locks) | `cancel` |
+/// | `map_err` | converts a `redlock_rt::Error` to the function's error | [`From`] |
+/// | `when` | a condition: if it is false, the body runs without a lock | `true` |
+/// | `guard` | the name of a variable for the [guard](#the-guard) in the body | no variable |
+/// | `token` | the name of a variable for the [fencing token](#the-guard) in the body | no variable |
+/// | `owner` | an expression: the `Owner` that locks | a new owner, or that of the enclosing call |
 /// | `client` | an expression: [the client](#the-client) to lock with | the process's default |
-/// | `name` | what the function is called in logs and hooks | its path |
-/// | `crate` | the path of `redlock_rt`, where it has another name | `::redlock_rt` |
+/// | `name` | the name of the function in logs and hooks | its path |
+/// | `crate` | the path of `redlock_rt`, if the crate is renamed | `::redlock_rt` |
 ///
 /// Durations are whole numbers with a unit, in quotes: `"500ms"`, `"1s"`, `"2m"`, `"1h"`, `"7d"`,
-/// also together: `"1m30s"`. They are checked at compile time, also against each other: `max_hold`
-/// is at least `lease`, and `renew` is less. Or they are any expression that is a `Duration`.
+/// also combined: `"1m30s"`. The compiler checks them, also against each other: `max_hold` is at
+/// least `lease`, and `renew` is less than `lease`. Any expression of type `Duration` is allowed
+/// too.
 ///
-/// Expressions see what the body sees: the parameters, `self`, whatever is in scope. They are
-/// evaluated in the order `when`, key, `client`, the others, when the call is first polled, before
-/// anything is awaited (those of a second attribute, under the lock of the first). They cannot await,
-/// and only borrow the parameters; `value(..)` and `call(..)`, which are evaluated instead of the
-/// body, may await and take them. `map_err` is evaluated last, and cannot use what the body takes.
+/// Expressions can use everything that the body can use: the parameters, `self`, and all names in
+/// scope.
+///
+/// * They are evaluated when the call is first polled, before anything is awaited, in the order
+///   `when`, key, `client`, the others. The expressions of a second attribute are evaluated under
+///   the lock of the first.
+/// * They cannot await, and only borrow the parameters.
+/// * `value(..)` and `call(..)` are evaluated instead of the body, so they may await and take the
+///   parameters.
+/// * `map_err` is evaluated last, and cannot use parameters that the body takes.
 ///
 /// # The key
 ///
-/// Text with placeholders. A placeholder is a parameter, or something in it that can be reached by
-/// fields and by methods without arguments; it is shown by [`Display`](std::fmt::Display), or as a
-/// format says.
+/// A template is text with placeholders. A placeholder is a parameter, or a part of one that fields
+/// and methods without arguments can reach. Its text comes from [`Display`](std::fmt::Display), or
+/// from a format.
 ///
-/// | placeholder | shows |
+/// | placeholder | text of |
 /// | --- | --- |
 /// | `<user_id>` | a parameter, also one bound by a pattern, as in `Path(user_id): Path<u64>` |
 /// | `<order.buyer.id>`, `<pair.0>` | a field |
 /// | `<self.tenant>` | a field of the method's own value |
-/// | `<order.id()>` | what a method returns |
+/// | `<order.id()>` | the return value of a method |
 /// | `<id:08x>`, `<name:?>` | any of these, with a format as in [`format!`] |
 /// | `<<` and `>>` | a literal `<` and `>` |
 ///
@@ -136,10 +143,10 @@ mod template;
 /// # }
 /// ```
 ///
-/// The key is made when the call is first polled, before anything is awaited and before the body
-/// takes the parameters; it only borrows them. A placeholder that shows nothing but blanks is an
-/// error at run time, since `order:` would be one lock for everybody. (`<user:?>` shows quotes around
-/// nothing, and passes.)
+/// The key is computed when the call is first polled, before anything is awaited and before the
+/// body takes the parameters; it only borrows them. A placeholder with blank text is an error at
+/// run time, since `order:` would be one lock for all users. (`<user:?>` writes quotes around the
+/// empty text, so it is not blank.)
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -156,8 +163,9 @@ mod template;
 /// ```
 ///
 /// Put text between two placeholders: `<a><b>` is the same key for 1, 23 and for 12, 3. Braces are
-/// text, such as a hash tag of a cluster: `{<tenant>}:<id>`; `{id}`, of a parameter `id`, does not
-/// compile, since it is hardly meant to be text. Nor does a name that is no parameter:
+/// text, such as a hash tag of a cluster: `{<tenant>}:<id>`. But `{id}` does not compile if `id` is
+/// a parameter, since it is probably a mistake. A placeholder whose name is not a parameter does
+/// not compile either:
 ///
 /// ```compile_fail
 /// # use redlock_rt::{Error, distributed_lock};
@@ -167,13 +175,14 @@ mod template;
 /// }
 /// ```
 ///
-/// An expression in place of the template is displayed in the same way: `key = self.key_of(order)`.
+/// An expression instead of a template is converted to text in the same way:
+/// `key = self.key_of(order)`.
 ///
 /// # Several keys
 ///
-/// `keys` are held together or not at all, by a `MultiLock`: sorted, each once, so that calls with
-/// opposite orders do not wait for each other. All have the same kind and options, and `wait` is one
-/// budget for all of them.
+/// `keys` are held together or not at all, by a `MultiLock`. They are sorted and each is taken
+/// once, so calls with opposite orders do not deadlock. All have the same kind and options, and
+/// `wait` is one limit for all of them together.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -202,21 +211,21 @@ mod template;
 /// | `kind` | is |
 /// | --- | --- |
 /// | `reentrant` | `RLock`: one call at a time |
-/// | `fair` | `FairLock`: the same, first come, first served, across processes |
-/// | `read`, `write` | `ReadWriteLock`: many calls of readers, or one of a writer |
-/// | `fenced` | `FencedLock`: one at a time, each with a larger token |
-/// | `spin` | `SpinLock`: one at a time, for bodies of milliseconds |
+/// | `fair` | `FairLock`: one call at a time, first come, first served, across processes |
+/// | `read`, `write` | `ReadWriteLock`: many readers, or one writer |
+/// | `fenced` | `FencedLock`: one call at a time, each with a larger token |
+/// | `spin` | `SpinLock`: one call at a time, for bodies of milliseconds |
 /// | `semaphore(limit = N)` | `PermitExpirableSemaphore`: at most `N` calls at a time |
 ///
-/// A call under a semaphore takes one permit, or `take = K` of them. The first call sets the number
-/// of permits; a semaphore that exists keeps its own, so change `N` by
+/// A call under a semaphore takes one permit, or `take = K` permits. The first call sets the number
+/// of permits. An existing semaphore keeps its number, so if you change `N`, call
 /// `PermitExpirableSemaphore::set_permits` too.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
 /// #[distributed_lock(key = "bank", kind = semaphore(limit = 2), wait = "0s")]
 /// async fn call_bank(nested: u32) -> Result<u32, Error> {
-///     // Permits are not re-entered: each call has one of its own.
+///     // Permits are not re-entered: each call takes its own permit.
 ///     match nested {
 ///         0 => Ok(0),
 ///         _ => Box::pin(call_bank(nested - 1)).await,
@@ -234,11 +243,11 @@ mod template;
 ///
 /// # The client
 ///
-/// `client` is any expression that is a client, or refers or dereferences to one: a field
-/// (`self.locks`), a parameter, a `static` `LazyLock<Client>`, an `Arc<Client>`, a call. It is
-/// evaluated right after the key. Without it, the client is that of the innermost
-/// `redlock_rt::with_default_client` around the call, or the one that was last given to
-/// `redlock_rt::set_default_client`; if there is none, each call is an error.
+/// `client` is any expression that is a client, or a reference to one, or dereferences to one: a
+/// field (`self.locks`), a parameter, a `static` `LazyLock<Client>`, an `Arc<Client>`, a call. It
+/// is evaluated right after the key. Without this option, the call uses the client of the innermost
+/// `redlock_rt::with_default_client` around the call, or else the client of the last
+/// `redlock_rt::set_default_client`. If there is none, each call is an error.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -258,9 +267,10 @@ mod template;
 ///
 /// # Errors
 ///
-/// The function returns a `Result<T, E>` (or an alias of one) where `E` is made from
-/// `redlock_rt::Error`. It returns such an error when the lock was not taken: the wait ran out,
-/// Redis could not be reached, the key was bad, there was no client. Then the body has not run.
+/// The function returns a `Result<T, E>` (or an alias of one), where `E` implements
+/// `From<redlock_rt::Error>`. It returns such an error if the lock was not taken: the wait ran out,
+/// Redis could not be reached, the key was invalid, or there was no client. In these cases the body
+/// has not run.
 ///
 /// ```
 /// use redlock_rt::{Client, distributed_lock};
@@ -301,22 +311,23 @@ mod template;
 /// # }
 /// ```
 ///
-/// Where `E` cannot be made from it, `map_err` does that: a path or a closure.
+/// If `E` does not implement that, `map_err` (a path or a closure) converts the error.
 ///
-/// # When the lock is not to be had
+/// # Fallbacks
 ///
-/// By default the call fails, *closed*: nothing is ever done unlocked because Redis is down.
-/// `on_timeout` says what is returned instead where somebody else had the lock for all of `wait`,
-/// `on_unavailable` where Redis could not be reached or did not answer:
+/// By default the call fails *closed*: the body never runs unlocked, even if Redis is down.
+/// `on_timeout` says what to return instead if another owner held the lock for all of `wait`, and
+/// `on_unavailable` if Redis could not be reached or did not answer:
 ///
 /// | value | returns |
 /// | --- | --- |
 /// | `error` | the error |
 /// | `skip` | `Ok` of the [default](Default) value |
-/// | `value(..)` | what the expression is, of the function's return type |
-/// | `call(path)` | what this async function returns, called with the same parameters (and `self`) |
+/// | `value(..)` | the value of the expression, of the function's return type |
+/// | `call(path)` | the result of this async function, called with the same parameters (and `self`) |
 ///
-/// Every other error, such as a blank key, stays one: the function always returns a `Result`.
+/// Every other error, such as a blank key, stays an error, so the function always returns a
+/// `Result`.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -347,28 +358,28 @@ mod template;
 /// # }
 /// ```
 ///
-/// # When the lock is lost
+/// # Lost locks
 ///
-/// Someone deletes it, Redis loses it, or it cannot be renewed in time: then another call may run
-/// beside this one. `on_lost` says what becomes of the body:
+/// A lock is lost if its key is deleted, Redis loses the key, or the lease cannot be renewed in
+/// time. Another call may then run at the same time. `on_lost` says what happens to the body:
 ///
 /// | value | does |
 /// | --- | --- |
-/// | `cancel` | drops the body where it awaits, and returns an error (`is_lost()`): how much of it was done is not known |
-/// | `finish` | lets it come to its end, and returns its value |
-/// | `error_after` | lets it come to its end, and returns an error in place of its value |
+/// | `cancel` | drops the body at its current `.await` and returns an error (`is_lost()`); it is unknown how much of the body has run |
+/// | `finish` | runs the body to its end, and returns its value |
+/// | `error_after` | runs the body to its end, and returns an error instead of its value |
 ///
-/// A body that has come to its end keeps its value, whatever happens to the lock (but for
-/// `error_after`). That the lock was lost by then is counted in `Stats::late_losses`, and told to
-/// the hook of `ClientBuilder::on_late_loss`. Where the value cannot wait for the
-/// [release](#where-it-can-stand), that is so of a loss that is known before it, and not of one that
-/// only the release finds.
+/// The value of a body that has completed is returned, whatever happens to the lock (except with
+/// `error_after`). If the lock was lost by then, `Stats::late_losses` counts the loss and the hook
+/// of `ClientBuilder::on_late_loss` is called. If the value cannot wait for the
+/// [release](#supported-functions), this covers only losses that are known before the release, not
+/// losses that the release discovers.
 ///
 /// # The guard
 ///
-/// `guard = name` lets the body see its guard, of the kind's own type: to ask whether it is still
-/// valid before a step that cannot be taken back, to extend the lease, to know the owner.
-/// `token = name`, for `kind = fenced`, is the token to send along with every write.
+/// `guard = name` gives the body access to its guard, which has the guard type of the kind. The
+/// body can check that the guard is valid before a step that cannot be undone, extend the lease, or
+/// read the owner. `token = name`, for `kind = fenced`, is the token to send with every write.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -385,12 +396,14 @@ mod template;
 /// # }
 /// ```
 ///
-/// # Once in a while
+/// # Periodic jobs
 ///
-/// A job that every machine starts at the same hour, and that only one is to run: `wait = "0s"` and
-/// `on_timeout = skip` let the others pass. If it is done before the last machine's clock strikes,
-/// that one would run it again; `min_hold` keeps it out. Redis does that, so the process need not
-/// live on. Until then the lock stays locked, and its `holder` is the owner of the call that has ended.
+/// Every machine starts a job at the same hour, and only one machine is to run the job. With
+/// `wait = "0s"` and `on_timeout = skip` the other machines skip the job. But a job that ends
+/// quickly would run a second time on a machine whose clock is late. `min_hold` prevents this: it
+/// keeps the lock taken for at least this long. Redis enforces `min_hold`, so the process may end
+/// earlier. Until then the lock stays locked, and its `holder` is the owner of the call that has
+/// ended.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
@@ -410,49 +423,54 @@ mod template;
 ///
 /// # Release
 ///
-/// The lock is released when the body ends, in whichever way: by its value, `return`, `?`, a panic.
-/// The call returns after the release, so what its caller does next comes after it for others too;
-/// but where Redis does not answer it waits no longer than the client's response time-out, or what is
-/// left of the lease, and the release goes on in the background.
-/// A call that is dropped before it ends releases in the background. Work that the body has spawned
-/// and not awaited is not under the lock, nor is the end of a parameter that the body does not
-/// mention: it is dropped after the release.
+/// The lock is released when the body ends: by its value, `return`, `?` or a panic.
+///
+/// * The call returns after the release, so the caller's next step happens after the release for
+///   other clients too. If Redis does not answer, the call waits no longer than the client's
+///   response time-out or the rest of the lease, and the release continues in the background.
+/// * A call that is dropped before it ends releases in the background.
+/// * Work that the body has spawned and not awaited is not under the lock.
+/// * A parameter that the body does not mention is dropped after the release.
 ///
 /// # Nested calls
 ///
-/// An annotated function that calls another one with the same key, kind and client re-enters the
-/// lock that it holds already. Two calls that run concurrently inside of it, as in `join!`, exclude
-/// each other. A reader may be called by a writer; a writer that is called by a reader is an error at
-/// once (`UpgradeWouldDeadlock`). Other kinds are other locks of the same name: they wait for each
-/// other, until `wait` ends.
+/// If an annotated function calls another one with the same key, kind and client, the inner call
+/// re-enters the lock. Two concurrent inner calls, as in `join!`, exclude each other. A writer may
+/// call a reader. If a reader calls a writer, the writer returns an error at once
+/// (`UpgradeWouldDeadlock`). Different kinds with the same key are different locks of the same
+/// name: the inner call waits for the outer one until `wait` ends.
 ///
-/// Several attributes on one function take their locks in the order in which they are written.
-/// Everybody must take them in the same order, or two calls can wait for each other until `wait`
-/// ends. (Call it `distributed_lock` there, with or without a path: of what `use .. as ..` calls
-/// otherwise, the compiler expands the last first.)
+/// Several attributes on one function take their locks in the order in which they are written. All
+/// functions must take these locks in the same order, or two calls can wait for each other until
+/// `wait` ends. (Use the name `distributed_lock` here, with or without a path: the compiler expands
+/// attributes that `use .. as ..` has renamed in the reverse order.)
 ///
-/// # Where it can stand
+/// # Supported functions
 ///
-/// On an `async fn`: a function, a method with any kind of `self`, a method of a trait or of its
-/// impl; generic or not. On a function that returns its work as `Box::pin(async move { .. })`, as
-/// `#[async_trait]` makes it of the methods of an impl or trait. Put attributes that take the
-/// `async` away, such as `#[tokio::test]`, below this one.
+/// * An `async fn`: a function, a method with any kind of `self`, a method of a trait or of its
+///   impl; generic or not.
+/// * A function that returns its work as `Box::pin(async move { .. })`, as `#[async_trait]`
+///   generates it for the methods of an impl or trait.
 ///
-/// The future is `Send` exactly if it was before. The release is awaited before the call returns if the
-/// function's return type is known to be `Send` (in a generic function: by its bounds). Else it is
-/// only under way by then, since a value that is not `Send` cannot wait for it.
+/// Put attributes that remove the `async`, such as `#[tokio::test]`, below this one.
 ///
-/// Not on other functions, which would have to block the thread, nor where the work is done after
-/// the function has returned (a returned future, stream or iterator): that would be unlocked.
+/// The future is `Send` exactly if it is `Send` without the attribute. If the function's return
+/// type is known to be `Send` (in a generic function: by its bounds), the call awaits the release
+/// before it returns. Otherwise the release is only in progress when the call returns, since a
+/// value that is not `Send` cannot wait for the release.
+///
+/// Other functions are not supported, because they would have to block the thread. Functions whose
+/// work happens after they return (a returned future, stream or iterator) are not supported either:
+/// that work would be unlocked.
 ///
 /// # Cancel safety
 ///
-/// Dropping the call is safe at every await: before the lock is held, nothing remains in Redis;
-/// afterwards the body is dropped, then the lock is released in the background.
+/// Dropping the call is safe at every await. Before the lock is held, nothing remains in Redis.
+/// Later, the body is dropped first, and then the lock is released in the background.
 ///
 /// # Expansion
 ///
-/// The first example becomes this, but for what makes the messages of the compiler good:
+/// The first example expands to this code, without the parts that improve compiler messages:
 ///
 /// ```text
 /// async fn place(user_id: u64, item: &str) -> Result<String, Error> {
@@ -467,7 +485,7 @@ mod template;
 ///     .wait(Some(Duration::from_millis(1000)))
 ///     .enter(__private::Kind::Lock(__private::LockKind::Reentrant));
 ///     let body = async move { Ok(format!("{item} for {user_id}")) };
-///     // Where the value waits for the release, if it is `Send`.
+///     // The place in which the value waits for the release, if it is `Send`.
 ///     let (output, body) = __private::Output::of(body);
 ///     let place = (&output).place();
 ///     let fail = |error| __private::FromLockError::from_lock_error(error);
@@ -475,7 +493,7 @@ mod template;
 /// }
 /// ```
 ///
-/// With `guard = held, on_timeout = skip`, the body is made when it will run:
+/// With `guard = held, on_timeout = skip`, the body is made only when it will run:
 ///
 /// ```text
 ///     let entering = /* as above */;
@@ -501,12 +519,12 @@ mod template;
 ///     session.run(place, fail, body).await
 /// ```
 ///
-/// `__private` is `::redlock_rt::__private`, which is not for other code to call.
+/// `__private` is `::redlock_rt::__private`, which other code must not call.
 ///
 /// # Panics
 ///
-/// A panic of the body releases in the background. The call panics outside of a Tokio runtime with
-/// timers (`enable_time`), as everything that waits for Redis does.
+/// If the body panics, the lock is released in the background. The call panics outside of a Tokio
+/// runtime with timers (`enable_time`), as do all calls that wait for Redis.
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::distributed_lock(args.into(), item.into()).into()
