@@ -1,4 +1,4 @@
-//! An owner number on its way to a hold.
+//! An acquisition in progress: an owner number that does not have a hold yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,16 +13,17 @@ use crate::engine::release::{Cleanup, Open, OrphanedAttempt};
 use crate::error::Error;
 use crate::wire::{AcquireReply, Recipe};
 
-/// Dropped before the owner number has a hold, an attempt makes sure that it will not get one.
+/// If an attempt is dropped before the owner number has a hold, the release queue makes sure that
+/// it never gets one.
 pub(super) struct Attempt {
     pub(super) request: Request,
     delivery: Delivery,
-    /// It was refused, and left something in Redis all the same.
+    /// The attempt was refused, but left something in Redis.
     traces: bool,
-    /// It is queued where clients that are not ours are as well, or have the lock.
+    /// Clients that are not ours are in the same queue, or hold the lock.
     pub(super) mixed: bool,
     done: bool,
-    /// While a call is under way or its outcome open. Dropped last.
+    /// Set while a call is in progress or its outcome is unknown. Dropped last.
     open: Option<Open>,
 }
 
@@ -58,8 +59,8 @@ impl Attempt {
         attempt
     }
 
-    /// Asks for the lock once; `None`: the deadline came first. May be repeated: the same owner
-    /// asks for the same hold.
+    /// Asks for the lock once; `None`: the deadline came first. The call may be repeated, since the
+    /// same owner asks for the same hold.
     pub(super) async fn send(
         &mut self,
         waits: bool,
@@ -82,8 +83,8 @@ impl Attempt {
             && !matches!(reply, AcquireReply::Acquired(..))
         {
             let traces = waits && profile.leaves_traces;
-            // Whatever was sent before under this number did not get the lock either; but where
-            // nobody could kill its connection it may come still.
+            // Earlier calls under this number did not get the lock either. But if their connection
+            // could not be killed, they may still arrive.
             let late = self.delivery.is_open() && profile.notes_withdrawals;
             self.request.repeated |= late;
             self.delivery.close();
@@ -95,7 +96,7 @@ impl Attempt {
         reply
     }
 
-    /// Whether Redis may have something of this number.
+    /// Whether Redis may have stored something for this number.
     fn is_open(&self) -> bool {
         self.traces || self.request.repeated || self.delivery.is_open()
     }
@@ -106,8 +107,8 @@ impl Attempt {
         let sent = self.delivery.sent.unwrap_or(now);
         self.request.repeated |= self.delivery.is_open();
         let guard = HoldGuard::acquired(&self.request, token, sent, now);
-        // Looked at once the hold is among those that a shut-down ends: either the shut-down finds
-        // the hold, or this finds the client closing.
+        // Checked after the hold is registered with those that a shut-down ends: either the
+        // shut-down finds the hold, or this check finds the client closing.
         let Request { engine, recipe, .. } = &self.request;
         if engine.is_closing() {
             return Err(engine.shut_down_error(ACTION, recipe.name()));
@@ -130,15 +131,15 @@ impl Drop for Attempt {
     }
 }
 
-/// Leaves an attempt whose caller went away to the background.
+/// Hands an attempt whose caller has gone to the release queue.
 pub(super) fn abandon(orphan: OrphanedAttempt) {
     let engine = Arc::clone(&orphan.request.engine);
     engine.releases.push(Cleanup::orphan(orphan));
     engine.ensure_tasks();
 }
 
-/// The guard of a hold, or nothing where the lease was over before the guard could be handed out: as
-/// if the lock had never been ours.
+/// The guard of a hold; `None` if the lease was over before the guard could be returned, as if the
+/// lock had never been acquired.
 pub(super) fn unless_expired(guard: HoldGuard) -> Option<HoldGuard> {
     guard.state_at(clock::now()).is_valid().then_some(guard)
 }

@@ -1,4 +1,4 @@
-//! When somebody who is not woken tries again.
+//! When a waiter that is not woken tries again.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use crate::clock::after;
 
 /// The pauses between the tries of a [`SpinLock`](crate::SpinLock).
 ///
-/// A pause is 1 ms to a day long. Defaults to exponential from 1 ms to 128 ms with jitter, as
-/// Redisson's spin lock, and to as many tries as the wait allows.
+/// A pause is between 1 ms and one day long. The default is exponential from 1 ms to 128 ms with
+/// jitter, as in Redisson's spin lock, and as many tries as the wait allows.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses for `interval` after every try, without jitter.
+    /// Returns a back-off that pauses for `interval` after every try, without jitter.
     #[must_use]
     pub const fn constant(interval: Duration) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl Backoff {
         }
     }
 
-    /// Pauses for `first`, then for twice as long after every try, up to `longest`; with full
-    /// jitter ([`jitter`](Self::jitter) of 1).
+    /// Returns a back-off that pauses for `first`, then twice as long after every try, up to
+    /// `longest`, with full jitter ([`jitter`](Self::jitter) of 1).
     #[must_use]
     pub const fn exponential(first: Duration, longest: Duration) -> Self {
         Self {
@@ -54,8 +54,8 @@ impl Backoff {
         }
     }
 
-    /// Sets by which part of itself a pause is lengthened at most, at random: waiters that began
-    /// together come apart. Taken as 0 to 1.
+    /// Sets the jitter: a pause is lengthened at random by at most this part of itself, so that
+    /// waiters that began together spread out. The value is limited to 0 to 1.
     #[must_use]
     pub const fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = if jitter > 1.0 {
@@ -68,18 +68,17 @@ impl Backoff {
         self
     }
 
-    /// Sets after how many tries more than the first a waiter gives up. Defaults to no bound but
-    /// the wait.
+    /// Sets the number of tries after the first one. By default only the wait limits them.
     #[must_use]
     pub const fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = Some(retries);
         self
     }
 
-    /// Why it cannot be one.
+    /// Why the back-off is invalid.
     pub(crate) fn flaw(&self) -> Option<&'static str> {
         const SHORTEST: Duration = Duration::from_millis(1);
-        // Sums of pauses are to be durations too.
+        // Sums of pauses must fit a `Duration` too.
         const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
         if self.first < SHORTEST {
             Some("the back-off is shorter than a millisecond")
@@ -92,7 +91,7 @@ impl Backoff {
         }
     }
 
-    /// The pause before retry `number` (from 0), without jitter; `None`: there is none.
+    /// The pause before retry `number` (from 0), without jitter; `None`: there is no such retry.
     fn pause(&self, number: u32) -> Option<Duration> {
         if self.max_retries.is_some_and(|most| number >= most) {
             return None;
@@ -104,7 +103,7 @@ impl Backoff {
         Some(doubled.min(self.longest))
     }
 
-    /// All pauses together, without jitter; `None`: there is no end to them.
+    /// The sum of all pauses, without jitter; `None`: they have no end.
     fn whole(&self) -> Option<Duration> {
         let most = self.max_retries?;
         let pauses = (0..most.min(MOST_SUMMED)).filter_map(|number| self.pause(number));
@@ -124,24 +123,24 @@ impl Default for Backoff {
     }
 }
 
-/// How one waiter paces itself.
+/// When one waiter tries again.
 #[derive(Debug)]
 pub(super) enum RetryPlan {
-    /// It is woken, and looks at long intervals only.
+    /// The waiter is woken, and looks by itself only at long intervals.
     Woken,
     Spins(SpinRetries),
 }
 
-/// The retries of one waiter. Those that fall due behind others of its process are counted, and
-/// not sent: the head of the queue has just been refused.
+/// The retries of one waiter. Retries that become due behind other waiters of the process are
+/// counted but not sent, because the head of the queue has just been refused.
 #[derive(Debug)]
 pub(super) struct SpinRetries {
     backoff: Backoff,
     retries: u32,
     due: Instant,
-    /// Since the last try was not answered, none falls due.
+    /// Redis did not answer the last try, so no retry becomes due.
     unanswered: bool,
-    /// When a waiter that never came to try has used up its retries.
+    /// When a waiter that never tried has used up its retries.
     gives_up_at: Option<Instant>,
 }
 
@@ -159,8 +158,8 @@ impl RetryPlan {
         })
     }
 
-    /// The end of the wait for who has not tried: behind others of its process, or as the head
-    /// behind a hold of its own client.
+    /// The end of the wait for a waiter that has not tried, because it is behind other waiters of
+    /// the process, or behind a hold of its own client.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
         match self {
             Self::Woken => None,
@@ -168,7 +167,8 @@ impl RetryPlan {
         }
     }
 
-    /// It tries as the head: what fell due before is counted, but for the try that it has now.
+    /// The waiter tries as the head: earlier due retries are counted, except the one that it makes
+    /// now.
     pub(super) fn tries(&mut self, now: Instant) {
         if let Self::Spins(spin) = self {
             spin.gives_up_at = None;
@@ -186,7 +186,8 @@ impl RetryPlan {
         }
     }
 
-    /// Redis does not answer: what falls due meanwhile is not counted. Who has not tried begins anew.
+    /// Redis does not answer: retries that become due meanwhile are not counted. A waiter that has
+    /// not tried begins anew.
     pub(super) fn unanswered(&mut self, now: Instant) {
         if let Self::Spins(spin) = self {
             spin.due = now;
@@ -200,7 +201,8 @@ impl RetryPlan {
         }
     }
 
-    /// A try was refused: when the next is due, at the latest at `latest`; `None`: it was the last.
+    /// A try was refused. Returns when the next is due, at the latest at `latest`; `None`: it was
+    /// the last.
     pub(super) fn refused(&mut self, now: Instant, latest: Instant) -> Option<Instant> {
         match self {
             Self::Woken => Some(latest),

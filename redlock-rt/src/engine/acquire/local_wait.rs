@@ -1,4 +1,4 @@
-//! Where a waiter waits in this process.
+//! The queue in which a waiter waits inside this process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::engine::hold::{Hold, Holders, Request, key_of};
 use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
 use crate::wire::Recipe;
 
-/// In the queue of the name, or, where every waiter has a place in Redis, in a queue of its own.
+/// The queue of the name, or a queue of its own if every waiter has a place in Redis.
 pub(super) struct LocalWait {
     guard: WaiterGuard<Holders<Hold>>,
     seat: Option<Seat>,
@@ -50,7 +50,7 @@ impl LocalWait {
         }
     }
 
-    /// Waits to be called.
+    /// Waits until the waiter is woken.
     pub(super) async fn called(
         &mut self,
         deadline: Option<Instant>,
@@ -58,8 +58,8 @@ impl LocalWait {
         self.guard.called(deadline).await
     }
 
-    /// The waiter was refused: it tries again at `retry_at`, or when something is announced. For a waiter
-    /// that has a seat a beat looks at that moment, and calls it where the lock is free.
+    /// The waiter was refused, and tries again at `retry_at` or when something is announced. For a
+    /// waiter that has a seat a beat looks at that moment, and calls it where the lock is free.
     pub(super) fn refused(&mut self, attempt: &Attempt, retry_at: Option<Instant>) {
         let own = retry_at.filter(|_| self.seat.is_none());
         self.guard.tried(own, Health::Answering);
@@ -80,7 +80,7 @@ impl LocalWait {
         self.guard.served(shared, more, retry_at);
     }
 
-    /// How the waiter fares that asks for this one: whether Redis answers it, and what.
+    /// The state of the waiter that asks on behalf of this one: whether Redis answers, and what.
     pub(super) fn fares(&self) -> (Health, Refusal) {
         match (self.guard.waiters().fares(), &self.seat) {
             ((Health::Answering, refusal), Some(seat)) => (seat.health(), refusal),
@@ -96,7 +96,8 @@ impl LocalWait {
         self.guard.waiters().set_health(health);
     }
 
-    /// Listens to the announcements of releases. A waiter that has a seat listens once it is queued.
+    /// Subscribes to the announcements of releases. A waiter with a seat subscribes once it is
+    /// queued.
     pub(super) fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {
         if let (None, Some(channel)) = (&self.seat, recipe.channel()) {
             self.guard.waiters().listen(&engine.hub, channel);

@@ -1,4 +1,5 @@
-//! How a caller comes to a lock: by what its scopes or its owner hold already, or anew.
+//! How a caller gets a lock: by re-entry of what its scopes or its owner hold, or by a new
+//! acquisition.
 
 mod attempt;
 mod backoff;
@@ -35,12 +36,12 @@ pub(crate) struct AcquireParams<'a> {
     /// `None`: as long as it takes.
     pub(crate) wait: Option<Duration>,
     pub(crate) owner: Option<&'a Owner>,
-    /// Of a kind whose waiters are not woken.
+    /// Set for a kind whose waiters are not woken.
     pub(crate) backoff: Option<&'a Backoff>,
 }
 
 impl Engine {
-    /// Re-enters what the caller's frames or its owner hold, or acquires anew.
+    /// Re-enters a hold of the caller's frames or of its owner, or acquires the lock anew.
     pub(crate) async fn lock(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
@@ -52,7 +53,7 @@ impl Engine {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return Box::pin(self.lock_now(recipe, terms, params.owner)).await;
         }
-        // Boxed but for the plain road: each would make room for itself in every future that waits.
+        // The rarer ways are boxed: unboxed, each would add its size to every waiting future.
         if let Some(owner) = params.owner {
             return Box::pin(self.lock_as(owner, recipe, terms, params)).await;
         }
@@ -65,7 +66,8 @@ impl Engine {
         }
     }
 
-    /// As [`lock`](Self::lock), for an owner, whose calls for one name are made one after the other.
+    /// As [`lock`](Self::lock), for an owner. Calls of one owner for one name run one after the
+    /// other.
     async fn lock_as(
         self: &Arc<Self>,
         owner: &Owner,
@@ -81,7 +83,8 @@ impl Engine {
             Some(deadline) => {
                 let turn = clock::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
                 turn.map_err(|_| {
-                    // Its owner is acquiring it elsewhere, and fares as the head of the queue does.
+                    // Another call of this owner is acquiring the lock, and has the same result as
+                    // the head of the queue.
                     let waiters = self.locks.waiters(key_of(&**recipe, None));
                     one::out_of_time(self, recipe, waiters.fares(), started, wait, None)
                 })?
@@ -89,7 +92,7 @@ impl Engine {
         };
         if let Some(around) = owned(&turn, &**recipe) {
             match self.lock_inside(around, recipe, terms, deadline).await {
-                // Its last guard ended meanwhile, or it was lost: a hold anew.
+                // The last guard of the hold ended meanwhile, or the hold was lost: acquire anew.
                 Err(error) if error.is_lost() => {}
                 outcome => return Ok(keep(&mut turn, &slot, outcome?)),
             }
@@ -99,8 +102,8 @@ impl Engine {
         Ok(keep(&mut turn, &slot, guard))
     }
 
-    /// Whether the caller, or its owner, has the lock in some mode, so that it need not wait for
-    /// itself.
+    /// Whether the caller, or its owner, has the lock in some mode, so that the caller does not
+    /// wait for itself.
     pub(crate) fn is_around(&self, recipe: &dyn Recipe, owner: Option<&Owner>) -> bool {
         match owner {
             None => reentry::enclosing(&self.id, recipe).is_some(),
@@ -111,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Takes what a caller may have who holds the lock already, in this mode or in another.
+    /// Takes the lock for a caller that already holds it, in this mode or in another.
     async fn lock_inside(
         self: &Arc<Self>,
         around: EnclosingHold,
@@ -132,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Takes a lock in another mode under `hold`, whose holder may have both; `None`: it may not at
+    /// Takes a lock in another mode under `hold`, whose holder may have both modes; `None`: not at
     /// present.
     pub(crate) async fn join(
         self: &Arc<Self>,
@@ -146,8 +149,8 @@ impl Engine {
         Ok(outcome.ok())
     }
 
-    /// As [`lock`](Self::lock), for a guard that one body runs under. Where a frame around it holds
-    /// the very lock, bodies side by side take turns: a frame cannot tell them from nested ones, and
+    /// As [`lock`](Self::lock), for the guard of one body. If an enclosing frame holds the same
+    /// lock, concurrent bodies take turns: a frame cannot distinguish them from nested bodies, and
     /// each expects to be alone. The turn ends with the guard.
     pub(crate) async fn lock_for_body(
         self: &Arc<Self>,
@@ -189,8 +192,8 @@ impl Engine {
         Ok(guard)
     }
 
-    /// As [`lock`](Self::lock) with a wait of zero: the wait bounds how long the lock may be held by
-    /// others, and the one try has the time that a reply may take.
+    /// As [`lock`](Self::lock) with a wait of zero: the one try has the response time-out for its
+    /// reply.
     async fn lock_now(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
@@ -228,7 +231,7 @@ impl Engine {
 }
 
 impl HoldGuard {
-    /// Takes the lock in another mode besides, on this guard's terms; `None`: it is not to be had.
+    /// Takes the lock in another mode in addition, on this guard's terms; `None`: it is not free.
     pub(crate) async fn also(
         &self,
         action: &'static str,
@@ -248,8 +251,8 @@ impl HoldGuard {
         let Some(slot) = hold.slot() else {
             return engine.join(recipe, terms, hold, Some(until)).await;
         };
-        // Its owner has the new hold too, and finds it when it next asks. It waits for nothing
-        // while it holds the lock, so the slot is soon free.
+        // The owner has the new hold too, and finds it at its next call. The owner waits for
+        // nothing while it holds the lock, so the slot is soon free.
         let turn = clock::timeout_at(clock::to_tokio(until), slot.lock()).await;
         let mut turn = turn.map_err(|_| {
             Error::new(ErrorKind::Unavailable, action).named(recipe.name().as_arc())

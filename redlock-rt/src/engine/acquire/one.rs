@@ -7,7 +7,7 @@
 //!                            └── announced, confirmed, lease over, poll ◀── subscribed
 //! ```
 //!
-//! The wait is a hard bound on all of it: queueing, connecting, subscribing, trying.
+//! The wait limits all of this: queueing, connecting, subscribing, trying.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,18 +28,18 @@ use crate::pause::Pause;
 use crate::wire::{AcquireReply, Acquired, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
-/// Where a waiter logs that there is nothing to wait for yet.
+/// The log target for waits for permits that were never set.
 const SEMAPHORE: &str = "redlock_rt::semaphore";
-/// After so many leases that were over before their guards could be handed out, the lease is called
-/// too short.
+/// After this many leases that were over before their guards could be returned, the error says that
+/// the lease is too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// Waits for the lock, at most for `wait`.
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point, it leaves nothing behind: the place in the queue is given up, and a try
-/// under way is left to the release queue, which frees the lock if the try succeeded.
+/// Dropping the future at any point leaves nothing behind: it gives up the place in the queue, and
+/// hands a try in progress to the release queue, which frees the lock if the try succeeded.
 pub(super) async fn acquire(
     engine: &Arc<Engine>,
     recipe: &Arc<dyn Recipe>,
@@ -51,7 +51,7 @@ pub(super) async fn acquire(
     acquisition.run().await
 }
 
-/// A caller that waits.
+/// A waiting caller.
 struct Acquisition<'a> {
     engine: &'a Arc<Engine>,
     recipe: &'a Arc<dyn Recipe>,
@@ -64,7 +64,7 @@ struct Acquisition<'a> {
     fault: Option<Fault>,
     pause: Pause,
     expired_on_arrival: u32,
-    /// Whether the log was told that there is nothing to wait for.
+    /// Whether the log line about permits that were never set was written.
     warned: bool,
     _asking: Option<Asking>,
     place: LocalWait,
@@ -72,7 +72,7 @@ struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    /// By itself, since a future would keep room for each part besides.
+    /// A separate function, since the future would otherwise contain room for each part.
     fn new(
         engine: &'a Arc<Engine>,
         recipe: &'a Arc<dyn Recipe>,
@@ -124,7 +124,7 @@ impl Acquisition<'_> {
         }
     }
 
-    /// The wait, or the retries, are over. Retries that Redis did not answer do not count.
+    /// The wait or the retries have run out. Retries that Redis did not answer do not count.
     fn timed_out(&mut self) -> Result<(), Error> {
         let (now, (health, _)) = (clock::now(), self.place.fares());
         if self.pace.gives_up_at().is_some_and(|at| at <= now) {
@@ -147,7 +147,7 @@ impl Acquisition<'_> {
         let Some(outcome) = self.attempt.send(true, self.deadline).await else {
             let error = self.out_of_time();
             if error.is_unavailable() {
-                // For those behind, whose waits may end with this one.
+                // For the waiters behind, whose waits may end with this one.
                 self.place.set_health(Health::Failing);
             }
             return Err(error);
@@ -160,7 +160,8 @@ impl Acquisition<'_> {
                 self.answered();
                 self.place.refused(&self.attempt, None);
             }
-            // Redis says so to a caller that asks under a hold, which is not done here.
+            // Redis returns this only to a caller that asks under a hold, which does not happen
+            // here.
             Ok(AcquireReply::Orphaned) => {
                 return Err(self.named(Error::new(ErrorKind::Lost, ACTION)));
             }
@@ -192,7 +193,7 @@ impl Acquisition<'_> {
         Ok(None)
     }
 
-    /// Another holder has the lock, for so long at most.
+    /// Another holder has the lock, at most for this long.
     fn refused(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
         self.place.set_refusal(Refusal::Held);
         self.wait_on(ttl)
@@ -290,7 +291,7 @@ pub(super) async fn try_acquire(
             break outcome;
         };
         let again = clock::after(clock::now(), pause.take());
-        // Nobody else decides about the holder of another mode: this caller asks again, as for a
+        // Only this caller can resolve the state of its other mode, so it asks again, as for a
         // re-entry.
         let repeats = under.is_some_and(|hold| hold.is_valid()) && again < until;
         if !repeats || !fault.is_passing_for(Caller::Waiter) {
@@ -317,7 +318,7 @@ pub(super) async fn try_acquire(
 }
 
 /// Why a waiter's time ran out: Redis did not answer, another holder had the lock, or there was
-/// nothing to have. `fares`: how the waiter does that asks for this one.
+/// nothing to acquire. `fares`: the state of the waiter that asks on behalf of this one.
 pub(super) fn out_of_time(
     engine: &Engine,
     recipe: &Arc<dyn Recipe>,

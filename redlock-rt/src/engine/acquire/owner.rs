@@ -1,4 +1,4 @@
-//! Re-entry by owners that callers make themselves.
+//! Re-entry by explicit owners.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::engine::hold::{Hold, OwnedHolds, OwnerSlot, Request};
 use crate::name::{ClientId, LockName, OwnerId};
 use crate::wire::Recipe;
 
-/// An identity that a caller makes and shares: who locks with it re-enters what it holds.
+/// An explicit identity for re-entry: a call with an owner re-enters the locks that the owner
+/// holds.
 ///
-/// By default every acquisition is a fresh hold, and only the call tree re-enters: a body run by
-/// `guard.run(..)`, `lock.with(..)` or the attribute. Use an owner where the call tree does not
-/// tell, for instance across tasks that work on one job. Locks of one name taken under one owner
-/// at the same time are taken one after the other, and then share a hold: **they do not exclude
-/// each other**.
+/// By default every acquisition is a new hold, and re-entry follows the call tree: a body run by
+/// `guard.run(..)`, `lock.with(..)` or the attribute. Use an owner where the call tree is not
+/// enough, for example across tasks that work on one job. Concurrent calls of one owner for one
+/// name run one after the other and then share a hold: **they do not exclude each other**.
 ///
 /// # Examples
 ///
@@ -45,9 +45,9 @@ pub struct Owner {
 #[derive(Default)]
 struct Slots {
     map: HashMap<Key, OwnerSlot>,
-    /// What it waits for, and as whom.
+    /// The locks that the owner waits for, with the owner number of each wait.
     asking: Vec<(Key, &'static str, OwnerId)>,
-    /// With so many what is over is forgotten.
+    /// At this number of names, ended holds are removed.
     sweep_at: usize,
 }
 
@@ -57,7 +57,7 @@ struct Key {
     name: LockName,
 }
 
-/// What the owner of these holds has of a lock.
+/// What the owner of these holds has of one lock.
 pub(super) fn owned(holds: &OwnedHolds<Hold>, recipe: &dyn Recipe) -> Option<EnclosingHold> {
     holds
         .valid()
@@ -73,7 +73,7 @@ pub(super) fn keep(holds: &mut OwnedHolds<Hold>, slot: &OwnerSlot, guard: HoldGu
 }
 
 impl Owner {
-    /// Makes an identity that holds nothing yet.
+    /// Returns a new owner, which holds nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -85,8 +85,8 @@ impl Owner {
             name: recipe.name().clone(),
         };
         let mut slots = self.slots();
-        // An owner that lives long takes many names. Swept whenever they have doubled, each costs
-        // the same however many there are.
+        // An owner that lives long takes many names. A sweep whenever the number has doubled costs
+        // O(1) per name.
         if slots.map.len() >= slots.sweep_at {
             slots.map.retain(|_, slot| {
                 Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|holds| holds.is_over())
@@ -96,7 +96,7 @@ impl Owner {
         Arc::clone(slots.map.entry(key).or_default())
     }
 
-    /// Keeps in mind as whom it waits, until the result is dropped.
+    /// Records the owner number of a wait until the result is dropped.
     pub(super) fn ask(&self, request: &Request) -> Asking {
         let key = Key {
             client: request.engine.id.clone(),
@@ -110,7 +110,7 @@ impl Owner {
         }
     }
 
-    /// As whom it waits for this lock at present.
+    /// The owner number with which it waits for this lock at present.
     pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<OwnerId> {
         let slots = self.slots();
         let asked = slots.asking.iter().find(|(key, kind, _)| {
@@ -159,7 +159,7 @@ mod tests {
         for number in 0..1000 {
             let wire = RLockWire::new(LockName::new(None, &format!("name:{number}"))?);
             let slot = owner.slot(&client, &wire);
-            // In use: somebody is acquiring it.
+            // In use: a call is acquiring it.
             if number % 100 == 0 {
                 held.push((wire, slot));
             }

@@ -2,10 +2,10 @@
 //!
 //! Neither threads nor tasks are owners: a task polls several futures at once (`join!`), and moves
 //! between threads. A scope is opened around a body that runs under a guard, and inside the scope a
-//! lock of the same name re-enters the hold of the guard. Siblings under `join!` have the scopes of
-//! their callers, not each other's, so they exclude each other; where their caller holds the very
-//! lock, their bodies (`lock.with`, the attribute) re-enter it one after the other.
-//! `tokio::spawn` inherits nothing.
+//! lock of the same name re-enters the hold of the guard. Siblings under `join!` have the scope of
+//! their caller, not each other's, so they exclude each other. If their caller holds the same lock,
+//! their bodies (`lock.with`, the attribute) re-enter it one after the other. A task started by
+//! `tokio::spawn` inherits no scope.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,7 @@ struct Frame(Arc<FrameData>);
 struct FrameData {
     parent: Option<Frame>,
     held: HeldAs,
-    /// Bodies that re-enter from this frame side by side (`join!`) take turns.
+    /// Concurrent bodies that re-enter from this frame (`join!`) take turns.
     turn: BodyTurn,
 }
 
@@ -42,7 +42,7 @@ impl HeldAs {
     }
 }
 
-/// Where a body finds the hold that it runs under, if there is one: another may take its place.
+/// The hold that a body runs under, if there is one. Another hold may replace it.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentHold(Mutex<Option<Arc<Hold>>>);
 
@@ -60,12 +60,12 @@ impl CurrentHold {
 /// The turn among sibling bodies.
 pub(super) type BodyTurn = Arc<tokio::sync::Mutex<()>>;
 
-/// What a body runs in: the caller's frames, and its own around them.
+/// The frames in which a body runs: those of the caller, and the body's own.
 #[derive(Clone, Default)]
 pub(crate) struct ReentryScope(Option<Frame>);
 
 impl ReentryScope {
-    /// A frame of its own, in which `hold` may be re-entered.
+    /// A new frame, in which `hold` may be re-entered.
     pub(crate) fn of(hold: &Arc<Hold>) -> Self {
         Self::around(HeldAs::Hold(Arc::clone(hold)), innermost())
     }
@@ -129,7 +129,8 @@ impl EnclosingHold {
         }
     }
 
-    /// Of two, the one that counts: the very lock, then one that may be joined, then the nearer.
+    /// Returns the more relevant of two: the same lock first, then a lock that may be joined, then
+    /// the nearer one.
     pub(super) fn or(self, further: Self) -> Self {
         let rank = |around: &Self| match around.relation {
             Relation::Same => 0,

@@ -1,7 +1,7 @@
 //! Several locks of one client in one call: all or none.
 //!
-//! It is a try past the local queues, for locks that nobody of this client holds or waits for. Who
-//! is refused waits for one after the other, in the one acquire loop.
+//! The try bypasses the local queues, so it is only for locks that this client neither holds nor
+//! waits for. A refused caller waits for one lock after the other, in the common acquire loop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ use crate::engine::release::{Open, OrphanedAttempt};
 use crate::error::Error;
 use crate::wire::{Recipe, Together, acquire_all, is_taken_together};
 
-/// What became of a try.
+/// The result of a try.
 #[derive(Debug)]
 pub(crate) enum TogetherOutcome {
     Acquired(Vec<HoldGuard>),
-    /// Somebody else has the lock at this index; none was taken.
+    /// Another owner has the lock at this index; no lock was taken.
     Held(usize),
-    /// Redis did not answer in time, or could not be reached; none is kept.
+    /// Redis did not answer in time, or could not be reached; no lock is kept.
     Failed(Error),
 }
 
 impl Engine {
-    /// Whether [`acquire_together`](Self::acquire_together) may be asked for these.
+    /// Whether [`acquire_together`](Self::acquire_together) is possible for these locks.
     pub(crate) fn may_acquire_together(&self, recipes: &[Arc<dyn Recipe>]) -> bool {
         recipes.iter().all(|recipe| {
             is_taken_together(&**recipe)
@@ -41,12 +41,12 @@ impl Engine {
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: each lock is given back in the background, behind the call on the same
+    /// Nothing is left: each lock is released in the background, after the call on the same
     /// connection.
     ///
     /// # Errors
     ///
-    /// What trying again would not change.
+    /// Errors that another try would not change.
     pub(crate) async fn acquire_together(
         self: &Arc<Self>,
         recipes: &[Arc<dyn Recipe>],
@@ -68,14 +68,14 @@ impl Engine {
     }
 }
 
-/// Owner numbers on their way to holds. Dropped before they are, each makes sure that it will not
-/// become one.
+/// Owner numbers that do not have holds yet. If they are dropped before, the release queue makes
+/// sure that they never get one.
 struct Attempts {
     requests: Vec<Request>,
     lease: Duration,
     delivery: Delivery,
     done: bool,
-    /// While the call is under way or its outcome open. Dropped last.
+    /// Set while the call is in progress or its outcome is unknown. Dropped last.
     _open: Open,
 }
 
@@ -121,7 +121,8 @@ impl Attempts {
         let guards: Vec<_> = requests
             .map(|request| HoldGuard::acquired(request, None, sent, now))
             .collect();
-        // Looked at once the holds are among those that a shut-down ends, as for a single attempt.
+        // Checked after the holds are registered with those that a shut-down ends, as for a single
+        // attempt.
         match self.requests.first() {
             Some(Request { engine, recipe, .. }) if engine.is_closing() => {
                 Err(engine.shut_down_error(ACTION, recipe.name()))
@@ -136,8 +137,8 @@ impl Drop for Attempts {
         if self.done || !self.delivery.is_open() {
             return;
         }
-        // The call goes on, and nobody waits for its answer. What is sent from here on comes behind
-        // it: on the same connection, or on the next one, which kills the client of this one first.
+        // The call continues without a caller that waits for its reply. Later commands come after
+        // it: on the same connection, or on the next one, which first kills the client of this one.
         for request in self.requests.drain(..) {
             abandon(OrphanedAttempt {
                 request,

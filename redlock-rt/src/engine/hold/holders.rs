@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use crate::shim::{Mutex, lock};
 
-/// What may be over by the local clock.
+/// A thing that may have ended by the local clock.
 pub(crate) trait MayExpire {
     fn is_valid(&self) -> bool;
 }
@@ -12,9 +12,9 @@ pub(crate) trait MayExpire {
 /// The holds of one name and kind; `H` is a hold.
 #[derive(Debug)]
 pub(crate) struct Holders<H> {
-    /// Where the kind has one holder at a time.
+    /// For a kind with one holder at a time.
     one: Mutex<Weak<H>>,
-    /// Where the kind has several, and another kind supersedes them.
+    /// For a kind with several holders, which another kind supersedes.
     several: Mutex<Several<H>>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Holders<H> {
 #[derive(Debug)]
 struct Several<H> {
     holds: Vec<Weak<H>>,
-    /// With so many what has ended is forgotten.
+    /// At this number, ended holds are removed.
     sweep_at: usize,
 }
 
@@ -46,8 +46,7 @@ impl<H: MayExpire> Holders<H> {
         before.upgrade()
     }
 
-    /// Adds one of several. Swept whenever they have doubled, each costs the same however many
-    /// there are.
+    /// Adds one of several holds. A sweep whenever the number has doubled costs O(1) per hold.
     pub(super) fn add(&self, hold: &Arc<H>) {
         let mut several = lock(&self.several);
         let Several { holds, sweep_at } = &mut *several;
@@ -73,7 +72,7 @@ impl<H: MayExpire> Holders<H> {
         one.into_iter().chain(several).collect()
     }
 
-    /// Whether this client holds the lock validly, where the kind has one holder at a time.
+    /// Whether this client has a valid hold, for a kind with one holder at a time.
     pub(crate) fn is_held(&self) -> bool {
         let one = lock(&self.one).upgrade();
         one.is_some_and(|hold| hold.is_valid())
@@ -96,7 +95,7 @@ impl<H: MayExpire> OwnedHolds<H> {
         holds.filter(|hold| hold.is_valid())
     }
 
-    /// Adds what was acquired, and forgets what is over.
+    /// Adds a hold, and removes ended ones.
     pub(crate) fn add(&mut self, new: &Arc<H>) {
         self.0.retain(|hold| {
             let hold = hold.upgrade();

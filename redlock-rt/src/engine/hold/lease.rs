@@ -1,4 +1,4 @@
-//! Whether a hold is still ours: pure state, judged by the local clock alone.
+//! Whether a hold is still valid: pure state, judged by the local clock alone.
 //!
 //! # Invariants
 //!
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 use crate::clock::after;
 pub use crate::error::LostReason;
 
-/// How long one guard wants its lock held; checked where options are.
+/// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The TTL of the key: how long the lock outlives a crash.
+    /// The TTL of the key: the time until the lock of a crashed process is free.
     pub(crate) lease: Duration,
     /// How often the watchdog lengthens the lease while the guard lives; `None`: never.
     pub(crate) renew: Option<Duration>,
-    /// The end of renewal, for a holder that got stuck.
+    /// The longest hold: renewal ends then, for a holder that is stuck.
     pub(crate) max_hold: Option<Duration>,
 }
 
 impl Terms {
-    /// Of a kind that Redis keeps until it is given back: never renewed, never looked at.
+    /// For a kind without a lease: never renewed, never verified.
     pub(crate) const WITHOUT_LEASE: Self = Self {
         lease: Duration::MAX,
         renew: None,
@@ -33,51 +33,51 @@ impl Terms {
     };
 }
 
-/// What a guard knows of its lock at one moment.
+/// The state of a guard at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardState {
-    /// Ours until then at least, by the local clock.
+    /// The lock is held, by the local clock.
     Held {
-        /// When the guard stops to report held, unless the lease is lengthened before.
+        /// When the guard stops reporting held, unless the lease is extended before.
         until: Instant,
     },
-    /// Renewal is failing, and the lease still runs.
+    /// Renewals fail, and the lease still runs.
     Suspect {
-        /// When the guard turns lost, unless a renewal succeeds before.
+        /// When the guard becomes lost, unless a renewal succeeds before.
         until: Instant,
     },
-    /// Not ours any more.
+    /// The lock is no longer held.
     Lost(LostReason),
     /// Released, or its release has begun.
     Released,
 }
 
 impl GuardState {
-    /// Returns whether the lock is ours at this moment.
+    /// Returns whether the lock is held at this moment.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Suspect { .. })
     }
 }
 
-/// Names a guard among those of one hold.
+/// Identifies a guard among the guards of one hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardId(u32);
 
 /// What the end of a guard means for its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// Other guards remain: their count is to be told.
+    /// Other guards remain: the count must be sent to Redis.
     Partial,
-    /// It was the last: the hold is to be ended.
+    /// It was the last guard: the hold must end.
     Last,
 }
 
 /// What the watchdog is to do for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Lengthen the lease to this; zero = only look whether it is still there.
+    /// Extend the lease to this; zero = only verify that the hold exists.
     Renew(Duration),
     /// Nothing before then.
     Wait(Instant),
@@ -110,22 +110,22 @@ pub(crate) struct Lease {
     next_id: u32,
     /// When the watchdog is to act next.
     next_renewal: Instant,
-    /// When to look whether it is still there, renewed or not, since that was put in doubt.
+    /// When to verify that the hold exists, renewed or not, since it is in doubt.
     verify_at: Option<Instant>,
-    /// Since when it is in doubt: an answer to what was sent before says nothing of it.
+    /// Since when the hold is in doubt: a reply to an earlier command does not end the doubt.
     doubted: Option<Instant>,
-    /// How often to look although nothing is in doubt, where others may shorten the lease.
+    /// How often to verify the hold without a doubt, if other clients may shorten the lease.
     look_every: Option<Duration>,
     /// It has no lease.
     permanent: bool,
-    /// Until then the lock is kept locked after the last guard left.
+    /// Until then the lock stays locked after the last guard has ended.
     min_hold: Option<Instant>,
-    /// That its time is over was answered by [`take_expiry`](Self::take_expiry).
+    /// [`take_expiry`](Self::take_expiry) has reported the expiry.
     expiry_taken: bool,
 }
 
-/// Clocks of client and server may run at different speeds: 1 % of the lease, and 2 ms for the
-/// rounding of both, as much as the lease can bear.
+/// The margin for clocks that run at different speeds: 1 % of the lease, and 2 ms for rounding on
+/// both sides, as far as the lease is long enough.
 fn margin(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2).min(lease / 10)
 }
@@ -175,7 +175,8 @@ impl Lease {
             .max(after(sent, lease.saturating_sub(margin(lease))));
         let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
         let next = after(sent, interval.unwrap_or(lease));
-        // Less than is wanted (a short extension, a guard that wants less) puts no renewal off.
+        // A lease shorter than requested (a short extension, a guard that asks for less) delays no
+        // renewal.
         let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
         self.next_renewal = if short {
             next.min(self.next_renewal)
@@ -184,14 +185,14 @@ impl Lease {
         };
     }
 
-    /// Moves on what the clock alone decides. Upholds invariant 1.
+    /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Held | Phase::Suspect) && now >= self.deadline {
             self.phase = Phase::Lost(LostReason::Expired);
         }
     }
 
-    /// Adds a guard by re-entry; its count is to be told to Redis.
+    /// Adds a guard by re-entry; the count must be sent to Redis.
     pub(crate) fn join(&mut self, terms: Terms, now: Instant) -> Result<GuardId, LostReason> {
         self.tick(now);
         match self.phase {
@@ -210,7 +211,7 @@ impl Lease {
         }
     }
 
-    /// Ends a guard. `None` where it had ended before. Upholds invariant 4.
+    /// Ends a guard; `None` if it had ended before. Upholds invariant 4.
     pub(crate) fn leave(&mut self, id: GuardId) -> Option<Leave> {
         let at = self.tenants.iter().position(|tenant| tenant.id == id)?;
         self.tenants.swap_remove(at);
@@ -223,8 +224,8 @@ impl Lease {
         Some(Leave::Last)
     }
 
-    /// The terms on which a guard goes on in another mode of its lock: its own, and no less than is
-    /// left. `None` where it has ended.
+    /// The terms with which a guard continues in another mode of its lock: its own, with at least
+    /// the remaining lease. `None` if the guard has ended.
     pub(crate) fn terms(&self, id: GuardId, now: Instant) -> Option<Terms> {
         let tenant = self.tenants.iter().find(|tenant| tenant.id == id)?;
         let rest = self.deadline.saturating_duration_since(now);
@@ -237,7 +238,7 @@ impl Lease {
         })
     }
 
-    /// Keeps the lock from others until then at least, also once no guard is left.
+    /// Keeps the lock taken at least until then, also after the last guard.
     pub(crate) fn set_min_hold(&mut self, until: Instant) {
         self.min_hold = self.min_hold.max(Some(until));
     }
@@ -246,7 +247,7 @@ impl Lease {
         self.min_hold
     }
 
-    /// The hold count as Redis is to know it.
+    /// The hold count for Redis.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.tenants.len()).unwrap_or(u32::MAX)
     }
@@ -266,8 +267,8 @@ impl Lease {
             .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
-            // The lease of the last renewal ends with `max_hold`, so both may be over. Judged at
-            // the deadline, so that the reason stays.
+            // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
+            // is decided at the deadline, so that it stays the same.
             Phase::Lost(LostReason::Expired)
                 if tenant
                     .until
@@ -303,7 +304,7 @@ impl Lease {
         renewing().filter_map(|tenant| tenant.until).max()
     }
 
-    /// Why it is lost, if the clock alone ended it; answered once, while a guard is left.
+    /// Why the hold is lost, if the clock alone ended it; returned once, while a guard is left.
     pub(crate) fn take_expiry(&mut self, now: Instant) -> Option<LostReason> {
         self.tick(now);
         let id = self.tenants.first()?.id;
@@ -341,15 +342,15 @@ impl Lease {
             .map(|lease| left.map_or(lease, |left| left.min(lease)))
     }
 
-    /// By how much a renewal, or a look, may be early to share a call with others.
+    /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
         let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
         let interval = renewals.chain(self.look_every).min();
         interval.unwrap_or_default() / 10
     }
 
-    /// What to lengthen the lease to in a call that is sent anyway, before it is due; zero = only
-    /// look.
+    /// The lease to ask for in a call that is sent anyway, before the renewal is due; zero = only
+    /// verify.
     pub(crate) fn plan_early(&mut self, now: Instant) -> Option<Duration> {
         self.tick(now);
         match self.phase {
@@ -357,7 +358,7 @@ impl Lease {
                 let look = self.look_every.map(|_| Duration::ZERO);
                 self.wanted(now).or(look)
             }
-            // After a failure there is a pause; who is not held is not renewed.
+            // After a failure there is a pause. A hold that is not held is not renewed.
             _ => None,
         }
     }
@@ -394,7 +395,7 @@ impl Lease {
         }
     }
 
-    /// Redis says, or we know otherwise, that it is not ours. Answers whether that is news.
+    /// The hold is known to be lost, from Redis or otherwise. Returns whether that is new.
     pub(crate) fn lost(&mut self, reason: LostReason, now: Instant) -> bool {
         self.tick(now);
         let news = matches!(self.phase, Phase::Held | Phase::Suspect);
@@ -404,7 +405,7 @@ impl Lease {
         news
     }
 
-    /// Whether the hold as a whole is still ours.
+    /// Whether the hold as a whole is still valid.
     pub(crate) fn is_valid(&mut self, now: Instant) -> bool {
         self.tick(now);
         matches!(self.phase, Phase::Held | Phase::Suspect)
@@ -419,8 +420,8 @@ impl Lease {
         }
     }
 
-    /// The server may have lost it: look at once. What has no lease is not looked at: nothing
-    /// there tells one holder's from another's.
+    /// The server may have lost the hold: verify at once. A hold without a lease is not verified,
+    /// since Redis cannot distinguish its holders.
     pub(crate) fn doubt(&mut self, now: Instant) {
         if !self.permanent {
             self.verify_at = Some(now);
@@ -466,7 +467,7 @@ mod tests {
         );
     }
 
-    /// The answer may be another server's than the one that is to be asked now.
+    /// The reply may come from another server than the current one.
     #[test]
     fn a_renewal_that_was_sent_before_the_doubt_does_not_end_it() {
         let sent = Instant::now();

@@ -29,11 +29,11 @@ use crate::wire::{Call, HoldReply, Recipe};
 pub(crate) type Waiting = Waiters<Holders<Hold>>;
 /// The wait queues of all locks.
 pub(crate) type LockWaiters = WaiterMap<Holders<Hold>>;
-/// What an explicit owner holds of one name; locked while it is being acquired.
+/// The holds of an explicit owner in one name; locked while a call acquires the name.
 pub(crate) type OwnerSlot = Arc<tokio::sync::Mutex<OwnedHolds<Hold>>>;
 
 impl Subject for Holders<Hold> {
-    /// A try for a lock serves nobody but the waiter that makes it.
+    /// A try for a lock serves only the waiter that makes it.
     type Outcome = std::convert::Infallible;
 
     fn is_taken(&self) -> bool {
@@ -41,7 +41,8 @@ impl Subject for Holders<Hold> {
     }
 }
 
-/// Which queue a lock's waiters are in. `number`: of a waiter that has a place of its own in Redis.
+/// The key of the queue of a lock's waiters. `number`: the owner number of a waiter with its own
+/// place in Redis.
 pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
     Key {
         kind: recipe.profile().kind,
@@ -51,7 +52,7 @@ pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
 }
 
 impl LockWaiters {
-    /// Whether this client itself holds the lock validly.
+    /// Whether this client has a valid hold of the lock.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
         let waiters = self.get(&key_of(recipe, None));
         waiters.is_some_and(|waiters| waiters.subject().is_held())
@@ -69,18 +70,19 @@ pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) recipe: Arc<dyn Recipe>,
     pub(crate) owner: OwnerId,
-    /// Names the hold in the client.
+    /// Identifies the hold in the client.
     pub(crate) number: u64,
-    /// The fencing token, of a kind that gives one.
+    /// The fencing token, for a kind that has one.
     pub(crate) token: Option<u64>,
     /// Whether a hold in another mode had or has this owner; see [`paired_owner`](Self::paired_owner).
     paired: AtomicBool,
-    /// Of the explicit owner that it was acquired as.
+    /// The slot of its explicit owner.
     slot: OnceLock<OwnerSlot>,
     lease: Mutex<Lease>,
     /// Woken when the lease was lengthened or lost.
     changed: Notify,
-    /// State-changing commands of one hold go one at a time, also those whose caller went away.
+    /// State-changing commands of one hold are sent one at a time, also those whose caller has
+    /// gone.
     pub(crate) serial: Arc<tokio::sync::Mutex<()>>,
     waiters: Arc<Waiting>,
     /// As in the [`Request`].
@@ -88,13 +90,13 @@ pub(crate) struct Hold {
     /// The lease that it was acquired with.
     pub(crate) asked_for: Duration,
     settled: AtomicBool,
-    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
     pub(crate) home: Option<Home>,
 }
 
 impl Hold {
-    /// A hold that was acquired by a command sent at `sent`, and the id of its first guard. Holds
-    /// that Redis cannot have any more are marked as lost.
+    /// A hold that was acquired by a command sent at `sent`, and the id of its first guard. Older
+    /// holds that Redis can no longer have are marked as lost.
     pub(crate) fn new(
         request: &Request,
         token: Option<u64>,
@@ -126,12 +128,12 @@ impl Hold {
         } else if !profile.supersedes.is_empty() {
             holders.add(&hold);
         }
-        // The holder of another mode may have this one besides.
+        // The holder of another mode may have this mode in addition.
         if request.under.is_none() {
             superseded.extend(hold.superseded_in_other_modes());
         }
-        // They were forced or deleted, and their guards have not heard: they and ours must not both
-        // report held.
+        // These holds were released by force or deleted, and their guards do not know yet: they and
+        // the new hold must not both report held.
         for before in superseded {
             if hold.is_valid() && before.is_valid() {
                 before.mark_lost(LostReason::Taken);
@@ -153,8 +155,9 @@ impl Hold {
             .collect()
     }
 
-    /// The owner for a hold in another mode of the same lock, taken under this one: the same, as
-    /// Redisson has it, but only once, since a field whose release was sent is never used again.
+    /// The owner for a hold in another mode of the same lock, taken under this one. It is the same
+    /// owner, as in Redisson, but only once, since a field whose release was sent is never used
+    /// again.
     pub(crate) fn paired_owner(&self) -> Option<OwnerId> {
         let taken = self.paired.swap(true, Ordering::AcqRel);
         (!taken).then(|| self.owner.clone())
@@ -181,13 +184,13 @@ impl Hold {
         lock(&self.lease)
     }
 
-    /// Keeps the lock from others until then at least, also after its last guard: the release then
-    /// sets the TTL instead. Only where [`Recipe::min_hold`] has a call.
+    /// Keeps the lock taken at least until then, also after its last guard: the release then sets
+    /// the TTL instead. Only where [`Recipe::min_hold`] has a call.
     pub(crate) fn set_min_hold(&self, until: Instant) {
         self.lease().set_min_hold(until);
     }
 
-    /// What ends the hold where the lock is kept locked for a while then.
+    /// The call that ends the hold and keeps the lock taken for a while.
     pub(crate) fn min_hold_call(&self, now: Instant) -> Option<Call> {
         let rest = self.lease().min_hold()?.checked_duration_since(now)?;
         if rest.is_zero() {
@@ -228,7 +231,7 @@ impl Hold {
         self.lease().retry_at(now)
     }
 
-    /// Is woken when the lease was lengthened or lost.
+    /// Is woken when the lease was extended or lost.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
@@ -249,7 +252,7 @@ impl Hold {
         self.notify_changed();
     }
 
-    /// Takes in what Redis answered to a command that was to lengthen the lease.
+    /// Processes the reply to a command that extends the lease.
     pub(crate) fn answered(&self, reply: HoldReply, sent: Instant, ttl: Duration) {
         let now = clock::now();
         match reply {
@@ -267,7 +270,7 @@ impl Hold {
             self.report(reason, clock::now());
         }
         self.notify_changed();
-        // It may be free for those who wait in this process.
+        // The lock may be free for waiters of this process.
         self.waiters.notify();
     }
 
@@ -276,7 +279,7 @@ impl Hold {
         self.engine.watchdog.report(name, reason, now);
     }
 
-    /// Tells the log once if the lease is over and a guard was left.
+    /// Logs once if the lease is over while a guard was left.
     pub(crate) fn report_expiry(&self, now: Instant) {
         let expiry = self.lease().take_expiry(now);
         if let Some(reason) = expiry {
@@ -284,7 +287,7 @@ impl Hold {
         }
     }
 
-    /// The clock alone ended it: tells those that wait for that.
+    /// The clock alone ended the hold: wakes those that wait for that.
     pub(crate) fn expired(&self) {
         self.report_expiry(clock::now());
         self.notify_changed();
@@ -295,15 +298,15 @@ impl Hold {
         self.settled.load(Ordering::Acquire)
     }
 
-    /// The end of the hold is known: waiters of this process are not held back by it any more.
+    /// The end of the hold is known, so waiters of this process may try.
     pub(crate) fn settled(&self, news: &News) {
         if self.settled.swap(true, Ordering::AcqRel) {
             return;
         }
         self.waiters.subject().remove(self);
-        // Where the announcement is heard, it wakes us as it does all other processes, so that the
-        // one that released has no start over them. Where it is missed, the hub wakes us later.
-        // Other waiters may listen to the channel where these do not.
+        // If the announcement is received, it wakes this process like all other processes, so that
+        // the releasing process has no advantage. If the announcement is missed, the hub wakes the
+        // waiters later. Other waiters may be subscribed to the channel although these are not.
         let told = self.engine.ended(&*self.recipe, news);
         if !(told && self.waiters.listens()) {
             self.waiters.notify();

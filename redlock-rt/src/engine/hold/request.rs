@@ -1,4 +1,4 @@
-//! What a hold is asked for with.
+//! The parameters of a request for a hold.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,10 +17,10 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     /// The owner of the hold under which this one is taken, in another mode of the same lock.
     pub(crate) under: Option<OwnerId>,
-    /// Kept, so that no local waiter tries while the outcome is open.
+    /// Kept, so that no local waiter tries while the outcome is unknown.
     pub(crate) waiters: Arc<Waiting>,
     pub(crate) terms: Terms,
-    /// It was asked for more than once: an earlier call may still come.
+    /// The request was sent more than once: an earlier call may still arrive.
     pub(crate) repeated: bool,
 }
 
@@ -44,9 +44,10 @@ impl Request {
         }
     }
 
-    /// `waits`: the caller goes on waiting, at most until `until`, where the lock is refused.
+    /// `waits`: if the lock is refused, the caller continues to wait, at most until `until`.
     pub(crate) fn call(&self, waits: bool, until: Option<Instant>) -> Call {
-        // Only a queue in Redis is told how long a waiter stays: no other call looks at the clock.
+        // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
+        // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
         self.recipe.acquire(&Ask {
             owner: &self.owner,
