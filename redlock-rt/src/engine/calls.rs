@@ -1,4 +1,4 @@
-//! Calls that are of no hold.
+//! Calls without a hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{Call, LockRecipe, NOTED, Operation, Reply};
 
-/// Between two tries of a call that waits for nobody.
+/// The pause between two tries of a call that waits for no other client.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What to do with a call whose answer was lost.
+/// What to do with a call whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It says what it means, and is sent again.
+    /// The call sets a state, and is sent again.
     Always,
-    /// Sent again only where it cannot have run.
+    /// The call is sent again only if it cannot have run.
     UnlessRun,
 }
 
 impl Engine {
-    /// Asks for something that may be asked again.
+    /// Sends a call that may be repeated.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         action: &'static str,
@@ -35,11 +35,11 @@ impl Engine {
         reply.map_err(Error::of_no_change)
     }
 
-    /// Sends a call that is of no lock, and waits for its answer.
+    /// Sends a call without a hold, and waits for its reply.
     ///
     /// # Cancel safety
     ///
-    /// It may or may not run.
+    /// The call may or may not run.
     pub(crate) async fn send(
         self: &Arc<Self>,
         action: &'static str,
@@ -58,7 +58,7 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Frees a lock whoever holds it, once: a repeat could free that of a later holder.
+    /// Frees a lock, whoever holds it. Sent once: a repeat could free the lock of a later holder.
     ///
     /// # Cancel safety
     ///
@@ -98,7 +98,7 @@ impl Engine {
                     let again = clock::after(clock::now(), PAUSE);
                     let answered = !passing.is_of_dialing();
                     fault = Some(passing);
-                    // A try that is cut short would leave the outcome open.
+                    // A try that ends early would leave the outcome unknown.
                     if clock::after(again, PAUSE) >= until {
                         break None;
                     }
@@ -112,7 +112,7 @@ impl Engine {
         let (error, refused) = match outcome {
             Some(Ok(reply)) => return Ok(reply),
             Some(Err(fault)) => {
-                // A connection that is not to be had says nothing of what was sent before.
+                // A failure to connect says nothing about what was sent before.
                 let refused = !fault.may_have_run() && !fault.is_of_dialing();
                 (fault.into_error(action), refused)
             }
@@ -128,7 +128,8 @@ impl Engine {
         Err(error.named(name.as_arc()))
     }
 
-    /// Names a call, which is noted until it is surely not repeated any more.
+    /// Creates an id for a call. Redis notes the id until the call is certainly not repeated any
+    /// more.
     pub(crate) fn operation(&self) -> Operation {
         let now = clock::now();
         Operation {

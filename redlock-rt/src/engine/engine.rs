@@ -1,4 +1,4 @@
-//! One client's shared state, how a client begins, and how it ends.
+//! The shared state of one client, its start and its end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::connection::{
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
 
-/// What a client is made with.
+/// The configuration of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) dialer: Dialer,
     pub(crate) spawner: Spawner,
     pub(crate) timeouts: Timeouts,
     pub(crate) linger: Duration,
-    /// The longest time for which a waiter goes without looking; varied by up to as much again.
+    /// The polling interval of a waiter, lengthened at random by up to the same time again.
     pub(crate) poll_interval: Duration,
-    /// The lease of locks whose caller names none.
+    /// The lease of locks whose options set none.
     pub(crate) lease: Duration,
     /// Joined before every name.
     pub(crate) namespace: Option<Box<str>>,
-    /// How long the waiters of a client that was not heard count as alive.
+    /// How long the waiters of a client count as alive after its last heartbeat.
     pub(crate) waiter_timeout: Duration,
-    /// How long the last caller to go waits for what is still to be told.
+    /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
 }
 
@@ -43,10 +43,10 @@ pub(crate) struct Engine {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
     pub(super) config: Config,
-    /// To which the three connections lead.
+    /// The server of all three connections.
     pub(super) current: Arc<CurrentServer>,
     pub(super) main: Arc<Connection>,
-    /// On a connection of their own renewals are never delayed by what callers send.
+    /// Renewals have their own connection, so that callers' commands never delay them.
     pub(super) renewals: Arc<Connection>,
     pub(super) hub: Arc<Hub>,
     pub(super) watchdog: Arc<Watchdog>,
@@ -55,7 +55,7 @@ pub(crate) struct Engine {
     pub(super) latches: Arc<LatchWaiters>,
     pub(super) rooms: Arc<Rooms>,
     closing: AtomicBool,
-    /// Of callers; see [`Handle`](super::Handle).
+    /// The number of callers; see [`Handle`](super::Handle).
     pub(super) handles: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ impl Engine {
         let Timeouts { connect, response } = config.timeouts;
         let current = Arc::new(CurrentServer::new(
             config.dialer.called(),
-            // As long as it takes to connect to the new server and to verify what is held there.
+            // The time to connect to the new server and to verify the holds there.
             connect + response,
             move || {
                 if let Some(watchdog) = moved.upgrade() {
@@ -116,7 +116,7 @@ impl Engine {
     /// Connects, so that a wrong address or password is known at once.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
         self.ensure_tasks();
-        // The task that dials may stand still with its runtime.
+        // The task that dials may be stuck with its runtime.
         let ready = clock::timeout(self.config.timeouts.connect, self.main.ready());
         let ready = ready.await;
         ready
@@ -124,8 +124,8 @@ impl Engine {
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
-    /// Leaves a cleanup to the background. What can be sent without waiting is sent before this
-    /// returns: a process that ends now has no other moment for it.
+    /// Hands a cleanup to the release queue. What can be sent without waiting is sent before this
+    /// returns, since a process that ends now has no later moment.
     pub(super) fn leave(self: &Arc<Self>, mut cleanup: Cleanup) {
         if clock::is_there() {
             cleanup.begin();
@@ -134,7 +134,7 @@ impl Engine {
         self.ensure_tasks();
     }
 
-    /// The last caller has gone: waits for what is left, where the client was made so.
+    /// The last caller has gone: waits for outstanding releases, if `flush_on_drop` is set.
     pub(super) fn flush(self: &Arc<Self>) {
         let Some(limit) = self.config.flush_on_drop else {
             return;
@@ -171,12 +171,12 @@ impl Engine {
         Error::new(ErrorKind::ShutDown, action).named(name.as_arc())
     }
 
-    /// Gives nothing out any more, lets guards end for as long as `drain`, releases what is left if
-    /// that is asked for, and ends the tasks.
+    /// Acquires nothing any more, lets guards end for at most `drain`, releases the remaining holds
+    /// if `release` is set, and ends the tasks.
     ///
     /// # Errors
     ///
-    /// Where releases could not be delivered; it says what becomes of what was held.
+    /// If releases could not be delivered. The error says what happens to the holds.
     pub(crate) async fn shut_down(
         self: &Arc<Self>,
         drain: Option<Duration>,
@@ -188,7 +188,7 @@ impl Engine {
         self.latches.close();
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
-            // A name is in use as long as a guard or a release under way is.
+            // A name is in use while it has a guard or a release in progress.
             self.wait_until(until, || self.locks.len() == 0).await;
         }
         if release {
@@ -234,7 +234,8 @@ impl Engine {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// When a waiter looks again at the latest. Varied, so that processes do not come together.
+    /// When a waiter looks again at the latest. Random, so that processes do not look at the same
+    /// time.
     pub(super) fn next_poll(&self, now: Instant) -> Instant {
         clock::after(
             now,
@@ -242,15 +243,15 @@ impl Engine {
         )
     }
 
-    /// As [`next_poll`](Self::next_poll), where a lease is known that may be over before.
+    /// As [`next_poll`](Self::next_poll), or earlier if a known lease ends before.
     pub(super) fn next_look(&self, now: Instant, lease: Option<Duration>) -> Instant {
         let poll = self.next_poll(now);
-        // Redis expires by the millisecond: one more, and it is over.
+        // Redis expires keys by the millisecond, so one more millisecond.
         let over = lease.map(|lease| clock::after(now, lease + Duration::from_millis(1)));
         over.map_or(poll, |over| over.min(poll))
     }
 
-    /// The longest time for which a waiter goes without looking.
+    /// The longest time between two looks of a waiter.
     pub(crate) fn longest_poll(&self) -> Duration {
         self.config.poll_interval * 2
     }
@@ -263,12 +264,12 @@ impl Engine {
         self.config.waiter_timeout
     }
 
-    /// Which server this is a client of.
+    /// The server of this client.
     pub(crate) fn server(&self) -> ServerId {
         self.config.dialer.server()
     }
 
-    /// The runtime of the caller, where the client's tasks run there.
+    /// The runtime of the caller, if the client's tasks run there.
     pub(crate) fn home(&self) -> Option<Home> {
         self.config.spawner.home()
     }
@@ -277,17 +278,18 @@ impl Engine {
         self.config.namespace.as_deref()
     }
 
-    /// Whether Redis does not answer whoever asks for a waiter that has waited since `started`.
+    /// Whether Redis does not answer the caller that asks on behalf of a waiter that has waited
+    /// since `started`.
     pub(super) fn is_silent(&self, health: Health, started: Instant) -> bool {
         health.is_silent(started, self.response_timeout(), clock::now())
     }
 
-    /// What a caller is told whose call was not answered in time.
+    /// The error for a call without a reply in time.
     pub(crate) fn no_answer(&self) -> Fault {
         self.silent("no answer in time")
     }
 
-    /// What a waiter is told for whom nobody got an answer in time.
+    /// The error for a waiter if Redis answered no caller on its behalf in time.
     pub(super) fn no_answer_within_the_wait(&self) -> Fault {
         self.silent("no answer within the wait")
     }
@@ -300,8 +302,8 @@ impl Engine {
         self.config.timeouts.response
     }
 
-    /// Until when an operation without a wait of its own is tried, whatever fails: connecting, an
-    /// answer, or both, over and over again. One lost reply leaves time for another try.
+    /// The deadline of an operation that waits for no other client, whatever fails: connecting, a
+    /// reply, or both repeatedly. After one lost reply there is time for another try.
     pub(crate) fn patience(&self, now: Instant) -> Instant {
         clock::after(now, self.config.timeouts.response)
     }

@@ -1,4 +1,4 @@
-//! Guards: what a caller has of a hold.
+//! Guards: a caller's share of a hold.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::wire::HoldReply;
 
 impl Hold {
-    /// Ends the hold under its guards, which are lost.
+    /// Ends the hold although guards exist; the guards are lost.
     pub(super) fn end(self: &Arc<Self>, reason: LostReason) {
         let held = self
             .engine
@@ -47,7 +47,7 @@ impl Hold {
         }
     }
 
-    /// Tells Redis the present count and a lease, which is never shortened.
+    /// Sends the current count and a lease to Redis. The lease is never shortened.
     pub(crate) async fn lengthen(
         self: &Arc<Self>,
         action: &'static str,
@@ -81,35 +81,36 @@ impl Hold {
     }
 }
 
-/// One guard of a hold; the part that guards of all kinds share. Dropping it queues the release.
+/// One guard of a hold: the part that the guards of all kinds share. Dropping it queues the
+/// release.
 pub(crate) struct HoldGuard {
     pub(crate) hold: Arc<Hold>,
     id: GuardId,
     left: bool,
-    /// Of a body that runs under this guard; see `Engine::lock_for_body`.
+    /// The turn of a body that runs under this guard; see `Engine::lock_for_body`.
     turn: Option<tokio::sync::OwnedMutexGuard<()>>,
     /// Dropped when the release is queued.
     _handle: Handle,
 }
 
-/// What became of a release.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unlocked {
     /// The lock is free.
     Released,
     /// The hold has ended, and the lock stays locked for the rest of its
-    /// [`min_hold`](crate::LockOptions::min_hold): nobody can acquire it before then, and until then
-    /// [`is_locked`](crate::Lock::is_locked) answers `true` and [`holder`](crate::Lock::holder) the
-    /// owner of the hold that has ended. Redis frees it, whether or not this process lives.
+    /// [`min_hold`](crate::LockOptions::min_hold). Until then no client can acquire the lock,
+    /// [`is_locked`](crate::Lock::is_locked) returns `true`, and [`holder`](crate::Lock::holder)
+    /// returns the owner of the ended hold. Redis frees the lock, even if this process has ended.
     Kept {
-        /// When it can be acquired at the earliest, by the local clock.
+        /// The earliest time at which the lock can be acquired, by the local clock.
         until: Instant,
     },
     /// Other guards of the same hold remain: the lock was re-entered.
     StillHeld,
-    /// There was nothing left to release: the lease had run out, or the lock was deleted or taken
-    /// over. What was done under it may have met another holder.
+    /// There was nothing to release: the lease had run out, or the lock was deleted or taken over.
+    /// Another holder may have run at the same time as this one.
     AlreadyExpired,
 }
 
@@ -149,7 +150,7 @@ impl HoldGuard {
         self.hold.lease().state(self.id, now)
     }
 
-    /// The terms of the guard, with what is left of its longest hold.
+    /// The terms of the guard, with the rest of its longest hold.
     pub(super) fn terms(&self, now: Instant) -> Option<Terms> {
         self.hold.lease().terms(self.id, now)
     }
@@ -173,7 +174,7 @@ impl HoldGuard {
         }
     }
 
-    /// Has Redis asked at once whether it is still ours.
+    /// Makes the watchdog ask Redis at once whether the hold still exists.
     pub(crate) fn doubt(&self) {
         self.hold.doubt(clock::now());
         self.hold.engine.watchdog.rewatch(&self.hold);
@@ -190,12 +191,12 @@ impl HoldGuard {
     pub(crate) async fn lost(&self) -> LostReason {
         loop {
             let mut changed = std::pin::pin!(self.hold.changed());
-            // Registered before the state is read, so that no change falls between.
+            // Registered before the state is read, so that no change is missed.
             changed.as_mut().enable();
             let until = match self.state() {
                 GuardState::Held { until } | GuardState::Suspect { until } => until,
                 GuardState::Lost(reason) => return reason,
-                // Whoever asks still borrows the guard, so only a shut-down can have released it.
+                // The caller still borrows the guard, so only a shut-down can have released it.
                 GuardState::Released => return LostReason::ShutDown,
             };
             tokio::select! {
@@ -205,11 +206,11 @@ impl HoldGuard {
         }
     }
 
-    /// Releases, and waits until Redis has said what became of it.
+    /// Releases, and waits for the reply of Redis.
     ///
     /// # Cancel safety
     ///
-    /// The release goes on in the background.
+    /// The release continues in the background.
     pub(crate) async fn unlock(self) -> Result<Unlocked, Error> {
         let until = self.hold.engine.patience(clock::now());
         self.unlock_until(until).await
@@ -224,8 +225,8 @@ impl HoldGuard {
         let hold = Arc::clone(&self.hold);
         let now = clock::now();
         if hold.lost_reason(now).is_some() {
-            // The key may outlive the local deadline by the margin, or by an outage: it is freed
-            // in the background, and the caller need not wait for that to know that it was lost.
+            // The key may outlive the local deadline by the margin, or by an outage. It is freed in
+            // the background; the caller need not wait to learn that the lock was lost.
             drop(PendingCleanup::new(cleanup));
             return Ok(Unlocked::AlreadyExpired);
         }
@@ -248,7 +249,7 @@ impl HoldGuard {
         })
     }
 
-    /// Ends the guard and leaves what it holds as it is, without renewal.
+    /// Ends the guard and leaves the hold in Redis as it is, without renewal.
     pub(crate) fn forget(mut self) {
         if let Some((Leave::Last, mut cleanup)) = self.leave() {
             cleanup.only_forgets();
@@ -294,8 +295,8 @@ impl fmt::Debug for HoldGuard {
     }
 }
 
-/// Runs `body` under what is in this state, and drops it as soon as that is lost. Polls `body` first
-/// and `lost` second: a body that completed is never called lost.
+/// Runs `body` under what is in this state, and drops it as soon as that is lost. Polls `body`
+/// first and `lost` second: a completed body is never reported as lost.
 pub(crate) async fn run_until_lost<T>(
     state: GuardState,
     lost: impl Future<Output = LostReason>,

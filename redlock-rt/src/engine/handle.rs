@@ -1,4 +1,4 @@
-//! Which callers still use a client.
+//! Counts the callers that use a client.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 
-/// A caller's share in an engine: a part of each handle and each guard, and of nothing else. The
-/// last one that goes flushes the client, if it was made so.
+/// A caller's reference to an engine: part of each handle and each guard, and of nothing else.
+/// Dropping the last one flushes the client, if `flush_on_drop` is set.
 pub(crate) struct Handle {
     engine: Arc<Engine>,
     counted: bool,
@@ -23,7 +23,7 @@ impl Handle {
         }
     }
 
-    /// One that does not count as a use of the client. Its clones do.
+    /// A handle that does not count as a use of the client. Its clones do.
     pub(crate) fn uncounted(&self) -> Self {
         Self {
             engine: Arc::clone(&self.engine),

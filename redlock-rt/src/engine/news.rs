@@ -1,4 +1,4 @@
-//! What calls of this client published, and how its own waiters learn of that.
+//! What calls of this client published, and how its own waiters are notified.
 
 use std::time::Instant;
 
@@ -7,25 +7,25 @@ use crate::connection::{Delivery, Message, Right};
 use crate::wire::keys::wake_channel;
 use crate::wire::{Announcement, Recipe, Reply, Turn};
 
-/// What is known of the announcement of something that ended.
+/// What is known about the announcement of an end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It ended by itself, or by a try whose answer was lost.
+    /// The end came by itself, or by a try whose reply was lost.
     #[default]
     Unknown,
-    /// There was nobody to wake: others still have it, or nobody is next.
+    /// There was no waiter to wake: the lock still has holders, or no waiter is next.
     Nothing,
-    /// By a call that was sent then.
+    /// A call that was sent at that time announced it.
     Announced(Announcement, Instant),
 }
 
 impl News {
-    /// Takes out of an answer what became of the announcement.
+    /// Separates a reply from the result of its announcement.
     pub(super) fn split(reply: Reply, delivery: &Delivery) -> (Reply, Self) {
         let (reply, announcement) = reply.split();
         let news = match (announcement, delivery.sent) {
             (Some(announcement), Some(sent)) => Self::Announced(announcement, sent),
-            // An earlier try may have done it, and then it was that which published.
+            // An earlier try may have run, and then that try has published.
             _ if delivery.open_since().is_some() => Self::Unknown,
             _ => Self::Nothing,
         };
@@ -34,8 +34,7 @@ impl News {
 }
 
 impl Engine {
-    /// Something ended that is waited for as locks of this recipe are. Answers whether those of this
-    /// client who listen are told of it.
+    /// A hold of this recipe's lock ended. Returns whether this client's listeners are notified.
     pub(super) fn ended(&self, recipe: &dyn Recipe, news: &News) -> bool {
         if recipe.queue().is_none() {
             return recipe
@@ -47,7 +46,7 @@ impl Engine {
         };
         self.look_for_rights(announcement);
         let waiter = announcement.waiter.as_ref();
-        // One of another client listens for itself.
+        // A waiter of another client has its own subscription.
         let Some(number) = waiter.and_then(|waiter| self.id.number_of(waiter)) else {
             return false;
         };
@@ -59,7 +58,7 @@ impl Engine {
         self.tell(&message, news)
     }
 
-    /// As [`ended`](Self::ended), where it is waited for on this channel.
+    /// As [`ended`](Self::ended), for the waiters of this channel.
     pub(super) fn ended_on(&self, channel: &str, news: &News) -> bool {
         if let News::Announced(announcement, _) = news {
             self.look_for_rights(announcement);

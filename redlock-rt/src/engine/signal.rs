@@ -1,4 +1,4 @@
-//! How the client's tasks are woken, and how they end.
+//! Waking and ending the client's tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 use crate::connection::Spawner;
 
-/// Wakes one task. A wake that comes while it is busy is not lost.
+/// Wakes one task. A wake-up during its work is not lost.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     notify: Notify,
     closed: AtomicBool,
-    /// Whether the task is alive: it is not when the runtime that it ran on is gone.
+    /// Whether the task is alive. It is not alive after its runtime has ended.
     running: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl Signal {
 /// Marks the end of a task, also when its runtime drops it.
 struct Running<O: Fn(), A: Fn()> {
     signal: Arc<dyn AsRef<Signal> + Send + Sync>,
-    /// While nobody else can start the task yet.
+    /// While no other caller can start the task yet.
     on_end: O,
     /// Once it may be started again.
     after: A,
@@ -54,7 +54,7 @@ impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
         (self.on_end)();
         let signal = (*self.signal).as_ref();
         signal.running.store(false, Ordering::SeqCst);
-        // After a panic it would be the same again; the next use of the client starts it.
+        // A restart after a panic would fail again; the next use of the client starts the task.
         if !signal.is_closed() && !std::thread::panicking() {
             (self.after)();
         }
@@ -77,8 +77,8 @@ pub(crate) fn ensure<T, F>(
     if signal.is_running() || signal.is_closed() {
         return;
     }
-    // Where there is no runtime nothing begins that could end: nobody is told, or every guard that
-    // is dropped there would tell all that wait.
+    // Without a runtime no task begins, so none can end, and no one is notified. Otherwise every
+    // guard dropped there would wake all waiters.
     let Some(site) = spawner.site() else {
         return;
     };
@@ -91,12 +91,12 @@ pub(crate) fn ensure<T, F>(
         after,
     };
     let future = task();
-    // Where the runtime has ended the future is dropped, which marks the task as not running.
+    // If the runtime has ended, the future is dropped, which marks the task as not running.
     site.spawn(async move {
         let _running = running;
         future.await;
     });
-    // What was asked for while no task ran is looked for at once.
+    // The task first looks for requests that were made while no task ran.
     signal.notify();
 }
 

@@ -1,4 +1,4 @@
-//! Starting the client's tasks, again where their runtime is gone.
+//! Starting the client's tasks, and restarting them after their runtime has ended.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::signal::Signal;
 use super::{fair, hub, release, signal, watchdog};
 
 impl Engine {
-    /// Starts the client's tasks where they do not run: at first, and after the runtime that they
-    /// ran on is gone.
+    /// Starts the client's tasks if they do not run: the first time, and after their runtime has
+    /// ended.
     pub(crate) fn ensure_tasks(self: &Arc<Self>) {
         let Config {
             dialer,
@@ -52,7 +52,7 @@ impl Engine {
         self.ensure_beats();
     }
 
-    /// Starts the task that beats for queued waiters, once there were some.
+    /// Starts the task that sends heartbeats for queued waiters, after the first such waiter.
     fn ensure_beats(self: &Arc<Self>) {
         if !self.rooms.is_used() {
             return;
@@ -71,17 +71,17 @@ impl Engine {
         );
     }
 
-    /// The runtime of a task is gone. Who still uses the client in another one starts it there:
-    /// waiters when they are woken, and for a guard, whose owner need not be polled, the runtime
-    /// that acquired it.
+    /// The runtime of a task has ended. Other users of the client start the task in their runtime:
+    /// waiters when they are woken, and for guards, whose owners may never be polled, the runtime
+    /// in which they were acquired.
     fn task_ended(self: &Arc<Self>) {
         for home in self.watchdog.homes() {
             let engine = Arc::clone(self);
-            // Among them is the one that has just ended; it drops this.
+            // The list includes the runtime that has just ended; it drops this work.
             home.run(move || engine.ensure_tasks());
         }
-        // A task that is spawned where the runtime is ending ends at once, and so comes here: with
-        // each guard that the runtime drops. So nobody is looked for where nobody waits.
+        // A task that is spawned on an ending runtime ends at once and comes here, with each guard
+        // that the runtime drops. So nothing is searched if there are no waiters.
         if self.locks.waiting() > 0 {
             self.locks.notify_all();
         }
@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// Starts a task beside the client's own, where those run, unless it runs.
-    /// `after`: what is to be done once its runtime is gone.
+    /// Starts an additional task in the runtime of the client's tasks, unless it runs. `after` is
+    /// called after its runtime has ended.
     pub(crate) fn ensure_beside<T, F>(
         &self,
         owner: &Arc<T>,

@@ -1,16 +1,16 @@
 //! Announcements of releases: one subscribing connection a client, whatever the number of locks.
 //!
 //! ```text
-//! Line ──attach──▶ Hub ──effects──▶ task ──SUBSCRIBE──▶ Redis
-//!   ▲                │                ▲                    │
-//!   └────notify──────┴──confirmed, message, connection lost┘
+//! Waiters ──attach──▶ Hub ──effects──▶ task ──SUBSCRIBE──▶ Redis
+//!   ▲                   │                ▲                    │
+//!   └────notify─────────┴──confirmed, message, connection lost┘
 //! ```
 //!
-//! A subscription that nobody needs any more lingers for a moment: the next waiter usually comes. That
-//! to a channel of a single waiter does not.
+//! A subscription without waiters lingers for a moment, because another waiter usually follows. A
+//! subscription to the channel of a single waiter ends at once.
 //!
-//! A connection on which this client does not hear its own announcements is half open, and given up
-//! as soon as it does not answer a PING either; see `registry`.
+//! A connection on which this client does not receive its own announcements may be half open. It is
+//! closed if it does not answer a PING either; see `registry`.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -32,28 +32,28 @@ use crate::connection::Message;
 use crate::shim::{Mutex, lock};
 use std::time::{Duration, Instant};
 
-/// What is told of a channel.
+/// The events of a channel, for a listener.
 pub(crate) trait Listener: Send + Sync {
-    /// From now on it hears what is published. What was published before it did not hear, so it
-    /// looks again.
+    /// The subscription is confirmed: from now on the listener receives messages. It missed earlier
+    /// messages, so it asks Redis again.
     fn confirmed(&self);
 
-    /// As [`confirmed`](Self::confirmed), where the channel was confirmed before it began to listen.
+    /// As [`confirmed`](Self::confirmed), for a listener that attaches to a confirmed channel.
     fn joined(&self) {
         self.confirmed();
     }
 
-    /// Redis refuses to subscribe it (an ACL): it hears nothing.
+    /// Redis refuses the SUBSCRIBE (an ACL): the listener receives nothing.
     fn refused(&self) {}
 
     /// Something was published.
     fn heard(&self, message: &Message);
 }
 
-/// The registry of channels and the signal of the task that keeps it true.
+/// The registry of channels, and the signal of the task that applies it.
 pub(crate) struct Hub {
     registry: Mutex<Registry<Arc<dyn Listener>>>,
-    /// The number of channels, to be read without the lock on the way of an uncontended lock.
+    /// The number of channels, which an uncontended lock reads without the mutex.
     channels: AtomicUsize,
     pub(super) signal: Signal,
 }
@@ -67,8 +67,8 @@ impl Hub {
         }
     }
 
-    /// Listens to a channel. The listener is told when that is confirmed; answers whether it is
-    /// already, in which case the caller tells it.
+    /// Attaches a listener to a channel. The listener is notified when the channel is confirmed.
+    /// Returns whether it is confirmed already; in that case the caller notifies the listener.
     fn attach(
         self: &Arc<Self>,
         channel: &str,
@@ -90,7 +90,7 @@ impl Hub {
         }
     }
 
-    /// Listens to a channel only if it is confirmed already.
+    /// Attaches a listener to a channel only if the channel is confirmed already.
     fn attach_confirmed(
         self: &Arc<Self>,
         channel: &str,
@@ -109,9 +109,10 @@ impl Hub {
         Some(self.attachment(channel, end, id))
     }
 
-    /// Something ended that this message tells: by a call of this client, sent at `sent`
-    /// and answered by now, which published that; `None`: Redis did not, as far as is known. Who listens
-    /// is told: by the message, or because it is missed, or now. Answers whether anybody does.
+    /// Something ended that this message announces. `sent`: when the call of this client was sent
+    /// that published the message and has been answered; `None`: as far as is known, nothing was
+    /// published. Listeners are notified by the message, or when the message is missed, or now.
+    /// Returns whether there are listeners.
     pub(super) fn announced(&self, message: &Message, sent: Option<Instant>) -> bool {
         let channel = &*message.channel;
         if self.channels.load(Ordering::Acquire) == 0 {
@@ -135,7 +136,7 @@ impl Hub {
         !listeners.is_empty()
     }
 
-    /// The number of channels subscribed to, those that linger included.
+    /// The number of subscribed channels, including lingering ones.
     pub(crate) fn channels(&self) -> usize {
         self.channels.load(Ordering::Acquire)
     }
@@ -164,7 +165,8 @@ impl Drop for Attachment {
         let mut registry = lock(&self.hub.registry);
         let listener = registry.detach(&self.channel, self.id, self.end, now);
         self.hub.changed(registry);
-        // Dropped only now: it may be the last reference to what takes other locks when it goes.
+        // Dropped only now: it may be the last reference to a value that takes other mutexes when
+        // dropped.
         drop(listener);
     }
 }

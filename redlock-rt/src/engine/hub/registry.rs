@@ -1,4 +1,4 @@
-//! Which channels are wanted, and how far the server has confirmed it. Pure.
+//! Which channels are wanted, and which of them the server has confirmed. Pure state.
 //!
 //! ```text
 //!          attach            last detach              linger over
@@ -12,18 +12,18 @@
 //! # Invariants
 //!
 //! 1. A channel with listeners is Wanted, and one that is Wanted has listeners.
-//! 2. A confirmation counts only if it answers the last command sent for its channel: who arrives
-//!    in Ending subscribes anew and waits for that confirmation.
-//! 3. Listeners are told whenever their channel is confirmed: what was published before was not
-//!    heard.
+//! 2. A confirmation counts only for the last command sent for its channel: a listener that
+//!    attaches in Ending subscribes again and waits for that confirmation.
+//! 3. Listeners are notified whenever their channel is confirmed, because they missed earlier
+//!    messages.
 //!
 //! # Messages of our own
 //!
-//! What this client publishes on a confirmed channel must be heard. If it is not, within a bound, the
-//! listeners of that channel look by themselves, and the connection is in *doubt*: it is asked for a
-//! sign of life, and until that comes, nobody relies on being told. A message that precedes the
-//! answer would have been heard: where none was, Redis does not publish for us (an ACL), and the
-//! channel is *mute* until something is heard on it. A connection that does not answer is given up.
+//! A message that this client publishes on a confirmed channel must arrive within a time limit. If
+//! it does not, the listeners of that channel ask Redis themselves, and the connection is in
+//! *doubt*: it is sent a PING, and no listener relies on it until the reply. A message before the
+//! reply would have arrived. If none has, Redis does not publish for us (an ACL), and the channel
+//! is *mute* until a message arrives on it. A connection that does not answer the PING is closed.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -32,13 +32,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// When a subscription ends that nobody needs any more.
+/// When a subscription without listeners ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum End {
-    /// After a moment: the next waiter usually comes.
+    /// After a moment, since another waiter usually follows.
     #[default]
     Later,
-    /// Nobody comes.
+    /// At once, since no other waiter follows.
     AtOnce,
 }
 
@@ -47,18 +47,19 @@ pub(crate) enum End {
 pub(super) struct Effect {
     pub(super) channel: String,
     pub(super) subscribe: bool,
-    /// Names this command among those of its channel.
+    /// The number of this command among those of its channel.
     pub(super) round: u64,
 }
 
 /// More lingering subscriptions than this are ended early, the oldest first.
 const MOST_LINGERING: usize = 1024;
 
-/// A message of our own is to be heard within this time of the answer to the call that published it,
-/// and within some round trips.
+/// A message of our own must arrive within this time after the reply to the call that published it,
+/// or within some round trips.
 const NOTICED: Duration = Duration::from_millis(200);
 const ROUND_TRIPS: u32 = 3;
-/// Whoever comes so late to see what was not heard was itself held up, and may have to read first.
+/// A task that checks for missing messages this late was delayed itself, and may have messages to
+/// read first.
 const LATE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,16 +81,16 @@ struct Channel<L> {
     timed: bool,
 }
 
-/// What is known of the messages on a confirmed channel.
+/// The state of the messages on a confirmed channel.
 #[derive(Debug, Default)]
 struct Ear {
-    /// When something was heard last.
+    /// When the last message arrived.
     heard: Option<Instant>,
-    /// By when a message of our own is to be heard.
+    /// The time limit for a message of our own.
     owed: Option<Instant>,
-    /// One was not heard in time, and the connection has not answered since.
+    /// A message did not arrive in time, and the connection has not answered since.
     missed: bool,
-    /// One was not heard, although the connection answered.
+    /// A message did not arrive although the connection answered.
     mute: bool,
 }
 
@@ -109,19 +110,19 @@ pub(super) struct Registry<L> {
     lingering: VecDeque<(Instant, String)>,
     linger: Duration,
     connected: bool,
-    /// Channels on which a message of our own is owed, by the moment to look, each once at most.
+    /// Channels with an expected message of our own, by the moment to check, each once at most.
     owed: BinaryHeap<Reverse<(Instant, String)>>,
-    /// Whether the connection is asked for a sign of life, since a message was not heard.
+    /// Whether the connection is sent a PING because a message did not arrive.
     doubted: bool,
     next_id: u64,
 }
 
-/// What is to be done about messages that were not heard in time.
+/// What to do about messages that did not arrive in time.
 #[derive(Debug)]
 pub(super) struct Overdue<L> {
-    /// Who looks by itself.
+    /// The listeners that must ask Redis themselves.
     pub(super) told: Vec<L>,
-    /// Whether the connection is to be asked for a sign of life.
+    /// Whether to send a PING.
     pub(super) doubt: bool,
 }
 
@@ -139,7 +140,7 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// Adds a listener; answers its id and whether the channel is confirmed.
+    /// Adds a listener; returns its id and whether the channel is confirmed.
     pub(super) fn attach(&mut self, channel: &str, listener: L) -> (u64, bool) {
         let id = self.next_id;
         self.next_id += 1;
@@ -170,7 +171,7 @@ impl<L: Clone> Registry<L> {
             if end == End::AtOnce || self.linger.is_zero() || !self.connected {
                 self.end(channel);
             } else {
-                // A subscription still to be confirmed lingers as well: it is on its way.
+                // An unconfirmed subscription lingers too, since the command is on its way.
                 let until = crate::clock::after(now, self.linger);
                 entry.phase = Phase::Lingering { until };
                 self.lingering.push_back((until, channel.to_owned()));
@@ -225,7 +226,7 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// A command was confirmed; answers whom to tell.
+    /// A command was confirmed; returns the listeners to notify.
     pub(super) fn confirmed(&mut self, effect: &Effect) -> Vec<L> {
         let Some(entry) = self.channels.get_mut(&effect.channel) else {
             return vec![];
@@ -245,7 +246,7 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// The server refused to subscribe (an ACL): its listeners, whom this answers, are left to look by
+    /// The server refused the SUBSCRIBE (an ACL). Returns the listeners, which must ask Redis
     /// themselves.
     pub(super) fn refused(&mut self, effect: &Effect) -> Vec<L> {
         let entry = self.channels.get(&effect.channel);
@@ -275,7 +276,7 @@ impl<L: Clone> Registry<L> {
         });
     }
 
-    /// There is a new connection: subscribes to all that is wanted.
+    /// There is a new connection: subscribes to all wanted channels.
     pub(super) fn connected(&mut self) {
         self.connected = true;
         for (channel, entry) in &mut self.channels {
@@ -283,7 +284,7 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// A message came; answers whom to tell.
+    /// A message arrived; returns the listeners to notify.
     pub(super) fn heard(&mut self, channel: &str, now: Instant) -> Vec<L> {
         let Some(entry) = self.channels.get_mut(channel) else {
             return vec![];
@@ -295,8 +296,8 @@ impl<L: Clone> Registry<L> {
         entry.told()
     }
 
-    /// A call sent at `sent`, and answered by now, has published on a channel. Answers whether who
-    /// listens there is told of that: it was heard, or it will be, or it will be missed
+    /// A call sent at `sent`, which has been answered, has published on a channel. Returns whether
+    /// its listeners will be notified: the message has arrived, or will arrive, or will be missed
     /// ([`overdue`](Self::overdue)).
     pub(super) fn expect(&mut self, channel: &str, sent: Instant, now: Instant) -> bool {
         let doubted = self.doubted;
@@ -306,7 +307,7 @@ impl<L: Clone> Registry<L> {
         if !entry.confirmed || entry.listeners.is_empty() || entry.ear.mute || doubted {
             return false;
         }
-        // Somebody else's message will do: it came behind what was published before it.
+        // Another client's message is enough: it arrived after earlier messages.
         if entry.ear.heard.is_some_and(|heard| heard >= sent) || entry.ear.owed.is_some() {
             return true;
         }
@@ -319,19 +320,20 @@ impl<L: Clone> Registry<L> {
         true
     }
 
-    /// Who listens to a channel, confirmed or not.
+    /// The listeners of a channel, confirmed or not.
     pub(super) fn listeners(&self, channel: &str) -> Vec<L> {
         self.channels
             .get(channel)
             .map_or_else(Vec::new, Channel::told)
     }
 
-    /// When to look for messages that were not heard.
+    /// When to check for missing messages.
     pub(super) fn overdue_at(&self) -> Option<Instant> {
         self.owed.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Looks for messages that were not heard in time; to be asked when all that came was read.
+    /// Checks for messages that did not arrive in time. Call this only after reading all that
+    /// arrived.
     pub(super) fn overdue(&mut self, now: Instant) -> Overdue<L> {
         let mut told = vec![];
         let doubted = self.doubted;
@@ -344,7 +346,7 @@ impl<L: Clone> Registry<L> {
             };
             entry.timed = false;
             let again = match entry.ear.owed {
-                // Heard since.
+                // A message has arrived since.
                 None => continue,
                 Some(by) if by > now => by,
                 Some(by) if now.saturating_duration_since(by) > LATE => {
@@ -368,8 +370,8 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// The connection gave a sign of life, asked for after whatever was missed was published. Answers
-    /// whether Redis does not publish for us on some channel.
+    /// The connection answered a PING that was sent after the missing messages were published.
+    /// Returns whether Redis does not publish for us on some channel.
     pub(super) fn answered(&mut self) -> bool {
         self.doubted = false;
         let mut mute = false;
@@ -388,7 +390,7 @@ impl<L: Clone> Registry<L> {
             .is_some_and(|entry| entry.confirmed)
     }
 
-    /// Ends what has lingered long enough; answers when to come again.
+    /// Ends subscriptions that have lingered long enough; returns when to call this again.
     pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
         while let Some((until, _)) = self.lingering.front() {
             if *until > now {
@@ -406,7 +408,7 @@ impl<L: Clone> Registry<L> {
     }
 
     pub(super) fn has_effects(&self) -> bool {
-        // Without a connection the wish for one is the effect; lingering needs a timer.
+        // Without a connection, the request for one is the effect; lingering needs a timer.
         !self.effects.is_empty()
             || !self.lingering.is_empty()
             || (!self.connected && !self.is_empty())

@@ -1,4 +1,4 @@
-//! What keeps a listener attached to its channel.
+//! The attachment of a listener to its channel.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use super::{Attachment, End, Hub, Listener};
 use crate::shim::{Mutex, lock};
 
-/// The one attachment of a listener, for as long as anybody waits there.
+/// The one attachment of a listener, while there are waiters.
 ///
-/// It is the only way to attach, so that a listener is always told, since it did not hear what was
-/// published before: at once where the channel is confirmed already ([`Listener::joined`]), and else
-/// upon the confirmation ([`Listener::confirmed`]).
+/// This is the only way to attach, so that a listener is always notified, because it missed earlier
+/// messages: at once if the channel is confirmed already ([`Listener::joined`]), and otherwise upon
+/// the confirmation ([`Listener::confirmed`]).
 ///
 /// # Lock order
 ///
 /// The attachment's lock is taken before those of the listener's state and of the hub's registry.
-/// The listener is told with none of them held.
+/// The listener is notified with none of them held.
 #[derive(Default)]
 pub(crate) struct Subscription {
     attachment: Mutex<Option<Attachment>>,
@@ -23,7 +23,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// To a channel that nobody comes back to: it ends at once when it is left.
+    /// For a channel that no other waiter will use: the subscription ends at once.
     pub(crate) fn brief() -> Self {
         Self {
             end: End::AtOnce,
@@ -43,7 +43,7 @@ impl Subscription {
         });
     }
 
-    /// As [`start`](Self::start), where that takes no command.
+    /// As [`start`](Self::start), if that needs no command.
     pub(crate) fn start_if_confirmed<L: Listener + 'static>(
         &self,
         hub: &Arc<Hub>,
@@ -76,16 +76,16 @@ impl Subscription {
         }
     }
 
-    /// Ends the subscription if it is `unneeded`, which may look at the listener's state.
+    /// Ends the subscription if `unneeded` returns true; it may read the listener's state.
     pub(crate) fn end_if(&self, unneeded: impl FnOnce() -> bool) {
         let mut known = lock(&self.attachment);
         let ended = if unneeded() { known.take() } else { None };
         drop(known);
-        // Dropped with no lock held: it takes the hub's.
+        // Dropped with no mutex held, since the drop takes the hub's.
         drop(ended);
     }
 
-    /// Whether the listener is told what is known of the channel.
+    /// Whether the listener receives the events of the channel.
     pub(crate) fn is_begun(&self) -> bool {
         lock(&self.attachment).is_some()
     }

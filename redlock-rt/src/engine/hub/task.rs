@@ -18,10 +18,10 @@ use crate::connection::{
 use crate::pause::Pause;
 use crate::shim::lock;
 
-/// An idle connection is asked for a sign of life this often.
+/// The interval of PINGs on an idle connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// A connection that missed a message of our own, and brings nothing for so long after it was asked
-/// for a sign of life, is given up.
+/// A connection that missed a message of our own is closed if nothing arrives for this long after a
+/// PING.
 const DEAF: Duration = Duration::from_millis(500);
 
 impl AsRef<super::Signal> for Hub {
@@ -50,7 +50,7 @@ pub(crate) async fn run(
                 let why = listen(&hub, &server, subscriber, announcements, timeouts.response);
                 let why = why.await;
                 hub.disconnected();
-                // A server that accepts and hangs up is no better than one that does not accept.
+                // A server that accepts and hangs up is treated like one that does not accept.
                 if clock::now().saturating_duration_since(since) >= pause.longest() {
                     pause.reset();
                 }
@@ -92,7 +92,7 @@ impl Hub {
         told.iter().for_each(|listener| listener.confirmed());
     }
 
-    /// Takes in the messages that are there already; answers whether there were any.
+    /// Reads the messages that have already arrived; returns whether there were any.
     fn hear_all(&self, messages: &mut (impl Stream<Item = Message> + Unpin)) -> bool {
         let mut any = false;
         while let Some(Some(message)) = messages.next().now_or_never() {
@@ -102,8 +102,7 @@ impl Hub {
         any
     }
 
-    /// Has those look by themselves whose messages do not come; answers whether the connection is to
-    /// be asked for a sign of life.
+    /// Notifies listeners whose messages do not arrive; returns whether to send a PING.
     fn overdue(&self) -> bool {
         let overdue = lock(&self.registry).overdue(clock::now());
         overdue
@@ -172,7 +171,7 @@ async fn listen(
         tokio::select! {
             message = messages.next() => match message {
                 Some(message) => {
-                    // Slow, or busy, but not deaf.
+                    // The connection is slow or busy, but works.
                     deaf_at = None;
                     hub.heard(&message);
                 }
@@ -203,7 +202,7 @@ async fn listen(
             }
             () = hub.signal.notified() => {}
             () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
-                // What came is read before anything is called missing.
+                // All arrived messages are read before a message counts as missing.
                 if hub.hear_all(&mut messages) {
                     deaf_at = None;
                 }
@@ -211,8 +210,8 @@ async fn listen(
                     return Some(Fault::timed_out("own announcements are not heard"));
                 }
                 if hub.overdue() {
-                    // Also where one is under way: only what is asked for now is answered behind
-                    // what was published.
+                    // Also if a PING is in progress: only the reply to a new PING comes after the
+                    // published messages.
                     ping = Some(sign_of_life(subscriber.clone(), response));
                     deaf_at = Some(clock::now() + DEAF);
                 }

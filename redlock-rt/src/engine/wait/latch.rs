@@ -7,7 +7,7 @@
 //!                        └── announced, confirmed, expired, poll ◀── subscribed
 //! ```
 //!
-//! The wait is a hard bound on all of it: connecting, subscribing, looking.
+//! The wait limits all of this: connecting, subscribing, looking.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::wire::{Ended, LatchWire, Look};
 
 pub(crate) const ACTION: &str = "wait for latch";
 
-/// What stands beside the waiters of a latch: nothing, since a latch has no holder.
+/// The subject of the waiters of a latch: nothing, since a latch has no holder.
 #[derive(Debug, Default)]
 pub(crate) struct LatchSubject;
 
@@ -78,7 +78,7 @@ pub(crate) async fn wait_latch(
     waiting.run().await
 }
 
-/// A caller that waits.
+/// A waiting caller.
 struct LatchWait<'a> {
     engine: &'a Arc<Engine>,
     latch: &'a LatchWire,
@@ -118,7 +118,7 @@ impl LatchWait<'_> {
         let Some(looked) = look(self.engine, self.latch, self.deadline).await else {
             let error = self.out_of_time();
             if error.is_unavailable() {
-                // For the others, whose waits may end with this one.
+                // For the other waiters, whose waits may end with this one.
                 self.place.waiters().set_health(Health::Failing);
             }
             return Err(error);

@@ -1,4 +1,4 @@
-//! The wait queues of all names that are waited for, or whose locks are held, in this process.
+//! The wait queues of this process: one for each name that tasks wait for or hold.
 
 #[cfg(all(test, redlock_loom))]
 mod loom_latch;
@@ -26,23 +26,22 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
     /// What one try may find for all waiters.
     type Outcome: Clone + Send + 'static;
 
-    /// Whether nobody has anything to try before something is announced.
+    /// Whether no waiter has anything to try before something is announced.
     fn is_taken(&self) -> bool {
         false
     }
 }
 
-/// Which queue.
+/// The key of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: &'static str,
     pub(crate) name: LockName,
-    /// The owner number of a waiter that has a place of its own in Redis; it is alone in its queue.
+    /// The owner number of a waiter that has its own place in Redis; it is alone in its queue.
     pub(crate) number: Option<u64>,
 }
 
-/// The queues by name. A queue exists while anybody keeps a reference to it: waiters, holds,
-/// cleanups.
+/// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
 ///
 /// # Lock order
 ///
@@ -55,13 +54,13 @@ pub(crate) struct WaiterMap<S: Subject> {
     waiting: AtomicUsize,
 }
 
-/// The waiters of one name; see [`WaitQueue`]. Forgotten with the last reference.
+/// The waiters of one name; see [`WaitQueue`]. Removed from the map with the last reference.
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: Key,
     queue: Mutex<WaitQueue<S::Outcome>>,
     subject: S,
-    /// To the channel, while anybody waits.
+    /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
 }
 
@@ -76,7 +75,7 @@ impl<S: Subject> Default for WaiterMap<S> {
 }
 
 impl<S: Subject> WaiterMap<S> {
-    /// The waiters of a name, made where there are none.
+    /// The waiters of a name; created if there are none.
     pub(crate) fn waiters(self: &Arc<Self>, key: Key) -> Arc<Waiters<S>> {
         let mut map = lock(&self.map);
         let known = map.entry(key.clone()).or_default();
@@ -104,13 +103,13 @@ impl<S: Subject> WaiterMap<S> {
         lock(&self.map).get(key).and_then(Weak::upgrade)
     }
 
-    /// Tells everybody who waits, and who will, that the client shuts down.
+    /// Tells all current and future waiters that the client shuts down.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.all().iter().for_each(|waiters| waiters.close());
     }
 
-    /// Has the head of every queue try again.
+    /// Makes the head of every queue try again.
     pub(crate) fn notify_all(&self) {
         self.all().iter().for_each(|waiters| waiters.notify());
     }
@@ -122,12 +121,12 @@ impl<S: Subject> WaiterMap<S> {
 
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
-        // `Engine::task_ended` asks after the end of a task is marked, a waiter looks whether the
-        // task runs after it is counted: one of the two must see the other.
+        // `Engine::task_ended` asks after it has marked the end of a task. A waiter checks whether
+        // the task runs after it was counted. So one of the two sees the other.
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// The number of names in use. A waiter with a place of its own in Redis has a queue besides.
+    /// The number of names in use. A waiter with its own place in Redis has an additional queue.
     pub(crate) fn len(&self) -> usize {
         let map = lock(&self.map);
         map.keys().filter(|key| key.number.is_none()).count()
@@ -135,9 +134,9 @@ impl<S: Subject> WaiterMap<S> {
 }
 
 impl<S: Subject> Waiters<S> {
-    /// Joins the queue, and listens to the channel, if there is one, where that takes no command.
-    /// Where the subject is taken there is nothing to try before that ends; the head looks at
-    /// `retry_at` all the same, since the end may go unannounced.
+    /// Joins the queue, and attaches to the channel, if there is one, when that needs no command.
+    /// If the subject is taken, there is nothing to try before it ends. The head still looks at
+    /// `retry_at`, since the end may not be announced.
     pub(crate) fn enter(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -149,8 +148,8 @@ impl<S: Subject> Waiters<S> {
         if let Some(channel) = channel {
             self.subscription.start_if_confirmed(hub, channel, self);
         }
-        // Asked only now that the waiter has joined and listens: the end of a hold that is valid
-        // still gives it a permit, by the announcement or by `notify`.
+        // Checked only after the waiter has joined and attached: if the hold is still valid, its
+        // end gives the waiter a permit, by the announcement or by `notify`.
         if first && !self.try_unless_taken() {
             lock(&self.queue).set_retry(Some(retry_at));
         }
@@ -162,18 +161,19 @@ impl<S: Subject> Waiters<S> {
         }
     }
 
-    /// Listens to the channel; the head tries when that is confirmed.
+    /// Subscribes to the channel; the head tries when the subscription is confirmed.
     pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
         self.subscription.start(hub, channel, self);
     }
 
-    /// Whether the waiters are told what is known of the channel.
+    /// Whether the waiters receive the announcements of the channel.
     pub(crate) fn listens(&self) -> bool {
         self.subscription.is_begun()
     }
 
-    /// Has the head try, unless the subject is taken: a guard of this client stops being valid
-    /// before its release is sent, so that release is still to come. Returns whether it has.
+    /// Makes the head try, unless the subject is taken: a guard of this client stops being valid
+    /// before its release is sent, so that release is still to come. Returns whether the head
+    /// tries.
     fn try_unless_taken(&self) -> bool {
         let free = !self.subject.is_taken();
         if free {
@@ -182,7 +182,7 @@ impl<S: Subject> Waiters<S> {
         free
     }
 
-    /// Something happened that makes a try worth while.
+    /// Something happened that may let a try succeed.
     pub(crate) fn notify(&self) {
         let waker = lock(&self.queue).notify();
         if let Some(waker) = waker {
@@ -211,7 +211,7 @@ impl<S: Subject> Waiters<S> {
         lock(&self.queue).set_refusal(refusal);
     }
 
-    /// How the head fares, for a waiter whose time runs out.
+    /// The state of the head, for a waiter whose time runs out.
     pub(crate) fn fares(&self) -> (Health, Refusal) {
         let queue = lock(&self.queue);
         (queue.health(), queue.refusal())
@@ -226,7 +226,7 @@ impl<S: Subject> Waiters<S> {
 impl<S: Subject> Drop for Waiters<S> {
     fn drop(&mut self) {
         let mut map = lock(&self.map.map);
-        // Another queue of this name may have been made since the last reference went.
+        // Another queue of this name may exist since the last reference was dropped.
         if let Entry::Occupied(entry) = map.entry(self.key.clone())
             && std::ptr::eq(entry.get().as_ptr(), self)
         {
@@ -236,7 +236,7 @@ impl<S: Subject> Drop for Waiters<S> {
 }
 
 impl<S: Subject> Listener for Waiters<S> {
-    /// The head tries whatever is known here: a hold of this client may have been forced away before.
+    /// The head tries in any case: a hold of this client may have been released by force before.
     fn confirmed(&self) {
         self.notify();
     }
@@ -268,7 +268,7 @@ pub(crate) struct WaiterGuard<S: Subject> {
     served: Option<(bool, bool)>,
 }
 
-/// Why a waiting caller was called.
+/// Why a waiting caller was woken.
 #[derive(Debug)]
 pub(crate) enum Called<T> {
     Wake(Wake<T>),
@@ -277,7 +277,7 @@ pub(crate) enum Called<T> {
 }
 
 impl<S: Subject> WaiterGuard<S> {
-    /// Waits to be called.
+    /// Waits until the waiter is woken.
     pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called<S::Outcome> {
         let (queue, ticket) = (&self.waiters.queue, self.ticket);
         let mut waited = false;
@@ -295,8 +295,8 @@ impl<S: Subject> WaiterGuard<S> {
             let now = clock::now();
             let is_over = deadline.is_some_and(|deadline| now >= deadline);
             match called {
-                // Called by a head that left with its wait over, as this one's is: a try would be
-                // cut short before it is answered. The permit is for the next head.
+                // Woken by a head whose wait was over, as this one's is: a try would end before its
+                // reply. The permit is for the next head.
                 Ok(Wake::Try) if waited && is_over => {
                     lock(queue).put_back(ticket);
                     return Called::TimedOut;
@@ -322,13 +322,14 @@ impl<S: Subject> WaiterGuard<S> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Has the next waiter try when this one gives up, whatever this one was told.
+    /// Makes the next waiter try when this one gives up, whatever this one was told.
     pub(crate) fn passes_on(&mut self) {
         self.passes_on = true;
     }
 
-    /// Will leave the queue with the lock, which others may have as well if it is `shared`, at once if
-    /// there is `more` of it; the next head looks again at `retry_at` at the latest.
+    /// The waiter will leave the queue with the lock. If the lock is `shared`, other waiters may
+    /// have it too, and at once if there is `more` of it. The next head looks again at `retry_at`
+    /// at the latest.
     pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
         self.served = Some((shared, more));
         let mut queue = lock(&self.waiters.queue);
@@ -357,7 +358,7 @@ impl<S: Subject> Drop for WaiterGuard<S> {
         drop(queue);
         waiters.map.waiting.fetch_sub(1, Ordering::AcqRel);
         if alone {
-            // Somebody may have come since; then the subscription stays.
+            // Another waiter may have joined since; then the subscription stays.
             waiters.subscription.end_if(|| waiters.is_empty());
         }
         if let Some(waker) = next {
@@ -412,7 +413,7 @@ mod tests {
                 std::thread::spawn(move || {
                     for _ in 0..50_000 {
                         let waiters = map.waiters(key());
-                        // In use: whoever asks gets the same.
+                        // In use: each caller gets the same queue.
                         assert!(Arc::ptr_eq(&waiters, &map.waiters(key())));
                     }
                 })

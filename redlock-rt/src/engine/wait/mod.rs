@@ -1,4 +1,4 @@
-//! Waiting in this process: one queue for each name that is waited for, whatever waits there.
+//! Waiting in this process: one queue for each name that tasks wait for, of any kind of primitive.
 //!
 //! ```text
 //! WaiterMap ──▶ Waiters (one name) ──▶ WaitQueue (pure state)
