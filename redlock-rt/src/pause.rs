@@ -2,66 +2,79 @@
 
 use std::time::Duration;
 
-const LONGEST: Duration = Duration::from_millis(500);
+/// How pauses grow.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    pub(crate) shortest: Duration,
+    pub(crate) longest: Duration,
+    /// By how much each is longer than the one before it.
+    pub(crate) factor: f64,
+    /// Which part of a pause is taken at least: the rest is left to chance.
+    pub(crate) least: f64,
+}
 
-/// Grows with each use, from the shortest to the longest.
+/// The pauses of one caller. Small, since every task that waits has one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
-    shortest: Duration,
-    longest: Duration,
-    /// By which factor it grows.
-    growth: f32,
-    /// Which part of it is taken at least; the rest is left to chance.
-    least: f32,
+    growth: &'static Growth,
     /// How often it has grown.
     grown: u32,
 }
 
 impl Pause {
     /// For callers that wait for Redis to come back: 10 ms to half a second.
-    pub(crate) const FOREGROUND: Self = Self::new(Duration::from_millis(10), LONGEST);
+    pub(crate) const FOREGROUND: Self = Self::new(&Growth {
+        shortest: Duration::from_millis(10),
+        longest: Duration::from_millis(500),
+        factor: 2.0,
+        least: 1.0,
+    });
     /// For what follows from cancelled calls and dropped guards: 5 ms to half a second.
-    pub(crate) const BACKGROUND: Self = Self::new(Duration::from_millis(5), LONGEST);
+    pub(crate) const BACKGROUND: Self = Self::new(&Growth {
+        shortest: Duration::from_millis(5),
+        longest: Duration::from_millis(500),
+        factor: 2.0,
+        least: 1.0,
+    });
+    /// For the task that subscribes: 10 ms to half a second. Varied, so that clients that lost one
+    /// server together do not come back together.
+    pub(crate) const SUBSCRIBING: Self = Self::new(&Growth {
+        shortest: Duration::from_millis(10),
+        longest: Duration::from_millis(500),
+        factor: 2.0,
+        least: 0.5,
+    });
 
-    /// Doubles with each use.
-    pub(crate) const fn new(shortest: Duration, longest: Duration) -> Self {
-        Self {
-            shortest,
-            longest,
-            growth: 2.0,
-            least: 1.0,
-            grown: 0,
-        }
-    }
-
-    /// Grows by this factor instead.
-    pub(crate) const fn growing(mut self, growth: f32) -> Self {
-        self.growth = growth;
-        self
-    }
-
-    /// Each pause is as long as it has grown, or shorter at random, down to this part of itself.
-    pub(crate) const fn varied(mut self, least: f32) -> Self {
-        self.least = least;
-        self
+    pub(crate) const fn new(growth: &'static Growth) -> Self {
+        Self { growth, grown: 0 }
     }
 
     pub(crate) const fn longest(&self) -> Duration {
-        self.longest
+        self.growth.longest
     }
 
     /// The pause before the next try.
     pub(crate) fn take(&mut self) -> Duration {
-        let mut pause = self.shortest;
+        self.take_up_to(self.growth.longest)
+    }
+
+    /// As [`take`](Self::take), with another longest pause.
+    pub(crate) fn take_up_to(&mut self, longest: Duration) -> Duration {
+        let Growth {
+            shortest,
+            factor,
+            least,
+            ..
+        } = *self.growth;
+        let mut pause = shortest;
         for _ in 0..self.grown {
-            pause = pause.mul_f64(self.growth.into());
+            pause = pause.mul_f64(factor);
         }
-        if pause < self.longest {
+        if pause < longest {
             self.grown += 1;
         }
-        let least = f64::from(self.least);
         let part = least + (1.0 - least) * fastrand::f64();
-        pause.min(self.longest).mul_f64(part)
+        pause.min(longest).mul_f64(part)
     }
 
     /// The try was answered: the next pause is the shortest.
@@ -88,10 +101,17 @@ mod tests {
 
     #[test]
     fn a_varied_pause_grows_as_it_would_if_it_were_not_varied() {
-        let mut pause = Pause::new(4 * MS, 10 * MS).growing(1.5).varied(0.25);
+        const GROWTH: Growth = Growth {
+            shortest: Duration::from_millis(4),
+            longest: Duration::from_millis(10),
+            factor: 1.5,
+            least: 0.25,
+        };
+        let mut pause = Pause::new(&GROWTH);
         for longest in [4 * MS, 6 * MS, 9 * MS, 10 * MS, 10 * MS] {
             let taken = pause.take();
             assert!(longest / 4 <= taken && taken <= longest, "{taken:?}");
         }
+        assert!(pause.take_up_to(8 * MS) <= 8 * MS);
     }
 }

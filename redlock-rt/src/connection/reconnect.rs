@@ -15,7 +15,7 @@ use super::link::{Exchange, Identity, Link, OnDown};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;
-use crate::pause::Pause;
+use crate::pause::{Growth, Pause};
 use crate::wire::Call;
 
 /// How long to wait for a server.
@@ -35,7 +35,12 @@ impl Timeouts {
 
 /// After a failed try to connect. Varied, so that clients that lost one server together do not come
 /// back together.
-const PAUSE: Pause = Pause::new(Duration::from_millis(20), Duration::from_millis(500)).varied(0.5);
+const PAUSE: Pause = Pause::new(&Growth {
+    shortest: Duration::from_millis(20),
+    longest: Duration::from_millis(500),
+    factor: 2.0,
+    least: 0.5,
+});
 /// After a link that broke so soon there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
 /// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.

@@ -37,7 +37,7 @@ pub(crate) async fn run(
     timeouts: Timeouts,
     server: Arc<CurrentServer>,
 ) {
-    let mut pause = Pause::FOREGROUND.varied(0.5);
+    let mut pause = Pause::SUBSCRIBING;
     while !hub.signal.is_closed() {
         if lock(&hub.registry).is_empty() {
             hub.signal.notified().await;

@@ -30,7 +30,7 @@ use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, OwnerId};
-use crate::pause::Pause;
+use crate::pause::{Growth, Pause};
 use crate::wire::{Holder, RLockWire, Recipe};
 
 const ACTION: &str = "acquire lock";
@@ -41,9 +41,12 @@ const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// After a round without success: 4 to 100 ms. Varied, so that callers that split the servers among
 /// them do not meet again.
-const PAUSE: Pause = Pause::new(Duration::from_millis(4), Duration::from_millis(100))
-    .growing(1.5)
-    .varied(0.25);
+const PAUSE: Pause = Pause::new(&Growth {
+    shortest: Duration::from_millis(4),
+    longest: Duration::from_millis(100),
+    factor: 1.5,
+    least: 0.25,
+});
 
 /// A lock over the servers of a [`Quorum`]: held while a majority of them have it.
 ///

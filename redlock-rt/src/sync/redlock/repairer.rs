@@ -21,11 +21,17 @@ use super::round::is_silent;
 use crate::clock;
 use crate::connection::Home;
 use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
-use crate::pause::Pause;
+use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
 
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+/// After a try that left a gap; up to a third of the lease.
+const PAUSE: Growth = Growth {
+    shortest: Duration::from_millis(20),
+    longest: Duration::MAX,
+    factor: 2.0,
+    least: 0.5,
+};
 
 /// A group that is looked after, and what its parts are acquired with.
 pub(super) struct RepairJob {
@@ -64,11 +70,11 @@ impl RepairJob {
             return pending().await;
         }
         let longest = self.terms.iter().map(|terms| terms.lease / 3).min();
-        let longest = longest.unwrap_or(SHORTEST_PAUSE).max(SHORTEST_PAUSE);
-        let mut pause = Pause::new(SHORTEST_PAUSE, longest).varied(0.5);
+        let longest = longest.unwrap_or_default().max(PAUSE.shortest);
+        let mut pause = Pause::new(&PAUSE);
         if !self.missing.is_empty() {
             // They were asked just now; most locks are released before it is worth asking again.
-            clock::sleep(SHORTEST_PAUSE).await;
+            clock::sleep(PAUSE.shortest).await;
         }
         loop {
             if !self.group.state().is_valid() {
@@ -86,7 +92,7 @@ impl RepairJob {
                 continue;
             }
             tokio::select! {
-                () = clock::sleep(pause.take()) => {}
+                () = clock::sleep(pause.take_up_to(longest)) => {}
                 // Not put off by servers that stay away.
                 () = self.group.part_lost(&gaps) => pause.reset(),
             }
