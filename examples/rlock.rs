@@ -13,7 +13,7 @@ async fn main() -> Result<(), Error> {
     let lock = client.rlock("example:rlock");
 
     let guard = lock.lock().await?;
-    println!("held by {}", guard.owner());
+    println!("held by {}", guard.hold_id());
 
     // Another task contends, also in the same process: it waits, and gives up.
     let patience = LockOptions::new().wait(Duration::from_millis(100));

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    collections::BTreeSet,
     error::Error as StdError,
     fmt::{Debug, Display},
     future::Future,
@@ -18,11 +19,10 @@ use std::{
 };
 
 use redlock_rt::{
-    Client, ClientBuilder, CountDownGuard, CountDownLatch, DowngradeError, Error, ErrorKind,
-    GuardState, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard, Owner,
-    OwnerId, Part, PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock,
-    ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Shutdown, Stats, Unlocked,
-    UpgradeError, Write, WriteGuard, WriteLock, embedded,
+    Backoff, Client, ClientBuilder, CountDownLatch, Error, ErrorKind, FencedValue, GuardState,
+    HoldId, LockOptions, LostReason, MultiLock, Owner, Part, PermitExpirableSemaphore,
+    PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock, Reentrant, Renew, Reply,
+    Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
 use tests::{LeakCheck, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -39,34 +39,89 @@ macro_rules! all {
     };
 }
 
+/// Names every public type, and checks what all of them promise.
+macro_rules! public_types {
+    ($($module:ident: $($name:ident $(<$of:ty>)?),+;)+) => {
+        const PUBLIC_TYPES: &[&str] = &[$($(stringify!($name)),+),+];
+
+        #[test]
+        fn public_types_are_shared_and_shown() {
+            $($(
+                shared::<$module::$name $(<$of>)?>();
+                shown::<$module::$name $(<$of>)?>();
+            )+)+
+        }
+    };
+}
+
+public_types! {
+    redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
+        CountDownLatch, DowngradeError, Error, ErrorKind, Fair, FairLock, FairLockGuard, FenceGate,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, GuardState, HoldId, LateLoss,
+        LeasedPermit, Lock<Reentrant>, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
+        MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
+        RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
+        Renew, Reply, Semaphore, SemaphorePermit, Shutdown, Spin, SpinLock, SpinLockGuard,
+        StaleToken, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
+    embedded: Engine, Listener, Session;
+}
+
+/// Implemented by this crate alone.
+const PUBLIC_TRAITS: [&str; 1] = ["Kind"];
+
+/// The names of types and traits that a source file makes public at its outermost level.
+fn public_names(source: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    let mut rest = source;
+    while let Some(at) = rest.find("\npub ") {
+        rest = &rest[at + "\npub ".len()..];
+        let end = rest.find([';', '(', '<']).unwrap_or(rest.len());
+        let item = match rest.split_once(' ') {
+            Some(("use", _)) => &rest["use ".len()..end],
+            Some(("struct" | "enum" | "trait" | "type", name)) => {
+                let end = name.find(|c: char| !c.is_alphanumeric());
+                &name[..end.unwrap_or(name.len())]
+            }
+            _ => continue,
+        };
+        let words = item.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        names.extend(words.filter(|word| word.starts_with(char::is_uppercase)));
+    }
+    names
+}
+
 #[test]
-fn types_are_shared_shown_and_cloned() {
+fn public_names_are_read_from_a_source_file() {
+    let source = "\nmod a;\npub use a::{\n    One,\n    two, Three,\n};\npub use a::Four;\n\
+        pub struct Five {\n    pub six: Seven,\n}\npub fn eight(nine: Ten) {}\npub enum Eleven {\n";
+    let expected = ["One", "Three", "Four", "Five", "Eleven"];
+    assert_eq!(public_names(source), BTreeSet::from(expected));
+}
+
+/// A type that comes, goes or gets another name is a change for users.
+#[test]
+fn the_list_of_public_types_is_complete() {
+    let sources = [
+        include_str!("../redlock-rt/src/lib.rs"),
+        include_str!("../redlock-rt/src/embedded/mod.rs"),
+    ];
+    let public: BTreeSet<_> = sources.into_iter().flat_map(public_names).collect();
+    let listed = PUBLIC_TYPES.iter().chain(&PUBLIC_TRAITS).copied();
+    assert_eq!(public, listed.collect());
+}
+
+#[test]
+fn values_are_cloned_and_compared() {
     all!(
-        shared: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
-        LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
-        LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
-        embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
-        UpgradeError, DowngradeError,
-        MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
-        CountDownLatch, CountDownGuard,
+        cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
+        HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine,
+        ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
+        PermitExpirableSemaphore, FencedValue, Backoff,
     );
     all!(
-        shown: Client, ClientBuilder, Stats, Shutdown, RLock, RLockGuard, Lock<Reentrant>,
-        LockGuard<Reentrant>, Reentrant, LockOptions, Owner, OwnerId, Renew, GuardState,
-        LostReason, Unlocked, Error, ErrorKind, embedded::Engine, embedded::Session,
-        embedded::Listener, ReadWriteLock, ReadLock, WriteLock, ReadGuard, WriteGuard, Read, Write,
-        UpgradeError, DowngradeError, MultiLock, MultiLockGuard, Part, Quorum, RedLock, RedLockGuard,
-        CountDownLatch, CountDownGuard,
+        compared: Stats, Shutdown, HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Reply,
     );
-    all!(
-        cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, Owner, OwnerId, Renew,
-        GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine, ReadWriteLock, MultiLock,
-        Part, Quorum, RedLock, CountDownLatch,
-    );
-    all!(
-        compared: Stats, Shutdown, OwnerId, Renew, GuardState, LostReason, Unlocked, ErrorKind,
-    );
-    all!(keyed: OwnerId);
+    all!(keyed: HoldId);
 }
 
 /// The future is `Send`; dropped unpolled, it has done nothing.
@@ -502,7 +557,7 @@ async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked
             $(let lock = $lock;
             let begin = tokio::time::Instant::now().into_std();
             let guard = lock.lock_with(options()).await.unwrap();
-            let (owner, inner) = (guard.owner().clone(), guard.reenter().await.unwrap());
+            let (owner, inner) = (guard.hold_id().clone(), guard.reenter().await.unwrap());
             assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
             let Unlocked::Kept { until } = guard.unlock().await.unwrap() else {
                 panic!("{lock:?} is not free");

@@ -176,7 +176,7 @@ impl Stage {
     /// This guard and nobody else has the lock, so often, and not longer than the key lives.
     #[track_caller]
     fn assert_held(&self, guard: &RLockGuard, count: u32) -> impl Future<Output = ()> {
-        let expected = BTreeMap::from([(guard.owner().to_string(), count)]);
+        let expected = BTreeMap::from([(guard.hold_id().to_string(), count)]);
         let caller = Location::caller();
         async move {
             assert_eq!(self.hash().await, expected, "{caller}");
@@ -523,7 +523,7 @@ async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder()
     let error = within(DEADLINE, forcing).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
     let holder = stage.other.holder().await.unwrap();
-    assert_eq!(holder.as_ref(), Some(next.owner()));
+    assert_eq!(holder.as_ref(), Some(next.hold_id()));
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
     drop(guard);
     stage.assert_clean().await;
@@ -537,7 +537,7 @@ async fn questions_are_repeated() {
         let guard = stage.lock.lock().await.unwrap();
         stage.lose(loss, calls("rlock_inspect").mentioning(&stage.name), 1);
         let holder = stage.lock.holder().await.unwrap();
-        assert_eq!(holder.as_ref(), Some(guard.owner()), "{loss:?}");
+        assert_eq!(holder.as_ref(), Some(guard.hold_id()), "{loss:?}");
         stage.lose(
             loss,
             calls("rlock_force_release").mentioning(&stage.name),
@@ -659,7 +659,10 @@ async fn what_a_server_finds_when_it_goes_on_leaves_nothing() {
     let other = Client::connect(&server.url()).await.unwrap().rlock(&name);
     let guard = within(DEADLINE, other.lock()).await.unwrap();
     eventually(DEADLINE, async || client.stats().releases == 0).await;
-    assert_eq!(other.holder().await.unwrap().as_ref(), Some(guard.owner()));
+    assert_eq!(
+        other.holder().await.unwrap().as_ref(),
+        Some(guard.hold_id())
+    );
     guard.unlock().await.unwrap();
     leaks.assert_clean().await;
 }

@@ -214,7 +214,7 @@ async fn what_stands_in_redis_is_what_redisson_puts_there() {
     let guard = both.ours.lock().await.unwrap();
     assert_eq!(shape().await, theirs);
     let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
-    assert_eq!(fields, [(guard.owner().to_string(), "1".to_owned())]);
+    assert_eq!(fields, [(guard.hold_id().to_string(), "1".to_owned())]);
     guard.unlock().await.unwrap();
     assert_eq!(shape().await, theirs_after);
     both.end().await;

@@ -189,7 +189,7 @@ async fn our_re_entries_keep_it_waiting() {
     let both = Both::open("our-re-entry").await;
     let outer = both.ours.lock().await.unwrap();
     let inner = outer.reenter().await.unwrap();
-    let number = outer.owner().as_str().rsplit_once(':').unwrap().1;
+    let number = outer.hold_id().as_str().rsplit_once(':').unwrap().1;
     let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
     let owner = format!("{}:{number}", both.client.uuid());
     assert_eq!(fields, [(owner, "2".to_owned())]);
@@ -259,7 +259,7 @@ async fn its_lease_runs_out_and_we_have_it() {
     assert!(!both.theirs.renew(&[1]).await.unwrap());
     assert_eq!(
         both.ours.holder().await.unwrap().as_ref(),
-        Some(guard.owner())
+        Some(guard.hold_id())
     );
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     both.end().await;

@@ -330,7 +330,7 @@ async fn its_release_finds_the_leases_of_our_guards() {
             let outer = both.ours.read_with(fixed(first)).await.unwrap();
             let inner = outer.run(both.ours.read_with(fixed(second))).await;
             let inner = inner.unwrap().unwrap();
-            assert_eq!(inner.owner(), outer.owner());
+            assert_eq!(inner.hold_id(), outer.hold_id());
             assert!(both.theirs.read.try_lock(1, Some(short)).await.unwrap());
             let (ends, stays) = if outer_ends {
                 (outer, inner)
@@ -538,7 +538,7 @@ async fn what_stands_in_redis_is_what_redisson_puts_there() {
     both.theirs.read.unlock(45).await.unwrap();
     let guard = both.ours.read().await.unwrap();
     let inner = guard.reenter().await.unwrap();
-    assert_eq!(shape(&both, guard.owner().as_str()).await, theirs);
+    assert_eq!(shape(&both, guard.hold_id().as_str()).await, theirs);
     assert_eq!(theirs.len(), 3, "{theirs:?}");
     drop((guard, inner));
     eventually(DEADLINE, async || both.client.stats().releases == 0).await;
@@ -550,7 +550,7 @@ async fn what_stands_in_redis_is_what_redisson_puts_there() {
     both.theirs.write.unlock(45).await.unwrap();
     let writing = both.ours.write().await.unwrap();
     let reading = writing.run(both.ours.read()).await.unwrap().unwrap();
-    assert_eq!(shape(&both, writing.owner().as_str()).await, theirs);
+    assert_eq!(shape(&both, writing.hold_id().as_str()).await, theirs);
     assert_eq!(theirs.len(), 2, "{theirs:?}");
     // What its own questions answer.
     assert!(both.theirs.read.is_locked().await.unwrap());

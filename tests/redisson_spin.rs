@@ -178,7 +178,7 @@ async fn re_entries_keep_the_other_side_out() {
     let outer = both.ours.lock().await.unwrap();
     let inner = outer.reenter().await.unwrap();
     let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
-    assert_eq!(fields, [(outer.owner().to_string(), "2".to_owned())]);
+    assert_eq!(fields, [(outer.hold_id().to_string(), "2".to_owned())]);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
     assert!(!both.theirs.as_rlock().try_lock(1, None).await.unwrap());
     assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);

@@ -379,14 +379,14 @@ mod template;
 ///
 /// `guard = name` gives the body access to its guard, which has the guard type of the kind. The
 /// body can check that the guard is valid before a step that cannot be undone, extend the lease, or
-/// read the owner. `token = name`, for `kind = fenced`, is the token to send with every write.
+/// read its `hold_id`. `token = name`, for `kind = fenced`, is the token to send with every write.
 ///
 /// ```
 /// # use redlock_rt::{Client, Error, distributed_lock};
 /// #[distributed_lock(key = "ledger", kind = fenced, guard = guard, token = token)]
 /// async fn append(line: &str) -> Result<String, Error> {
 ///     assert!(guard.is_valid());
-///     Ok(format!("{line} by {}: {}", guard.owner(), token > 0))
+///     Ok(format!("{line} by {}: {}", guard.hold_id(), token > 0))
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Error> {

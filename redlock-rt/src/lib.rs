@@ -193,7 +193,7 @@ pub use client::{
 };
 pub use engine::{Backoff, GuardState, LostReason, Owner, Unlocked};
 pub use error::{Error, ErrorKind};
-pub use name::OwnerId;
+pub use name::HoldId;
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub use redlock_macros::distributed_lock;

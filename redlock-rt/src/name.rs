@@ -98,13 +98,13 @@ impl ClientId {
         &self.0
     }
 
-    pub(crate) fn owner(&self, number: u64) -> OwnerId {
-        OwnerId([&*self.0, ":", &number.to_string()].concat().into())
+    pub(crate) fn hold_id(&self, number: u64) -> HoldId {
+        HoldId([&*self.0, ":", &number.to_string()].concat().into())
     }
 
-    /// The number of an owner of this client.
-    pub(crate) fn number_of(&self, owner: &OwnerId) -> Option<u64> {
-        let (client, number) = owner.0.rsplit_once(':')?;
+    /// The number of a hold of this client.
+    pub(crate) fn number_of(&self, id: &HoldId) -> Option<u64> {
+        let (client, number) = id.0.rsplit_once(':')?;
         (client == &*self.0).then_some(number)?.parse().ok()
     }
 }
@@ -115,14 +115,14 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// Who holds a lock, as Redis knows it: `<client uuid>:<number>`.
+/// The identity of one hold, as Redis knows it: `<client uuid>:<number>`.
 ///
-/// The number is minted anew for every hold (a Redisson client puts its thread id there), so it
-/// names one hold and never two.
+/// Every hold of this crate has a new number, so an identity names one hold and never two. (A Redisson
+/// client puts its thread id there.)
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct OwnerId(Arc<str>);
+pub struct HoldId(Arc<str>);
 
-impl OwnerId {
+impl HoldId {
     /// Takes what stands in Redis as it is: the first part of another client's need not be a UUID.
     pub(crate) fn from_wire(text: &str) -> Self {
         Self(text.into())
@@ -143,13 +143,13 @@ impl OwnerId {
     }
 }
 
-impl fmt::Display for OwnerId {
+impl fmt::Display for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for OwnerId {
+impl fmt::Debug for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_a_client_differ_in_the_number() {
+    fn holds_of_a_client_differ_in_the_number() {
         let client = ClientId::random();
-        let owner = client.owner(7);
-        assert_eq!(owner.as_str(), format!("{}:7", client.as_str()));
-        assert_eq!(owner.client(), client.as_str());
-        assert_eq!(client.number_of(&owner), Some(7));
-        assert_eq!(ClientId::random().number_of(&owner), None);
+        let id = client.hold_id(7);
+        assert_eq!(id.as_str(), format!("{}:7", client.as_str()));
+        assert_eq!(id.client(), client.as_str());
+        assert_eq!(client.number_of(&id), Some(7));
+        assert_eq!(ClientId::random().number_of(&id), None);
         assert_ne!(ClientId::random(), client);
     }
 }

@@ -55,7 +55,7 @@ async fn several(client: &Client, name: &str) -> Result<usize, Error> {
         .lock()
         .await?;
     inner.unlock().await?;
-    Ok(all.owners().len())
+    Ok(all.hold_ids().len())
 }
 
 pub(crate) async fn the_guard_of_several(world: &World) {

@@ -20,7 +20,7 @@ pub(crate) async fn several_are_sorted_and_taken_once(world: &World) {
     let [a, b, c] = ["a", "b", "c"].map(|name| world.named(name));
     let client = world.client();
     let body = async |held: &MultiLockGuard| {
-        assert_eq!(held.owners().len(), 3);
+        assert_eq!(held.hold_ids().len(), 3);
         for name in [&a, &b, &c] {
             assert!(world.is_there(name).await);
         }
@@ -29,7 +29,7 @@ pub(crate) async fn several_are_sorted_and_taken_once(world: &World) {
     };
     transfer(&client, &c, &a, &b, body).await.unwrap();
     let body = async |held: &MultiLockGuard| {
-        assert_eq!(held.owners().len(), 1);
+        assert_eq!(held.hold_ids().len(), 1);
         assert_eq!(held.hold_count(), 1);
         Ok(())
     };

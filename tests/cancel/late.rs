@@ -132,7 +132,7 @@ async fn late_release_of_a_dropped_call(what: &str, options: impl Fn() -> LockOp
     assert_eq!(stage.seen.holder().await.unwrap(), Some(dropped.clone()));
     let newer = stage.lock.lock_with(options()).await.unwrap();
     stage.settled().await;
-    let owner = newer.owner().clone();
+    let owner = newer.hold_id().clone();
     assert_ne!(owner, dropped);
 
     stage.deliver(release, &held).await;
@@ -169,7 +169,7 @@ async fn a_late_release_of_a_dropped_unlock_never_frees_a_newer_hold() {
     stage.deliver(release, &held).await;
     assert_eq!(
         stage.seen.holder().await.unwrap(),
-        Some(newer.owner().clone())
+        Some(newer.hold_id().clone())
     );
     assert_eq!(newer.unlock().await.unwrap(), Unlocked::Released);
     stage.assert_clean().await;

@@ -16,7 +16,7 @@ pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: 
     let (client, other) = (world.client(), world.client());
     assert_ne!(client.uuid(), other.uuid());
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let owners = guard.owners();
+    let owners = guard.hold_ids();
     for owner in &owners {
         let (uuid, number) = owner.as_str().split_once(':').unwrap();
         assert_eq!(uuid, owner.client());
@@ -39,7 +39,7 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
     let mut owners = BTreeSet::new();
     for round in 0..30 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
-        for owner in guard.owners() {
+        for owner in guard.hold_ids() {
             let fresh = owners.insert(owner.to_string());
             assert!(fresh, "{owner} was used before");
         }
@@ -79,7 +79,7 @@ pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
     let often = LockOptions::new().renew(OFTEN);
     let lock = S::open(&client, &world.name);
     let guard = lock.lock_with(often).await.unwrap();
-    let owners = guard.owners();
+    let owners = guard.hold_ids();
     let inner = guard.reenter().await.unwrap();
     guard.unlock().await.unwrap();
     // Through a renewal, a re-entry and an extension.
@@ -87,5 +87,5 @@ pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
     let innermost = inner.reenter().await.unwrap();
     inner.extend(2 * STANDARD).await.unwrap();
     world.assert_held_by::<S>(&owners).await;
-    assert!(share(&innermost.owners(), &owners));
+    assert!(share(&innermost.hold_ids(), &owners));
 }

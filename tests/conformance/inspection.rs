@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{GuardState, OwnerId};
+use redlock_rt::{GuardState, HoldId};
 use tokio::time::Instant;
 
 use crate::{
@@ -25,7 +25,7 @@ pub(crate) async fn a_free_lock_has_no_holder<S: Subject>(world: &World) {
 
 /// The lock says that the guard's owners hold it, and nobody else.
 async fn assert_is_holder<S: Subject>(lock: &S::Lock, guard: &Guard<S>) {
-    let owners = guard.owners();
+    let owners = guard.hold_ids();
     let holder = lock.holder().await.unwrap();
     assert!(
         share(&owners, holder.as_slice()),
@@ -33,7 +33,7 @@ async fn assert_is_holder<S: Subject>(lock: &S::Lock, guard: &Guard<S>) {
     );
     let holders = lock.holders().await.unwrap();
     // In their order; either may be without a server that was late.
-    let of = |these: &[OwnerId], those: &[OwnerId]| -> Vec<_> {
+    let of = |these: &[HoldId], those: &[HoldId]| -> Vec<_> {
         let both = these.iter().filter(|owner| those.contains(owner));
         both.cloned().collect()
     };
@@ -92,7 +92,7 @@ pub(crate) async fn a_guard_knows_its_lock<S: Subject>(world: &World) {
     let after = Instant::now().into_std();
     assert_eq!(guard.name(), world.name);
     assert_eq!(guard.hold_count(), 1);
-    let owners = guard.owners();
+    let owners = guard.hold_ids();
     assert_eq!(world.count::<S>(&guard).await, Some(1));
     let GuardState::Held { until } = guard.state() else {
         panic!("{guard:?}");

@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use redlock_rt::{
-    Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard,
-    OwnerId, RedLock, RedLockGuard, Unlocked,
+    Error, GuardState, HoldId, Kind, Lock, LockGuard, LockOptions, LostReason, MultiLock,
+    MultiLockGuard, RedLock, RedLockGuard, Unlocked,
 };
 
 pub(crate) trait Locks: Clone + fmt::Debug + Send + Sync + 'static {
@@ -23,8 +23,8 @@ pub(crate) trait Locks: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = Result<T, Error>>;
     fn force_unlock(&self) -> impl Future<Output = Result<bool, Error>> + Send;
     fn is_locked(&self) -> impl Future<Output = Result<bool, Error>> + Send;
-    fn holder(&self) -> impl Future<Output = Result<Option<OwnerId>, Error>> + Send;
-    fn holders(&self) -> impl Future<Output = Result<Vec<OwnerId>, Error>> + Send;
+    fn holder(&self) -> impl Future<Output = Result<Option<HoldId>, Error>> + Send;
+    fn holders(&self) -> impl Future<Output = Result<Vec<HoldId>, Error>> + Send;
     fn hold_count(&self) -> impl Future<Output = Result<u64, Error>> + Send;
     fn remaining_ttl(&self) -> impl Future<Output = Result<Option<Duration>, Error>> + Send;
 }
@@ -43,11 +43,11 @@ pub(crate) trait Guards: fmt::Debug + Send + Sync + Sized + 'static {
     fn name(&self) -> String;
 
     /// The owners of its holds: one, unless it is a lock of several.
-    fn owners(&self) -> Vec<OwnerId>;
+    fn hold_ids(&self) -> Vec<HoldId>;
 
     /// Whether both guards share their holds.
     fn shares_with(&self, other: &Self) -> bool {
-        self.owners() == other.owners()
+        self.hold_ids() == other.hold_ids()
     }
 }
 
@@ -80,10 +80,10 @@ macro_rules! as_the_type_has_them {
         fn is_locked(&self) -> impl Future<Output = Result<bool, Error>> + Send {
             Self::is_locked(self)
         }
-        fn holder(&self) -> impl Future<Output = Result<Option<OwnerId>, Error>> + Send {
+        fn holder(&self) -> impl Future<Output = Result<Option<HoldId>, Error>> + Send {
             Self::holder(self)
         }
-        fn holders(&self) -> impl Future<Output = Result<Vec<OwnerId>, Error>> + Send {
+        fn holders(&self) -> impl Future<Output = Result<Vec<HoldId>, Error>> + Send {
             Self::holders(self)
         }
         fn hold_count(&self) -> impl Future<Output = Result<u64, Error>> + Send {
@@ -136,8 +136,8 @@ impl<K: Kind> Guards for LockGuard<K> {
         Self::name(self).to_owned()
     }
 
-    fn owners(&self) -> Vec<OwnerId> {
-        vec![Self::owner(self).clone()]
+    fn hold_ids(&self) -> Vec<HoldId> {
+        vec![Self::hold_id(self).clone()]
     }
 }
 
@@ -152,8 +152,8 @@ impl Guards for MultiLockGuard {
         Self::names(self)[0].to_owned()
     }
 
-    fn owners(&self) -> Vec<OwnerId> {
-        Self::owners(self)
+    fn hold_ids(&self) -> Vec<HoldId> {
+        Self::hold_ids(self)
     }
 }
 
@@ -168,17 +168,17 @@ impl Guards for RedLockGuard {
         Self::name(self).to_owned()
     }
 
-    fn owners(&self) -> Vec<OwnerId> {
-        Self::owners(self)
+    fn hold_ids(&self) -> Vec<HoldId> {
+        Self::hold_ids(self)
     }
 
     /// Either may be without a server that was late.
     fn shares_with(&self, other: &Self) -> bool {
-        share(&self.owners(), &other.owners())
+        share(&self.hold_ids(), &other.hold_ids())
     }
 }
 
 /// Whether any hold is in both.
-pub(crate) fn share(these: &[OwnerId], those: &[OwnerId]) -> bool {
+pub(crate) fn share(these: &[HoldId], those: &[HoldId]) -> bool {
     these.iter().any(|owner| those.contains(owner))
 }

@@ -61,7 +61,7 @@ pub(crate) async fn a_force_unlocked_lock_is_lost<S: Subject>(world: &World) {
 pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
     let client = world.client();
     let guard = hold::<S>(world, &client).await;
-    let owners: Vec<_> = guard.owners().iter().map(ToString::to_string).collect();
+    let owners: Vec<_> = guard.hold_ids().iter().map(ToString::to_string).collect();
     world.delete().await;
     let reason = within(DEADLINE, guard.lost()).await;
     // As if it had never gone, for instance after a failover back.

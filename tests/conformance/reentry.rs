@@ -124,13 +124,13 @@ pub(crate) async fn an_owner_holds_afresh_after_its_release<S: Subject>(world: &
     let owner = Owner::new();
     let options = || LockOptions::new().owner(&owner);
     let first = lock.lock_with(options()).await.unwrap();
-    let before = first.owners();
+    let before = first.hold_ids();
     first.unlock().await.unwrap();
     // Two at once, with nothing to join yet: one acquires, and the other joins it.
     let (one, another) = join!(lock.lock_with(options()), lock.lock_with(options()));
     let (one, another) = (one.unwrap(), another.unwrap());
     assert!(one.shares_with(&another));
-    assert!(!share(&one.owners(), &before));
+    assert!(!share(&one.hold_ids(), &before));
     assert_eq!(world.count::<S>(&one).await, Some(2));
     drop((one, another));
 }
@@ -189,7 +189,7 @@ pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subj
                 assert!(S::SHARED || inside.get() == 1, "two siblings at once");
             }
             inside.set(inside.get() - 1);
-            guard.owners()
+            guard.hold_ids()
         })
     };
     let body = async |_: &_| join!(call(), call(), call());

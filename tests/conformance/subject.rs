@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{
-    Backoff, FairLock, FencedLock, MultiLock, OwnerId, Part, RLock, ReadLock, RedLock, SpinLock,
+    Backoff, FairLock, FencedLock, HoldId, MultiLock, Part, RLock, ReadLock, RedLock, SpinLock,
     WriteLock,
 };
 
@@ -47,7 +47,7 @@ pub(crate) trait Subject: 'static {
     }
 
     /// The field of the hash NAME in which a hold of this owner is counted.
-    fn field(owner: &OwnerId) -> String {
+    fn field(owner: &HoldId) -> String {
         owner.to_string()
     }
 
@@ -111,7 +111,7 @@ impl Subject for WriteLock {
         client.read_write_lock(name).write_lock()
     }
 
-    fn field(owner: &OwnerId) -> String {
+    fn field(owner: &HoldId) -> String {
         format!("{owner}:write")
     }
 
@@ -131,7 +131,7 @@ impl Subject for WriteAmongReaders {
         WriteLock::open(client, name)
     }
 
-    fn field(owner: &OwnerId) -> String {
+    fn field(owner: &HoldId) -> String {
         WriteLock::field(owner)
     }
 

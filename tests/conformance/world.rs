@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{ClientBuilder, GuardState, OwnerId};
+use redlock_rt::{ClientBuilder, GuardState, HoldId};
 use tests::{Backend, LeakCheck, eventually, trace_init, unique, within};
 use tokio::time::Instant;
 
@@ -141,7 +141,7 @@ impl World {
     /// What stands in Redis as the count of this guard's hold, in as many places as are needed;
     /// [`DIFFER`] where it does not stand in so many.
     pub(crate) async fn count<S: Subject>(&self, guard: &Guard<S>) -> Option<u32> {
-        let (owners, mut counts) = (guard.owners(), Vec::new());
+        let (owners, mut counts) = (guard.hold_ids(), Vec::new());
         for (server, key) in S::places(&guard.name()) {
             let mut found = None;
             for field in owners.iter().map(S::field) {
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Asserts that these owners have the lock, and nobody else.
-    pub(crate) async fn assert_held_by<S: Subject>(&self, owners: &[OwnerId]) {
+    pub(crate) async fn assert_held_by<S: Subject>(&self, owners: &[HoldId]) {
         let fields: Vec<Vec<String>> = self.each("HKEYS", &[]).await;
         let expected: Vec<_> = owners.iter().map(fields_of::<S>).collect();
         let held = fields.iter().filter(|fields| {
@@ -228,7 +228,7 @@ impl World {
 const DIFFER: Option<u32> = Some(u32::MAX);
 
 /// The names of the fields of a lock that this owner alone holds, in order.
-fn fields_of<S: Subject>(owner: &OwnerId) -> Vec<String> {
+fn fields_of<S: Subject>(owner: &HoldId) -> Vec<String> {
     let fields = S::fields(owner.as_str(), 1).into_iter();
     let mut fields: Vec<String> = fields.map(|(field, _)| field).collect();
     fields.sort();

@@ -201,7 +201,7 @@ async fn java_finds_what_it_expects() {
     let ours = client.fair_lock(&stage.name);
     let guard = ours.lock().await.unwrap();
     let hash: Vec<(String, String)> = stage.redis(&["HGETALL", &stage.name]).await;
-    assert_eq!(hash, [(guard.owner().to_string(), "1".to_owned())]);
+    assert_eq!(hash, [(guard.hold_id().to_string(), "1".to_owned())]);
     let waiting = wait(&ours, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
     let owner = stage.queue().await.remove(0);

@@ -138,7 +138,7 @@ async fn recovers(outage: Outage) {
     held_beyond(&guard, until).await;
     assert!(Instant::now() < until, "not renewed in time to tell");
     let holder = rig.other.rlock(&rig.name).holder().await.unwrap();
-    assert_eq!(holder.as_ref(), Some(guard.owner()));
+    assert_eq!(holder.as_ref(), Some(guard.hold_id()));
     assert!(!waiter.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     let next = within(DEADLINE, waiter).await.unwrap();
@@ -211,7 +211,7 @@ async fn loses(outage: Outage) {
     let holder = rig.other.rlock(&rig.name).holder().await.unwrap();
     assert_eq!(
         holder.as_ref(),
-        Some(next.owner()),
+        Some(next.hold_id()),
         "freed by the late release"
     );
     next.unlock().await.unwrap();
@@ -244,7 +244,7 @@ async fn a_restart_with_its_data_keeps_the_lock() {
     held_beyond(&guard, until).await;
     assert!(Instant::now() < until, "not renewed in time to tell");
     let holder = rig.other.rlock(&rig.name).holder().await.unwrap();
-    assert_eq!(holder.as_ref(), Some(guard.owner()));
+    assert_eq!(holder.as_ref(), Some(guard.hold_id()));
     assert!(!waiter.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     within(DEADLINE, waiter)

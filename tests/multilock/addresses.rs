@@ -46,7 +46,7 @@ async fn a_server_under_two_addresses_is_taken_once() {
     for options in ways {
         let guard = within(DEADLINE, lock.lock_with(options)).await.unwrap();
         assert_eq!(guard.names(), [a, b, c]);
-        assert_eq!(lock.holders().await.unwrap(), guard.owners());
+        assert_eq!(lock.holders().await.unwrap(), guard.hold_ids());
         assert_eq!(lock.hold_count().await.unwrap(), 1);
         assert!(lock.try_lock().await.unwrap().is_none());
         // Inside it is found to be one as well, and re-entered.
@@ -54,7 +54,7 @@ async fn a_server_under_two_addresses_is_taken_once() {
         assert_eq!(inner.unwrap().unlock().await.unwrap(), Unlocked::StillHeld);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
-    let held = within(DEADLINE, lock.with(async |guard| guard.owners().len()));
+    let held = within(DEADLINE, lock.with(async |guard| guard.hold_ids().len()));
     assert_eq!(held.await.unwrap(), 3);
     leaks.assert_clean().await;
 }
@@ -129,7 +129,7 @@ async fn two_databases_of_a_server_are_two_locks() {
     let leaks = leaks.client(&zero).client(&one);
     let lock = MultiLock::new([zero.rlock(&names[0]), one.rlock(&names[0])]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    assert_eq!(guard.owners().len(), 2);
+    assert_eq!(guard.hold_ids().len(), 2);
     guard.unlock().await.unwrap();
     leaks.assert_clean().await;
 }
@@ -173,6 +173,6 @@ async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
     tokio::time::sleep(SHORT * 3).await;
     proxy.resume();
     let guard = within(2 * DEADLINE, waits).await.unwrap();
-    assert_eq!(guard.owners().len(), 2);
+    assert_eq!(guard.hold_ids().len(), 2);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }

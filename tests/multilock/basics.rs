@@ -37,10 +37,10 @@ async fn all_are_rlocks_with_an_owner_each_and_one_lease() {
             .len(),
         3
     );
-    let said: Vec<_> = guard.owners().iter().map(ToString::to_string).collect();
+    let said: Vec<_> = guard.hold_ids().iter().map(ToString::to_string).collect();
     assert_eq!(said, owners);
     let holders = lock.holders().await.unwrap();
-    assert_eq!(holders, guard.owners());
+    assert_eq!(holders, guard.hold_ids());
     assert!(lock.is_locked().await.unwrap());
     assert!(lock.remaining_ttl().await.unwrap() > Some(Duration::from_secs(29)));
     assert_eq!((guard.hold_count(), client.stats().held), (1, 3));
@@ -153,7 +153,7 @@ async fn what_is_named_twice_is_taken_once_also_through_two_clients() {
     let (ours, theirs) = (client.rlock(a), other.rlock(a));
     let lock = MultiLock::new([&ours, &theirs]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    assert_eq!(guard.owners().len(), 1);
+    assert_eq!(guard.hold_ids().len(), 1);
     guard.unlock().await.unwrap();
     leaks.assert_clean().await;
 }
@@ -165,7 +165,7 @@ async fn several_servers_and_clients_are_one_lock() {
     // The same name on two servers is two locks.
     let lock = MultiLock::new([here.rlock("x"), there.rlock("x"), there.rlock("y")]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    assert_eq!(guard.owners().len(), 3);
+    assert_eq!(guard.hold_ids().len(), 3);
     assert!(here.rlock("x").is_locked().await.unwrap());
     assert!(there.rlock("x").is_locked().await.unwrap());
     assert!(there.rlock("y").is_locked().await.unwrap());
@@ -309,7 +309,10 @@ async fn what_is_asked_is_told_of_all_also_where_some_are_held() {
     let [a, b, c] = &names;
     let second = client.rlock(b).lock().await.unwrap();
     assert!(lock.is_locked().await.unwrap());
-    assert_eq!(lock.holder().await.unwrap().as_ref(), Some(second.owner()));
+    assert_eq!(
+        lock.holder().await.unwrap().as_ref(),
+        Some(second.hold_id())
+    );
     assert_eq!(lock.hold_count().await.unwrap(), 0, "not as a whole");
     assert!(lock.remaining_ttl().await.unwrap() > Some(Duration::from_secs(29)));
 
@@ -317,7 +320,7 @@ async fn what_is_asked_is_told_of_all_also_where_some_are_held() {
     let first = others[0].lock().await.unwrap();
     let again = first.reenter().await.unwrap();
     let third = others[1].lock().await.unwrap();
-    let holders = [first.owner(), second.owner(), third.owner()].map(Clone::clone);
+    let holders = [first.hold_id(), second.hold_id(), third.hold_id()].map(Clone::clone);
     assert_eq!(lock.holders().await.unwrap(), holders);
     assert_eq!(lock.hold_count().await.unwrap(), 1, "the smallest");
     // Not for how long the others are held, where one is held for good.
@@ -360,7 +363,7 @@ async fn parts_may_be_of_any_kind() {
     ]);
     assert_eq!(lock.names(), [a, b, c]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    assert_eq!(guard.owners().len(), 3);
+    assert_eq!(guard.hold_ids().len(), 3);
     assert!(other.rlock(a).try_lock().await.unwrap().is_none());
     assert!(other.read_write_lock(b).try_read().await.unwrap().is_none());
     assert!(other.fair_lock(c).try_lock().await.unwrap().is_none());

@@ -37,7 +37,7 @@ async fn one_part_lost_is_all_lost_for_good() {
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
     // Also where it is put there again.
     let _: u8 = redis::cmd("HSET")
-        .arg(&[&*names[1], guard.owners()[1].as_str(), "1"])
+        .arg(&[&*names[1], guard.hold_ids()[1].as_str(), "1"])
         .query_async(&mut redis)
         .await
         .unwrap();

@@ -24,15 +24,15 @@ async fn it_is_an_rlock_on_every_server() {
         "{guard:?}"
     );
     assert_eq!((guard.servers(), guard.hold_count()), (5, 1));
-    for (at, owner) in guard.owners().iter().enumerate() {
+    for (at, owner) in guard.hold_ids().iter().enumerate() {
         assert_eq!(owner.client(), party.clients[at].uuid());
         assert_eq!(servers.owner(at).await, Some(owner.to_string()));
     }
     assert!(lock.is_locked().await.unwrap());
-    assert_eq!(lock.holders().await.unwrap(), guard.owners());
+    assert_eq!(lock.holders().await.unwrap(), guard.hold_ids());
     assert_eq!(
         lock.holder().await.unwrap().as_ref(),
-        guard.owners().first()
+        guard.hold_ids().first()
     );
     assert_eq!(lock.hold_count().await.unwrap(), 1);
     let rest = lock.remaining_ttl().await.unwrap().unwrap();

@@ -22,10 +22,10 @@ fn options() -> LockOptions {
 
 /// Has one server forget the lock, and waits until the guard has it there again.
 async fn forgets(client: &Client, guard: &RedLockGuard) {
-    let before = guard.owners();
+    let before = guard.hold_ids();
     assert!(client.rlock(NAME).force_unlock().await.unwrap());
     eventually(DEADLINE, async || {
-        guard.servers() == before.len() && guard.owners() != before
+        guard.servers() == before.len() && guard.hold_ids() != before
     })
     .await;
 }
@@ -98,8 +98,8 @@ async fn a_server_that_forgets_is_shared_again_by_all_guards_of_the_hold() {
         })
         .await;
     }
-    assert_eq!(outer.owners(), inner.owners());
-    assert_eq!(outer.owners(), inside.owners());
+    assert_eq!(outer.hold_ids(), inner.hold_ids());
+    assert_eq!(outer.hold_ids(), inside.hold_ids());
     for guard in [outer, inside] {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::StillHeld);
     }
@@ -154,12 +154,12 @@ async fn a_server_that_stays_away_puts_off_no_other() {
     for client in &clients[..3] {
         tokio::time::sleep(lease).await;
         assert_eq!(guard.servers(), 4);
-        let before = guard.owners();
+        let before = guard.hold_ids();
         assert!(client.rlock(NAME).force_unlock().await.unwrap());
         // Has every server asked, so that the loss is known.
         guard.extend(lease * 2).await.unwrap();
         eventually(Duration::from_secs(1), async || {
-            guard.servers() == 4 && guard.owners() != before
+            guard.servers() == 4 && guard.hold_ids() != before
         })
         .await;
     }

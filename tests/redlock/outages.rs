@@ -25,7 +25,7 @@ async fn a_dead_minority_does_not_matter() {
         assert_eq!(guard.servers(), 3);
         assert!(matches!(guard.state(), GuardState::Held { .. }));
         assert!(lock.is_locked().await.unwrap());
-        assert_eq!(lock.holders().await.unwrap(), guard.owners());
+        assert_eq!(lock.holders().await.unwrap(), guard.hold_ids());
         assert!(rival.try_lock().await.unwrap().is_none());
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!lock.is_locked().await.unwrap());

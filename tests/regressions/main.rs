@@ -482,7 +482,7 @@ async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
     let guard = client.read_write_lock("both").write().await.unwrap();
     let rlock = client.rlock("both");
     let holder = rlock.holder().await.unwrap().unwrap();
-    assert_eq!(holder.as_str(), format!("{}:write", guard.owner()));
+    assert_eq!(holder.as_str(), format!("{}:write", guard.hold_id()));
     assert_eq!(rlock.hold_count().await.unwrap(), 1);
     assert!(rlock.is_locked().await.unwrap());
     assert!(rlock.try_lock().await.unwrap().is_none());

@@ -269,7 +269,7 @@ impl Round {
     }
 
     fn keep(&mut self, guard: RLockGuard) {
-        let owner = guard.owner().to_string();
+        let owner = guard.hold_id().to_string();
         *self.living.entry(owner).or_default() += 1;
         self.guards.push(guard);
     }
@@ -319,7 +319,7 @@ impl Round {
         let Some(guard) = self.any_guard() else {
             return;
         };
-        self.ends(&guard.owner().to_string());
+        self.ends(&guard.hold_id().to_string());
         match self.random.below(3) {
             0 => drop(guard),
             _ => self.call(None, async move {
@@ -333,7 +333,7 @@ impl Round {
         let Some(guard) = self.any_guard() else {
             return;
         };
-        let owner = guard.owner().to_string();
+        let owner = guard.hold_id().to_string();
         self.call(Some(owner), async move {
             let inner = guard.reenter().await.ok();
             Done::Reentered(guard, inner)
@@ -344,7 +344,7 @@ impl Round {
         let Some(guard) = self.any_guard() else {
             return;
         };
-        let owner = guard.owner().to_string();
+        let owner = guard.hold_id().to_string();
         let lease = MS * u32::try_from(1 + self.random.below(5_000)).unwrap();
         self.call(Some(owner), async move {
             let _ = guard.extend(lease).await;

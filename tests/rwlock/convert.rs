@@ -19,13 +19,13 @@ async fn a_downgrade_lets_readers_in_and_no_writer() {
     let stage = Stage::set("downgrade").await;
     let (lock, elsewhere) = (stage.lock(), stage.lock());
     let writing = lock.write().await.unwrap();
-    let owner = writing.owner().clone();
+    let owner = writing.hold_id().clone();
     let waiter = elsewhere.clone();
     let waiter = tokio::spawn(async move { (waiter.read().await.unwrap(), Instant::now()) });
     stage.subscribed(1).await;
     let freed = Instant::now();
     let reading = within(DEADLINE, writing.downgrade()).await.unwrap();
-    assert_eq!(*reading.owner(), owner);
+    assert_eq!(*reading.hold_id(), owner);
     let (other, served) = within(DEADLINE, waiter).await.unwrap();
     assert!(served.saturating_duration_since(freed) < LATE);
     assert!(elsewhere.try_write().await.unwrap().is_none());
@@ -121,9 +121,9 @@ async fn who_reads_alone_may_write() {
     let stage = Stage::set("upgrade").await;
     let (lock, elsewhere) = (stage.lock(), stage.lock());
     let reading = lock.read().await.unwrap();
-    let owner = reading.owner().clone();
+    let owner = reading.hold_id().clone();
     let writing = reading.try_upgrade().await.unwrap();
-    assert_eq!(*writing.owner(), owner);
+    assert_eq!(*writing.hold_id(), owner);
     let expected = [
         ("mode".to_owned(), "write".to_owned()),
         (format!("{owner}:write"), "1".to_owned()),
@@ -251,14 +251,17 @@ async fn an_owner_keeps_what_it_converts() {
     let writing = lock.write_with(of()).await.unwrap();
     let reading = writing.downgrade().await.unwrap();
     let again = lock.read_with(of()).await.unwrap();
-    assert_eq!(again.owner(), reading.owner());
+    assert_eq!(again.hold_id(), reading.hold_id());
     assert_eq!(again.hold_count(), 2);
     let error = lock.write_with(of()).await.unwrap_err();
     assert!(error.is_upgrade_would_deadlock(), "{error}");
     again.unlock().await.unwrap();
     let writing = reading.try_upgrade().await.unwrap();
     let again = lock.write_with(of()).await.unwrap();
-    assert_eq!((again.owner(), again.hold_count()), (writing.owner(), 2));
+    assert_eq!(
+        (again.hold_id(), again.hold_count()),
+        (writing.hold_id(), 2)
+    );
     drop((writing, again));
     stage.end().await;
 }

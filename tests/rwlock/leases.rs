@@ -83,7 +83,7 @@ async fn whichever_guard_ends_first_the_longest_lease_stays() {
             let outer = lock.read_with(fixed(first)).await.unwrap();
             let inner = outer.run(lock.read_with(fixed(second))).await;
             let inner = inner.unwrap().unwrap();
-            let owner = outer.owner().clone();
+            let owner = outer.hold_id().clone();
             for hold in [1, 2] {
                 assert_about(stage.ttl_of(&stage.lease_key(&owner, hold)).await, long);
             }
@@ -143,7 +143,7 @@ async fn a_reader_whose_leases_are_gone_has_lost_the_lock() {
     let renewed = lock.read_with(often).await.unwrap();
     let reentered = lock.read().await.unwrap();
     for guard in [&renewed, &reentered] {
-        let key = stage.lease_key(guard.owner(), 1);
+        let key = stage.lease_key(guard.hold_id(), 1);
         let deleted: bool = stage.redis(&["DEL", &key]).await;
         assert!(deleted);
     }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, OwnerId, ReadWriteLock};
+use redlock_rt::{Client, HoldId, ReadWriteLock};
 use tests::{World, eventually, shared_server};
 
 /// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
@@ -75,7 +75,7 @@ impl Stage {
         self.ttl_of(&self.name).await
     }
 
-    fn lease_key(&self, owner: &OwnerId, hold: u32) -> String {
+    fn lease_key(&self, owner: &HoldId, hold: u32) -> String {
         format!("{{{}}}:{owner}:rwlock_timeout:{hold}", self.name)
     }
 
@@ -96,13 +96,13 @@ impl Stage {
     }
 
     /// A reader of another client that has died: nobody renews it, and nobody releases it.
-    async fn dead_reader(&self, lease: Duration) -> OwnerId {
+    async fn dead_reader(&self, lease: Duration) -> HoldId {
         let client = Client::builder().url(&shared_server().url()).build();
         let client = client.unwrap();
         let lock = client.read_write_lock(&self.name);
         let options = redlock_rt::LockOptions::new().lease(lease);
         let guard = lock.read_with(options).await.unwrap();
-        let owner = guard.owner().clone();
+        let owner = guard.hold_id().clone();
         client
             .shutdown(redlock_rt::Shutdown::Abandon)
             .await

@@ -25,7 +25,7 @@ async fn many_read_together_and_nobody_writes() {
         assert!(there.try_write().await.unwrap().is_none());
     }
     let mut holders = here.read_lock().holders().await.unwrap();
-    let mut expected: Vec<_> = guards.iter().map(|guard| guard.owner().clone()).collect();
+    let mut expected: Vec<_> = guards.iter().map(|guard| guard.hold_id().clone()).collect();
     holders.sort_by_key(ToString::to_string);
     expected.sort_by_key(ToString::to_string);
     assert_eq!(holders, expected, "a hold each");
@@ -67,7 +67,7 @@ async fn what_stands_in_redis() {
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
 
     let guard = lock.read().await.unwrap();
-    let (owner, inner) = (guard.owner().clone(), guard.reenter().await.unwrap());
+    let (owner, inner) = (guard.hold_id().clone(), guard.reenter().await.unwrap());
     let expected = [field("mode", "read"), field(owner.as_str(), "2")];
     assert_eq!(stage.hash().await, expected.into());
     let keys = [1, 2].map(|hold| stage.lease_key(&owner, hold));
@@ -85,7 +85,7 @@ async fn what_stands_in_redis() {
 
     let guard = lock.write().await.unwrap();
     let inner = guard.reenter().await.unwrap();
-    let writer = format!("{}:write", guard.owner());
+    let writer = format!("{}:write", guard.hold_id());
     let expected = [field("mode", "write"), field(&writer, "2")];
     assert_eq!(stage.hash().await, expected.into());
     assert_eq!(stage.keys().await, [stage.name.clone()].into());
@@ -107,7 +107,7 @@ async fn names_with_braces() {
     ] {
         let lock = client.read_write_lock(&name);
         let guard = lock.read().await.unwrap();
-        let key = format!("{name}:{}:rwlock_timeout:1", guard.owner());
+        let key = format!("{name}:{}:rwlock_timeout:1", guard.hold_id());
         assert!(stage.ttl_of(&key).await.is_some(), "{key}");
         let waiter = {
             let lock = lock.clone();
@@ -244,7 +244,10 @@ async fn forcing_and_asking_know_the_mode() {
 
     let guard = here.write_with(soon()).await.unwrap();
     assert!(write.is_locked().await.unwrap() && !read.is_locked().await.unwrap());
-    assert_eq!(write.holder().await.unwrap().as_ref(), Some(guard.owner()));
+    assert_eq!(
+        write.holder().await.unwrap().as_ref(),
+        Some(guard.hold_id())
+    );
     assert!(!read.force_unlock().await.unwrap(), "nobody reads");
     let joined = guard.run(here.read()).await.unwrap().unwrap();
     // As Redisson has it: the writer reads too.

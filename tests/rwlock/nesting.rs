@@ -13,10 +13,10 @@ async fn who_writes_may_read_besides() {
     let stage = Stage::set("joins").await;
     let lock = stage.lock();
     let writing = lock.write().await.unwrap();
-    let owner = writing.owner().clone();
+    let owner = writing.hold_id().clone();
     let body = async {
         let reading = lock.read().await.unwrap();
-        assert_eq!(*reading.owner(), owner, "one identity in both modes");
+        assert_eq!(*reading.hold_id(), owner, "one identity in both modes");
         assert_eq!((reading.hold_count(), writing.hold_count()), (1, 1));
         let hash = stage.hash().await;
         assert_eq!(hash["mode"], "write");
@@ -24,10 +24,10 @@ async fn who_writes_may_read_besides() {
         // A number whose release may have been sent is never used again.
         assert_eq!(reading.unlock().await.unwrap(), Unlocked::Released);
         let again = lock.try_read().await.unwrap().expect("joined");
-        assert_ne!(*again.owner(), owner);
+        assert_ne!(*again.hold_id(), owner);
         let besides = lock.read_with(LockOptions::new().wait(Duration::ZERO));
         let besides = besides.await.unwrap();
-        assert_ne!(besides.owner(), again.owner(), "a hold each");
+        assert_ne!(besides.hold_id(), again.hold_id(), "a hold each");
         assert_eq!(lock.read_lock().holders().await.unwrap().len(), 2);
         lock.with_read(async |_| ()).await.unwrap();
     };
@@ -139,7 +139,7 @@ async fn writing_under_a_read_guard_fails_at_once() {
     reading.unlock().await.unwrap();
     let writing = lock.write_with(of()).await.unwrap();
     let reading = lock.read_with(of()).await.unwrap();
-    assert_eq!(reading.owner(), writing.owner());
+    assert_eq!(reading.hold_id(), writing.hold_id());
     drop((writing, reading));
     assert!(start.elapsed() < DEADLINE);
     stage.end().await;
@@ -178,7 +178,7 @@ async fn siblings_under_a_writer_read_side_by_side() {
     let call = || {
         lock.with_read(async |guard| {
             both.wait().await;
-            guard.owner().clone()
+            guard.hold_id().clone()
         })
     };
     let body = async |_: &_| join!(call(), call());

@@ -133,7 +133,7 @@ impl Engine {
     pub(crate) fn operation(&self) -> Operation {
         let now = clock::now();
         Operation {
-            id: self.id.owner(self.next_number()),
+            id: self.id.hold_id(self.next_number()),
             noted: NOTED.max((self.patience(now) - now) * 4),
         }
     }

@@ -8,7 +8,7 @@ use super::lock::Lock;
 use super::lock::sealed::Sealed;
 use crate::engine::{Engine, Owner};
 use crate::error::Error;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 use crate::wire::{FairTerms, FairWire, LockRecipe, Malformed, Reply, fair_position};
 
 /// The kind of [`FairLock`].
@@ -149,11 +149,11 @@ impl FairLock {
     /// # Errors
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput) where the name cannot be one.
-    pub fn waiting_as(&self, owner: &Owner) -> Result<Option<OwnerId>, Error> {
+    pub fn waiting_as(&self, owner: &Owner) -> Result<Option<HoldId>, Error> {
         Ok(owner.asks_as(&self.engine().id, &**self.wire()?))
     }
 
-    async fn look(&self, owner: Option<&OwnerId>) -> Result<(u64, Option<u64>), Error> {
+    async fn look(&self, owner: Option<&HoldId>) -> Result<(u64, Option<u64>), Error> {
         const ACTION: &str = "look at the queue of lock";
         let call = |wire: &dyn LockRecipe| fair_position(wire.name(), owner);
         let reply = self.ask(ACTION, call).await?;

@@ -20,7 +20,7 @@ use crate::engine::{
     self, CurrentHold, GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked,
 };
 use crate::error::Error;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
 
 /// One hold of a group.
@@ -102,12 +102,12 @@ impl Group {
         (places(valid), places(lost))
     }
 
-    /// The owners of the holds, by place.
-    pub(super) fn owners(&self) -> Vec<OwnerId> {
+    /// The identities of the holds, by place.
+    pub(super) fn hold_ids(&self) -> Vec<HoldId> {
         let mut holds = self.holds();
         holds.sort_unstable_by_key(|(place, _)| *place);
-        let owners = holds.into_iter().map(|(_, hold)| hold.owner.clone());
-        owners.collect()
+        let ids = holds.into_iter().map(|(_, hold)| hold.id.clone());
+        ids.collect()
     }
 
     /// How many guards share the holds of enough parts.
@@ -467,7 +467,7 @@ impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Group")
             .field("name", &self.name)
-            .field("owners", &self.owners())
+            .field("ids", &self.hold_ids())
             .field("state", &self.state())
             .finish_non_exhaustive()
     }

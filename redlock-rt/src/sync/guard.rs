@@ -8,7 +8,7 @@ use super::lock::Kind;
 use super::options::{LockOptions, check_lease};
 use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 
 /// A lock that is held, and the truth about it.
 ///
@@ -177,10 +177,10 @@ impl<K: Kind> LockGuard<K> {
         self.inner.hold.recipe.name().as_str()
     }
 
-    /// Returns the owner of the hold as it stands in Redis.
+    /// Returns the identity of the hold as it stands in Redis.
     #[must_use]
-    pub fn owner(&self) -> &OwnerId {
-        &self.inner.hold.owner
+    pub fn hold_id(&self) -> &HoldId {
+        &self.inner.hold.id
     }
 
     /// Returns how many guards share the hold, this one included.

@@ -9,7 +9,7 @@ use super::guard::{LockGuard, note_failure};
 use super::options::{LockOptions, unless_contended};
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::{Error, ErrorKind};
-use crate::name::{BadName, LockName, OwnerId};
+use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
 
 /// A kind of lock. Implemented by this crate alone.
@@ -289,7 +289,7 @@ impl<K: Kind> Lock<K> {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
-    pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
+    pub async fn holder(&self) -> Result<Option<HoldId>, Error> {
         let first = self.inspect().await?.into_iter().next();
         Ok(first.map(|holder| holder.owner))
     }
@@ -303,7 +303,7 @@ impl<K: Kind> Lock<K> {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
-    pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
+    pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.inspect().await?.into_iter();
         Ok(holders.map(|holder| holder.owner).collect())
     }

@@ -7,7 +7,7 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, PUBLISH, millis, script};
 use super::{keys, rlock};
-use crate::name::{ClientId, LockName, OwnerId};
+use crate::name::{ClientId, HoldId, LockName};
 
 script!(ACQUIRE = ["lock_hash", "fair_wake", "fair_queue"] + "fair_acquire");
 script!(RELEASE = "fair_wake" + "fair_queue" + "fair_release");
@@ -59,7 +59,7 @@ impl FairQueue {
     }
 
     /// The channel on which clients that are not ours announce a waiter's turn.
-    pub(crate) fn channel_of(&self, waiter: &OwnerId) -> String {
+    pub(crate) fn channel_of(&self, waiter: &HoldId) -> String {
         [&self.prefix, ":", waiter.as_str()].concat()
     }
 
@@ -117,10 +117,10 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
 
 /// Asks how many wait, and how many of them before `owner`. Answered by a list of both, with -1
 /// where it does not wait.
-pub(crate) fn position(name: &LockName, owner: Option<&OwnerId>) -> Call {
+pub(crate) fn position(name: &LockName, owner: Option<&HoldId>) -> Call {
     Call::new(&POSITION)
         .key(&keys::fair_queue(name))
-        .arg(owner.map_or("", OwnerId::as_str))
+        .arg(owner.map_or("", HoldId::as_str))
 }
 
 /// What a client hears on its [channel](keys::wake_channel): which of its waiters is next, and for
@@ -147,7 +147,7 @@ impl<'a> Turn<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Beat {
     /// Who is next.
-    pub(crate) head: Option<OwnerId>,
+    pub(crate) head: Option<HoldId>,
     /// Whether nobody has the lock.
     pub(crate) is_free: bool,
     /// For how long its holder has it; `None`: without end, or nobody has it.
@@ -178,7 +178,7 @@ impl Beat {
             _ => None,
         });
         Some(Self {
-            head: (!head.is_empty()).then(|| OwnerId::from_wire(head)),
+            head: (!head.is_empty()).then(|| HoldId::from_wire(head)),
             is_free: *ttl == 0,
             lease: ttl_of(*ttl).filter(|lease| !lease.is_zero()),
             missing: missing.collect::<Option<_>>()?,
@@ -238,15 +238,15 @@ impl Recipe for FairWire {
         }
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
         Some(rlock::update(self.name(), owner, lease, count))
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         self.queue.call(&RELEASE).arg(owner.as_str())
     }
 
-    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
         let FairQueue {
             name,
             queue,
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = wire("n");
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let ask = |waits| Ask {
             owner: &owner,
             lease: S,
@@ -354,7 +354,7 @@ mod tests {
             missing: vec![],
         };
         let free = Beat {
-            head: Some(OwnerId::from_wire("u:1")),
+            head: Some(HoldId::from_wire("u:1")),
             is_free: true,
             lease: None,
             missing: vec![2],

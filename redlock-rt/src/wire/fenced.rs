@@ -8,7 +8,7 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "lock_hash" + "fenced_acquire");
 script!(TOKEN = "fenced_token");
@@ -73,15 +73,15 @@ impl Recipe for FencedWire {
         }
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
         self.lock.update(owner, lease, count)
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         self.lock.release(owner)
     }
 
-    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
         self.lock.min_hold(owner, rest)
     }
 }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn calls_agree_with_the_headers() {
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let ask = Ask {
             owner: &owner,
             lease: Duration::from_secs(1),

@@ -1,6 +1,6 @@
 //! The only place where names of keys and channels are built.
 
-use crate::name::{ClientId, LockName, OwnerId};
+use crate::name::{ClientId, HoldId, LockName};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys: Redisson's clients do too, and must find them.
@@ -95,7 +95,7 @@ pub(crate) fn rw_leases(name: &LockName) -> String {
 
 /// The start of the names of the keys that carry the leases of one reader; the scripts build it
 /// likewise for the others.
-pub(crate) fn rw_leases_of(leases: &str, owner: &OwnerId) -> String {
+pub(crate) fn rw_leases_of(leases: &str, owner: &HoldId) -> String {
     format!("{leases}:{owner}:rwlock_timeout")
 }
 
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_leases_of_readers_are_beside_the_lock() {
-        let owner = OwnerId::from_wire("u:7");
+        let owner = HoldId::from_wire("u:7");
         let of = |name| rw_leases_of(&rw_leases(&LockName::new(None, name).unwrap()), &owner);
         assert_eq!(of("order"), "{order}:u:7:rwlock_timeout");
         assert_eq!(of("{a}b"), "{a}b:u:7:rwlock_timeout");

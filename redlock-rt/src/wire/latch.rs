@@ -145,14 +145,14 @@ impl TryFrom<Reply> for Look {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::OwnerId;
+    use crate::name::HoldId;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = LatchWire::new(LockName::new(None, "n").unwrap());
         let id = Operation {
-            id: OwnerId::from_wire("u:7"),
+            id: HoldId::from_wire("u:7"),
             noted: Duration::from_secs(120),
         };
         let set = wire.set(3, Some(Duration::from_secs(5)), &id);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::recipe::Recipe;
 use super::reply::{Malformed, Reply};
 use super::script::{Call, millis, script};
-use crate::name::OwnerId;
+use crate::name::HoldId;
 
 script!(ACQUIRE_ALL = "lock_hash" + "multi_acquire");
 
@@ -17,7 +17,7 @@ pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
 /// Takes all of these locks or none, each for an owner of its own. Answered by what [`Together`]
 /// reads.
 pub(crate) fn acquire_all<'a>(
-    holds: impl Iterator<Item = (&'a dyn Recipe, &'a OwnerId)> + Clone,
+    holds: impl Iterator<Item = (&'a dyn Recipe, &'a HoldId)> + Clone,
     lease: Duration,
 ) -> Call {
     let mut call = Call::new(&ACQUIRE_ALL);
@@ -65,7 +65,7 @@ mod tests {
     fn keys_come_first_and_owners_in_their_order() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
-        let (one, two) = (OwnerId::from_wire("u:1"), OwnerId::from_wire("u:2"));
+        let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
         let holds: [(&dyn Recipe, _); 2] = [(&a, &one), (&b, &two)];
         let call = acquire_all(holds.into_iter(), Duration::from_secs(1));
         let words: Vec<_> = call.words().collect();

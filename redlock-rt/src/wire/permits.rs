@@ -11,7 +11,7 @@ use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, PUBLISH, millis, script};
 use super::semaphore::acquired;
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "permits" + "permits_acquire");
 script!(RELEASE = "permits" + "permits_release");
@@ -55,7 +55,7 @@ impl PermitsWire {
     }
 
     /// As [`call`](Self::call), with the note of this operation.
-    fn call_of(&self, script: &'static super::Script, operation: &OwnerId) -> Call {
+    fn call_of(&self, script: &'static super::Script, operation: &HoldId) -> Call {
         let note = keys::operation(&self.name, operation.as_str());
         self.begin(script, Some(&note)).announcing(&self.channel)
     }
@@ -68,14 +68,14 @@ impl PermitsWire {
         }
     }
 
-    fn end(&self, owner: &OwnerId, noted: Duration) -> Call {
+    fn end(&self, owner: &HoldId, noted: Duration) -> Call {
         let call = self.call_of(&RELEASE, owner).arg(&self.ids(owner));
         call.number(millis(noted))
     }
 
     /// The ids of the permits of a hold, one behind the other. They follow from the owner, so that
     /// a repeat takes the same.
-    pub(crate) fn ids(&self, owner: &OwnerId) -> String {
+    pub(crate) fn ids(&self, owner: &HoldId) -> String {
         let mut ids = String::with_capacity(ID_DIGITS * self.permits as usize);
         for index in 0..self.permits {
             let digest = sha1_smol::Sha1::from(format!("{owner}:{index}")).digest();
@@ -160,23 +160,23 @@ impl Recipe for PermitsWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, _count: u32) -> Option<Call> {
+    fn update(&self, owner: &HoldId, lease: Duration, _count: u32) -> Option<Call> {
         Some(self.update_leases(&self.ids(owner), lease, 0))
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         self.end(owner, Duration::ZERO)
     }
 
-    fn withdraw(&self, owner: &OwnerId) -> Call {
+    fn withdraw(&self, owner: &HoldId) -> Call {
         self.end(owner, NOTED)
     }
 
-    fn lease_keys(&self, _owner: &OwnerId) -> Option<String> {
+    fn lease_keys(&self, _owner: &HoldId) -> Option<String> {
         Some(self.leases.clone())
     }
 
-    fn permit_ids(&self, owner: &OwnerId) -> Option<String> {
+    fn permit_ids(&self, owner: &HoldId) -> Option<String> {
         Some(self.ids(owner))
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let second = Duration::from_secs(1);
         let operation = Operation {
             id: owner.clone(),
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn ids_are_of_the_owner_and_each_is_another() {
         let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
-        let ids = |owner| wire.ids(&OwnerId::from_wire(owner));
+        let ids = |owner| wire.ids(&HoldId::from_wire(owner));
         assert_eq!(ids("u:1"), ids("u:1"));
         assert_ne!(ids("u:1"), ids("u:2"));
         let two = ids("u:1");

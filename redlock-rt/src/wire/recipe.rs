@@ -6,7 +6,7 @@ use super::fair::FairQueue;
 use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 /// One lock to the engine, which knows nothing else of its kind. What a kind is stands in its
 /// [`Profile`]; what it sends is here.
@@ -48,47 +48,47 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// Sets the hold count and never shortens the lease; `None`: the kind has neither. Returns a
     /// [`HoldReply`](super::HoldReply).
-    fn update(&self, _owner: &OwnerId, _lease: Duration, _count: u32) -> Option<Call> {
+    fn update(&self, _owner: &HoldId, _lease: Duration, _count: u32) -> Option<Call> {
         None
     }
 
     /// Ends the hold, and whatever an attempt of this owner left. Returns a
     /// [`HoldReply`](super::HoldReply), and where waiters were to be woken, what became of that
     /// ([`Reply::split`]).
-    fn release(&self, owner: &OwnerId) -> Call;
+    fn release(&self, owner: &HoldId) -> Call;
 
     /// As [`release`](Self::release), where an attempt of this owner may still be on its way: one
     /// that comes later does nothing, where it would do lasting harm.
-    fn withdraw(&self, owner: &OwnerId) -> Call {
+    fn withdraw(&self, owner: &HoldId) -> Call {
         self.release(owner)
     }
 
     /// Ends the hold without giving anything back, where Redis has note of it. Returns a
     /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its way.
-    fn forget(&self, _owner: &OwnerId, _repeated: bool) -> Option<Call> {
+    fn forget(&self, _owner: &HoldId, _repeated: bool) -> Option<Call> {
         None
     }
 
     /// Ends the hold, and leaves the lock locked for `rest` of its shortest time; `None`: not of this
     /// kind. Returns a [`HoldReply`](super::HoldReply).
-    fn min_hold(&self, _owner: &OwnerId, _rest: Duration) -> Option<Call> {
+    fn min_hold(&self, _owner: &HoldId, _rest: Duration) -> Option<Call> {
         None
     }
 
     /// The field of the hash `NAME` in which a hold of this owner is counted.
-    fn field(&self, owner: &OwnerId) -> String {
+    fn field(&self, owner: &HoldId) -> String {
         owner.as_str().to_owned()
     }
 
     /// The start of the names of keys that carry the leases of a hold, where the TTL of `NAME` is
     /// not its own.
-    fn lease_keys(&self, _owner: &OwnerId) -> Option<String> {
+    fn lease_keys(&self, _owner: &HoldId) -> Option<String> {
         None
     }
 
     /// The ids of the permits of a hold, one behind the other, where permits are held;
     /// [`lease_keys`](Self::lease_keys) then names the sorted set that carries their leases.
-    fn permit_ids(&self, _owner: &OwnerId) -> Option<String> {
+    fn permit_ids(&self, _owner: &HoldId) -> Option<String> {
         None
     }
 
@@ -122,14 +122,14 @@ pub(crate) trait LockRecipe: Recipe {
 /// What an attempt to acquire asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask<'a> {
-    pub(crate) owner: &'a OwnerId,
+    pub(crate) owner: &'a HoldId,
     pub(crate) lease: Duration,
     /// Whether the caller goes on waiting where it is refused.
     pub(crate) waits: bool,
     /// For how long it waits from now on; `None`: without end.
     pub(crate) rest: Option<Duration>,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
-    pub(crate) under: Option<&'a OwnerId>,
+    pub(crate) under: Option<&'a HoldId>,
 }
 
 /// What a lock is to a caller who has another.

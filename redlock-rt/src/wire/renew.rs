@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::recipe::Recipe;
 use super::script::{Call, millis, script};
-use crate::name::OwnerId;
+use crate::name::HoldId;
 
 script!(RENEW = "renew");
 
 /// A hold whose lease is to be lengthened; a lease of zero only looks.
 pub(crate) struct Renewal<'a> {
     pub(crate) recipe: &'a dyn Recipe,
-    pub(crate) owner: &'a OwnerId,
+    pub(crate) owner: &'a HoldId,
     pub(crate) lease: Duration,
 }
 
@@ -46,7 +46,7 @@ mod tests {
     fn keys_come_first() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
-        let (one, two) = (OwnerId::from_wire("u:1"), OwnerId::from_wire("u:2"));
+        let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
         let renewal = |recipe, owner, lease| Renewal {
             recipe,
             owner,

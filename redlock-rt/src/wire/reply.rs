@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::name::OwnerId;
+use crate::name::HoldId;
 
 /// What a Lua script returned.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ pub(crate) struct Announcement {
     /// Redis did not refuse it (an ACL).
     pub(crate) is_made: bool,
     /// For whom, of a kind where every waiter has a channel of its own.
-    pub(crate) waiter: Option<OwnerId>,
+    pub(crate) waiter: Option<HoldId>,
 }
 
 impl Reply {
@@ -36,7 +36,7 @@ impl Reply {
         let (made, waiter) = match &items[..] {
             [_, Self::Int(made @ 0..=1)] => (*made, None),
             [_, Self::Int(made @ 0..=1), Self::Text(waiter)] => {
-                (*made, Some(OwnerId::from_wire(waiter)))
+                (*made, Some(HoldId::from_wire(waiter)))
             }
             _ => return (Self::List(items), None),
         };
@@ -126,7 +126,7 @@ impl TryFrom<Reply> for HoldReply {
 /// Who holds a lock, how often, and for how long still.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Holder {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: HoldId,
     pub(crate) count: u64,
     /// `None` where the key has no TTL.
     pub(crate) ttl: Option<Duration>,
@@ -141,7 +141,7 @@ impl Holder {
         };
         let holders = items.chunks(3).map(|chunk| match chunk {
             [Reply::Text(owner), Reply::Int(count), Reply::Int(ttl)] => Some(Self {
-                owner: OwnerId::from_wire(owner),
+                owner: HoldId::from_wire(owner),
                 count: u64::try_from(*count).unwrap_or(0),
                 ttl: ttl_of(*ttl),
             }),
@@ -196,7 +196,7 @@ mod tests {
     fn an_answer_is_split_from_what_was_announced() {
         let list = |items: &[Reply]| Reply::List(items.to_vec()).split();
         let made = |is_made, waiter: Option<&str>| {
-            let waiter = waiter.map(OwnerId::from_wire);
+            let waiter = waiter.map(HoldId::from_wire);
             Some(Announcement { is_made, waiter })
         };
         let int = Reply::Int;
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(reply(vec![]), Ok(vec![]));
         let one = || [Reply::Text("u:7".into()), Reply::Int(2), Reply::Int(-1)];
         let holder = Holder {
-            owner: OwnerId::from_wire("u:7"),
+            owner: HoldId::from_wire("u:7"),
             count: 2,
             ttl: None,
         };

@@ -6,7 +6,7 @@ use super::keys;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::script::{Call, PUBLISH, millis, script};
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "lock_hash" + "rlock_acquire");
 script!(UPDATE = "rlock_update");
@@ -46,11 +46,11 @@ impl Recipe for RLockWire {
         acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
         Some(update(&self.name, owner, lease, count))
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .arg(owner.as_str())
@@ -58,7 +58,7 @@ impl Recipe for RLockWire {
             .arg(PUBLISH)
     }
 
-    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
         Some(min_hold(
             &self.name,
             None,
@@ -91,7 +91,7 @@ pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
-pub(super) fn update(name: &LockName, owner: &OwnerId, lease: Duration, count: u32) -> Call {
+pub(super) fn update(name: &LockName, owner: &HoldId, lease: Duration, count: u32) -> Call {
     Call::new(&UPDATE)
         .key(name.as_str())
         .number(millis(lease))
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = RLockWire::new(LockName::new(None, "n").unwrap());
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let lease = Duration::from_secs(1);
         let calls = [
             wire.acquire(&Ask {

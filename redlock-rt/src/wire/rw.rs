@@ -10,7 +10,7 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::{Call, PUBLISH, millis, script};
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 script!(READ_ACQUIRE = "lock_hash" + "rw_read_acquire");
 script!(READ_UPDATE = "rw_read_update");
@@ -57,7 +57,7 @@ fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     }
 }
 
-fn write_field(owner: &OwnerId) -> String {
+fn write_field(owner: &HoldId) -> String {
     format!("{owner}:write")
 }
 
@@ -70,7 +70,7 @@ impl ReadWire {
         Self(Shared::new(name))
     }
 
-    fn leases_of(&self, owner: &OwnerId) -> String {
+    fn leases_of(&self, owner: &HoldId) -> String {
         keys::rw_leases_of(&self.0.leases, owner)
     }
 }
@@ -102,7 +102,7 @@ impl Recipe for ReadWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
         let call = Call::new(&READ_UPDATE)
             .key(self.0.name.as_str())
             .number(millis(lease))
@@ -112,7 +112,7 @@ impl Recipe for ReadWire {
         Some(call)
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         Call::new(&READ_RELEASE)
             .key(self.0.name.as_str())
             .arg(owner.as_str())
@@ -121,7 +121,7 @@ impl Recipe for ReadWire {
             .arg(PUBLISH)
     }
 
-    fn lease_keys(&self, owner: &OwnerId) -> Option<String> {
+    fn lease_keys(&self, owner: &HoldId) -> Option<String> {
         Some(self.leases_of(owner))
     }
 }
@@ -182,7 +182,7 @@ impl Recipe for WriteWire {
             .number(millis(ask.lease))
             .arg(ask.owner.as_str())
             .arg(&write_field(ask.owner))
-            .arg(ask.under.map(OwnerId::as_str).unwrap_or_default())
+            .arg(ask.under.map(HoldId::as_str).unwrap_or_default())
             .arg(&self.shared.leases)
             .number(millis(preference))
     }
@@ -191,12 +191,12 @@ impl Recipe for WriteWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
-        let field = OwnerId::from_wire(&write_field(owner));
+    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
+        let field = HoldId::from_wire(&write_field(owner));
         Some(rlock::update(&self.shared.name, &field, lease, count))
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         Call::new(&WRITE_RELEASE)
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
@@ -207,13 +207,13 @@ impl Recipe for WriteWire {
             .arg(PUBLISH)
     }
 
-    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
         let Shared { name, channel, .. } = &self.shared;
         let field = write_field(owner);
         Some(rlock::min_hold(name, None, &field, rest, channel))
     }
 
-    fn field(&self, owner: &OwnerId) -> String {
+    fn field(&self, owner: &HoldId) -> String {
         write_field(owner)
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     fn calls_agree_with_the_headers() {
         let read = ReadWire::new(name("n"));
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let wires: [&dyn LockRecipe; 2] = [&read, &write];
         for wire in wires {
             let calls = [
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn only_who_waits_is_preferred() {
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let last = |waits| {
             let ask = Ask {
                 owner: &owner,

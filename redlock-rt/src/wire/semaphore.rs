@@ -11,7 +11,7 @@ use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, PUBLISH, millis, script};
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "semaphore_acquire");
 script!(RELEASE = "semaphore_release");
@@ -43,7 +43,7 @@ impl SemaphoreWire {
         }
     }
 
-    fn end(&self, owner: &OwnerId, noted: Duration) -> Call {
+    fn end(&self, owner: &HoldId, noted: Duration) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .key(&self.holds)
@@ -88,15 +88,15 @@ impl Recipe for SemaphoreWire {
         acquired(reply)
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         self.end(owner, Duration::ZERO)
     }
 
-    fn withdraw(&self, owner: &OwnerId) -> Call {
+    fn withdraw(&self, owner: &HoldId) -> Call {
         self.end(owner, NOTED)
     }
 
-    fn forget(&self, owner: &OwnerId, repeated: bool) -> Option<Call> {
+    fn forget(&self, owner: &HoldId, repeated: bool) -> Option<Call> {
         let noted = if repeated { NOTED } else { Duration::ZERO };
         let call = Call::new(&FORGET)
             .key(&self.holds)
@@ -173,7 +173,7 @@ mod tests {
     fn calls_agree_with_the_headers() {
         let name = LockName::new(None, "n").unwrap();
         let wire = SemaphoreWire::new(name.clone(), 3, 0);
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         let operation = Operation {
             id: owner.clone(),
             noted: NOTED,

@@ -6,7 +6,7 @@ use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::rlock;
 use super::script::{Call, script};
-use crate::name::{LockName, OwnerId};
+use crate::name::{HoldId, LockName};
 
 script!(RELEASE = "spin_release");
 script!(FORCE_RELEASE = "lock_hash" + "spin_force_release");
@@ -40,17 +40,17 @@ impl Recipe for SpinWire {
         rlock::acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &OwnerId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
         Some(rlock::update(&self.name, owner, lease, count))
     }
 
-    fn release(&self, owner: &OwnerId) -> Call {
+    fn release(&self, owner: &HoldId) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .arg(owner.as_str())
     }
 
-    fn min_hold(&self, owner: &OwnerId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
         let name = &self.name;
         Some(rlock::min_hold(name, None, owner.as_str(), rest, ""))
     }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = SpinWire::new(LockName::new(None, "n").unwrap());
-        let owner = OwnerId::from_wire("u:1");
+        let owner = HoldId::from_wire("u:1");
         [wire.release(&owner), wire.force_release()]
             .iter()
             .for_each(assert_agrees);

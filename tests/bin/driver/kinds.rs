@@ -7,9 +7,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    ConvertError, Error, Fair, FairLock, Fenced, GuardState, Kind, Lock, LockGuard, LockOptions,
-    LostReason, MultiLock, MultiLockGuard, OwnerId, Read, RedLock, RedLockGuard, Reentrant, Spin,
-    Unlocked, Write,
+    ConvertError, Error, Fair, FairLock, Fenced, GuardState, HoldId, Kind, Lock, LockGuard,
+    LockOptions, LostReason, MultiLock, MultiLockGuard, Read, RedLock, RedLockGuard, Reentrant,
+    Spin, Unlocked, Write,
 };
 
 use super::{answer::Failure, clients::Connected};
@@ -129,7 +129,7 @@ pub(crate) trait Handle: Send + Sync {
     fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>>;
-    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>>;
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<HoldId>, Error>>;
 }
 
 /// A guard of any kind.
@@ -137,7 +137,7 @@ pub(crate) trait Held: Debug + Send + Sync {
     fn state(&self) -> GuardState;
     fn lost(&self) -> BoxFuture<'_, LostReason>;
     fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>>;
-    fn owner(&self) -> OwnerId;
+    fn hold_id(&self) -> HoldId;
     fn hold_count(&self) -> u32;
     fn token(&self) -> Option<u64>;
     fn convert(self: Box<Self>) -> BoxFuture<'static, Converted>;
@@ -233,7 +233,7 @@ impl<K: Known> Handle for Lock<K> {
         Box::pin(self.remaining_ttl())
     }
 
-    fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+    fn holders(&self) -> BoxFuture<'_, Result<Vec<HoldId>, Error>> {
         Box::pin(self.holders())
     }
 }
@@ -251,8 +251,8 @@ impl<K: Known> Held for LockGuard<K> {
         Box::pin((*self).unlock())
     }
 
-    fn owner(&self) -> OwnerId {
-        self.owner().clone()
+    fn hold_id(&self) -> HoldId {
+        self.hold_id().clone()
     }
 
     fn hold_count(&self) -> u32 {
@@ -291,7 +291,7 @@ macro_rules! composite {
                 Box::pin(self.remaining_ttl())
             }
 
-            fn holders(&self) -> BoxFuture<'_, Result<Vec<OwnerId>, Error>> {
+            fn holders(&self) -> BoxFuture<'_, Result<Vec<HoldId>, Error>> {
                 Box::pin(self.holders())
             }
         }
@@ -310,8 +310,8 @@ macro_rules! composite {
             }
 
             /// That of the first of its holds.
-            fn owner(&self) -> OwnerId {
-                let mut owners = self.owners();
+            fn hold_id(&self) -> HoldId {
+                let mut owners = self.hold_ids();
                 owners.swap_remove(0)
             }
 

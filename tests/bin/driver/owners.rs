@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{GuardState, Owner, OwnerId, Unlocked};
+use redlock_rt::{GuardState, HoldId, Owner, Unlocked};
 use tokio::{
     sync::{RwLock, watch},
     time::timeout,
@@ -128,9 +128,11 @@ impl OwnerState {
     }
 
     /// The identity on the wire of the owner's present hold.
-    pub(crate) fn id(&self, of: &LockId) -> Option<OwnerId> {
-        self.ask(of, |guard| guard.state().is_valid().then(|| guard.owner()))
-            .flatten()
+    pub(crate) fn id(&self, of: &LockId) -> Option<HoldId> {
+        self.ask(of, |guard| {
+            guard.state().is_valid().then(|| guard.hold_id())
+        })
+        .flatten()
     }
 
     /// Waits for the lost signal: `false` if it does not come in time, or if the guard is released.

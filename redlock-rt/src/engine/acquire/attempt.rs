@@ -52,9 +52,9 @@ impl Attempt {
         terms: Terms,
     ) -> Self {
         let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);
-        attempt.request.under = Some(hold.owner.clone());
-        if let Some(owner) = hold.paired_owner() {
-            attempt.request.owner = owner;
+        attempt.request.under = Some(hold.id.clone());
+        if let Some(id) = hold.paired_id() {
+            attempt.request.id = id;
         }
         attempt
     }

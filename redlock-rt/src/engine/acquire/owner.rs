@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::reentry::EnclosingHold;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, OwnedHolds, OwnerSlot, Request};
-use crate::name::{ClientId, LockName, OwnerId};
+use crate::name::{ClientId, HoldId, LockName};
 use crate::wire::Recipe;
 
 /// An explicit identity for re-entry: a call with an owner re-enters the locks that the owner
@@ -45,8 +45,8 @@ pub struct Owner {
 #[derive(Default)]
 struct Slots {
     map: HashMap<Key, OwnerSlot>,
-    /// The locks that the owner waits for, with the owner number of each wait.
-    asking: Vec<(Key, &'static str, OwnerId)>,
+    /// The locks that the owner waits for, with the id of each wait.
+    asking: Vec<(Key, &'static str, HoldId)>,
     /// At this number of names, ended holds are removed.
     sweep_at: usize,
 }
@@ -102,22 +102,22 @@ impl Owner {
             client: request.engine.id.clone(),
             name: request.recipe.name().clone(),
         };
-        let entry = (key, request.recipe.profile().kind, request.owner.clone());
+        let entry = (key, request.recipe.profile().kind, request.id.clone());
         self.slots().asking.push(entry);
         Asking {
             slots: Arc::clone(&self.slots),
-            owner: request.owner.clone(),
+            id: request.id.clone(),
         }
     }
 
-    /// The owner number with which it waits for this lock at present.
-    pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<OwnerId> {
+    /// The id with which it waits for this lock at present.
+    pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<HoldId> {
         let slots = self.slots();
         let asked = slots.asking.iter().find(|(key, kind, _)| {
             let same = key.client == *client && key.name == *recipe.name();
             same && *kind == recipe.profile().kind
         });
-        asked.map(|(_, _, owner)| owner.clone())
+        asked.map(|(_, _, id)| id.clone())
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -128,13 +128,13 @@ impl Owner {
 /// An owner waits for something.
 pub(super) struct Asking {
     slots: Arc<Mutex<Slots>>,
-    owner: OwnerId,
+    id: HoldId,
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.asking.retain(|(_, _, owner)| *owner != self.owner);
+        slots.asking.retain(|(_, _, id)| *id != self.id);
     }
 }
 

@@ -101,7 +101,7 @@ impl Attempts {
         };
         let holds = requests
             .iter()
-            .map(|request| (&*request.recipe, &request.owner));
+            .map(|request| (&*request.recipe, &request.id));
         let call = || acquire_all(holds, lease);
         let attempt = self.delivery.attempt(&first.engine.main, call, until);
         let late = || Err(first.engine.no_answer());

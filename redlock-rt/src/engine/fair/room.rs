@@ -115,7 +115,7 @@ impl Room {
                 continue;
             };
             let Rooms { client, hub, .. } = &*self.rooms;
-            let channel = queue.channel_of(&client.owner(number));
+            let channel = queue.channel_of(&client.hold_id(number));
             let ear = Subscription::brief();
             ear.start(hub, &channel, self);
             ears.insert(number, ear);

@@ -21,7 +21,7 @@ use super::wait::{Key, Subject, WaiterMap, Waiters};
 use crate::clock;
 use crate::connection::Home;
 use crate::error::Error;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 use crate::shim::{Mutex, MutexGuard, lock};
 use crate::wire::{Call, HoldReply, Recipe};
 
@@ -69,12 +69,12 @@ impl LockWaiters {
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) recipe: Arc<dyn Recipe>,
-    pub(crate) owner: OwnerId,
+    pub(crate) id: HoldId,
     /// Identifies the hold in the client.
     pub(crate) number: u64,
     /// The fencing token, for a kind that has one.
     pub(crate) token: Option<u64>,
-    /// Whether a hold in another mode had or has this owner; see [`paired_owner`](Self::paired_owner).
+    /// Whether a hold in another mode had or has this id; see [`paired_id`](Self::paired_id).
     paired: AtomicBool,
     /// The slot of its explicit owner.
     slot: OnceLock<OwnerSlot>,
@@ -108,7 +108,7 @@ impl Hold {
             home: request.engine.home(),
             engine: Arc::clone(&request.engine),
             recipe: Arc::clone(&request.recipe),
-            owner: request.owner.clone(),
+            id: request.id.clone(),
             number: request.number,
             token,
             paired: AtomicBool::new(request.under.is_some()),
@@ -155,12 +155,12 @@ impl Hold {
             .collect()
     }
 
-    /// The owner for a hold in another mode of the same lock, taken under this one. It is the same
-    /// owner, as in Redisson, but only once, since a field whose release was sent is never used
+    /// The id for a hold in another mode of the same lock, taken under this one. It is the same
+    /// id, as in Redisson, but only once, since a field whose release was sent is never used
     /// again.
-    pub(crate) fn paired_owner(&self) -> Option<OwnerId> {
+    pub(crate) fn paired_id(&self) -> Option<HoldId> {
         let taken = self.paired.swap(true, Ordering::AcqRel);
-        (!taken).then(|| self.owner.clone())
+        (!taken).then(|| self.id.clone())
     }
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
@@ -196,7 +196,7 @@ impl Hold {
         if rest.is_zero() {
             return None;
         }
-        self.recipe.min_hold(&self.owner, rest)
+        self.recipe.min_hold(&self.id, rest)
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -328,7 +328,7 @@ impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
             .field("name", self.recipe.name())
-            .field("owner", &self.owner)
+            .field("id", &self.id)
             .field("lease", &*lock(&self.lease))
             .finish_non_exhaustive()
     }

@@ -6,17 +6,17 @@ use std::time::Instant;
 use super::{Terms, Waiting};
 use crate::clock;
 use crate::engine::Engine;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 use crate::wire::{Ask, Call, Recipe};
 
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) engine: Arc<Engine>,
     pub(crate) recipe: Arc<dyn Recipe>,
-    pub(crate) owner: OwnerId,
+    pub(crate) id: HoldId,
     pub(crate) number: u64,
-    /// The owner of the hold under which this one is taken, in another mode of the same lock.
-    pub(crate) under: Option<OwnerId>,
+    /// The id of the hold under which this one is taken, in another mode of the same lock.
+    pub(crate) under: Option<HoldId>,
     /// Kept, so that no local waiter tries while the outcome is unknown.
     pub(crate) waiters: Arc<Waiting>,
     pub(crate) terms: Terms,
@@ -35,7 +35,7 @@ impl Request {
         Self {
             engine: Arc::clone(engine),
             recipe: Arc::clone(recipe),
-            owner: engine.id.owner(number),
+            id: engine.id.hold_id(number),
             number,
             under: None,
             waiters: Arc::clone(waiters),
@@ -50,7 +50,7 @@ impl Request {
         // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
         self.recipe.acquire(&Ask {
-            owner: &self.owner,
+            owner: &self.id,
             lease: self.terms.lease,
             waits,
             rest: until.map(|until| until.saturating_duration_since(clock::now())),

@@ -37,8 +37,8 @@ pub(crate) enum Goal {
 fn end_of(hold: &Hold) -> Call {
     match (hold.min_hold_call(clock::now()), hold.repeated) {
         (Some(call), _) => call,
-        (None, true) => hold.recipe.withdraw(&hold.owner),
-        (None, false) => hold.recipe.release(&hold.owner),
+        (None, true) => hold.recipe.withdraw(&hold.id),
+        (None, false) => hold.recipe.release(&hold.id),
     }
 }
 
@@ -363,7 +363,7 @@ impl Cleanup {
                     // The last guard left meanwhile; the end of the hold is on its way.
                     return Some(Ok(HoldReply::Done));
                 }
-                let Some(call) = hold.recipe.update(&hold.owner, lease, count) else {
+                let Some(call) = hold.recipe.update(&hold.id, lease, count) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let main = &hold.engine.main;
@@ -378,7 +378,7 @@ impl Cleanup {
                 Some(told(answer, delivery, news).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
-                let Some(call) = hold.recipe.forget(&hold.owner, hold.repeated) else {
+                let Some(call) = hold.recipe.forget(&hold.id, hold.repeated) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let main = &hold.engine.main;
@@ -387,12 +387,9 @@ impl Cleanup {
             }
             (Subject::OrphanedAttempt(orphan), _) => {
                 let Request {
-                    engine,
-                    recipe,
-                    owner,
-                    ..
+                    engine, recipe, id, ..
                 } = &orphan.request;
-                let call = || recipe.withdraw(owner);
+                let call = || recipe.withdraw(id);
                 let answer = delivery.attempt(&engine.main, call, until).await?;
                 Some(told(answer, delivery, news))
             }

@@ -272,7 +272,7 @@ fn dispatch(
         .iter()
         .map(|(hold, lease)| Renewal {
             recipe: &*hold.recipe,
-            owner: &hold.owner,
+            owner: &hold.id,
             lease: *lease,
         })
         .collect();

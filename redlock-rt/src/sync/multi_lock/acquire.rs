@@ -11,7 +11,7 @@ use super::{ACTION, Checked, Flaw};
 use crate::clock;
 use crate::engine::{AcquireParams, Terms, TogetherOutcome};
 use crate::error::{Error, ErrorKind};
-use crate::name::OwnerId;
+use crate::name::HoldId;
 use crate::wire::Recipe;
 
 /// One call that wants all parts.
@@ -174,7 +174,7 @@ impl Asking<'_> {
                 continue;
             }
             let holders = self.holders_seen_by(part, known).await?;
-            if !holders.contains(&guard.hold.owner) {
+            if !holders.contains(&guard.hold.id) {
                 continue;
             }
             if known.recipe.profile().kind != part.recipe.profile().kind {
@@ -186,11 +186,7 @@ impl Asking<'_> {
     }
 
     /// Who holds the lock `known` where `part` is. Waits through outages as an acquisition does.
-    async fn holders_seen_by(
-        &self,
-        part: &Checked,
-        known: &Checked,
-    ) -> Result<Vec<OwnerId>, Error> {
+    async fn holders_seen_by(&self, part: &Checked, known: &Checked) -> Result<Vec<HoldId>, Error> {
         let seen = known.seen_by(&part.engine);
         let bound = self.deadline().filter(|_| !self.tries_once());
         loop {

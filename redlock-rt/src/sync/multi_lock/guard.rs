@@ -8,7 +8,7 @@ use super::super::group::Group;
 use super::Checked;
 use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 
 /// All locks of a [`MultiLock`](crate::MultiLock), held together.
 ///
@@ -180,10 +180,10 @@ impl MultiLockGuard {
         self.parts[place].recipe.name().as_str()
     }
 
-    /// Returns the owners of the holds as they stand in Redis, in the order of the locks.
+    /// Returns the identities of the holds as they stand in Redis, in the order of the locks.
     #[must_use]
-    pub fn owners(&self) -> Vec<OwnerId> {
-        self.group.owners()
+    pub fn hold_ids(&self) -> Vec<HoldId> {
+        self.group.hold_ids()
     }
 
     /// Returns how many guards share the holds, this one included; of different counts the smallest.

@@ -21,7 +21,7 @@ use crate::clock;
 use crate::connection::ServerId;
 use crate::engine::{Backoff, Engine, GuardState, Handle, LostReason};
 use crate::error::Error;
-use crate::name::{BadName, LockName, OwnerId};
+use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Holder, LockRecipe};
 
 const ACTION: &str = "acquire locks";
@@ -308,7 +308,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
-    pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
+    pub async fn holder(&self) -> Result<Option<HoldId>, Error> {
         Ok(self.holders().await?.into_iter().next())
     }
 
@@ -317,7 +317,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
-    pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
+    pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         // One that is known under two addresses says twice who holds it.
         let mut seen = HashSet::new();

@@ -12,7 +12,7 @@ use super::round::{Asking, Verdict};
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::Error;
-use crate::name::OwnerId;
+use crate::name::HoldId;
 
 /// A [`RedLock`](crate::RedLock) that is held: on so many servers, without interruption, that nobody
 /// else can have a majority.
@@ -184,10 +184,10 @@ impl RedLockGuard {
         self.job.group.places().0.len()
     }
 
-    /// Returns the owners of the holds as they stand on the servers, in their order.
+    /// Returns the identities of the holds as they stand on the servers, in their order.
     #[must_use]
-    pub fn owners(&self) -> Vec<OwnerId> {
-        self.job.group.owners()
+    pub fn hold_ids(&self) -> Vec<HoldId> {
+        self.job.group.hold_ids()
     }
 
     /// Returns how many guards share the holds of a majority, this one included.

@@ -29,7 +29,7 @@ use super::lock::{AnyKind, Lock};
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
-use crate::name::{BadName, OwnerId};
+use crate::name::{BadName, HoldId};
 use crate::pause::{Growth, Pause};
 use crate::wire::{Holder, RLockWire, Recipe};
 
@@ -356,7 +356,7 @@ impl RedLock {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
-    pub async fn holder(&self) -> Result<Option<OwnerId>, Error> {
+    pub async fn holder(&self) -> Result<Option<HoldId>, Error> {
         let holders = self.holders().await?;
         let held = holders.len() >= self.quorum.need();
         Ok(holders.into_iter().next().filter(|_| held))
@@ -369,7 +369,7 @@ impl RedLock {
     ///
     /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority answers in time.
     /// [`BadInput`](ErrorKind::BadInput).
-    pub async fn holders(&self) -> Result<Vec<OwnerId>, Error> {
+    pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         Ok(holders.map(|holder| holder.owner).collect())
     }
