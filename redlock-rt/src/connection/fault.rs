@@ -258,6 +258,15 @@ impl Fault {
         }
     }
 
+    /// Sorts an error of the client library that came while the connection was being set up: no call
+    /// of ours was under way.
+    pub(super) fn of_dialing(error: RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Parse => Self::not_redis(),
+            _ => Self::from_client(error).while_dialing(),
+        }
+    }
+
     /// Sorts an error of the client library that came instead of a reply.
     pub(super) fn from_client(error: RedisError) -> Self {
         match error.kind() {

@@ -11,7 +11,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION};
 use super::fault::{Cause, Fault};
 use super::info::Info;
-use super::link::of_dialing;
 use super::server::CurrentServer;
 use crate::clock;
 
@@ -122,7 +121,7 @@ async fn ask(
         }
         let fault = match sent {
             Err(error) => Fault::unreachable(error),
-            Ok(()) => of_dialing(error),
+            Ok(()) => Fault::of_dialing(error),
         };
         return Err(
             match replies.is_empty() && fault.cause() == Cause::Passing {

@@ -98,7 +98,7 @@ impl Link {
             .set_pipeline_buffer_size(1024);
         let (conn, driver) = MultiplexedConnection::new_with_config(&silent(), stream, config)
             .await
-            .map_err(of_dialing)?;
+            .map_err(Fault::of_dialing)?;
         let alive = Arc::new(AtomicBool::new(true));
         let down = Down {
             alive: Arc::clone(&alive),
@@ -192,7 +192,7 @@ impl Link {
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(ghost.client_id);
         let reply = self.conn.clone().send_packed_command(&kill).await;
-        match reply.map_err(of_dialing)? {
+        match reply.map_err(Fault::of_dialing)? {
             Value::ServerError(error) => {
                 let fault = Fault::from_server(error);
                 // A busy server is asked again; one that does not let it be known never answers.
@@ -378,14 +378,6 @@ impl fmt::Debug for Link {
 /// drop the code.
 pub(super) fn silent() -> redis::RedisConnectionInfo {
     redis::RedisConnectionInfo::default().set_skip_set_lib_name()
-}
-
-/// A fault while the connection was being set up: no call of ours was under way.
-pub(super) fn of_dialing(error: RedisError) -> Fault {
-    match error.kind() {
-        redis::ErrorKind::Parse => Fault::not_redis(),
-        _ => Fault::from_client(error).while_dialing(),
-    }
 }
 
 /// A connection was left for another server: nothing on it counts.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::greeting::{Reached, reach};
-use super::link::{of_dialing, silent};
+use super::link::silent;
 use super::server::{CurrentServer, Tie};
 
 /// The commands of a listening connection. Clones share it.
@@ -49,7 +49,9 @@ impl Subscriber {
                 ..
             } = reached;
             server.arrive(number, &info, &tie)?;
-            PubSub::new(&silent(), stream).await.map_err(of_dialing)
+            PubSub::new(&silent(), stream)
+                .await
+                .map_err(Fault::of_dialing)
         };
         match tokio::time::timeout(timeout, open).await {
             Ok(pubsub) => {

@@ -6,7 +6,7 @@ use super::ACTION;
 use super::guard::Guard;
 use super::key::Key;
 use super::run::Entering;
-use super::session::Session;
+use super::session::{OnLost, Session};
 use crate::client::{Client, default_client};
 use crate::engine::Owner;
 use crate::error::Error;
@@ -36,17 +36,6 @@ pub enum Kind {
         /// How many are acquired.
         take: u32,
     },
-}
-
-/// What the loss of the lock means for a body that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnLost {
-    /// It is dropped.
-    Cancel,
-    /// It goes on, and its value counts.
-    Finish,
-    /// It goes on, and the call fails.
-    ErrorAfter,
 }
 
 /// The client that was named, or the process default.

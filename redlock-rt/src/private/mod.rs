@@ -16,11 +16,11 @@ pub use ::core;
 pub use crate::engine::Owner;
 
 pub use self::because::{Because, FromLockError, Skip, because, map_err, skip, skipped};
-pub use self::call::{Call, Kind, LockKind, OnLost, client, renew};
+pub use self::call::{Call, Kind, LockKind, client, renew};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
 pub use self::output::{Handed, Keep, Kept, Output, Sendable, Unsendable, never};
 pub use self::run::{Entering, Run};
-pub use self::session::Session;
+pub use self::session::{OnLost, Session};
 
 const ACTION: &str = "run a function under a lock";

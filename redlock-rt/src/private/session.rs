@@ -6,12 +6,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::ACTION;
-use super::call::OnLost;
 use super::guard::{Guard, Held};
 use crate::client::Client;
 use crate::clock;
 use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
+
+/// What the loss of the lock means for a body that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLost {
+    /// It is dropped.
+    Cancel,
+    /// It goes on, and its value counts.
+    Finish,
+    /// It goes on, and the call fails.
+    ErrorAfter,
+}
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::{LockGuard, note_failure};
-use super::lock::Kind;
+use super::kind::Kind;
 use super::read_write::{Read, ReadGuard, Write, WriteGuard};
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::LockGuard;
+use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use super::lock::sealed::Sealed;
 use crate::engine::{Engine, Owner};
 use crate::error::Error;
 use crate::name::HoldId;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::lock::Kind;
+use super::kind::Kind;
 use super::options::{LockOptions, check_lease};
 use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;

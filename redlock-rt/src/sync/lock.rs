@@ -6,25 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::{LockGuard, note_failure};
+use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
-
-/// A kind of lock. Implemented by this crate alone.
-pub trait Kind: sealed::Sealed + 'static {}
-impl<K: sealed::Sealed + 'static> Kind for K {}
-
-pub(super) mod sealed {
-    #[allow(unnameable_types, reason = "sealed: nobody else is to implement it")]
-    pub trait Sealed {}
-}
-
-/// Of a handle to a lock of whatever kind, for what all kinds can be asked.
-pub(super) struct AnyKind;
-
-impl sealed::Sealed for AnyKind {}
 
 /// A handle to the lock of one name; see the aliases for the kinds.
 ///

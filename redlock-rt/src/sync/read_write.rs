@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::LockGuard;
+use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use super::lock::sealed::Sealed;
 use super::options::LockOptions;
 use crate::engine::{Engine, Handle};
 use crate::error::Error;

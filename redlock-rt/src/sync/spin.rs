@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::guard::LockGuard;
+use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use super::lock::sealed::Sealed;
 use crate::engine::{Backoff, Engine};
 use crate::wire::SpinWire;
 

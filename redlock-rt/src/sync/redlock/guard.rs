@@ -152,7 +152,7 @@ impl RedLockGuard {
         let name = job.group.name();
         let group = Group::new(name, asking.need, job.engines.len(), parts);
         group.not_lost(ACTION)?;
-        let job = asking.job(group, missing, started);
+        let job = RepairJob::new(&asking, group, missing, started);
         Ok(Self::new(&self.quorum, job))
     }
 

@@ -15,17 +15,19 @@ mod round;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 
 pub use self::guard::RedLockGuard;
 pub use self::quorum::Quorum;
 use self::quorum::Shared;
+use self::repairer::RepairJob;
 use self::round::{Asking, Verdict};
 use super::group::{Group, roll_back};
 use super::guard::note_failure;
-use super::lock::{AnyKind, Lock};
+use super::kind::AnyKind;
+use super::lock::Lock;
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
@@ -259,7 +261,7 @@ impl RedLock {
                     let (parts, missing) = round.into_parts();
                     let group = Group::new(&self.name, asking.need, engines.len(), parts);
                     if group.state().is_valid() {
-                        let job = asking.job(group, missing, round_started);
+                        let job = RepairJob::new(&asking, group, missing, round_started);
                         return Ok(RedLockGuard::new(&self.quorum, job));
                     }
                     // Too late by our own clock: as if it had never been ours.
@@ -460,12 +462,6 @@ impl RedLock {
             name: name.into(),
         }
     }
-}
-
-/// When a hold that is taken again ends at the latest.
-fn rest_of(max_hold: Option<Duration>, started: Instant) -> Option<Duration> {
-    let passed = clock::now().saturating_duration_since(started);
-    max_hold.map(|max_hold| max_hold.saturating_sub(passed))
 }
 
 impl fmt::Debug for RedLock {

@@ -16,8 +16,7 @@ use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 
 use super::super::group::{Group, Part};
-use super::rest_of;
-use super::round::is_silent;
+use super::round::{Asking, is_silent};
 use crate::clock;
 use crate::connection::Home;
 use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
@@ -50,6 +49,26 @@ pub(super) struct RepairJob {
 }
 
 impl RepairJob {
+    /// For a group that a round brought about. `missing`: where the round did not acquire the lock.
+    pub(super) fn new(
+        asking: &Asking<'_>,
+        group: Group,
+        missing: HashSet<usize>,
+        started: Instant,
+    ) -> Self {
+        Self {
+            group: Arc::new(group),
+            engines: asking.engines.to_vec(),
+            recipes: Arc::clone(asking.recipes),
+            terms: asking.terms.to_vec(),
+            owner: asking.owner.cloned(),
+            missing,
+            started,
+            home: asking.engines.first().and_then(|engine| engine.home()),
+            server_timeout: asking.server_timeout,
+        }
+    }
+
     /// Looks after the group until it is released or lost; what is lost is released.
     async fn tend(self: &Arc<Self>, repairer: &Repairer) {
         tokio::select! {
@@ -166,6 +185,12 @@ impl RepairJob {
             Err(_) => None,
         }
     }
+}
+
+/// When a hold that is taken again ends at the latest.
+fn rest_of(max_hold: Option<Duration>, started: Instant) -> Option<Duration> {
+    let passed = clock::now().saturating_duration_since(started);
+    max_hold.map(|max_hold| max_hold.saturating_sub(passed))
 }
 
 /// The groups of a quorum, and the signal of the task that looks after them.

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::super::group::{Group, Part, SHORTEST_GRACE};
+use super::super::group::{Part, SHORTEST_GRACE};
 use super::ACTION;
-use super::repairer::RepairJob;
 use crate::clock;
 use crate::engine::{AcquireParams, Engine, Handle, Hold, HoldGuard, Owner, Terms};
 use crate::error::{Error, ErrorKind};
@@ -177,21 +176,6 @@ impl Asking<'_> {
                     .await
             }
             false => engine.lock(recipe, self.terms[place], params).await,
-        }
-    }
-
-    /// What the repairer is to know of a group that came about.
-    pub(super) fn job(&self, group: Group, missing: HashSet<usize>, started: Instant) -> RepairJob {
-        RepairJob {
-            group: Arc::new(group),
-            engines: self.engines.to_vec(),
-            recipes: Arc::clone(self.recipes),
-            terms: self.terms.to_vec(),
-            owner: self.owner.cloned(),
-            missing,
-            started,
-            home: self.engines.first().and_then(|engine| engine.home()),
-            server_timeout: self.server_timeout,
         }
     }
 }
