@@ -7,6 +7,7 @@
 //! | piece | for |
 //! | --- | --- |
 //! | [`RedisServer`], [`shared_server`] | real servers: kill, restart, pause, AOF, password, TLS, unix socket |
+//! | [`Postgres`], [`shared_postgres`] | a PostgreSQL cluster: stop, restart |
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
 //! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
@@ -32,6 +33,7 @@ mod monitor;
 mod names;
 mod over;
 mod port;
+mod postgres;
 mod process;
 mod proxy;
 mod random;
@@ -56,6 +58,7 @@ pub use self::{
     monitor::{Monitor, MonitorLine},
     names::unique,
     over::{connection_over, connection_to, patient},
+    postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Matcher, Proxy, Which},
     random::Random,

@@ -1,42 +1,88 @@
 //! The lock clients, one an instance as in real life, that all meet in one place.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redlock_rt::embedded::Engine;
+use redlock_rt::embedded::{Engine, Listener};
 use redlock_rt::{Client, Error};
 
-/// Makes that many clients of the Redis server at `url`, or of a new engine in this process.
-///
-/// # Errors
-///
-/// The URL is none, or nothing that speaks Redis answers there.
-pub(crate) async fn clients(url: Option<&str>, count: u32) -> Result<Vec<Client>, Error> {
-    let mut clients = Vec::new();
-    match url {
-        Some(url) => {
-            let namespace = namespace();
-            for _ in 0..count {
-                clients.push(
-                    Client::builder()
-                        .url(url)
-                        .namespace(&namespace)
-                        .connect()
-                        .await?,
-                );
-            }
+/// How long a lock outlives an instance that dies: users wait for it then.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Clients, and where they meet.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    pub(crate) clients: Vec<Client>,
+    /// The address of Redis and what names begin with, for who has a client of their own.
+    pub(crate) redis: Option<(String, String)>,
+    /// The engine of this process, served for as long as this lives.
+    _listener: Option<Listener>,
+}
+
+/// Why there are no clients.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LocksError {
+    #[error("--redis: {0}")]
+    Redis(Error),
+    #[error("{0}")]
+    Embedded(Error),
+    #[error("no port for the embedded engine: {0}")]
+    NoPort(io::Error),
+}
+
+impl Locks {
+    /// Makes that many clients of the Redis server at `url`.
+    ///
+    /// # Errors
+    ///
+    /// The URL is none, or nothing that speaks Redis answers there.
+    pub(crate) async fn connect(
+        url: &str,
+        namespace: &str,
+        count: u32,
+    ) -> Result<Self, LocksError> {
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            let client = Client::builder().url(url).namespace(namespace).lease(LEASE);
+            clients.push(client.connect().await.map_err(LocksError::Redis)?);
         }
-        None => {
-            let engine = Engine::new();
-            for _ in 0..count {
-                clients.push(Client::builder().embedded(&engine).build()?);
-            }
-        }
+        Ok(Self {
+            clients,
+            redis: Some((url.to_owned(), namespace.to_owned())),
+            _listener: None,
+        })
     }
-    Ok(clients)
+
+    /// Makes that many clients of a new engine in this process, which listens too if anybody has a
+    /// client of their own.
+    pub(crate) async fn embedded(count: u32, listen: bool) -> Result<Self, LocksError> {
+        let engine = Engine::new();
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            let client = Client::builder().embedded(&engine).lease(LEASE);
+            clients.push(client.build().map_err(LocksError::Embedded)?);
+        }
+        let listener = if listen {
+            Some(
+                engine
+                    .listen("127.0.0.1:0")
+                    .await
+                    .map_err(LocksError::NoPort)?,
+            )
+        } else {
+            None
+        };
+        let address = listener.as_ref().map(Listener::local_addr);
+        Ok(Self {
+            clients,
+            redis: address.map(|address| (format!("redis://{address}"), "raw".to_owned())),
+            _listener: listener,
+        })
+    }
 }
 
 /// Keeps the locks of this run apart from those of other runs on the same server.
-fn namespace() -> String {
+pub(crate) fn namespace() -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

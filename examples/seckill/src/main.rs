@@ -3,46 +3,32 @@
 //! ```console
 //! $ cargo run --release -p seckill -- rush
 //! $ cargo run --release -p seckill -- rush --lock off
+//! $ cargo run --release -p seckill -- serve
 //! ```
+//!
+//! README.md tells the story, and how to run the app as several instances with a page to watch.
 //!
 //! The app runs as several instances that share a database and nothing else. An order looks whether
 //! its user has one already, takes a voucher out of the stock and notes the order. Clients are
 //! impatient: every user sends the same request three times at once, and a load balancer spreads
-//! them over the instances. Each looks, none finds an order, all of them buy:
-//!
-//! ```text
-//! instance 1   has user 7 ordered? no ·············· buy
-//! instance 2     has user 7 ordered? no ·············· buy      a second voucher
-//! instance 3       has user 7 ordered? no ·············· buy    a third
-//! ```
-//!
-//! That is `--lock off`. With the lock, which is the default, one attribute makes it right:
+//! them over the instances. Each looks, none finds an order, all of them buy. One attribute makes it
+//! right:
 //!
 //! ```text
 //! #[distributed_lock(key = "order:<user_id>", wait = "1s", client = self.locks)]
-//! async fn place_order(&self, user_id: i64, ..) -> Result<Placed, OrderError>
+//! async fn place_order(&self, user_id: i64, ..) -> Result<Placed, ShopError>
 //! ```
 //!
-//! ```text
-//! instance 1   [ has user 7 ordered? no ····· buy ]
-//! instance 2     waiting                           [ has user 7 ordered? yes ]
-//! instance 3       waiting                                                    [ … yes ]
-//! ```
+//! # Layers
 //!
-//! Different users do not wait for each other, as their locks have different names. Who has not got
-//! the lock after a second is turned away as busy.
+//! | layer | modules | knows |
+//! | --- | --- | --- |
+//! | programs | [`rush`], [`serve`] | everything below |
+//! | routes | [`http`], and the page that it serves | who asks and for what; takes no lock |
+//! | service | [`service`], [`payment`] | what the shop does; the only place with locks |
+//! | store | [`store`] | the statements, for SQLite and PostgreSQL alike |
 //!
-//! What the lock is not there for: the stock never goes below zero with or without it, because that
-//! is one conditional update (`… SET stock = stock - 1 … WHERE stock > 0`). What one statement can
-//! do should not take a lock.
-//!
-//! The locks are kept in an engine inside the process, or with `--redis redis://…` on a server, under
-//! a namespace of this run. The program checks its books in the end: each request ended in one way
-//! (ordered, already, sold out, busy, failed), and the orders table says what was sold. Exit codes:
-//! 0 the sale came out right (or `--lock off`), 1 it did not, 2 it could not be held.
-//!
-//! Where to look: [`instance`] has the function under the attribute, [`locks`] makes the clients,
-//! [`db`] is the shop, [`rush`] the crowd and [`summary`] what has to be true afterwards.
+//! Exit codes: 0 it went well, 1 the sale came out wrong, 2 it could not be held or served.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -50,14 +36,18 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command, RushArgs};
-use crate::summary::Summary;
+use crate::rush::summary::Summary;
 
 mod cli;
-mod db;
-mod instance;
+mod client;
+mod http;
 mod locks;
+mod logging;
+mod payment;
 mod rush;
-mod summary;
+mod serve;
+mod service;
+mod store;
 
 /// The sale came out wrong.
 const WRONG: u8 = 1;
@@ -66,19 +56,36 @@ const NOT_HELD: u8 = 2;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Cli {
-        command: Command::Rush(args),
-    } = Cli::parse();
-    if let Err(problem) = args.check() {
-        eprintln!("error: {problem}");
-        return ExitCode::from(NOT_HELD);
+    match Cli::parse().command {
+        Command::Rush(args) => rush(&args).await,
+        Command::Serve(args) => {
+            logging::begin();
+            ended(serve::run(&args).await)
+        }
+        Command::Payments(args) => {
+            logging::begin();
+            ended(serve::payment_stub(&args).await)
+        }
     }
-    match rush::run(&args).await {
-        Ok(summary) => report(&args, &summary),
-        Err(error) => {
-            eprintln!("error: {error}");
+}
+
+fn ended(end: Result<(), String>) -> ExitCode {
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
             ExitCode::from(NOT_HELD)
         }
+    }
+}
+
+async fn rush(args: &RushArgs) -> ExitCode {
+    if let Err(problem) = args.check() {
+        return ended(Err(problem));
+    }
+    match rush::run(args).await {
+        Ok(summary) => report(args, &summary),
+        Err(error) => ended(Err(error.to_string())),
     }
 }
 

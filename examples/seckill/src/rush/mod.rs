@@ -1,4 +1,7 @@
 //! The load generator: lets the users loose on the instances.
+//!
+//! Here they are in this process and called directly. [`crowd`] is the same over HTTP, and [`share`]
+//! the part of it that a serving instance drives.
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -11,11 +14,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::{Barrier, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
+use self::summary::{Summary, Tally};
 use crate::cli::RushArgs;
-use crate::db::Database;
-use crate::instance::{Instance, OrderError, Placed};
-use crate::locks;
-use crate::summary::{Summary, Tally};
+use crate::locks::{Locks, namespace};
+use crate::service::{self, CreateVoucher, NewSale, Placed, Shop, ShopConfig, ShopError};
+use crate::store::{DatabaseUrl, Store};
+
+mod crowd;
+pub(crate) mod share;
+pub(crate) mod summary;
+
+/// A sale in this process ends with the process, in milliseconds.
+const LONGEST_SALE: i64 = 24 * 3600 * 1000;
 
 /// Opens the sale in a database of its own, lets the users rush, and reads the books.
 ///
@@ -24,40 +34,77 @@ use crate::summary::{Summary, Tally};
 /// The sale could not be held: the locks cannot be reached, or there is no room for the database.
 pub(crate) async fn run(args: &RushArgs) -> Result<Summary, Box<dyn Error>> {
     let dir = tempfile::Builder::new().prefix("seckill-").tempdir()?;
-    let instances = open(args, &dir.path().join("shop.db")).await?;
+    let shop = open(args, &dir.path().join("shop.db")).await?;
 
     let started = Instant::now();
-    let tally = rush(args, &instances).await;
+    let tally = rush(args, &shop).await;
     let took = started.elapsed();
 
     if let Some(error) = tally.first_error() {
         eprintln!("the first request that failed said: {error}");
     }
-    let books = instances[0].books().await?;
-    join_all(instances.iter().map(|instance| instance.close())).await;
+    let books = shop.instances[0].books(&shop.voucher).await?;
+    join_all(shop.instances.iter().map(|instance| instance.close())).await;
     dir.close()?;
     Ok(Summary::new(args, &tally, books, took))
 }
 
+/// An open shop: its instances, the voucher on sale, and where the locks are.
+struct Open {
+    instances: Vec<Arc<Shop>>,
+    voucher: Arc<str>,
+    /// Ends after the instances.
+    _locks: Locks,
+}
+
 /// Starts the instances: each has its own lock client and its own pool, all share one database.
-async fn open(args: &RushArgs, file: &Path) -> Result<Vec<Arc<Instance>>, Box<dyn Error>> {
-    let clients = locks::clients(args.redis.as_deref(), args.instances)
-        .await
-        .map_err(|error| match &args.redis {
-            Some(_) => format!("--redis: {error}"),
-            None => error.to_string(),
-        })?;
-    Database::create(file, args.stock).await?.close().await;
+async fn open(args: &RushArgs, file: &Path) -> Result<Open, Box<dyn Error>> {
+    let mut locks = match &args.redis {
+        Some(url) => Locks::connect(url, &namespace(), args.instances).await?,
+        None => Locks::embedded(args.instances, args.lock.is_raw()).await?,
+    };
+    let config = ShopConfig {
+        think: args.think,
+        stall_one_in: args.stall_one_in,
+        lock: args.lock,
+        ..ShopConfig::default()
+    };
+    let database = DatabaseUrl::file(file)?;
     let mut instances = Vec::new();
-    for locks in clients {
-        let shop = Database::open(file).await?;
-        instances.push(Arc::new(Instance::new(locks, shop, args.think, args.lock)));
+    for client in std::mem::take(&mut locks.clients) {
+        let store = Store::open(&database).await?;
+        let redis = locks.redis.clone();
+        instances.push(Arc::new(Shop::new(
+            client,
+            redis,
+            store,
+            None,
+            config.clone(),
+        )));
     }
-    Ok(instances)
+    instances[0].migrate().await?;
+    let begins_at = service::now();
+    let voucher = CreateVoucher {
+        name: "Flash sale".to_owned(),
+        price_cents: 1000,
+        sale: Some(NewSale {
+            stock: i64::from(args.stock),
+            begins_at,
+            ends_at: begins_at + LONGEST_SALE,
+            lock: None,
+            waiting_room: false,
+        }),
+    };
+    let voucher = instances[0].create_voucher(voucher).await?;
+    Ok(Open {
+        instances,
+        voucher: voucher.id.into(),
+        _locks: locks,
+    })
 }
 
 /// Runs every request of every user, at most `--concurrency` of them at a time.
-async fn rush(args: &RushArgs, instances: &[Arc<Instance>]) -> Tally {
+async fn rush(args: &RushArgs, shop: &Open) -> Tally {
     let in_flight = Arc::new(Semaphore::new(args.concurrency as usize));
     let progress = progress(args.requests());
     let mut tally = Tally::new();
@@ -73,11 +120,12 @@ async fn rush(args: &RushArgs, instances: &[Arc<Instance>]) -> Tally {
         for request in 0..args.requests_per_user {
             let place = places.split(1);
             let start = Arc::clone(&start);
-            let at = (user as usize + request as usize) % instances.len();
-            let instance = Arc::clone(&instances[at]);
+            let at = (user as usize + request as usize) % shop.instances.len();
+            let instance = Arc::clone(&shop.instances[at]);
+            let voucher = Arc::clone(&shop.voucher);
             requests.spawn(async move {
                 start.wait().await;
-                let end = instance.order(i64::from(user)).await;
+                let end = instance.order(i64::from(user), &voucher, false).await;
                 drop(place);
                 end
             });
@@ -96,7 +144,7 @@ async fn rush(args: &RushArgs, instances: &[Arc<Instance>]) -> Tally {
 fn count(
     tally: &mut Tally,
     progress: &ProgressBar,
-    end: Result<Result<Placed, OrderError>, JoinError>,
+    end: Result<Result<Placed, ShopError>, JoinError>,
 ) {
     match end {
         Ok(end) => tally.add(end),

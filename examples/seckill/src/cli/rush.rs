@@ -1,0 +1,71 @@
+//! What a rush is made of.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+use crate::service::LockKind;
+
+/// The size and shape of one rush.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct RushArgs {
+    /// Users who rush, each of whom may have one voucher.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) users: u32,
+
+    /// Vouchers for sale.
+    #[arg(long, value_name = "M", default_value_t = 200)]
+    pub(crate) stock: u32,
+
+    /// App instances, each with its own lock client and its own database pool.
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) instances: u32,
+
+    /// Requests of each user, which start together on different instances.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) requests_per_user: u32,
+
+    /// Requests in flight over all instances.
+    #[arg(long, value_name = "C", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) concurrency: u32,
+
+    /// Redis server that keeps the locks; without it the instances share an engine in this process.
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+
+    /// What an order is placed under.
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = LockKind::Rlock)]
+    pub(crate) lock: LockKind,
+
+    /// One order in N takes far longer than `--think`: longer than locks without renewal live.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) stall_one_in: u32,
+
+    /// Prints the summary as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Time an order takes between its check and its transaction.
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
+    pub(crate) think: Duration,
+}
+
+impl RushArgs {
+    /// Checks what no single flag can know about itself.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.requests_per_user > self.concurrency {
+            return Err(format!(
+                "--concurrency {} is below --requests-per-user {}: the requests of one user start \
+                 together, so all of them must fit",
+                self.concurrency, self.requests_per_user,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Requests of all users.
+    pub(crate) fn requests(&self) -> u64 {
+        u64::from(self.users) * u64::from(self.requests_per_user)
+    }
+}

@@ -1,0 +1,125 @@
+//! An HTTP client that keeps its connections.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// The header by which a session is sent.
+pub(crate) const COOKIE: &str = "cookie";
+
+/// A client with a bound on each call.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpClient {
+    client: Client<HttpConnector, Full<Bytes>>,
+    timeout: Duration,
+}
+
+/// A call that was not answered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("{0} is no URL for this")]
+    Url(String),
+    #[error("no connection")]
+    Connect,
+    #[error("the connection ended before the answer")]
+    Cut,
+    #[error("no answer in time")]
+    TimedOut,
+}
+
+/// An answer with its whole body.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// The body, as far as it is JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+impl HttpClient {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(timeout));
+        Self {
+            client: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(1024)
+                .build(connector),
+            timeout,
+        }
+    }
+
+    pub(crate) async fn put(&self, url: &str, body: &Value) -> Result<Reply, CallError> {
+        self.call("PUT", url, None, Some(body)).await
+    }
+
+    /// Posts JSON, or nothing, with a session if there is one.
+    pub(crate) async fn post(
+        &self,
+        url: &str,
+        session: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Reply, CallError> {
+        self.call("POST", url, session, body).await
+    }
+
+    async fn call(
+        &self,
+        method: &str,
+        url: &str,
+        session: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Reply, CallError> {
+        let mut request = Request::builder().method(method).uri(url);
+        if let Some(session) = session {
+            request = request.header(COOKIE, session);
+        }
+        let body = match body {
+            Some(body) => {
+                request = request.header("content-type", "application/json");
+                Bytes::from(body.to_string())
+            }
+            None => Bytes::new(),
+        };
+        let request = request
+            .body(Full::new(body))
+            .map_err(|_| CallError::Url(url.to_owned()))?;
+        let whole = async {
+            let response = self.send(request).await?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await;
+            Ok(Reply {
+                status,
+                body: body.map_err(|_| CallError::Cut)?.to_bytes(),
+            })
+        };
+        tokio::time::timeout(self.timeout, whole)
+            .await
+            .map_err(|_| CallError::TimedOut)?
+    }
+
+    /// Sends a request and returns the answer when its head is there.
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<hyper::body::Incoming>, CallError> {
+        self.client.request(request).await.map_err(|error| {
+            if error.is_connect() {
+                CallError::Connect
+            } else {
+                CallError::Cut
+            }
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Bodies: JSON of a bounded size, and a problem that says what is wrong with any other.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+use super::problem::Problem;
+
+/// The largest body that is read.
+pub(super) const LARGEST: usize = 16 * 1024;
+
+/// A body of JSON.
+#[derive(Debug)]
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes =
+            Bytes::from_request(request, state)
+                .await
+                .map_err(|rejection| match rejection.into_response().status() {
+                    StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
+                        StatusCode::PAYLOAD_TOO_LARGE,
+                        "too-large",
+                        format!("a body has {LARGEST} bytes at most"),
+                    ),
+                    _ => Problem::new(StatusCode::BAD_REQUEST, "cut-off", "the body ends early"),
+                })?;
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| match error.classify() {
+                Category::Data => Problem::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "invalid",
+                    error.to_string(),
+                ),
+                _ => Problem::new(StatusCode::BAD_REQUEST, "no-json", error.to_string()),
+            })
+    }
+}

@@ -1,0 +1,248 @@
+//! One instance: the shop, its jobs, and the port on which it is served.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cookie::Key;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::cli::{PaymentsArgs, ServeArgs};
+use crate::http::{self, App};
+use crate::locks::Locks;
+use crate::payment::{Payments, StubConfig};
+use crate::rush::share;
+use crate::service::{Shop, ShopConfig, ShopError};
+use crate::store::Store;
+
+/// Where the secret that signs sessions comes from: 64 bytes or more, the same for all instances.
+pub(crate) const SECRET_VARIABLE: &str = "SECKILL_SECRET";
+
+/// How long what is under way may take when the instance is to end.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// How often this instance says that it is there, settles and prunes.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// How often it looks whether there is a rush to take part in.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Serves until the process is told to end (Ctrl-C, SIGTERM).
+///
+/// # Errors
+///
+/// Why it cannot serve, in one line.
+pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
+    let key = key()?;
+    let listener = listen(&args.host, args.port).await?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let locks = match &args.redis {
+        Some(url) => Locks::connect(url, &args.namespace, 1).await,
+        None => Locks::embedded(1, true).await,
+    };
+    let mut locks = locks.map_err(|error| error.to_string())?;
+    let client = locks.clients.remove(0);
+    let at_database = |error: &dyn std::fmt::Display| format!("--database: {error}");
+    let store = Store::open(&args.database)
+        .await
+        .map_err(|error| at_database(&error))?;
+    let payments = args.payments.as_deref().map(payments).transpose()?;
+    let config = ShopConfig {
+        think: args.think,
+        stall_one_in: args.stall_one_in,
+        lock: args.lock,
+        keep: args.keep,
+        pace: args.pace,
+    };
+    let shop = Arc::new(Shop::new(
+        client,
+        locks.redis.clone(),
+        store,
+        payments,
+        config,
+    ));
+    shop.migrate().await.map_err(|error| match error {
+        ShopError::Store(error) => at_database(&error),
+        other => other.to_string(),
+    })?;
+
+    let (close, closing) = watch::channel(false);
+    let instance: Arc<str> = format!("{}-{}", std::process::id(), address.port()).into();
+    let url = format!("http://{address}");
+    let app = App {
+        shop: Arc::clone(&shop),
+        key: key.clone(),
+        trust_user_header: args.trust_user_header,
+        instance: Arc::clone(&instance),
+        closing: closing.clone(),
+    };
+    // Whoever is to be found by others says so before it says so to its parent.
+    shop.beat(&instance, &url)
+        .await
+        .map_err(|error| error.to_string())?;
+    let jobs = jobs(&shop, &instance, &url, key);
+    say(&format!("listening on {url}"));
+
+    let end = async move {
+        asked_to_end().await;
+        tracing::info!("closing");
+        // Nobody listens where nothing is under way.
+        let _ = close.send(true);
+    };
+    let mut closed = closing.clone();
+    let serving = axum::serve(listener, http::router(app)).with_graceful_shutdown(end);
+    let served = tokio::select! {
+        served = serving => served,
+        () = async {
+            let _ = closed.wait_for(|closing| *closing).await;
+            tokio::time::sleep(LAST_ANSWERS).await;
+        } => {
+            tracing::warn!("some answers are still under way and are given up");
+            Ok(())
+        }
+    };
+    drop(jobs);
+    if let Err(error) = shop.leave(&instance).await {
+        tracing::debug!(%error, "the others will notice by themselves");
+    }
+    shop.close().await;
+    served.map_err(|error| error.to_string())
+}
+
+/// Stands in for the payment service until the process ends.
+///
+/// # Errors
+///
+/// Why it cannot, in one line.
+pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
+    let listener = listen("127.0.0.1", args.port).await?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    say(&format!("listening on http://{address}"));
+    let config = StubConfig {
+        delay: args.delay,
+        failures: args.failures,
+    };
+    tokio::select! {
+        served = crate::payment::serve(listener, config) => served.map_err(|error| error.to_string()),
+        () = asked_to_end() => Ok(()),
+    }
+}
+
+/// What an instance does by itself. All of it ends when this is dropped.
+fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, url: &str, key: Key) -> JoinSet<()> {
+    let mut jobs = JoinSet::new();
+    let (shop, instance, url) = (Arc::clone(shop), Arc::clone(instance), url.to_owned());
+    let (beating, beaten) = (Arc::clone(&shop), Arc::clone(&instance));
+    jobs.spawn(every(BEAT, "beat", move || {
+        let (shop, instance, url) = (Arc::clone(&beating), Arc::clone(&beaten), url.clone());
+        async move { shop.beat(&instance, &url).await }
+    }));
+    let settling = Arc::clone(&shop);
+    jobs.spawn(every(BEAT, "settle", move || {
+        let shop = Arc::clone(&settling);
+        async move { shop.settle().await.map(drop) }
+    }));
+    let pruning = Arc::clone(&shop);
+    jobs.spawn(every(BEAT, "prune", move || {
+        let shop = Arc::clone(&pruning);
+        async move { shop.prune().await.map(drop) }
+    }));
+    jobs.spawn(every(LOOK, "rush", move || {
+        let (shop, instance, key) = (Arc::clone(&shop), Arc::clone(&instance), key.clone());
+        async move {
+            if let Some((share, rush)) = shop.take_share(&instance).await? {
+                tokio::spawn(share::drive(shop, instance, key, share, rush));
+            }
+            Ok(())
+        }
+    }));
+    jobs
+}
+
+/// Does something again and again. What fails is logged, and tried again at the next time.
+async fn every<F: Future<Output = Result<(), ShopError>>>(
+    period: Duration,
+    what: &'static str,
+    mut job: impl FnMut() -> F,
+) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut failing = false;
+    loop {
+        ticks.tick().await;
+        match job().await {
+            Ok(()) => failing = false,
+            // Once an outage.
+            Err(error) if !failing => {
+                tracing::warn!(%error, job = what, "failed");
+                failing = true;
+            }
+            Err(error) => tracing::debug!(%error, job = what, "failed again"),
+        }
+    }
+}
+
+pub(crate) async fn listen(host: &str, port: u16) -> Result<TcpListener, String> {
+    TcpListener::bind((host, port))
+        .await
+        .map_err(|error| format!("--port: cannot listen on {host}:{port}: {}", plain(&error)))
+}
+
+/// The error of an operating system without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_lowercase()
+}
+
+fn payments(url: &str) -> Result<Payments, String> {
+    let refused = |what: &str| format!("--payments: {what}, expected http://HOST:PORT");
+    let parsed = url::Url::parse(url).map_err(|error| refused(&error.to_string()))?;
+    match (parsed.scheme(), parsed.host_str()) {
+        ("http", Some(_)) => Ok(Payments::new(url)),
+        _ => Err(refused("not a URL for this")),
+    }
+}
+
+fn key() -> Result<Key, String> {
+    match std::env::var(SECRET_VARIABLE) {
+        Ok(secret) => Key::try_from(secret.as_bytes())
+            .map_err(|_| format!("{SECRET_VARIABLE}: expected 64 bytes or more")),
+        Err(_) => {
+            tracing::warn!("{SECRET_VARIABLE} is not set: sessions are of this instance alone");
+            Ok(Key::generate())
+        }
+    }
+}
+
+/// Waits for Ctrl-C, or what `kill` sends.
+pub(crate) async fn asked_to_end() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminated.recv() => {}
+            }
+            return;
+        }
+    }
+    // No signal can be waited for: then none ends it gracefully.
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Says a line to whoever started this.
+pub(crate) fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    // Whoever reads may have gone away; that is no reason to end.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,276 @@
+//! What is for sale. Each instance answers from a copy, and no copy is ever out of date.
+//!
+//! A copy is answered from for as long as the read lock of the catalogue is held for it, a quarter
+//! of a second at most, and only while the guard is valid. Who changes the catalogue has the write
+//! lock, so all copies of all instances are put away by then: a voucher that was made is in every
+//! list from that moment. The stock in a copy is as old as the copy; orders do not go by it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions, ReadGuard, ReadWriteLock};
+use serde::Deserialize;
+
+use super::{LockKind, Shop, ShopError, new_id, now};
+use crate::store::{Books, NewVoucher, Sale, StoreError, Voucher};
+
+/// How long a copy is kept, and so how long who changes something waits for it.
+const KEPT: Duration = Duration::from_millis(250);
+
+/// How long a copy's read lock outlives an instance that dies: the others are kept from changing
+/// anything for so long.
+const READ_LEASE: Duration = Duration::from_secs(2);
+
+const READ_WAIT: Duration = Duration::from_secs(1);
+const WRITE_WAIT: Duration = Duration::from_secs(3);
+
+const LONGEST_NAME: usize = 80;
+const HIGHEST_PRICE: i64 = 100_000_000;
+const LARGEST_STOCK: i64 = 1_000_000;
+
+/// A voucher as somebody asks for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateVoucher {
+    pub(crate) name: String,
+    pub(crate) price_cents: i64,
+    pub(crate) sale: Option<NewSale>,
+}
+
+/// A flash sale as somebody asks for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSale {
+    pub(crate) stock: i64,
+    /// Milliseconds since 1970.
+    pub(crate) begins_at: i64,
+    /// Milliseconds since 1970.
+    pub(crate) ends_at: i64,
+    pub(crate) lock: Option<String>,
+    #[serde(default)]
+    pub(crate) waiting_room: bool,
+}
+
+/// This instance's copy.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    lock: ReadWriteLock,
+    copy: Arc<Mutex<Option<Copy>>>,
+    /// One request at a time makes a copy; the others wait for it.
+    filling: tokio::sync::Mutex<u64>,
+}
+
+#[derive(Debug)]
+struct Copy {
+    number: u64,
+    page: Arc<Page>,
+    guard: ReadGuard,
+}
+
+#[derive(Debug)]
+struct Page {
+    vouchers: Vec<Voucher>,
+    sales: HashMap<String, Sale>,
+}
+
+impl Catalogue {
+    pub(super) fn new(locks: &Client) -> Self {
+        Self {
+            // A stream of readers would otherwise keep out who has a voucher to add.
+            lock: locks.read_write_lock("catalogue").prefer_writers(true),
+            copy: Arc::default(),
+            filling: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Gives the copy up, so that others may change the catalogue.
+    pub(super) async fn put_away(&self) {
+        let copy = lock(&self.copy).take();
+        put_away(copy).await;
+    }
+
+    fn page(&self) -> Option<Arc<Page>> {
+        let copy = lock(&self.copy);
+        let copy = copy.as_ref().filter(|copy| copy.guard.is_valid())?;
+        Some(Arc::clone(&copy.page))
+    }
+}
+
+impl Shop {
+    /// The vouchers, newest first.
+    pub(crate) async fn vouchers(&self) -> Result<Vec<Voucher>, ShopError> {
+        Ok(self.page().await?.vouchers.clone())
+    }
+
+    /// One voucher as it is at this moment.
+    pub(crate) async fn voucher(&self, id: &str) -> Result<Voucher, ShopError> {
+        self.store
+            .voucher(id)
+            .await?
+            .ok_or(ShopError::NoSuchVoucher)
+    }
+
+    /// What the orders table says of a voucher.
+    pub(crate) async fn books(&self, voucher: &str) -> Result<Books, ShopError> {
+        Ok(self.store.books(voucher).await?)
+    }
+
+    /// Adds a voucher, and its sale if it has one.
+    pub(crate) async fn create_voucher(&self, asked: CreateVoucher) -> Result<Voucher, ShopError> {
+        let voucher = checked(asked, self.config.lock, now())?;
+        let made = self
+            .change_catalogue(async || self.store.create_voucher(&voucher).await)
+            .await?;
+        if !made {
+            return Err(ShopError::NameTaken(voucher.name));
+        }
+        tracing::info!(voucher = voucher.id, name = voucher.name, "voucher made");
+        Ok(Voucher {
+            id: voucher.id,
+            name: voucher.name,
+            price_cents: voucher.price_cents,
+            sale: voucher.sale,
+        })
+    }
+
+    /// Changes what is for sale while no instance answers from a copy.
+    pub(super) async fn change_catalogue<T>(
+        &self,
+        change: impl AsyncFnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, ShopError> {
+        self.catalogue.put_away().await;
+        let options = LockOptions::new().wait(WRITE_WAIT);
+        let guard = self.catalogue.lock.write_with(options).await?;
+        // Cancelled where the lock is lost: copies may be made from then on.
+        let changed = guard.run(change()).await;
+        guard.unlock().await?;
+        Ok(changed??)
+    }
+
+    /// The sale of a voucher.
+    pub(super) async fn sale(&self, voucher: &str) -> Result<Sale, ShopError> {
+        if let Some(sale) = self.page().await?.sales.get(voucher) {
+            return Ok(sale.clone());
+        }
+        // Not among the newest, or none at all.
+        self.voucher(voucher)
+            .await?
+            .sale
+            .ok_or(ShopError::NotOnSale)
+    }
+
+    async fn page(&self) -> Result<Arc<Page>, ShopError> {
+        if let Some(page) = self.catalogue.page() {
+            return Ok(page);
+        }
+        let mut number = self.catalogue.filling.lock().await;
+        if let Some(page) = self.catalogue.page() {
+            return Ok(page);
+        }
+        let options = LockOptions::new().wait(READ_WAIT).lease(READ_LEASE);
+        let guard = match self.catalogue.lock.read_with(options).await {
+            Ok(guard) => guard,
+            // A copy may not be kept without the lock, but the tables are always right.
+            Err(error) if error.is_unavailable() || error.is_timed_out() => {
+                return Ok(Arc::new(self.load().await?));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let page = Arc::new(self.load().await?);
+        *number += 1;
+        let old = lock(&self.catalogue.copy).replace(Copy {
+            number: *number,
+            page: Arc::clone(&page),
+            guard,
+        });
+        let (place, number) = (Arc::clone(&self.catalogue.copy), *number);
+        tokio::spawn(async move {
+            put_away(old).await;
+            tokio::time::sleep(KEPT).await;
+            let copy = lock(&place).take_if(|copy| copy.number == number);
+            put_away(copy).await;
+        });
+        Ok(page)
+    }
+
+    async fn load(&self) -> Result<Page, ShopError> {
+        let vouchers = self.store.vouchers().await?;
+        let sales: HashMap<_, _> = vouchers
+            .iter()
+            .filter_map(|voucher| Some((voucher.id.clone(), voucher.sale.clone()?)))
+            .collect();
+        self.sold_out
+            .retain(&sales.keys().cloned().collect::<HashSet<_>>());
+        Ok(Page { vouchers, sales })
+    }
+}
+
+async fn put_away(copy: Option<Copy>) {
+    if let Some(copy) = copy
+        && let Err(error) = copy.guard.unlock().await
+    {
+        tracing::debug!(%error, "the catalogue's read lock ends with its lease");
+    }
+}
+
+fn lock(copy: &Mutex<Option<Copy>>) -> MutexGuard<'_, Option<Copy>> {
+    copy.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks what somebody asks for.
+fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<NewVoucher, ShopError> {
+    let name = asked.name.trim();
+    if name.is_empty() || name.chars().count() > LONGEST_NAME {
+        let problem = format!("expected 1 to {LONGEST_NAME} characters");
+        return Err(ShopError::invalid("name", problem));
+    }
+    if !(0..=HIGHEST_PRICE).contains(&asked.price_cents) {
+        let problem = format!("expected 0 to {HIGHEST_PRICE}");
+        return Err(ShopError::invalid("price_cents", problem));
+    }
+    let sale = asked
+        .sale
+        .map(|sale| checked_sale(sale, lock, now))
+        .transpose()?;
+    Ok(NewVoucher {
+        id: new_id(),
+        name: name.to_owned(),
+        price_cents: asked.price_cents,
+        created_at: now,
+        sale,
+    })
+}
+
+fn checked_sale(asked: NewSale, lock: LockKind, now: i64) -> Result<Sale, ShopError> {
+    if !(0..=LARGEST_STOCK).contains(&asked.stock) {
+        let problem = format!("expected 0 to {LARGEST_STOCK}");
+        return Err(ShopError::invalid("sale.stock", problem));
+    }
+    if asked.ends_at <= asked.begins_at {
+        return Err(ShopError::invalid(
+            "sale.ends_at",
+            "expected a time after begins_at",
+        ));
+    }
+    if asked.ends_at <= now {
+        return Err(ShopError::invalid(
+            "sale.ends_at",
+            "expected a time that is to come",
+        ));
+    }
+    let lock = match asked.lock {
+        Some(name) => name
+            .parse::<LockKind>()
+            .map_err(|problem| ShopError::invalid("sale.lock", problem))?,
+        None => lock,
+    };
+    Ok(Sale {
+        stock_at_start: asked.stock,
+        stock: asked.stock,
+        begins_at: asked.begins_at,
+        ends_at: asked.ends_at,
+        lock: lock.as_str().to_owned(),
+        waiting_room: asked.waiting_room,
+    })
+}

@@ -1,0 +1,76 @@
+//! What an order is placed under.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+/// What an order is placed under, from nothing to what holds whatever happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LockKind {
+    /// Nothing: two requests of one user both look, and both buy.
+    Off,
+    /// `SET key 1 NX`, `DEL key`: who crashes leaves the key for ever.
+    Setnx,
+    /// `SET key 1 NX PX 150`, `DEL key`: who is slow deletes the next one's key.
+    SetnxTtl,
+    /// The same with a token that is compared before the key is deleted: who is slow is not alone.
+    Token,
+    /// `#[distributed_lock]`: renewed while it is held, and a body whose lock is lost is cancelled.
+    #[value(alias = "on")]
+    Rlock,
+    /// The same with a fencing token, which the database compares.
+    Fenced,
+}
+
+impl LockKind {
+    /// The name, on the command line, in the database and on the page.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Setnx => "setnx",
+            Self::SetnxTtl => "setnx-ttl",
+            Self::Token => "token",
+            Self::Rlock => "rlock",
+            Self::Fenced => "fenced",
+        }
+    }
+
+    /// Whether it talks to Redis by itself, and so needs a server at an address.
+    pub(crate) fn is_raw(self) -> bool {
+        matches!(self, Self::Setnx | Self::SetnxTtl | Self::Token)
+    }
+
+    /// Whether nobody ever has two vouchers where nothing is lost by Redis.
+    pub(crate) fn is_sound(self) -> bool {
+        matches!(self, Self::Rlock | Self::Fenced)
+    }
+}
+
+impl fmt::Display for LockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for LockKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        <Self as ValueEnum>::from_str(text, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for kind in LockKind::value_variants() {
+            assert_eq!(kind.as_str().parse(), Ok(*kind));
+        }
+        assert_eq!("on".parse(), Ok(LockKind::Rlock));
+        assert!("maybe".parse::<LockKind>().is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! What the shop does. Routes call it and it calls the store; every lock is taken in here.
+//!
+//! | file | does | under |
+//! | --- | --- | --- |
+//! | `order` | places an order | `#[distributed_lock]` of the user; the steps that led there |
+//! | `steps` | the locks that one writes before one has a library | `SET NX` and so on |
+//! | `catalogue` | what is for sale, kept in the process | `ReadWriteLock` |
+//! | `payment` | pays an order | `PermitExpirableSemaphore` |
+//! | `swap` | two users swap their vouchers | `MultiLock` |
+//! | `room` | the waiting room in front of a sale | `FairLock` |
+//! | `jobs` | settles what was paid, ends what is over | `FencedLock`, `min_hold` |
+//! | `rush` | all instances begin a rush at one moment | `CountDownLatch` |
+//! | `live` | who waits, who holds, and for how long | |
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redlock_rt::{Client, Shutdown};
+use uuid::Uuid;
+
+use crate::payment::Payments;
+use crate::store::Store;
+
+mod catalogue;
+mod error;
+mod jobs;
+mod live;
+mod lock_kind;
+mod order;
+mod payment;
+mod room;
+mod rush;
+mod steps;
+mod swap;
+
+pub(crate) use self::catalogue::{CreateVoucher, NewSale};
+pub(crate) use self::error::ShopError;
+pub(crate) use self::live::{Live, LiveReport, WAIT_BOUNDS};
+pub(crate) use self::lock_kind::LockKind;
+pub(crate) use self::order::{Answer, Placed};
+pub(crate) use self::room::RoomEvent;
+pub(crate) use self::rush::{RushRequest, RushState, ShareReport};
+
+use self::catalogue::Catalogue;
+use self::order::SoldOut;
+use self::steps::RawLocks;
+
+/// How long an instance may take to give its last locks back when it shuts down.
+const LAST_RELEASES: Duration = Duration::from_secs(5);
+
+/// What can be set about a shop.
+#[derive(Clone, Debug)]
+pub(crate) struct ShopConfig {
+    /// Time an order takes between its check and its transaction.
+    pub(crate) think: Duration,
+    /// One order in so many takes far longer than that; none for zero.
+    pub(crate) stall_one_in: u32,
+    /// What a new sale's orders are placed under, if it does not say.
+    pub(crate) lock: LockKind,
+    /// How long a sale is kept after its end.
+    pub(crate) keep: Duration,
+    /// How far apart the waiting room lets its visitors in.
+    pub(crate) pace: Duration,
+}
+
+impl Default for ShopConfig {
+    fn default() -> Self {
+        Self {
+            think: Duration::ZERO,
+            stall_one_in: 0,
+            lock: LockKind::Rlock,
+            keep: Duration::from_secs(3600),
+            pace: Duration::from_millis(100),
+        }
+    }
+}
+
+/// One app instance, with a lock client and database connections of its own.
+#[derive(Debug)]
+pub(crate) struct Shop {
+    locks: Client,
+    raw: RawLocks,
+    store: Store,
+    catalogue: Catalogue,
+    sold_out: SoldOut,
+    payments: Option<Payments>,
+    live: Live,
+    config: ShopConfig,
+}
+
+impl Shop {
+    /// `redis` is where the locks of the steps before a library are kept, if anywhere.
+    pub(crate) fn new(
+        locks: Client,
+        redis: Option<(String, String)>,
+        store: Store,
+        payments: Option<Payments>,
+        config: ShopConfig,
+    ) -> Self {
+        Self {
+            catalogue: Catalogue::new(&locks),
+            raw: RawLocks::new(redis),
+            sold_out: SoldOut::default(),
+            live: Live::default(),
+            locks,
+            store,
+            payments,
+            config,
+        }
+    }
+
+    /// Brings the tables up to date, one instance at a time.
+    ///
+    /// # Errors
+    ///
+    /// The locks or the database cannot be had, or the tables are not this program's.
+    pub(crate) async fn migrate(&self) -> Result<(), ShopError> {
+        let lock = self.locks.rlock("migrate");
+        Ok(lock
+            .with(async |_guard| self.store.migrate().await)
+            .await??)
+    }
+
+    /// Whether the database answers.
+    pub(crate) async fn ready(&self) -> Result<(), ShopError> {
+        Ok(self.store.ping().await?)
+    }
+
+    /// Who waits for a user's lock, who has one, and how long it took.
+    pub(crate) fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// What an order of a new sale is placed under, if the sale does not say.
+    pub(crate) fn default_lock(&self) -> LockKind {
+        self.config.lock
+    }
+
+    /// Gives back every lock and closes every connection.
+    pub(crate) async fn close(&self) {
+        self.catalogue.put_away().await;
+        if let Err(error) = self.locks.shutdown(Shutdown::Drain(LAST_RELEASES)).await {
+            tracing::warn!(%error, "locks may be left until their leases end");
+        }
+        self.store.close().await;
+    }
+}
+
+/// An identifier that sorts by the time at which it was made, and needs nobody to hand it out.
+fn new_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A duration as whole milliseconds.
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,139 @@
+//! The shop's books: SQLite or PostgreSQL, by one set of statements.
+//!
+//! The database by itself does NOT keep a user from ordering twice. [`has_order`](Store::has_order)
+//! is a statement of its own and [`buy`](Store::buy) a transaction after it. Two requests of one
+//! user that both look before either has bought, both buy; the order's lock is what keeps them
+//! apart. A unique index on `(voucher, user)` would hide that, so there is none.
+//!
+//! | file | has |
+//! | --- | --- |
+//! | `url` | what `--database` may be |
+//! | `error` | a database that is away, told apart from all else that may go wrong |
+//! | `vouchers`, `orders`, `settlements`, `rushes` | the statements, a table or two each |
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{AnyPool, ConnectOptions, Connection, Executor, SqlSafeStr};
+
+mod error;
+mod orders;
+mod rushes;
+mod settlements;
+#[cfg(test)]
+mod tests;
+mod url;
+mod vouchers;
+
+pub(crate) use self::error::StoreError;
+pub(crate) use self::orders::{Books, Bought, NewOrder, Order, Swap, Swapped};
+pub(crate) use self::rushes::{NewRush, Part, Rush, Share};
+pub(crate) use self::settlements::Settlement;
+pub(crate) use self::url::DatabaseUrl;
+pub(crate) use self::vouchers::{NewVoucher, Sale, Voucher};
+
+/// Connections of one instance to SQLite: more would only queue for its single write lock.
+const SQLITE_CONNECTIONS: u32 = 3;
+
+/// Connections of one instance to PostgreSQL, which refuses more than 100 in all by default.
+const POSTGRES_CONNECTIONS: u32 = 12;
+
+/// How long a statement may wait for a connection, and a start for the database.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What makes SQLite a server's database. The time-out comes first: the next one needs it.
+const SQLITE_SETTINGS: &str = "
+    PRAGMA busy_timeout = 5000;
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+";
+
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "shop", include_str!("../../migrations/0001_shop.sql")),
+    (
+        2,
+        "rushes",
+        include_str!("../../migrations/0002_rushes.sql"),
+    ),
+];
+
+/// One instance's pool of connections to the shop's database.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    pool: AnyPool,
+}
+
+impl Store {
+    /// Connects to the database, whose tables are there or are made by [`migrate`](Self::migrate).
+    ///
+    /// # Errors
+    ///
+    /// No database answers at the URL, or none of that name.
+    pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, StoreError> {
+        sqlx::any::install_drivers(&[sqlx::sqlite::any::DRIVER, sqlx::postgres::any::DRIVER]).ok();
+        let connections = if url.is_sqlite() {
+            SQLITE_CONNECTIONS
+        } else {
+            POSTGRES_CONNECTIONS
+        };
+        let options: AnyConnectOptions = url.as_str().parse()?;
+        let pool = AnyPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(CONNECT_TIMEOUT)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    if connection.backend_name() == "SQLite" {
+                        connection.execute(SQLITE_SETTINGS).await?;
+                    }
+                    Ok(())
+                })
+            })
+            // A pool tries again and again to connect; the first time, the first answer counts.
+            .connect_lazy_with(options.clone().disable_statement_logging());
+        let first = tokio::time::timeout(CONNECT_TIMEOUT, options.connect()).await;
+        first
+            .map_err(|_| sqlx::Error::PoolTimedOut)??
+            .close()
+            .await?;
+        Ok(Self { pool })
+    }
+
+    /// Brings the tables up to date. One process at a time may do so: the caller sees to that.
+    ///
+    /// # Errors
+    ///
+    /// The database is away, or its tables are not what this program left there.
+    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        let migrations = MIGRATIONS.map(|(version, what, statements)| {
+            let up = MigrationType::Simple;
+            Migration::new(
+                version,
+                Cow::Borrowed(what),
+                up,
+                statements.into_sql_str(),
+                false,
+            )
+        });
+        Migrator::with_migrations(migrations.to_vec())
+            .run(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT 1").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Closes every connection.
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+}

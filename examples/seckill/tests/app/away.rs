@@ -1,0 +1,71 @@
+//! Redis or the database goes away in the middle, and comes back.
+
+use serde_json::{Value, json};
+use tests::{Postgres, RedisServer, eventually};
+
+use super::world::{LONG, World, block_on, on_sale};
+
+#[test]
+fn a_redis_that_is_away_is_told_and_nothing_is_ordered() {
+    let redis = RedisServer::start();
+    let mut world = World::sqlite();
+    world.redis = redis.url();
+    let instance = world.serve(&[]);
+    let voucher = instance.voucher(&on_sale("Tea", 3));
+    redis.kill();
+    let refused = instance.order(7, &voucher);
+    refused.is_problem(503, "locks-unavailable");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    // What needs no lock is served.
+    assert_eq!(instance.get("/api/vouchers").json()[0]["sale"]["stock"], 3);
+    instance
+        .post("/api/vouchers", &on_sale("Rice", 3))
+        .is_problem(503, "locks-unavailable");
+    redis.restart();
+    block_on(eventually(LONG, async || {
+        instance.order(7, &voucher).status == 201
+    }));
+    let books = instance
+        .get(&format!("/api/vouchers/{voucher}/books"))
+        .json();
+    assert_eq!(books["sold"], 1);
+    let names: Vec<Value> = instance
+        .get("/api/vouchers")
+        .json()
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
+fn a_database_that_goes_away_is_told_and_nothing_is_half_done() {
+    let database = Postgres::start();
+    let mut world = World::sqlite();
+    world.database = database.create_database();
+    let instance = world.serve(&[]);
+    let voucher = instance.voucher(&on_sale("Tea", 3));
+    assert_eq!(instance.order(7, &voucher).status, 201);
+    database.stop();
+    for refused in [
+        instance.order(8, &voucher),
+        instance.get(&format!("/api/vouchers/{voucher}")),
+        instance.post("/api/vouchers", &on_sale("Rice", 3)),
+        instance.get("/health"),
+    ] {
+        refused.is_problem(503, "database-unavailable");
+        assert!(refused.header("retry-after").is_some());
+    }
+    database.restart();
+    block_on(eventually(LONG, async || {
+        instance.get("/health").status == 200
+    }));
+    assert_eq!(instance.order(8, &voucher).status, 201);
+    instance
+        .order(7, &voucher)
+        .is_problem(409, "already-ordered");
+    let books = instance
+        .get(&format!("/api/vouchers/{voucher}/books"))
+        .json();
+    assert_eq!(books, json!({ "sold": 2, "buyers": 2, "duplicates": 0 }));
+}

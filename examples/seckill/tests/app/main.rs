@@ -1,0 +1,9 @@
+//! The app as its clients see it: real instances, a real Redis, both databases.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod api;
+mod away;
+mod bad_input;
+mod primitives;
+mod start;
+mod world;

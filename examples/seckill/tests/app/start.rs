@@ -1,0 +1,63 @@
+//! What cannot be served says why, in one line, and ends with 2.
+
+use tests::RedisServer;
+
+use super::world::{Instance, World};
+
+#[track_caller]
+fn refused(said: Result<Instance, String>, named: &str) {
+    let said = said.expect_err("it serves");
+    let lines: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("error: "))
+        .collect();
+    assert!(said.starts_with("Some(2)"), "{said}");
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(lines[0].contains(named), "{named} is not in {said}");
+}
+
+#[test]
+fn a_url_or_port_that_does_not_serve_is_named() {
+    let world = World::sqlite();
+    let serving = world.serve(&[]);
+    let taken = serving.address.port().to_string();
+    let gone = RedisServer::start();
+    let nobody = gone.address().to_string();
+    gone.kill();
+    let with = |flag: &str, value: &str| {
+        let mut arguments = vec!["serve", "--namespace", "start"];
+        if flag != "--port" {
+            arguments.extend(["--port", "0"]);
+        }
+        if flag != "--database" {
+            arguments.extend(["--database", &world.database]);
+        }
+        Instance::start(&[arguments, vec![flag, value]].concat())
+    };
+    refused(
+        with("--port", &taken),
+        &format!("--port: cannot listen on 127.0.0.1:{taken}"),
+    );
+    refused(with("--port", "70000"), "--port");
+    refused(with("--redis", "not a url"), "--redis");
+    refused(with("--redis", "http://localhost"), "--redis");
+    refused(with("--redis", &format!("redis://{nobody}")), "--redis");
+    refused(with("--database", "mysql://localhost/shop"), "--database");
+    refused(with("--database", "postgres://localhost"), "--database");
+    refused(with("--database", "/no/such/folder/shop.db"), "--database");
+    refused(
+        with("--database", &format!("postgres://shop@{nobody}/shop")),
+        "--database",
+    );
+    refused(with("--payments", "localhost"), "--payments");
+    refused(with("--payments", "https://localhost"), "--payments");
+    refused(with("--lock", "maybe"), "--lock");
+}
+
+#[test]
+fn an_instance_without_redis_has_an_engine_to_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("shop.db").display().to_string();
+    let instance = Instance::start(&["serve", "--port", "0", "--database", &database]).unwrap();
+    assert_eq!(instance.get("/health").status, 200);
+}
