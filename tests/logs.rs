@@ -3,9 +3,6 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "regressions/ends.rs"]
-mod ends;
-
 use std::{
     io,
     sync::{Arc, Mutex},
@@ -13,11 +10,9 @@ use std::{
 };
 
 use redlock_rt::{Client, LockOptions, LostReason};
-use tests::{Proxy, RedisServer, eventually, shared_server, unique, within};
+use tests::{ENDS, Proxy, RedisServer, eventually, shared_server, unique, within};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
-
-use crate::ends::ENDS;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Polling that does not come within a test.

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, FairLock, FairLockGuard, LockOptions, Owner};
-use tests::{Frame, Proxy, RedisServer, Which, eventually, within};
+use tests::{Frame, Proxy, RedisServer, Which, calls, eventually, within};
 use tokio::task::JoinHandle;
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, NEVER, Stage, pass, wait},
-};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 /// The subscription was confirmed while a beat was under way. What was announced before is found
 /// by a beat that is sent after it, and none was sent before the next was due, 30 s later.
@@ -28,7 +25,7 @@ async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER).response_timeout(NEVER));
     let ours = client.fair_lock(&stage.name);
     // The beat that follows the subscription finds that another client is next.
-    let under_way = proxy.hold_reply(calls!("fair_beat"));
+    let under_way = proxy.hold_reply(calls("fair_beat"));
     let third = wait(&ours, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
     under_way.reached().await;
@@ -79,7 +76,7 @@ fn names_of(frame: &Frame) -> usize {
 fn beats(proxy: &Proxy) -> (usize, usize) {
     let names = Arc::new(AtomicUsize::new(0));
     let all = Arc::clone(&names);
-    let calls = proxy.count(calls!("fair_beat").and(move |frame| {
+    let calls = proxy.count(calls("fair_beat").and(move |frame| {
         all.fetch_add(names_of(frame), Ordering::Relaxed);
         true
     }));
@@ -102,11 +99,11 @@ async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
     // After a time those that began at different moments go together.
     for _ in 0..2 {
         proxy.mark();
-        proxy.wait_for_count(calls!("fair_beat"), CALLS).await;
+        proxy.wait_for_count(calls("fair_beat"), CALLS).await;
     }
-    let (calls, names) = beats(&proxy);
-    assert!(names >= calls * 60, "{names} names in {calls} calls");
-    let large = calls!("fair_beat").and(|frame| names_of(frame) > 100);
+    let (sent, names) = beats(&proxy);
+    assert!(names >= sent * 60, "{names} names in {sent} calls");
+    let large = calls("fair_beat").and(|frame| names_of(frame) > 100);
     assert_eq!(proxy.count(large), 0);
     for guard in guards {
         guard.unlock().await.unwrap();
@@ -130,7 +127,7 @@ async fn a_name_whose_beats_are_refused_disturbs_no_other() {
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let (mut guards, mut waiting) = waited_for(&stage, &holder, &client, NAMES).await;
     let together = |at_least: usize| {
-        let call = calls!("fair_beat");
+        let call = calls("fair_beat");
         call.and(move |frame| names_of(frame) >= at_least)
     };
     proxy.wait_for_answer(together(NAMES)).await;
@@ -142,7 +139,7 @@ async fn a_name_whose_beats_are_refused_disturbs_no_other() {
     let error = within(DEADLINE, refused).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     proxy.wait_for_answer(together(NAMES - 1)).await;
-    let tries = proxy.count(calls!("fair_acquire"));
+    let tries = proxy.count(calls("fair_acquire"));
     assert_eq!(tries, 1, "of the one whose key that is");
     let notes = format!("redlock_fair:{{{}:{bad}}}", stage.name);
     let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1], &notes]).await;

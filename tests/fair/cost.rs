@@ -3,13 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_rt::{LockOptions, Owner};
-use tests::{Proxy, RedisServer, within};
+use tests::{Proxy, RedisServer, calls, within};
 use tokio::sync::Semaphore;
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, Stage, pass, wait},
-};
+use crate::stage::{DEADLINE, Stage, pass, wait};
 
 #[tokio::test]
 async fn nobody_waits_costs_two_calls() {
@@ -54,7 +51,7 @@ async fn five_thousand_waiters_cost_a_call_each_and_never_slow_the_server_down()
         })
         .collect();
     stage.queued(WAITERS).await;
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     assert_eq!(client.stats().subscriptions, 1);
     let queued = proxy.counts();
     let beats = |counts: &std::collections::BTreeMap<String, usize>| {
@@ -107,10 +104,10 @@ async fn a_waiting_client_beats_three_times_in_the_waiter_timeout() {
         .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
         .collect();
     stage.queued(20).await;
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     let started = tokio::time::Instant::now();
-    proxy.wait_for_count(calls!("fair_beat"), 6).await;
+    proxy.wait_for_count(calls("fair_beat"), 6).await;
     let took = started.elapsed();
     assert!(took >= alive, "six beats within {took:?}");
     let counts = proxy.counts();

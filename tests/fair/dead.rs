@@ -3,12 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{LockOptions, Owner};
-use tests::{Driver, Proxy, RedisServer, within};
+use tests::{Driver, Proxy, RedisServer, calls, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, NEVER, Stage, pass, wait},
-};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 /// Scheduling, and a beat that had just been sent.
 /// How late what is due may come: threads that have to wait for a processor.
@@ -102,7 +99,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
         .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
         .collect();
     stage.queued(51).await;
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     guard.unlock().await.unwrap();
     // Redisson's deadline of the head: after it the others go on.

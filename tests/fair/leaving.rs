@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use redlock_rt::{FairLock, FairLockGuard, LockOptions, Owner, Shutdown};
-use tests::{Proxy, RedisServer, eventually, shared_server, within};
+use tests::{Proxy, RedisServer, calls, eventually, shared_server, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, NEVER, Stage, pass, wait},
-};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 #[tokio::test]
 async fn a_waiter_whose_time_runs_out_leaves_the_queue() {
@@ -60,10 +57,10 @@ async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
     let first = wait(&ahead, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
     // Subscribed, and its beat after that answered: from here on only a message wakes it.
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     let second = wait(&behind, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
-    let held = proxy.hold_request(calls!("fair_acquire"));
+    let held = proxy.hold_request(calls("fair_acquire"));
     guard.unlock().await.unwrap();
     held.reached().await;
     first.abort();
@@ -91,7 +88,7 @@ async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
     );
     stage.queued(1).await;
     // Subscribed, and its beat after that answered.
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     let behind_it = behind.fair_lock(&stage.name);
     let second = wait(&behind_it, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
@@ -140,7 +137,7 @@ async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
     let client = stage.client_with(|builder| builder.response_timeout(Duration::from_millis(300)));
     let lock = client.fair_lock(&stage.name);
     lock.is_locked().await.unwrap();
-    proxy.swallow_reply(calls!("fair_acquire"), 1);
+    proxy.swallow_reply(calls("fair_acquire"), 1);
     let waiting = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
     waiting.abort();
@@ -284,10 +281,10 @@ async fn a_waiter_without_a_task_blocked_everybody() {
     let (stage, guard, lock) = held_behind(&server, &proxy, "fair-phantom").await;
     let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     let waiting = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
-    proxy.answer(calls!("fair_release"), "-NOPERM not now\r\n", 1);
+    proxy.answer(calls("fair_release"), "-NOPERM not now\r\n", 1);
     cancelled.abort();
     // Refused by now, or soon: whoever is told that it is next waits for nobody.
     guard.unlock().await.unwrap();
@@ -308,7 +305,7 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     stage.queued(GONE).await;
     let last = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(GONE + 1).await;
-    proxy.answer(calls!("fair_release"), "-NOPERM not now\r\n", GONE);
+    proxy.answer(calls("fair_release"), "-NOPERM not now\r\n", GONE);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
     // The lock is held: nobody is called, and only beats tell who is next.
     stage.queued(1).await;
@@ -409,7 +406,7 @@ async fn a_waiter_without_a_task_and_short_waits(may_subscribe: bool) {
         &Owner::new(),
         LockOptions::new(),
     );
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(1).await;

@@ -12,13 +12,10 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, FairLockGuard, embedded::Engine};
-use tests::{Recorder, connection_over, eventually, unique, within};
+use tests::{Recorder, calls, connection_over, eventually, unique, within};
 use tokio::{task::JoinHandle, time::Instant};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, NEVER},
-};
+use crate::stage::{DEADLINE, NEVER};
 
 const S: Duration = Duration::from_secs(1);
 /// What a client of Redisson writes.
@@ -98,7 +95,7 @@ async fn a_lock_that_was_freed_without_a_word_is_taken_within_two_poll_intervals
     let guard = within(DEADLINE, waiting).await.unwrap();
     assert!(freed.elapsed() <= 2 * S, "{:?}", freed.elapsed());
     assert_eq!(
-        silent.recorder.count(calls!("fair_acquire")),
+        silent.recorder.count(calls("fair_acquire")),
         2,
         "one to queue, one to take"
     );
@@ -120,12 +117,12 @@ async fn the_lease_of_a_java_holder_is_looked_at_again_when_it_was_to_be_over() 
     let late = started.elapsed() - 11 * S;
     assert!(late < S / 10, "{late:?} after the end of the lease");
     assert_eq!(
-        silent.recorder.count(calls!("fair_acquire")),
+        silent.recorder.count(calls("fair_acquire")),
         2,
         "one to queue, one to take"
     );
     // When it is queued and when a channel is heard; then at 3, 7 and 11 s.
-    let beats = silent.recorder.count(calls!("fair_beat"));
+    let beats = silent.recorder.count(calls("fair_beat"));
     assert!((4..=6).contains(&beats), "{beats} beats");
     guard.unlock().await.unwrap();
 }
@@ -138,8 +135,8 @@ async fn whoever_is_next_looks_by_itself_while_beats_fail() {
     silent.java_locks(NEVER).await;
     let waiting = silent.waiter().await;
     tokio::time::sleep(20 * S).await;
-    assert_eq!(silent.recorder.count(calls!("fair_beat")), 0);
-    let tries = silent.recorder.count(calls!("fair_acquire"));
+    assert_eq!(silent.recorder.count(calls("fair_beat")), 0);
+    let tries = silent.recorder.count(calls("fair_acquire"));
     assert!((5..=20).contains(&tries), "{tries} tries");
     let _: i64 = silent.ask(&["DEL", &silent.name]).await;
     let freed = Instant::now();

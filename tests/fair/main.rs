@@ -3,8 +3,6 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../faults/scripts.rs"]
-mod scripts;
 mod stage;
 
 mod beats;

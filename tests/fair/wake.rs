@@ -5,12 +5,9 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use redlock_rt::{LockOptions, Owner};
-use tests::{Proxy, RedisServer, RedissonClient, Which, eventually, within};
+use tests::{Proxy, RedisServer, RedissonClient, Which, calls, eventually, within};
 
-use crate::{
-    scripts::calls,
-    stage::{DEADLINE, NEVER, Stage, pass, wait},
-};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 /// So many of the oldest waiters of a name have a channel of their own beside Redisson's.
 const HEADS: usize = 4;
@@ -182,7 +179,7 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
         &Owner::new(),
         LockOptions::new(),
     );
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     let late = proxy.hold_request(tests::Matcher::command("SUBSCRIBE").mentioning("redisson_"));
     let ours = client.fair_lock(&stage.name);
@@ -190,7 +187,7 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
     late.reached().await;
     // The first beat finds the lock held.
     let name = stage.name.clone();
-    let of_this = calls!("fair_beat").and(move |frame| frame.text(3) == name);
+    let of_this = calls("fair_beat").and(move |frame| frame.text(3) == name);
     proxy.wait_for_answer(of_this).await;
     theirs.unlock(1).await.unwrap();
     late.open();
@@ -217,9 +214,9 @@ async fn who_waits_for_another_name_is_heard_at_once() {
         &Owner::new(),
         LockOptions::new(),
     );
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
-    let beat = proxy.hold_request(calls!("fair_beat").mentioning(second.clone()));
+    let beat = proxy.hold_request(calls("fair_beat").mentioning(second.clone()));
     let lock = client.fair_lock(&second);
     let waiting = wait(&lock, &Owner::new(), LockOptions::new());
     eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
@@ -273,7 +270,7 @@ async fn turns_of_several_names_announced_while_nobody_listened_are_found() {
         waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
         eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
     }
-    proxy.wait_for_answer(calls!("fair_beat")).await;
+    proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.refuse();
     proxy.cut(Which::Subscribers);
     for guard in guards {

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{Client, RLock, RLockGuard};
-use tests::{LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
+use tests::{ENDS, LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
 use tokio::task::JoinHandle;
 
-use crate::ends::ENDS;
 use crate::{DEADLINE, limited_user};
 
 /// Polling that does not come within a test.

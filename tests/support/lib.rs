@@ -15,6 +15,7 @@
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
 //! | [`Driver`] | redlock-rt in another process, to be killed or paused |
 //! | [`Backend`], [`World`] | the same test on a real server and on the embedded engine |
+//! | [`ENDS`] | all that ends what tasks of the same client wait for |
 //! | [`LeakCheck`] | nothing is left at the end of a test |
 //! | [`History`], [`Turns`] | no two holders at once, over several processes |
 //! | [`eventually`], [`within`] | waiting under a deadline |
@@ -25,6 +26,7 @@
 mod backend;
 mod clock;
 mod driver;
+mod ends;
 mod eventually;
 mod executor;
 mod history;
@@ -51,6 +53,7 @@ pub use self::{
     backend::{Backend, Embedded, Redis},
     clock::monotonic,
     driver::{Answer, Driver, DriverError, Pending},
+    ends::{ENDS, End},
     eventually::{Verdict, eventually, within},
     executor::block_on,
     history::{History, Overlap, Turn, Turns},
