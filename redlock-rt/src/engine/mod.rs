@@ -68,4 +68,6 @@ pub use self::hold::{GuardState, LostReason};
 pub(crate) use self::hold::{Hold, Terms};
 pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::Signal;
-pub(crate) use self::wait::{WAIT_LATCH, wait_latch};
+pub(crate) use self::wait::{
+    Called, Health, Key, Subject, WAIT_LATCH, WaiterGuard, WaiterMap, Waiters, Wake, wait_latch,
+};

@@ -143,8 +143,7 @@ impl<S: Subject> Waiters<S> {
         channel: Option<&str>,
         retry_at: Instant,
     ) -> WaiterGuard<S> {
-        let (ticket, first) = lock(&self.queue).enter();
-        self.map.waiting.fetch_add(1, Ordering::SeqCst);
+        let (guard, first) = self.join();
         if let Some(channel) = channel {
             self.subscription.start_if_confirmed(hub, channel, self);
         }
@@ -153,12 +152,29 @@ impl<S: Subject> Waiters<S> {
         if first && !self.try_unless_taken() {
             lock(&self.queue).set_retry(Some(retry_at));
         }
-        WaiterGuard {
+        guard
+    }
+
+    /// Joins a queue to which nothing is announced: each waiter has its try when it is the head.
+    pub(crate) fn enter_unannounced(self: &Arc<Self>) -> WaiterGuard<S> {
+        let (guard, first) = self.join();
+        if first {
+            self.notify();
+        }
+        guard
+    }
+
+    /// Joins the queue; returns also whether nobody waited.
+    fn join(self: &Arc<Self>) -> (WaiterGuard<S>, bool) {
+        let (ticket, first) = lock(&self.queue).enter();
+        self.map.waiting.fetch_add(1, Ordering::SeqCst);
+        let guard = WaiterGuard {
             waiters: Arc::clone(self),
             ticket,
             passes_on: false,
             served: None,
-        }
+        };
+        (guard, first)
     }
 
     /// Subscribes to the channel; the head tries when the subscription is confirmed.

@@ -21,7 +21,7 @@ use futures::future::join_all;
 
 pub use self::guard::RedLockGuard;
 pub use self::quorum::Quorum;
-use self::quorum::Shared;
+use self::quorum::{Shared, begin, note_round};
 use self::repairer::RepairJob;
 use self::round::{Asking, Verdict};
 use super::group::{Group, roll_back};
@@ -30,6 +30,7 @@ use super::kind::AnyKind;
 use super::lock::Lock;
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
+use crate::engine::Health;
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, HoldId};
 use crate::pause::{Growth, Pause};
@@ -225,21 +226,24 @@ impl RedLock {
             server_timeout,
         };
 
-        let queue = self.quorum.queue(&self.name);
+        let contenders = self.quorum.contenders(&*recipes[0]);
         // Who has it already must not wait behind those who wait for its end.
         let passes = tries_once || asking.is_around();
         let turn = match (passes, deadline) {
             (true, _) => None,
             (false, deadline) => {
-                let turn = self.quorum.turn(&queue, deadline).await;
+                let turn = self.quorum.turn(&contenders, deadline).await;
                 let turn = turn.ok_or_else(|| {
-                    let silent = queue.is_silent(started, server_timeout);
+                    let health = contenders.health();
+                    let silent = health.is_silent(started, server_timeout, clock::now());
                     self.out_of_time(silent, wait)
                 })?;
                 Some(turn)
             }
         };
-        let _asking = turn.is_some().then(|| queue.asks());
+        if turn.is_some() {
+            begin(&contenders);
+        }
         let mut pause = PAUSE;
         let mut expired_on_arrival = 0;
         let mut first = true;
@@ -253,7 +257,7 @@ impl RedLock {
             // A round that was cut short by the end of the wait says nothing of who did not answer.
             let cut_short = until < round_until && !first;
             if !(cut_short && verdict == Verdict::Starved) {
-                queue.set_starved(verdict == Verdict::Starved);
+                note_round(&contenders, verdict == Verdict::Starved);
             }
             first = false;
             match verdict {
@@ -298,7 +302,7 @@ impl RedLock {
                 && next >= deadline
             {
                 clock::sleep_until(deadline).await;
-                return Err(self.out_of_time(queue.is_starved(), wait));
+                return Err(self.out_of_time(contenders.health() == Health::Failing, wait));
             }
             clock::sleep_until(next).await;
         }

@@ -1,22 +1,17 @@
 //! The servers of a RedLock.
 
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt;
-use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-use futures::poll;
 
 use super::RedLock;
 use super::repairer::Repairer;
 use crate::clock;
-use crate::engine::Handle;
+use crate::engine::{Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
-use crate::shim::{Mutex, lock};
 use crate::wire::{RLockWire, Recipe};
 
 /// Several independent servers that decide by majority: the maker of [`RedLock`]s. Cheap to clone;
@@ -55,87 +50,42 @@ pub struct Quorum {
 pub(super) struct Shared {
     pub(super) engines: Vec<Handle>,
     pub(super) repairer: Arc<Repairer>,
-    queues: Mutex<Queues>,
-    waiting: AtomicUsize,
+    queues: Arc<WaiterMap<Contest>>,
 }
 
-#[derive(Default)]
-struct Queues {
-    by_name: HashMap<Arc<str>, Weak<Queue>>,
-    /// With so many what is not in use is forgotten.
-    sweep_at: usize,
+/// What stands beside the queue of a name.
+#[derive(Debug, Default)]
+pub(super) struct Contest {
+    /// Whether what became of a round is known.
+    asked: AtomicBool,
+}
+
+impl Subject for Contest {
+    /// A round serves nobody but the task that asks.
+    type Outcome = Infallible;
 }
 
 /// The tasks of this process that want one name: the first of them asks the servers.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    pub(super) turn: tokio::sync::Mutex<()>,
-    /// What is known of the servers, for those behind the first.
-    news: Mutex<News>,
-}
+pub(super) type Contenders = Waiters<Contest>;
+/// The place of one of them. Once it is the first it asks the servers, until this is dropped.
+pub(super) type Turn = WaiterGuard<Contest>;
 
-#[derive(Debug, Default)]
-struct News {
-    /// Whether fewer than a majority answered when they were last asked; `None`: never asked.
-    starved: Option<bool>,
-    /// Since when the first of the tasks asks.
-    asking: Option<Instant>,
-}
-
-impl Queue {
-    pub(super) fn set_starved(&self, starved: bool) {
-        lock(&self.news).starved = Some(starved);
-    }
-
-    pub(super) fn is_starved(&self) -> bool {
-        lock(&self.news).starved.unwrap_or(false)
-    }
-
-    /// The caller is the first, until the result is dropped.
-    pub(super) fn asks(&self) -> Asks<'_> {
-        lock(&self.news).asking = Some(clock::now());
-        Asks(self)
-    }
-
-    /// Whether servers are silent that a majority needs, as far as somebody behind the first can
-    /// know who waits since `started`: they were, or nobody has asked but the first, who has heard
-    /// nothing for half of the time that either of them had.
-    pub(super) fn is_silent(&self, started: Instant, server_timeout: Duration) -> bool {
-        let now = clock::now();
-        let news = lock(&self.news);
-        news.starved.unwrap_or_else(|| {
-            let longest = now.saturating_duration_since(started).min(server_timeout);
-            let asking = news
-                .asking
-                .map(|since| now.saturating_duration_since(since));
-            asking.is_some_and(|asking| asking >= longest / 2)
-        })
+/// The first of the tasks asks the servers.
+pub(super) fn begin(contenders: &Contenders) {
+    if !contenders.subject().asked.load(Ordering::Acquire) {
+        contenders.set_health(Health::Asking(clock::now()));
     }
 }
 
-/// A task that waits. Once it has its turn it asks the servers, and keeps it until it is dropped.
-pub(super) struct Waits<'a> {
-    waiting: &'a AtomicUsize,
-    turn: Option<tokio::sync::MutexGuard<'a, ()>>,
+/// A round is over. `starved`: fewer than a majority of the servers answered.
+pub(super) fn note_round(contenders: &Contenders, starved: bool) {
+    contenders.subject().asked.store(true, Ordering::Release);
+    contenders.set_health(match starved {
+        true => Health::Failing,
+        false => Health::Answering,
+    });
 }
 
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// See [`Queue::asks`].
-pub(super) struct Asks<'a>(&'a Queue);
-
-impl Drop for Asks<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.news).asking = None;
-    }
-}
-
-/// Fewer names than this are not worth a sweep.
-const FEW_QUEUES: usize = 16;
 /// What a server may take to answer if nobody says: a 20th of the lease, and never longer.
 const LONGEST_SERVER_TIMEOUT: Duration = Duration::from_millis(250);
 const SHORTEST_SERVER_TIMEOUT: Duration = Duration::from_millis(1);
@@ -156,8 +106,7 @@ impl Quorum {
             shared: Arc::new(Shared {
                 engines,
                 repairer: Arc::default(),
-                queues: Mutex::default(),
-                waiting: AtomicUsize::new(0),
+                queues: Arc::default(),
             }),
             server_timeout: None,
         })
@@ -194,7 +143,7 @@ impl Quorum {
     /// count them.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.waiting.load(Ordering::Acquire)
+        self.shared.queues.waiting()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -232,28 +181,17 @@ impl Shared {
     }
 
     /// Queues up and waits to be the first; `None`: `deadline` came before.
-    pub(super) async fn turn<'a>(
-        &'a self,
-        queue: &'a Queue,
+    pub(super) async fn turn(
+        &self,
+        contenders: &Arc<Contenders>,
         deadline: Option<Instant>,
-    ) -> Option<Waits<'a>> {
-        let mut turn = pin!(queue.turn.lock());
-        let first = poll!(turn.as_mut());
-        // Counted once it has its place, so that who sees it counted comes behind it.
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        let mut waits = Waits {
-            waiting: &self.waiting,
-            turn: None,
-        };
-        waits.turn = Some(match (first, deadline) {
-            (Poll::Ready(turn), _) => turn,
-            (Poll::Pending, None) => turn.await,
-            (Poll::Pending, Some(deadline)) => {
-                let turn = clock::timeout_at(clock::to_tokio(deadline), turn);
-                turn.await.ok()?
-            }
-        });
-        Some(waits)
+    ) -> Option<Turn> {
+        let mut turn = contenders.enter_unannounced();
+        match turn.called(deadline).await {
+            Called::Wake(Wake::Done(never)) => match never {},
+            Called::Wake(Wake::Head | Wake::Try | Wake::Closed) => Some(turn),
+            Called::TimedOut => None,
+        }
     }
 
     pub(super) fn starved(&self, action: &'static str, name: &Arc<str>) -> Error {
@@ -263,18 +201,12 @@ impl Shared {
             .detail(why)
     }
 
-    /// The queue of a name, made where there is none.
-    pub(super) fn queue(&self, name: &Arc<str>) -> Arc<Queue> {
-        let mut queues = lock(&self.queues);
-        if queues.by_name.len() >= queues.sweep_at {
-            queues.by_name.retain(|_, queue| queue.strong_count() > 0);
-            queues.sweep_at = 2 * queues.by_name.len().max(FEW_QUEUES);
-        }
-        let known = queues.by_name.entry(Arc::clone(name)).or_default();
-        known.upgrade().unwrap_or_else(|| {
-            let queue = Arc::default();
-            *known = Arc::downgrade(&queue);
-            queue
+    /// The tasks of this process that want this lock. `recipe`: that of the first server.
+    pub(super) fn contenders(&self, recipe: &dyn Recipe) -> Arc<Contenders> {
+        self.queues.waiters(Key {
+            kind: "redlock",
+            name: recipe.name().clone(),
+            number: None,
         })
     }
 }
