@@ -1,9 +1,10 @@
-//! What must still be told to Redis for a hold, or once at all, whoever waits for it.
+//! A call that Redis must still receive, for a hold or exactly once, with or without a caller that
+//! waits for it.
 //!
-//! A cleanup is run by a caller (`unlock`, re-entry) or by the release task. Whoever stops in
-//! the middle leaves it, with the call under way, to the release queue. It needs no runtime of its
-//! own, sets the state that it means, and so may be repeated until Redis has answered, or the lease
-//! is over and nothing that was sent can run any more.
+//! A caller (`unlock`, re-entry) or the release task runs a cleanup. If the caller stops in the
+//! middle, the cleanup goes to the release queue, with the call in progress. A cleanup needs no
+//! runtime of its own. It sets a state, so it may be repeated until Redis has answered, or until
+//! the lease is over and no sent command can still run.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -22,18 +23,18 @@ use crate::name::LockName;
 use crate::pause::Pause;
 use crate::wire::{AcquireReply, Call, HoldReply, Reply};
 
-/// What is to become true in Redis.
+/// The state to reach in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// The hold is over.
     End,
-    /// What is held stays so, and is the hold's no more.
+    /// The permits stay taken, and no longer belong to the hold.
     Forget,
     /// The hold has the count of its guards, and at least this lease.
     Lengthen(Duration),
 }
 
-/// What ends a hold.
+/// The call that ends a hold.
 fn end_of(hold: &Hold) -> Call {
     match (hold.min_hold_call(clock::now()), hold.repeated) {
         (Some(call), _) => call,
@@ -42,7 +43,7 @@ fn end_of(hold: &Hold) -> Call {
     }
 }
 
-/// Takes out of an answer what became of the announcement.
+/// Separates a reply from the result of its announcement.
 fn hear(reply: Reply, delivery: &Delivery, news: &mut News) -> Reply {
     let (reply, heard) = News::split(reply, delivery);
     *news = heard;
@@ -57,67 +58,66 @@ fn told(
     Ok(HoldReply::try_from(hear(answer?, delivery, news))?)
 }
 
-/// Whose cleanup it is.
+/// The subject of a cleanup.
 enum Subject {
     Hold(Arc<Hold>),
-    /// An acquisition whose caller went away, or gave up with the outcome unknown.
+    /// An acquisition whose caller has gone, or gave up with the outcome unknown.
     OrphanedAttempt(Box<OrphanedAttempt>),
-    /// A call that is of no lock, and to be made once.
+    /// A call without a lock, to be carried out once.
     OnceRequest(Box<OnceRequest>),
 }
 
-/// A call that says by an id which one it is: Redis, which notes the id for a while, carries it out
-/// once.
+/// A call with an id. Redis notes the id for a while, so that it carries the call out once.
 pub(in crate::engine) struct OnceRequest {
     pub(in crate::engine) engine: Arc<Engine>,
     pub(in crate::engine) name: LockName,
     pub(in crate::engine) call: Call,
-    /// For how long after a try whose answer was lost it may be repeated.
+    /// How long the call may be repeated after a try whose reply was lost.
     pub(in crate::engine) noted: Duration,
-    /// Where the answer goes.
+    /// The place for the reply.
     pub(in crate::engine) reply: Arc<OnceLock<Reply>>,
 }
 
-/// An owner that may have the lock, and must not.
+/// An owner that may have the lock, but must not have it.
 pub(crate) struct OrphanedAttempt {
-    /// Its waiters are kept, so that none of them tries before this is over.
+    /// Keeps the waiters, so that none of them tries before this has ended.
     pub(in crate::engine) request: Request,
-    /// Whether there is something to take away even where it does not have the lock.
+    /// Whether something must be removed even if the owner does not have the lock.
     pub(in crate::engine) traces: bool,
     pub(in crate::engine) delivery: Delivery,
 }
 
-/// One thing that Redis must be told; see the module.
+/// One call that Redis must receive; see the module.
 pub(crate) struct Cleanup {
     subject: Subject,
     goal: Goal,
     delivery: Delivery,
-    /// What is known of the announcement of what Redis did.
+    /// What is known about the announcement.
     news: News,
-    /// Held from the first try to the last, across whoever runs it.
+    /// Held from the first try to the last, by any runner.
     turn: Option<OwnedMutexGuard<()>>,
-    /// When the lease is over by our own clock, with a margin.
+    /// When the lease is over by the local clock, with a margin.
     lapses: Instant,
-    /// How long a lock stands that a late command takes or renews.
+    /// The lease of a lock that a late command takes or renews.
     lease: Duration,
     pause: Pause,
 }
 
-/// How far a cleanup got.
+/// The progress of a cleanup.
 #[derive(Debug)]
 enum Progress {
     Over(Result<HoldReply, Fault>),
-    /// Who waits for it is told this; it is for the release queue to go on.
+    /// The waiting caller gets this result; the release queue continues the cleanup.
     Told(Result<HoldReply, Fault>),
 }
 
 const GOES_ON: &str = "it goes on in the background";
-/// By how much Redis may keep a key longer than we count.
+/// How much longer than the local deadline Redis may keep a key.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Cleanup {
     pub(in crate::engine) fn new(hold: &Arc<Hold>, goal: Goal) -> Self {
-        // The key outlives the local deadline by the margin, and by what the clocks differ.
+        // The key outlives the local deadline by the margin and by the clock difference.
         let lapses = clock::after(hold.deadline(), MARGIN);
         Self {
             subject: Subject::Hold(Arc::clone(hold)),
@@ -165,8 +165,8 @@ impl Cleanup {
         self.goal = Goal::Forget;
     }
 
-    /// Sends its command at once where nothing has to be waited for: no connection, no answer, no
-    /// other command of the hold. Needs no runtime; the rest is [`run`](Self::run)'s.
+    /// Sends the command at once if there is nothing to wait for: a connection, a reply, another
+    /// command of the hold. Needs no runtime; [`run`](Self::run) does the rest.
     pub(in crate::engine) fn begin(&mut self) {
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => {
@@ -176,16 +176,16 @@ impl Cleanup {
                 };
                 let Some(turn) = turn else { return };
                 self.delivery.begin(&hold.engine.main, || end_of(hold));
-                // Nothing was sent, now or before: the turn would have it run before all others, and
-                // beside any number of its like.
+                // Nothing was sent, now or before. With the turn, this cleanup would run before all
+                // others, beside any number of such cleanups.
                 self.turn = self.delivery.sent.map(|_| turn);
             }
             Subject::OnceRequest(once) => {
                 let call = || once.call.clone();
                 self.delivery.begin(&once.engine.main, call);
             }
-            // A count that is set back may be overtaken by the end of the hold, and a orphan by the
-            // outcome of its acquisition.
+            // The end of the hold may supersede a reduced count, and the outcome of the acquisition
+            // an orphaned attempt.
             Subject::Hold(_) | Subject::OrphanedAttempt(_) => {}
         }
     }
@@ -206,22 +206,23 @@ impl Cleanup {
         }
     }
 
-    /// After this nothing is sent any more; `None`: there is no such moment, or it is not known yet.
+    /// The moment after which nothing is sent any more; `None`: there is none, or it is not known
+    /// yet.
     ///
-    /// What was sent may run as long as the server may read it: a server that stood still for an hour
-    /// runs it then, and the lease begins there. So no lease is over before the end of the connection
-    /// is sure. This is bounded: as long as there is no connection nothing more is sent.
+    /// A sent command may run as long as the server may read it: a server that stopped for an hour
+    /// runs it afterwards, and the lease begins then. So no lease is over before the connection has
+    /// certainly ended. This is bounded: without a connection nothing more is sent.
     fn give_up(&self) -> Option<Instant> {
         match &self.subject {
-            // Later it might not be known again, and be carried out twice.
+            // Later the note may be gone, and the call would be carried out twice.
             Subject::OnceRequest(once) => {
                 let response = once.engine.response_timeout();
                 let noted = once.noted.saturating_sub(response * 2);
                 Some(clock::after(self.delivery.open_since()?, noted))
             }
-            // Nothing but a lease would change, and only of a lock that is still there.
+            // The call would only change a lease, and only of a lock that still exists.
             Subject::Hold(_) if matches!(self.goal, Goal::Lengthen(_)) => Some(self.lapses),
-            // What is left besides the lock has no lease, and stays until it is taken away.
+            // What remains besides the lock has no lease, and stays until it is removed.
             Subject::OrphanedAttempt(orphan) if orphan.request.recipe.profile().leaves_traces => {
                 None
             }
@@ -233,8 +234,8 @@ impl Cleanup {
         }
     }
 
-    /// Runs until Redis has answered or refused for good, or there is nothing left to settle; or until
-    /// there is something to tell a caller who waits for it until `until`; `None`: that came first.
+    /// Runs until Redis has answered or refused for good, or there is nothing left to do, or there
+    /// is a result for a caller that waits until `until`; `None`: `until` came first.
     async fn run(&mut self, until: Option<Instant>) -> Option<Progress> {
         match self.ended_before_it_began(until).await? {
             Ok(false) => {}
@@ -259,21 +260,22 @@ impl Cleanup {
                 if until.is_some() {
                     return Some(Progress::Told(Err(fault)));
                 }
-                // Nobody else is there to be told.
+                // There is no caller to notify.
                 let current = &self.engine().current;
                 current.holds_up(self.name().as_str(), &fault);
             }
             let now = clock::now();
             let ends = self.goal == Goal::End && !matches!(self.subject, Subject::OnceRequest(_));
             if self.give_up().is_some_and(|moment| moment <= now) {
-                // A lock whose lease is over needs no release any more.
+                // A lock whose lease is over needs no release.
                 return Some(Progress::Over(match ends {
                     true => Ok(self.judged(HoldReply::Gone)),
                     false => Err(fault),
                 }));
             }
             if ends && self.lapses <= now {
-                // It is over for who waits here; the server may still have to be told.
+                // The cleanup is over for the waiting caller; the call to the server may still be
+                // needed.
                 if let Subject::Hold(hold) = &self.subject {
                     hold.settled(&News::Unknown);
                 }
@@ -287,8 +289,8 @@ impl Cleanup {
         }
     }
 
-    /// What became of the hold if a release is answered so, or there is none left to answer. An
-    /// earlier try whose answer was lost is what released it, if the lease was still running then.
+    /// The result of the hold for this reply to a release, or without a reply. If an earlier try
+    /// lost its reply while the lease was still running, that try released the hold.
     fn judged(&self, reply: HoldReply) -> HoldReply {
         match (&self.subject, self.delivery.open_since()) {
             _ if reply == HoldReply::Kept => reply,
@@ -297,8 +299,8 @@ impl Cleanup {
         }
     }
 
-    /// For a orphan: waits for the outcome of the acquisition. Answers whether there is nothing to
-    /// release.
+    /// For an orphaned attempt: waits for the outcome of the acquisition. Returns whether there is
+    /// nothing to release.
     async fn ended_before_it_began(
         &mut self,
         until: Option<Instant>,
@@ -314,7 +316,7 @@ impl Cleanup {
         if !delivery.is_under_way() {
             return Some(Ok(!*traces && delivery.open_since().is_none()));
         }
-        // Nothing is sent here: the call is under way.
+        // Nothing is sent here: the call is in progress.
         let answer = delivery.attempt(&request.engine.main, || request.call(false, None), until);
         let answer = answer.await?;
         Some(
@@ -329,7 +331,7 @@ impl Cleanup {
                     let late = delivery.open_since().is_some() && profile.notes_withdrawals;
                     Ok(!(*traces || late || profile.leaves_traces))
                 }
-                // From here on the number is used up: only its release is ever sent again.
+                // From here on the number is used up: only its release is sent again.
                 Ok(AcquireReply::Acquired(..)) => {
                     delivery.reopen();
                     Ok(false)
@@ -352,7 +354,7 @@ impl Cleanup {
                 let call = || once.call.clone();
                 let answer = delivery.attempt(&once.engine.main, call, until).await?;
                 Some(answer.map(|reply| {
-                    // Set once: nothing is sent after an answer.
+                    // Set once: nothing is sent after a reply.
                     let _ = once.reply.set(hear(reply, delivery, news));
                     HoldReply::Done
                 }))
@@ -360,7 +362,7 @@ impl Cleanup {
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
                 let count = hold.count();
                 if count == 0 {
-                    // The last guard left meanwhile; the end of the hold is on its way.
+                    // The last guard has ended meanwhile; the end of the hold follows.
                     return Some(Ok(HoldReply::Done));
                 }
                 let Some(call) = hold.recipe.update(&hold.id, lease, count) else {
@@ -401,7 +403,7 @@ impl Cleanup {
         self.turn.is_some()
     }
 
-    /// Whether a lock stays behind unless this is run.
+    /// Whether a lock stays behind if this does not run.
     pub(in crate::engine) fn is_due(&self) -> bool {
         match &self.subject {
             Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
@@ -409,7 +411,7 @@ impl Cleanup {
         }
     }
 
-    /// Whether what stays behind has no lease that would end it.
+    /// Whether no lease would end what stays behind.
     pub(in crate::engine) fn is_lasting(&self) -> bool {
         match &self.subject {
             Subject::Hold(hold) => hold.recipe.profile().is_lasting(),
@@ -458,7 +460,7 @@ impl fmt::Debug for Cleanup {
     }
 }
 
-/// A cleanup that goes to the release queue unless it is run to its end.
+/// A cleanup that goes to the release queue if it is not run to its end.
 #[derive(Debug)]
 pub(crate) struct PendingCleanup {
     cleanup: Option<Cleanup>,
@@ -485,12 +487,12 @@ impl PendingCleanup {
         self.cleanup.as_ref().is_some_and(Cleanup::is_lasting)
     }
 
-    /// Runs it to its end, or until there is something to tell a caller who waits for it until
-    /// `until`; `None`: that came first.
+    /// Runs to the end, or until there is a result for a caller that waits until `until`; `None`:
+    /// `until` came first.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped and run again at any point.
+    /// The future may be dropped at any point, and the cleanup may be run again.
     pub(in crate::engine) async fn run(
         &mut self,
         until: Option<Instant>,

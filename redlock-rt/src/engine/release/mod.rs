@@ -1,4 +1,5 @@
-//! What Redis must still be told: by a caller that waits for the answer, or in the background.
+//! Releases and other final calls of a hold: run by a caller that waits for the reply, or in the
+//! background.
 //!
 //! ```text
 //! unlock, re-enter, extend ──▶ PendingCleanup ──runs──▶ Cleanup ──▶ connection

@@ -1,5 +1,5 @@
-//! The queue of what is told to Redis in the background: dropped guards, and whatever a caller
-//! that went away left under way.
+//! The queue of background releases: dropped guards, and calls in progress of callers that have
+//! gone.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -16,16 +16,16 @@ use crate::shim::{Mutex, lock};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-/// As many cleanups are under way at once, pipelined on one connection.
+/// The number of cleanups in progress at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
 
-/// The queue. Pure but for the signal of its task.
+/// The queue. Pure state, except the signal of its task.
 pub(crate) struct Releases {
     queue: Mutex<Queue<Cleanup>>,
     under_way: AtomicUsize,
-    /// What Redis may still have to be told, besides the queue, whoever runs it: see [`Open`].
+    /// Acquisitions and cleanups in progress outside the queue; see [`Open`].
     open: Arc<Tally>,
-    /// What nobody told Redis any more, since the queue was closed.
+    /// What was not sent to Redis because the queue was closed.
     abandoned: Tally,
     pub(in crate::engine) signal: Signal,
 }
@@ -47,7 +47,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Gives the item back where nobody will take it any more.
+    /// Returns the item if the queue is closed.
     pub(in crate::engine) fn push(&mut self, item: T) -> Result<(), T> {
         if self.closed {
             return Err(item);
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// As [`push`](Self::push), before all others.
+    /// As [`push`](Self::push), in front of all others.
     pub(in crate::engine) fn push_first(&mut self, item: T) -> Result<(), T> {
         if self.closed {
             return Err(item);
@@ -69,7 +69,7 @@ impl<T> Queue<T> {
         self.items.pop_front()
     }
 
-    /// Takes what is left; nothing is taken in after this.
+    /// Takes the remaining items; the queue accepts nothing after this.
     pub(in crate::engine) fn close(&mut self) -> VecDeque<T> {
         self.closed = true;
         std::mem::take(&mut self.items)
@@ -87,10 +87,10 @@ impl Releases {
         }
     }
 
-    /// Leaves a cleanup to the task. Never blocks.
+    /// Hands a cleanup to the task. Never blocks.
     pub(in crate::engine) fn push(&self, cleanup: Cleanup) {
         let mut queue = lock(&self.queue);
-        // Those that wait for its turn would else wait for ever.
+        // Cleanups that wait for its turn would otherwise wait for ever.
         let refused = if cleanup.has_turn() {
             queue.push_first(cleanup)
         } else {
@@ -99,24 +99,24 @@ impl Releases {
         drop(queue);
         match refused {
             Ok(()) => self.signal.notify(),
-            // After the shut-down nobody tells Redis any more: the lease ends it.
+            // After the shut-down nothing is sent to Redis: the lease ends the hold.
             Err(cleanup) => self.abandon(cleanup),
         }
     }
 
-    /// Marks something that has to be over before the client may end; `lasting`: no lease ends it.
+    /// Registers work that must end before the client may end; `lasting`: no lease ends it.
     pub(in crate::engine) fn open(&self, lasting: bool) -> Open {
         Open::new(&self.open, lasting)
     }
 
-    /// How many cleanups wait or are under way.
+    /// The number of cleanups that wait or are in progress.
     pub(crate) fn len(&self) -> usize {
         lock(&self.queue).items.len() + self.under_way.load(Ordering::Acquire)
     }
 
-    /// How much Redis may still have to be told, whoever does it.
+    /// The number of acquisitions and cleanups that may still have to be sent, by any caller.
     pub(in crate::engine) fn undelivered(&self) -> Undelivered {
-        // The lock is held over both: what leaves the one for the other is counted before.
+        // The mutex is held for both counts: an item that moves is counted before it moves.
         let queue = lock(&self.queue);
         let lasting = queue.items.iter().filter(|item| item.is_lasting()).count();
         let queued = Undelivered {
@@ -126,12 +126,12 @@ impl Releases {
         queued.and(self.open.read())
     }
 
-    /// How much Redis was not told before the queue was closed, and never will be.
+    /// The number of releases that were not sent before the queue was closed, and never will be.
     pub(in crate::engine) fn abandoned(&self) -> Undelivered {
         self.abandoned.read()
     }
 
-    /// Why the client could not end as it was asked to; `None` where Redis was told all.
+    /// Why the client could not end as requested; `None` if everything was sent.
     pub(in crate::engine) fn left_over(&self) -> Option<String> {
         let left = self.undelivered().and(self.abandoned());
         let fate = match left.lasting {
@@ -144,7 +144,7 @@ impl Releases {
         Some(format!("{count} releases could not be delivered; {fate}"))
     }
 
-    /// Ends the task and drops what is left.
+    /// Ends the task and drops the remaining items.
     pub(in crate::engine) fn close(&self) {
         let left = lock(&self.queue).close();
         self.signal.close();
@@ -157,15 +157,15 @@ impl Releases {
         }
     }
 
-    /// The next to run. Where all places are taken, only one that has a turn: those that wait for
-    /// it may have them all.
+    /// The next cleanup to run. If all places are taken, only a cleanup that has its turn, since
+    /// those that wait for that turn may occupy all places.
     fn next(&self, full: bool) -> Option<UnderWay<'_>> {
         let mut queue = lock(&self.queue);
         if full && !queue.items.front().is_some_and(Cleanup::has_turn) {
             return None;
         }
         let cleanup = queue.pop()?;
-        // Counted before the lock is free, so that neither count ever misses it.
+        // Counted before the mutex is released, so that neither count misses the item.
         self.under_way.fetch_add(1, Ordering::AcqRel);
         let pending = PendingCleanup::new(cleanup);
         drop(queue);
@@ -176,7 +176,7 @@ impl Releases {
     }
 }
 
-/// A cleanup taken from the queue; goes back there if the task ends before it does.
+/// A cleanup taken from the queue. It goes back if the task ends first.
 struct UnderWay<'a> {
     pending: Option<PendingCleanup>,
     releases: &'a Releases,
@@ -191,7 +191,7 @@ impl UnderWay<'_> {
         let Some(Err(fault)) = pending.run(None).await else {
             return;
         };
-        // The end of the connection may be heard of before that of this task.
+        // The end of the connection may be noticed before the end of this task.
         if due && self.releases.signal.is_closed() {
             self.releases.abandoned.add(lasting);
         }
@@ -210,7 +210,7 @@ impl UnderWay<'_> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        // Back into the queue first, if it is not settled, so that `len` never misses it.
+        // Back into the queue first, if it is unfinished, so that `len` never misses it.
         drop(self.pending.take());
         self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
     }

@@ -1,10 +1,10 @@
-//! How much Redis may still have to be told.
+//! Counts acquisitions and cleanups that may still have to be sent to Redis.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How much there is of something.
+/// A count.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     all: AtomicUsize,
@@ -32,11 +32,11 @@ impl Tally {
     }
 }
 
-/// How much Redis was not told.
+/// The number of releases that were not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) struct Undelivered {
     pub(in crate::engine) all: usize,
-    /// Of that, what has no lease that would end it.
+    /// The part of them that no lease ends.
     pub(in crate::engine) lasting: usize,
 }
 
@@ -49,8 +49,7 @@ impl Undelivered {
     }
 }
 
-/// An acquisition, or a cleanup that somebody runs: the client does not end before it, or in
-/// the middle of it.
+/// An acquisition or a running cleanup: the client does not end before it has ended.
 pub(in crate::engine) struct Open {
     tally: Arc<Tally>,
     lasting: bool,
@@ -69,7 +68,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // What was left unfinished is in the queue already.
+        // Unfinished work is already in the queue.
         self.tally.subtract(self.lasting);
     }
 }

@@ -1,4 +1,4 @@
-//! What the log says of locks that were lost; see `docs/observability.md`.
+//! Log lines about lost locks; see `docs/observability.md`.
 
 use std::time::Instant;
 
@@ -7,10 +7,11 @@ use crate::limit::Limit;
 use crate::shim::{Mutex, lock};
 
 const TARGET: &str = "redlock_rt::lock";
-/// As many names of locks stand in one line.
+/// The largest number of lock names in one line.
 const MOST_NAMES: usize = 10;
 
-/// The losses of a client. The first is told at once; those of the second after it are one line.
+/// The losses of a client. The first is logged at once; the losses of the following second share
+/// one line.
 #[derive(Debug)]
 pub(in crate::engine) struct Losses {
     tally: Mutex<Tally>,
@@ -20,11 +21,11 @@ pub(in crate::engine) struct Losses {
 #[derive(Debug, Default)]
 struct Tally {
     limit: Limit,
-    /// Of those that are left out so far.
+    /// The names of the losses that are not logged yet.
     names: Vec<Box<str>>,
 }
 
-/// Losses that were not told one by one.
+/// Losses that were not logged one by one.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
     count: u64,
@@ -32,11 +33,11 @@ struct Summary {
 }
 
 impl Tally {
-    /// Answers whether it is to be told by itself: nothing overtakes what is still to be told.
+    /// Returns whether to log the loss by itself: no loss is logged before earlier ones.
     fn add(&mut self, name: &str, now: Instant) -> bool {
         match self.limit.left_out() {
             0 if self.limit.pass(now).is_some() => return true,
-            // It was counted there.
+            // The loss was counted there.
             0 => {}
             _ => self.limit.leave_out(),
         }
@@ -46,7 +47,7 @@ impl Tally {
         false
     }
 
-    /// What is to be told of them together, where it is time.
+    /// The summary to log, if it is time.
     fn due(&mut self, now: Instant) -> Option<Summary> {
         if self.limit.left_out() == 0 || !self.limit.is_open(now) {
             return None;
@@ -55,7 +56,7 @@ impl Tally {
         Some(self.summary(count))
     }
 
-    /// What is left, at the end.
+    /// The rest, at the end.
     fn take(&mut self) -> Summary {
         let count = std::mem::take(&mut self.limit).left_out();
         self.summary(count)
@@ -78,7 +79,7 @@ impl Losses {
         }
     }
 
-    /// Answers whether the task of the watchdog is to be woken, to tell of it later.
+    /// Returns whether to wake the watchdog's task, which logs the loss later.
     #[must_use]
     pub(super) fn add(&self, name: &str, reason: LostReason, now: Instant) -> bool {
         let told = lock(&self.tally).add(name, now);
@@ -88,7 +89,7 @@ impl Losses {
         !told
     }
 
-    /// When [`tell`](Self::tell) has something to tell.
+    /// When [`tell`](Self::tell) has something to log.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         lock(&self.tally).wake_at()
     }
@@ -98,7 +99,7 @@ impl Losses {
         summary.iter().for_each(Summary::write);
     }
 
-    /// Tells what is left, at the end of the client.
+    /// Logs the rest, at the end of the client.
     pub(in crate::engine) fn end(&self) {
         let summary = lock(&self.tally).take();
         if summary.count > 0 {

@@ -1,11 +1,11 @@
-//! The watchdog: one task a client renews all its locks, in batches.
+//! The watchdog: one task per client renews all its locks, in batches.
 //!
 //! # Lock order
 //!
-//! The schedule's lock, then the moment of the last doubt, the homes, or a hold's lease. A guard that
-//! ends takes the schedule's and the lease's, and so does the task from picking what is due to handing
-//! the batch to the connection: a renewal is either on its way before the release began, or it is never
-//! sent.
+//! The schedule's mutex, then the moment of the last doubt, the homes, or a hold's lease. An ending
+//! guard takes the mutexes of the schedule and the lease. The task takes the same mutexes from the
+//! selection of the due holds until the batch is handed to the connection. So a renewal is either
+//! sent before the release began, or never.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -28,16 +28,16 @@ use crate::shim::{Mutex, lock};
 
 pub(crate) use self::task::run;
 
-/// The holds of a client and when each is to be looked after.
+/// The holds of a client, and when each is due.
 pub(crate) struct Watchdog {
     schedule: Mutex<Schedule<Arc<Hold>>>,
     /// When all locks were last put in doubt. Written with the schedule's lock held.
     doubted: Mutex<Option<Instant>>,
-    /// Where the holds were acquired. Its lock is taken inside the schedule's.
+    /// The runtimes in which the holds were acquired. Its mutex is taken inside the schedule's.
     homes: Mutex<Homes>,
     pub(super) losses: Losses,
     pub(super) signal: Signal,
-    /// Something happened after which the server may know nothing of our locks.
+    /// Something happened after which the server may no longer have our locks.
     doubt: AtomicBool,
 }
 
@@ -53,8 +53,8 @@ impl Watchdog {
         }
     }
 
-    /// Looks after a hold from now on, which was acquired by a command sent at `sent`. If all locks
-    /// were put in doubt since, it is in doubt as well: the answer may be of a server that was left.
+    /// Adds a hold that was acquired by a command sent at `sent`. If all locks came into doubt
+    /// since then, the hold is in doubt too: the reply may come from an abandoned server.
     pub(super) fn watch(&self, hold: &Arc<Hold>, sent: Instant, now: Instant) {
         let mut schedule = lock(&self.schedule);
         if lock(&self.doubted).is_some_and(|since| sent <= since) {
@@ -84,7 +84,7 @@ impl Watchdog {
         }
     }
 
-    /// Does `leave`, and looks after the hold no more if that says so; nothing comes between.
+    /// Calls `leave`, and removes the hold if `leave` says so, both under the schedule's mutex.
     pub(super) fn unwatch_if<T>(&self, hold: &Hold, leave: impl FnOnce() -> (T, bool)) -> T {
         let mut schedule = lock(&self.schedule);
         let (left, last) = leave();
@@ -101,14 +101,14 @@ impl Watchdog {
         left
     }
 
-    /// A hold is not among the scheduled any more; the schedule's lock is held by the caller.
+    /// Removes a hold from the schedule; the caller holds the schedule's mutex.
     fn left(&self, hold: &Hold) {
         lock(&self.homes).remove(hold.home.as_ref());
     }
 
-    /// Has every lock verified as soon as the task comes to it: a connection was lost or made anew,
-    /// or leads to another server, which may know nothing of our locks. Takes no lock: it is called
-    /// from where tasks are dropped.
+    /// Makes the task verify every lock as soon as possible: a connection was lost or made anew, or
+    /// leads to another server, which may not have our locks. Takes no mutex, since it is called
+    /// where tasks are dropped.
     pub(super) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
         self.signal.notify();
@@ -133,14 +133,14 @@ impl Watchdog {
         }
     }
 
-    /// Tells of a lock that was lost.
+    /// Reports a lost lock.
     pub(super) fn report(&self, name: &str, reason: LostReason, now: Instant) {
         if self.losses.add(name, reason, now) {
             self.signal.notify();
         }
     }
 
-    /// The holds that are looked after.
+    /// The scheduled holds.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         lock(&self.schedule)
             .items()
@@ -148,17 +148,17 @@ impl Watchdog {
             .collect()
     }
 
-    /// The runtimes in which they were acquired, each once.
+    /// The runtimes in which the holds were acquired, each once.
     pub(super) fn homes(&self) -> Vec<Home> {
         lock(&self.homes).all().cloned().collect()
     }
 
-    /// How many holds there are.
+    /// The number of holds.
     pub(crate) fn len(&self) -> usize {
         lock(&self.schedule).len()
     }
 
-    /// How many holds are renewed.
+    /// The number of renewed holds.
     pub(crate) fn renewals(&self) -> usize {
         let now = clock::now();
         lock(&self.schedule)
@@ -168,7 +168,8 @@ impl Watchdog {
     }
 }
 
-/// The runtimes of holds, each with the number of its holds: few, however many holds there are.
+/// The runtimes of holds, each with its number of holds. There are few, however many holds there
+/// are.
 #[derive(Debug, Default)]
 struct Homes(Vec<(Home, usize)>);
 
@@ -196,7 +197,7 @@ impl Homes {
     }
 }
 
-/// When a hold is to be looked after next, as long as it is.
+/// When a hold is due next.
 fn moment(hold: &Hold, now: Instant) -> Option<Instant> {
     match hold.plan(now) {
         Plan::Renew(_) => Some(now),

@@ -1,4 +1,4 @@
-//! What is due when: pure, ordered by moment.
+//! A schedule ordered by time. Pure state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(crate) struct Schedule<T> {
     moments: HashMap<u64, Instant>,
     queue: BTreeMap<(Instant, u64), T>,
-    /// When the task that works this off looks next by itself, or was told to look.
+    /// When the task next looks by itself, or was told to look.
     armed: Option<Instant>,
 }
 
@@ -23,7 +23,7 @@ impl<T> Default for Schedule<T> {
 }
 
 impl<T> Schedule<T> {
-    /// Adds or moves an item. Answers whether the task must be woken for it.
+    /// Adds or moves an item. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn set(&mut self, id: u64, at: Instant, item: T) -> bool {
         if let Some(old) = self.moments.insert(id, at) {
@@ -33,7 +33,7 @@ impl<T> Schedule<T> {
         self.hasten(at)
     }
 
-    /// Moves an item if it is still here. Answers whether the task must be woken for it.
+    /// Moves an item if it is still here. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn reset(&mut self, id: u64, at: Instant) -> bool {
         let Some(moment) = self.moments.get_mut(&id) else {
@@ -46,7 +46,7 @@ impl<T> Schedule<T> {
         self.hasten(at)
     }
 
-    /// Answers whether the task must be woken to look at `at`; it is told so once.
+    /// Returns whether the task must be woken to look at `at`; this is returned once.
     fn hasten(&mut self, at: Instant) -> bool {
         let wake = self.armed.is_none_or(|armed| at < armed);
         if wake {
@@ -72,10 +72,11 @@ impl<T> Schedule<T> {
         Some((id, item))
     }
 
-    /// The moment until which the task may sleep; remembered, so that only an earlier one wakes it.
+    /// The moment until which the task may sleep. It is stored, so that only an earlier moment
+    /// wakes the task.
     ///
-    /// With nothing to do it sleeps until the moment that it was last told: items that come and go
-    /// quickly would otherwise wake it one by one, each only to find nothing.
+    /// With an empty schedule the task sleeps until the moment that it last got. Otherwise each
+    /// short-lived item would wake the task, which would find nothing.
     pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
         let first = self.queue.first_key_value().map(|((at, _), _)| *at);
         self.armed = first.or_else(|| self.armed.filter(|armed| *armed > now));
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(schedule.arm(now), Some(now + 5 * S));
         assert!(!schedule.set(3, now + 6 * S, ()));
         assert!(schedule.remove(3).is_some());
-        // The client became idle: the task looks once more, and then not again.
+        // The client became idle: the task looks once more, and then no more.
         assert_eq!(schedule.arm(now + 5 * S), None);
         assert!(schedule.set(4, now + 9 * S, ()));
     }

@@ -1,4 +1,4 @@
-//! The task that sends what is due.
+//! The task that sends due renewals.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,12 +16,12 @@ use crate::engine::hold::{Hold, LostReason, Plan};
 use crate::shim::lock;
 use crate::wire::{HoldReply, Renewal, Reply, renew};
 
-/// Leases looked at by one call, unless a single hold has more: few enough not to hold up the server.
-/// Redisson renews as many locks.
+/// The number of leases per call, unless a single hold has more: small enough not to delay the
+/// server. Redisson renews as many locks.
 const BATCH: usize = 100;
-/// A connection on which nothing is heard for so long is given up, if no renewal can wait longer.
+/// A silent connection is closed after this time, if no renewal can wait longer.
 const SILENCE: Duration = Duration::from_millis(250);
-/// Batches under way at once.
+/// The number of batches in progress at once.
 const MOST_BATCHES: usize = 16;
 
 /// A hold whose renewal is due, and the lease to ask for.
@@ -30,11 +30,11 @@ type Due = (Arc<Hold>, Duration);
 struct Batch {
     due: Vec<Due>,
     exchange: Exchange,
-    /// The first reply, where it came at once.
+    /// The first reply, if it came at once.
     ready: Option<Result<Reply, Fault>>,
 }
 
-/// What came of a batch, and of which.
+/// A batch with its result.
 struct Answered {
     due: Vec<Due>,
     sent: Instant,
@@ -63,7 +63,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
             }
         }
         let wake_at = lock(&watchdog.schedule).arm(clock::now());
-        // While nothing can be sent, what is due is looked at as soon as that changes.
+        // While nothing can be sent, due holds are handled as soon as that changes.
         let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
         let sleep = sleep.into_iter().chain(watchdog.losses.wake_at()).min();
         tokio::select! {
@@ -90,8 +90,8 @@ enum Picked {
 }
 
 impl Watchdog {
-    /// Takes holds that are due, up to [`BATCH`] by weight, and hands their renewal to the
-    /// connection, all under the schedule's lock: no guard can end in between.
+    /// Takes due holds, up to [`BATCH`] by weight, and hands their renewal to the connection, all
+    /// under the schedule's mutex: no guard can end in between.
     fn pick(&self, connection: &Connection) -> Picked {
         let now = clock::now();
         let mut due = Vec::new();
@@ -105,7 +105,7 @@ impl Watchdog {
         {
             let (at, ttl) = match hold.plan(now) {
                 Plan::Renew(ttl) => (now, Some(ttl)),
-                // Only along with others.
+                // Only together with other holds.
                 Plan::Wait(at) => (at, hold.plan_early(now).filter(|_| !due.is_empty())),
                 Plan::Done => {
                     self.left(&hold);
@@ -119,28 +119,30 @@ impl Watchdog {
             };
             weight = hold.weight().saturating_add(weight);
             if weight > BATCH && !due.is_empty() {
-                // The next call has it.
+                // The next call includes this hold.
                 kept.push((id, at, hold));
                 break;
             }
-            // What is due soon goes along: moments vary, and each alone would be a call.
+            // Holds that are due soon are included: their times vary, and each alone would need a
+            // call.
             if at == now {
                 horizon = horizon.max(clock::after(now, hold.slack(now)));
             }
             due.push((hold, ttl));
         }
-        // Only now, or they would be found again.
+        // Rescheduled only now, since they would be found again otherwise.
         for (id, at, hold) in kept {
             let _ = schedule.set(id, at, hold);
         }
         let picked = dispatch(&mut schedule, connection, due, now);
         drop(schedule);
-        // Outside the lock: this tells the hold's line, and may drop its last reference.
+        // Outside the mutex: this notifies the hold's waiters, and may drop the last reference to
+        // them.
         ended.iter().for_each(|hold| hold.expired());
         picked
     }
 
-    /// As [`pick`](Self::pick), for these holds, as far as they are still looked after.
+    /// As [`pick`](Self::pick), for those of these holds that are still scheduled.
     fn pick_again(&self, connection: &Connection, holds: &[Due]) -> Picked {
         let now = clock::now();
         let mut due = Vec::new();
@@ -152,14 +154,15 @@ impl Watchdog {
             {
                 due.push((Arc::clone(hold), ttl));
             } else {
-                // It has ended, or its lease is over; the latter is seen when it is picked.
+                // The hold has ended, or its lease is over; the latter is noticed when it is
+                // picked.
                 let _ = schedule.reset(hold.number, now);
             }
         }
         dispatch(&mut schedule, connection, due, now)
     }
 
-    /// No connection: everything that is due has failed for now.
+    /// No connection: all due renewals have failed for now.
     fn unreachable(&self, fault: &Fault) {
         let now = clock::now();
         let mut overdue = Vec::new();
@@ -174,7 +177,7 @@ impl Watchdog {
         self.failed(overdue.iter().map(|(_, hold)| hold), fault);
     }
 
-    /// All are tried again at the same moment, so that what was one call stays one.
+    /// All are retried at the same moment, so that one call stays one call.
     fn failed<'a>(&self, holds: impl Iterator<Item = &'a Arc<Hold>> + Clone, fault: &Fault) {
         let now = clock::now();
         let Some(retry_at) = holds.clone().map(|hold| hold.retry_at(now)).min() else {
@@ -216,14 +219,14 @@ impl Watchdog {
                     self.rewatch_or_end(&hold);
                 }
             }
-            // Sent again under the schedule's lock, so that no guard has ended by then.
+            // Sent again under the schedule's mutex, so that no guard has ended by then.
             Err(fault) if fault.cause() == Cause::Loaded => {
                 for (hold, _) in due {
                     hold.doubt(clock::now());
                     self.rewatch_or_end(&hold);
                 }
             }
-            // One bad key fails a call as a whole: each half is asked for alone.
+            // One bad key makes the whole call fail: each half is sent separately.
             Err(fault) if due.len() > 1 && may_be_of_one_key(&fault) => {
                 let (first, second) = due.split_at(due.len() / 2);
                 for half in [first, second] {
@@ -233,7 +236,7 @@ impl Watchdog {
                     }
                 }
             }
-            // Whatever stands there now, it is not our lock.
+            // Whatever the key holds now, it is not our lock.
             Err(fault) if fault.cause() == Cause::WrongType => {
                 for (hold, _) in due {
                     hold.mark_lost(LostReason::Taken);
@@ -245,20 +248,20 @@ impl Watchdog {
     }
 }
 
-/// Whether one of the keys of a call may be why it failed. Where the server does not know us any more,
-/// halves of the call would fare as the whole did.
+/// Whether one key of a call may be the reason for its failure. If the server no longer accepts the
+/// client, the halves would fail like the whole.
 fn may_be_of_one_key(fault: &Fault) -> bool {
     if fault.verdict(Caller::Renewal) != Verdict::Apart {
         return false;
     }
-    // All versions of Redis name the key where an ACL forbids one, and else the command.
+    // All versions of Redis name the key if an ACL forbids a key, and otherwise the command.
     let error = fault.clone().into_error("renew leases");
     let names_a_key = |text: String| text.contains("key");
     let source = std::error::Error::source(&error).map(ToString::to_string);
     fault.cause() != Cause::Denied || source.is_some_and(names_a_key)
 }
 
-/// Hands the renewal of `due` to the connection; the schedule's lock is held by the caller.
+/// Hands the renewal of `due` to the connection; the caller holds the schedule's mutex.
 fn dispatch(
     schedule: &mut Schedule<Arc<Hold>>,
     connection: &Connection,
@@ -277,7 +280,7 @@ fn dispatch(
         })
         .collect();
     let exchange = connection.call_now(renew(&holds));
-    // Looked at again when the outcome must be known at the latest; at once where nothing is sent.
+    // Due again at the latest moment for the outcome; at once if nothing is sent.
     let again = match exchange {
         Some(_) => clock::after(now, connection.timeouts().response * 2),
         None => now,
@@ -288,8 +291,8 @@ fn dispatch(
     let Some(mut exchange) = exchange else {
         return Picked::Unconnected;
     };
-    // The first poll hands the call to the connection, also where the task has used up its budget:
-    // once the schedule's lock is free, a guard may end.
+    // The first poll hands the call to the connection, even if the task has used up its budget:
+    // after the schedule's mutex is released, a guard may end.
     let mut first = tokio::task::unconstrained(&mut exchange);
     let ready = match first.poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
@@ -302,8 +305,8 @@ fn dispatch(
     })
 }
 
-/// Waits for the outcome of a batch, at most for half of the shortest rest, so that there is time
-/// for another try.
+/// Waits for the outcome of a batch, at most for half of the shortest remaining lease, so that
+/// there is time for another try.
 async fn answer(batch: Batch, response: Duration) -> Answered {
     let Batch {
         due,
@@ -322,8 +325,8 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
             match clock::timeout_at(until, &mut exchange).await {
                 Ok(reply) => reply,
                 Err(_) => {
-                    // A lease too short for the round trip says nothing of the connection, which
-                    // all others share.
+                    // A lease that is too short for a round trip says nothing about the connection,
+                    // which all holds share.
                     if patience >= SILENCE.min(response) {
                         exchange.abandon();
                     }
@@ -356,8 +359,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// A task that had used up its budget sent the renewal when it was next polled: by then the
-    /// guard might have ended.
+    /// A task with a used-up budget sent the renewal at its next poll: by then the guard may have
+    /// ended.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
         let server = crate::embedded::Engine::new();
