@@ -1,8 +1,8 @@
 //! The addresses of one host name: all are tried within the time that connecting may take.
 //!
-//! One that drops packets answers nothing. Tried one after the other, it would use up all the time
-//! although the next one answers. So the next is begun soon after, beside those that have not
-//! answered (RFC 8305, "Happy Eyeballs"), and the first connection counts.
+//! An address that drops packets does not answer. If addresses were tried one after the other, it
+//! would use up all the time although the next address answers. So the next try begins soon after,
+//! in parallel (RFC 8305, "Happy Eyeballs"), and the first connection wins.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-/// The next address is begun after this at the latest, as RFC 8305 recommends.
+/// The longest delay before the next address is tried, as RFC 8305 recommends.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The order in which to try: that of the resolver, with the two families in turn. A host often
@@ -32,12 +32,12 @@ pub(super) fn in_turn(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<So
     turns
 }
 
-/// Connects to whichever address answers first. The next one is begun when one before has failed,
-/// or after a pause, so that all are begun in the first half of `within`.
+/// Connects to the address that answers first. The next try begins when an earlier one has failed,
+/// or after a pause, so that all have begun in the first half of `within`.
 ///
 /// # Errors
 ///
-/// What every address answered, once all have.
+/// The errors of all addresses, after all have failed.
 pub(super) async fn connect_to_any<S, F: Future<Output = io::Result<S>>>(
     addresses: Vec<SocketAddr>,
     within: Duration,

@@ -1,7 +1,7 @@
-//! The delivery of one command to Redis, whoever waits for the answer.
+//! The delivery of one command to Redis, with or without a caller that waits for the reply.
 //!
-//! A delivery needs no runtime and no timer of its own, so that a caller that stops in the middle
-//! leaves it to another with the call under way.
+//! A delivery needs no runtime and no timer of its own, so a caller that stops in the middle can
+//! hand it over with the call in progress.
 
 use std::time::Instant;
 
@@ -15,17 +15,17 @@ use crate::wire::{Call, Reply};
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     exchange: Option<Exchange>,
-    /// When the first of the tries was sent whose answers were lost.
+    /// When the first try without a reply was sent.
     open_since: Option<Instant>,
     /// When the last try was handed to a connection.
     pub(crate) sent: Option<Instant>,
-    /// The call under way was sent by who did not wait for it.
+    /// The call in progress was sent by a caller that did not wait for the reply.
     unattended: bool,
 }
 
 impl Delivery {
-    /// Sends `call`, or what of it was not sent yet, where that takes no waiting. Its answer is for
-    /// the next [`attempt`](Self::attempt).
+    /// Sends `call`, or the unsent rest of it, if that needs no waiting. The next
+    /// [`attempt`](Self::attempt) reads its reply.
     pub(crate) fn begin(&mut self, connection: &Connection, call: impl FnOnce() -> Call) {
         if self.exchange.is_none() {
             self.exchange = connection.last_call(call());
@@ -37,13 +37,13 @@ impl Delivery {
         }
     }
 
-    /// Sends `call` once, or goes on waiting for the answer to the one under way; `None`: `until`
-    /// came first.
+    /// Sends `call` once, or continues to wait for the reply to the call in progress; `None`:
+    /// `until` came first.
     ///
     /// # Cancel safety
     ///
-    /// The call under way stays here, to be waited for by the next who runs this; so it does where
-    /// the time is over.
+    /// The call in progress stays here, for the next caller of this method. The same is true after
+    /// `until`.
     pub(crate) async fn attempt(
         &mut self,
         connection: &Connection,
@@ -58,14 +58,14 @@ impl Delivery {
         }
         let exchange = self.exchange.as_mut()?;
         let sent = *self.sent.insert(exchange.made());
-        // One timer for both ends: it is a good part of what a call costs here.
-        // What was sent unattended may have stood in an idle runtime since, its answer unread.
+        // One timer for both limits, since a timer is a good part of the cost of a call. A call
+        // without a waiting caller may have been in an idle runtime since, with its reply unread.
         let since = if self.unattended { clock::now() } else { sent };
         let reply = connection.timeouts().reply();
         let patience = clock::after(since, reply);
         let (limit, cut_short) = match until {
-            // A caller whose time ends a moment earlier gives the connection up all the same: it may be
-            // that nobody calls who has more time.
+            // A caller whose time ends a moment earlier closes the connection too: perhaps no
+            // caller with more time follows.
             Some(until) if until < patience => (until, clock::after(until, reply / 4) < patience),
             _ => (patience, false),
         };
@@ -84,8 +84,8 @@ impl Delivery {
             }
             Ok(answer) => answer,
             Err(_) => {
-                // It may still run: the connection is given up, and its client is killed from the
-                // next one before anything else is sent.
+                // The call may still run: the connection is closed, and the next connection kills
+                // its client before anything else is sent.
                 if let Some(exchange) = exchange {
                     exchange.abandon();
                 }
@@ -101,8 +101,7 @@ impl Delivery {
         self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
     }
 
-    /// What is known of the call by a caller that neither made it nor waits for it: it was sent, and
-    /// may have run.
+    /// Marks a call that was made by another caller: it was sent, and may have run.
     pub(crate) fn shadow(&self) -> Self {
         Self {
             exchange: None,
@@ -112,29 +111,29 @@ impl Delivery {
         }
     }
 
-    /// When the first of the tries was sent whose answers were lost.
+    /// When the first try without a reply was sent.
     pub(crate) fn open_since(&self) -> Option<Instant> {
         self.open_since
     }
 
-    /// Whether a call is under way that somebody has to wait for.
+    /// Whether a call is in progress whose reply must be read.
     pub(crate) fn is_under_way(&self) -> bool {
         self.exchange.is_some()
     }
 
-    /// The call ran; what it did is still to be undone.
+    /// The call ran; its effect must still be undone.
     pub(crate) fn reopen(&mut self) {
         self.open_since = self.sent;
     }
 
-    /// A call was answered: what was sent before is settled by it.
+    /// A call was answered, which settles all earlier tries.
     pub(crate) fn close(&mut self) {
         self.exchange = None;
         self.open_since = None;
     }
 }
 
-/// Starts a call, connecting first where there is no connection; `None`: `until` came first.
+/// Starts a call, after connecting if there is no connection; `None`: `until` came first.
 async fn start(
     connection: &Connection,
     call: Call,

@@ -16,14 +16,14 @@ use super::addresses::{connect_to_any, in_turn};
 use super::endpoint::{Address, Endpoint, Login};
 use crate::error::Error;
 
-/// Any byte stream that a server can be spoken to over.
+/// Any byte stream to a server.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 pub(crate) type BoxStream = Box<dyn Stream>;
 type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
 
-/// What the server is told of who uses it.
+/// The library name for CLIENT SETINFO.
 pub(super) const LIB_NAME: &str = "redlock-rt";
 pub(super) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -32,13 +32,13 @@ pub(super) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Dialer {
     how: How,
     login: Login,
-    /// What the caller calls the server.
+    /// The name that the caller gave to the server.
     name: Option<Arc<str>>,
     #[cfg(feature = "tls")]
     tls: Option<super::tls::Tls>,
 }
 
-/// Tells servers apart without asking them.
+/// Identifies servers without asking them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServerId {
     pub(crate) place: Arc<str>,
@@ -48,11 +48,11 @@ pub(crate) struct ServerId {
 #[derive(Clone)]
 enum How {
     Address(Address),
-    /// With the address of what the streams lead to, where that is known.
+    /// With the address of the server behind the streams, if it is known.
     Connector(Connector, Option<Address>),
 }
 
-/// Where streams come from that are not ours to open.
+/// A source of streams that the library does not open itself.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<dyn Fn() -> BoxDial + Send + Sync>);
 
@@ -77,7 +77,7 @@ impl fmt::Debug for Connector {
 }
 
 impl Dialer {
-    /// `roots`: certificates in PEM form to trust besides the well-known ones, for TLS.
+    /// `roots`: certificates (PEM) to trust for TLS in addition to the well-known ones.
     pub(crate) fn new(endpoint: Endpoint, roots: &[u8]) -> Result<Self, Error> {
         #[cfg(feature = "tls")]
         let tls = match endpoint.address {
@@ -106,8 +106,8 @@ impl Dialer {
         }
     }
 
-    /// Takes streams from `connector`, and all else from the address that this one has: who logs
-    /// in, the database, what the server is called, and whether TLS is spoken over the streams.
+    /// Takes streams from `connector`, and everything else from the address of this dialer:
+    /// credentials, the database, the server's name, and whether to use TLS over the streams.
     pub(crate) fn over(mut self, connector: Connector) -> Self {
         let (How::Address(address) | How::Connector(_, Some(address))) = self.how else {
             return Self::through(connector);
@@ -116,14 +116,14 @@ impl Dialer {
         self
     }
 
-    /// Calls the server so, whatever its address is.
+    /// Sets the server's name, whatever its address is.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Which server it is, and which of its databases: the same in every process that was given
-    /// the same URL or name. A connector without a name is itself.
+    /// The identity of the server and its database: the same in every process with the same URL or
+    /// name. A connector without a name is its own identity.
     pub(crate) fn server(&self) -> ServerId {
         let place: Arc<str> = match (&self.name, &self.how) {
             (Some(name), _) => Arc::clone(name),
@@ -139,7 +139,7 @@ impl Dialer {
         }
     }
 
-    /// What the server is called in logs and errors: where it is, as far as that is known.
+    /// The server's name in logs and errors: its address, if that is known.
     pub(crate) fn called(&self) -> Arc<str> {
         match (&self.how, &self.name) {
             (How::Address(address) | How::Connector(_, Some(address)), _) => address.place().into(),
@@ -148,8 +148,7 @@ impl Dialer {
         }
     }
 
-    /// The commands by which a connection logs in and chooses its database; all must be answered
-    /// without an error.
+    /// The commands that log in and choose the database; all must succeed.
     pub(super) fn login(&self) -> redis::Pipeline {
         let mut commands = redis::pipe();
         if let Some(password) = &self.login.password {
@@ -165,12 +164,12 @@ impl Dialer {
         commands
     }
 
-    /// Whether it opens connections without TLS to a port, where TLS may be spoken.
+    /// Whether it opens connections without TLS to a port that may expect TLS.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.how, How::Address(Address::Tcp { .. }))
     }
 
-    /// Opens a stream. `within`: how long connecting may take; whoever calls this bounds it.
+    /// Opens a stream. `within`: how long connecting may take; the caller enforces this limit.
     pub(super) async fn dial(&self, within: Duration) -> io::Result<BoxStream> {
         match &self.how {
             #[cfg(feature = "tls")]
@@ -201,7 +200,7 @@ impl Dialer {
 async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
     let addresses = in_turn(tokio::net::lookup_host((host, port)).await?);
     let stream = connect_to_any(addresses, within, TcpStream::connect).await?;
-    // Else every small command waits for Nagle's algorithm.
+    // Otherwise every small command waits for Nagle's algorithm.
     stream.set_nodelay(true)?;
     Ok(stream)
 }

@@ -1,8 +1,9 @@
-//! What reads and writes one connection: a task, and whoever cannot wait for that task's turn.
+//! The driver of one connection, which a task polls, and also a thread that cannot wait for that
+//! task.
 //!
-//! A guard that is dropped at the end of `main` has no later moment: its runtime ends before the
-//! task is polled again. So the dropping thread polls the same future once, which writes what was
-//! handed to the connection to the socket, as far as the socket takes it without waiting.
+//! After a guard is dropped at the end of `main`, its runtime ends before the task is polled again.
+//! So the dropping thread polls the same future once. This writes the pending calls to the socket,
+//! as far as the socket accepts them without waiting.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,25 +18,25 @@ use super::spawner::Home;
 
 /// The future of one connection.
 pub(super) struct Driver {
-    /// Where its task runs. A stream of a caller's own may need a runtime, and this one.
+    /// The runtime of its task. A connector's stream may need this runtime.
     home: Home,
-    /// Held while the future is polled, which never waits.
+    /// Held while the future is polled, which never blocks.
     state: Mutex<State>,
 }
 
 thread_local! {
-    /// Whether this thread is polling a driver, and so has its lock.
+    /// Whether this thread is polling a driver, and so holds its mutex.
     static POLLING: Cell<bool> = const { Cell::new(false) };
 }
 
 struct State {
     /// `None` once the connection or its task has ended.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The task's: polled from outside, the future still wakes its task.
+    /// The waker of the task: polled from outside, the future still wakes its task.
     waker: Option<Waker>,
 }
 
-/// Set back when dropped, also by a panic.
+/// Resets the flag when dropped, also by a panic.
 struct Polling;
 
 impl Polling {
@@ -67,15 +68,15 @@ impl Driver {
         (Arc::clone(&driver), Task(driver))
     }
 
-    /// Writes what was handed to the connection before, without waiting for the socket.
+    /// Writes pending calls to the connection, without waiting for the socket.
     pub(super) fn push(&self) {
-        // A stream of a caller's own that drops a guard while it is polled. The task of that
-        // connection, which is being polled or has been woken, does it in a moment.
+        // A connector's stream dropped a guard while it was polled. The task of that connection,
+        // which is being polled or has been woken, writes the call in a moment.
         if POLLING.get() {
             return;
         }
         let _inside = self.home.enter();
-        // Its end is the task's to know.
+        // The task handles its end.
         let _ = self.lock().poll();
     }
 
@@ -87,12 +88,12 @@ impl Driver {
 impl State {
     fn poll(&mut self) -> Poll<()> {
         let Some(future) = &mut self.future else {
-            // Over, which its task is told of below.
+            // The connection has ended; its task is woken below.
             return Poll::Ready(());
         };
         // Before the task's first poll there is no waker to keep: that poll is still to come.
         let waker = self.waker.as_ref().unwrap_or(Waker::noop());
-        // The budget is that of the task in which a guard is dropped: used up, nothing would be
+        // The budget is that of the task that drops the guard: if it is used up, nothing would be
         // written.
         let future = pin!(unconstrained(future.as_mut()));
         let _polling = Polling::begin();
@@ -111,8 +112,8 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// Polls the driver for as long as the connection lives. Dropped, also by a runtime that ends, it
-/// closes the connection.
+/// Polls the driver while the connection lives. Dropping this, also by an ending runtime, closes
+/// the connection.
 pub(super) struct Task(Arc<Driver>);
 
 impl Future for Task {
@@ -131,7 +132,7 @@ impl Future for Task {
 impl Drop for Task {
     fn drop(&mut self) {
         let future = self.0.lock().future.take();
-        // The socket is closed under no lock.
+        // The socket is closed with no mutex held.
         drop(future);
     }
 }

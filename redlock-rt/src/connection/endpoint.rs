@@ -1,4 +1,4 @@
-//! Where a server is and who we are there, parsed from a URL.
+//! The address, credentials and database of a URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// The address as it tells servers apart: host names are the same in either case.
+    /// The address as an identity of the server: host names ignore upper and lower case.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Tcp { host, port } => format!("{}:{port}", host.to_ascii_lowercase()),
@@ -53,7 +53,7 @@ impl Endpoint {
     /// Parses `redis://[user[:password]@]host[:port][/db]`, `rediss://` likewise, or
     /// `redis+unix:///path[?db=N&user=U&pass=P]` (also `unix://`).
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        // The text may hold a password, so no part of it is repeated.
+        // The text may contain a password, so errors repeat no part of it.
         let refuse = |why: String| Err(Error::bad_input("parse the redis URL", why));
         if let Some(mistake) = mistake(text) {
             return refuse(mistake);
@@ -133,12 +133,12 @@ impl Endpoint {
     }
 }
 
-/// What a URL looks like.
+/// The form of a URL, for errors.
 const FORM: &str =
     "expected redis://[user[:password]@]host[:port][/db], as in redis://127.0.0.1:6379";
 const PERCENT: &str = "a % that begins no code is written %25";
 
-/// What is known to go wrong with URLs in configurations, and what to write in place of it.
+/// Known mistakes with URLs in configurations, and the correct form.
 fn mistake(text: &str) -> Option<String> {
     let text = text.trim();
     let quotes = [
@@ -180,8 +180,8 @@ fn mistake(text: &str) -> Option<String> {
     None
 }
 
-/// Whether a text is a host with or without a port and a database, so that there is no password in
-/// it: then it may be repeated.
+/// Whether a text is a host with or without a port and a database: then it contains no password and
+/// may be repeated.
 fn is_host_and_port(text: &str) -> bool {
     let (place, db) = text.split_once('/').unwrap_or((text, ""));
     let (host, port) = match place.rsplit_once(':') {

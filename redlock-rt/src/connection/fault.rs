@@ -1,4 +1,4 @@
-//! What can become of a command: where a fault arose, what it is, and what each caller does then.
+//! Faults of commands: the stage in which a fault arose, its cause, and what each caller does then.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::error::{Error, ErrorKind as Kind};
 
 type Source = Arc<dyn StdError + Send + Sync>;
 
-/// Why a command has no answer, or no useful one.
+/// Why a command has no reply, or no useful one.
 ///
-/// Where it arose and what it is are kept apart: a wrong password ends a call that was made just
-/// now, but it is no answer to a release, which is sent as soon as the client can log in again.
+/// Stage and cause are separate: a wrong password ends a new call, but not a release, which is sent
+/// as soon as the client can log in again.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     stage: Stage,
@@ -24,17 +24,17 @@ pub(crate) struct Fault {
     told: Option<Box<Told>>,
 }
 
-/// What people are told of a fault.
+/// The text of a fault, for people.
 #[derive(Debug, Clone)]
 struct Told {
     source: Source,
     /// What to do about it.
     hint: Option<&'static str>,
-    /// Which server it is of, where that is not reached.
+    /// The server, if it could not be reached.
     place: Option<Arc<str>>,
 }
 
-/// An error of the client library, whose sources say the same once more.
+/// An error of the client library, whose sources repeat the same text.
 #[derive(Debug)]
 struct Once(RedisError);
 
@@ -59,7 +59,8 @@ pub(crate) enum Stage {
     Dialing,
     /// The server refused the command before any of it took effect.
     Refused,
-    /// It was, or may have been, sent, and no answer came: it may have run, or run still.
+    /// The command was, or may have been, sent, and no reply came: it may have run, or may still
+    /// run.
     Unanswered,
     /// The server answered with an error that was raised while the command ran.
     Answered,
@@ -70,47 +71,47 @@ pub(crate) enum Stage {
 pub(crate) enum Cause {
     /// It ends by itself: no connection, LOADING, BUSY, READONLY …
     Passing,
-    /// The server did not know the script and does now.
+    /// The server did not know the script, and knows it now.
     Loaded,
     /// Credentials or ACL.
     Denied,
     /// The key holds a value of another type.
     WrongType,
-    /// The server cannot serve a connection as the URL wants it: no such database.
+    /// The server cannot serve the connection that the URL asks for: no such database.
     Misdirected,
-    /// What answers at the address is not a server to lock on, or not one that we can talk to.
+    /// The server at the address is unsuitable for locks, or the client cannot talk to it.
     Misconfigured,
-    /// Any other answer, for which a repeat is no help.
+    /// Any other reply, after which a repeat does not help.
     Failed,
     /// The client was shut down: there will be no connection any more.
     Closed,
 }
 
-/// Who asks what to do about a fault.
+/// The caller that decides what to do about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// Waits for a lock or a latch.
     Waiter,
     /// Waits for the answer to one call that may be repeated.
     Call,
-    /// As [`Call`](Self::Call), where the call must not run twice.
+    /// As [`Call`](Self::Call), for a call that must not run twice.
     CallOnce,
-    /// Tells Redis what nobody may leave out: a release, permits to give back, a count.
+    /// Sends a call that must not be omitted: a release, permits to give back, a count.
     Cleanup,
     /// Renews leases, many in one call.
     Renewal,
-    /// Says that the waiters of a fair queue are alive.
+    /// Sends heartbeats for the waiters of a fair queue.
     Beat,
     /// Subscribes to a channel.
     Subscription,
 }
 
-/// What is to be done about a fault.
+/// What to do about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Send it again, after a pause.
     Again,
-    /// Send it again, each part by itself: one of them may have failed them all.
+    /// Send each part separately: one of them may have made all fail.
     Apart,
     /// Give up, with this error.
     Fail,
@@ -118,9 +119,8 @@ pub(crate) enum Verdict {
 
 /// Codes of refusals that pass by themselves: the server is starting, failing over, busy, full.
 ///
-/// In a script they come before its first write, or with it: the server does not change its mind
-/// about them while a script runs. So such an answer to a script that passes every error on says
-/// that nothing took effect.
+/// In a script they come before or with its first write, since the server decides this once per
+/// script. So if a script passes every error on, such a reply means that nothing took effect.
 const PASSING: [&str; 10] = [
     "LOADING",
     "READONLY",
@@ -136,15 +136,15 @@ const PASSING: [&str; 10] = [
 /// Codes of a cluster: other nodes have the key.
 const ELSEWHERE: [&str; 2] = ["MOVED", "ASK"];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
-/// What an ACL refuses inside a script, before Redis 7.2: there is no code in it.
+/// The text of an ACL error inside a script, before Redis 7.2, where it has no code.
 const DENIED_INSIDE: &str = "The user executing the script can't";
-/// Names the place in the text of an error that was raised inside a script.
+/// Marks the position in the text of an error inside a script.
 const INSIDE: &str = "user_script";
-/// The answer to AUTH where no password is set; it has no code of its own.
+/// The reply to AUTH if no password is set; it has no code of its own.
 const NO_PASSWORD: &str = "called without any password configured";
-/// The answer to SELECT where there is no such database; likewise.
+/// The reply to SELECT if there is no such database; it has no code of its own either.
 const NO_DATABASE: &str = "DB index is out of range";
-/// What a server without a password says to other hosts, to whatever comes first.
+/// The reply of a server without a password to the first command of another host.
 const PROTECTED: &str = "protected mode";
 
 impl Fault {
@@ -170,28 +170,28 @@ impl Fault {
         Self::unreachable(std::io::Error::new(kind, why))
     }
 
-    /// There is no connection, nor will there be one before the configuration is changed.
+    /// There is no connection, and there will be none until the configuration changes.
     pub(super) fn misconfigured(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::new(Stage::Dialing, Cause::Misconfigured, Arc::new(error))
     }
 
-    /// What answers at the address speaks TLS, and nothing else.
+    /// The server at the address speaks only TLS.
     pub(super) fn not_plain() -> Self {
         let why = "a connection without TLS was closed, and TLS is spoken there";
         Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
             .hinting("with TLS the URL is rediss://…")
     }
 
-    /// What answers at the address makes no sense to the client library, whose own words for that
-    /// are of no use.
+    /// The reply at the address makes no sense to the client library, whose own error text does not
+    /// help.
     pub(super) fn not_redis() -> Self {
         let why = "what answers there does not speak the protocol of redis; is it another port, \
                    or one for TLS (rediss://…)?";
         Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
     }
 
-    /// No stream could be opened. `reached`: it could before, so that a name which is not known may
-    /// be known again, as in a cluster whose names come and go with their servers.
+    /// No stream could be opened. `reached`: it could before, so an unknown name may become known
+    /// again, as in an environment whose names come and go with their servers.
     pub(super) fn of_stream(error: std::io::Error, reached: bool) -> Self {
         let misfit = Misfit::of(&error).filter(|misfit| !reached || *misfit != Misfit::UnknownHost);
         match misfit {
@@ -207,7 +207,8 @@ impl Fault {
         self
     }
 
-    /// The same fault, of the server of this name; said where it was not reached, or did not answer.
+    /// The same fault with the server's name, which is shown if the server was not reached or did
+    /// not answer.
     pub(crate) fn at(mut self, place: &Arc<str>) -> Self {
         if let (Stage::Dialing | Stage::Unanswered, Some(told)) = (self.stage, &mut self.told) {
             told.place.get_or_insert_with(|| Arc::clone(place));
@@ -215,12 +216,12 @@ impl Fault {
         self
     }
 
-    /// The time for connecting was over first.
+    /// The time limit for connecting was over.
     pub(crate) fn connecting_took_too_long() -> Self {
         Self::not_connected(std::io::ErrorKind::TimedOut, "connecting took too long")
     }
 
-    /// A connection to a server that was left for another one.
+    /// The connection leads to an abandoned server.
     pub(super) fn outdated() -> Self {
         let why = "the address led to a server process that was left for another one";
         Self::not_connected(std::io::ErrorKind::Other, why)
@@ -299,8 +300,8 @@ impl Fault {
         }
     }
 
-    /// The error that a script of the caller's ended with. It may say anything, and the script has
-    /// run: nothing in it is a reason to try again.
+    /// The error of a user's script. It may contain any text, and the script has run: nothing in it
+    /// is a reason to try again.
     pub(crate) fn raised(text: String) -> Self {
         let words = text.strip_prefix('-').unwrap_or(&text);
         let (code, detail) = words.split_once(' ').unwrap_or((words, ""));
@@ -340,8 +341,9 @@ impl Fault {
 
     /// The same fault, of a command that sets a connection up.
     ///
-    /// What a server says to a fresh connection need not be about the command: `-ERR max number of
-    /// clients reached` answers whatever is sent first. So nothing is final but what is known to be.
+    /// The reply to a new connection may be unrelated to the command:
+    /// `-ERR max number of clients reached` is the reply to whatever is sent first. So only errors
+    /// that are known to be permanent are final.
     pub(super) fn while_dialing(mut self) -> Self {
         self.stage = Stage::Dialing;
         if matches!(self.cause, Cause::Failed | Cause::WrongType) {
@@ -375,7 +377,7 @@ impl Fault {
         use self::Stage::{Answered, Dialing, Unanswered};
         match (caller, self.stage, self.cause) {
             (_, _, Closed) => Verdict::Fail,
-            // What keeps a client from connecting is no answer to what must be said some time.
+            // A failure to connect says nothing about a call that must be sent at some time.
             (Cleanup | Renewal | Beat, Dialing, _) => Verdict::Again,
             (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
             (_, _, Passing | Loaded) => Verdict::Again,
@@ -384,7 +386,7 @@ impl Fault {
         }
     }
 
-    /// What happened, for the log, which names the server beside it.
+    /// The reason for the log, which names the server in another field.
     pub(super) fn reason(&self) -> String {
         let Some(told) = &self.told else {
             return format!("{:?}", self.cause).to_lowercase();
@@ -432,7 +434,7 @@ impl Fault {
                 _ => error,
             };
         };
-        // What the source says is left to the source.
+        // The text of the source is not repeated.
         let said = [told.place.as_deref(), told.hint];
         let said: Vec<&str> = said.into_iter().flatten().collect();
         let error = match said.is_empty() {
@@ -443,8 +445,8 @@ impl Fault {
     }
 }
 
-/// The code of an error that the server answered. Before Redis 7 one that was raised inside a script
-/// comes as ERR, with the code behind the place: `… @user_script: 12: -READONLY You can't …`.
+/// The code of an error reply. Before Redis 7, an error inside a script has the code ERR, and its
+/// own code follows the position: `… @user_script: 12: -READONLY You can't …`.
 pub(super) fn true_code<'a>(code: &'a str, detail: &'a str) -> &'a str {
     let inside = match detail.rsplit_once("@user_script") {
         Some((_, inside)) if code == "ERR" => inside,

@@ -1,6 +1,6 @@
-//! What is said first on every connection: who we are, and which server and which client of it
-//! this is. One round trip, on the bare stream: once a connection listens it cannot ask any more,
-//! and of an answer that is not Redis's the client library keeps no more than that the stream ended.
+//! The first commands of every connection: login, and questions about the server and this client of
+//! it. One round trip on the bare stream: a subscribing connection cannot ask later, and if the
+//! reply is not Redis's, the client library only reports that the stream ended.
 
 use std::io;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::info::Info;
 use super::server::CurrentServer;
 use crate::clock;
 
-/// A server that was connected to, and what it answered.
+/// A connected server with its replies.
 pub(super) struct Reached {
     pub(super) stream: BoxStream,
     pub(super) info: Info,
     /// `None` where an ACL forbids to ask.
     pub(super) client_id: Option<i64>,
-    /// Of the dial; see [`CurrentServer::arrive`].
+    /// The number of the dial; see [`CurrentServer::arrive`].
     pub(super) number: u64,
 }
 
-/// What the server answered.
+/// The replies of the server.
 struct Greeting {
     info: Info,
     client_id: Option<i64>,
@@ -32,16 +32,16 @@ struct Greeting {
 
 /// Why a greeting was not answered.
 enum Unanswered {
-    /// The stream ended before a word came.
+    /// The stream ended before the first byte.
     HungUp(Fault),
     Fault(Fault),
 }
 
-/// How long a look whether TLS is spoken may take.
+/// The time limit of the TLS probe.
 const LOOK: Duration = Duration::from_millis(500);
-/// A ClientHello that is too short. Who speaks TLS refuses it with an alert.
+/// A ClientHello that is too short. A TLS server refuses it with an alert.
 const SHORT_HELLO: [u8; 10] = [0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0];
-/// The types of records by which a ClientHello is answered.
+/// The record types with which a server answers a ClientHello.
 const ALERT: u8 = 0x15;
 const HANDSHAKE: u8 = 0x16;
 
@@ -66,7 +66,7 @@ where
         }),
         Err(Unanswered::Fault(fault)) => Err(fault),
         Err(Unanswered::HungUp(fault)) => {
-            // Who speaks TLS hangs up on all else without a word, and so do others.
+            // A TLS server hangs up on anything else without a reply, and so do other servers.
             let suspect = dialer.is_plain() && !server.was_reached();
             match suspect && clock::timeout(LOOK, speaks_tls(open())).await == Ok(true) {
                 true => Err(Fault::not_plain()),
@@ -86,8 +86,8 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
         && matches!(answer, [ALERT | HANDSHAKE, 3])
 }
 
-/// Sends the commands and reads what is answered.
-/// `needed`: without so many of the first commands nobody gets in.
+/// Sends the commands and reads the replies. `needed`: this many of the first commands must
+/// succeed.
 async fn ask(
     commands: &Pipeline,
     needed: usize,
@@ -100,9 +100,9 @@ async fn ask(
     };
     let sent = sent.await;
     let mut replies = Vec::with_capacity(commands.len());
-    // Shared by all replies: it may read ahead. Nothing comes after the last one.
+    // Shared by all replies, since it may read ahead. Nothing follows the last reply.
     let mut decoder = Default::default();
-    // What was said before a write failed may be there to be read.
+    // After a failed write, earlier replies may still be readable.
     while replies.len() < commands.len() {
         let error = match redis::parse_redis_value_async(&mut decoder, stream).await {
             Ok(reply) => {
@@ -111,8 +111,8 @@ async fn ask(
             }
             Err(error) => error,
         };
-        // A server that turns connections away says why, to whatever comes first, and closes. Where an
-        // ACL forbids what need not be, that is not why.
+        // A server that turns connections away gives the reason as the reply to the first command,
+        // and closes. A forbidden optional command is not the reason.
         if let [Value::ServerError(error)] = &replies[..]
             && (needed > 0 || error.code() != "NOPERM")
         {
@@ -146,7 +146,7 @@ async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Greeting, Unan
     judge(&replies, needed).map_err(Unanswered::Fault)
 }
 
-/// `needed`: so many of the first must be no errors.
+/// `needed`: this many of the first replies must not be errors.
 fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
     let (logged_in, told) = replies.split_at(needed);
     // Servers before 7.2 do not know SETINFO.
@@ -161,7 +161,7 @@ fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
         _ => None,
     };
     let info = Info::of(infos);
-    // Looked at first: a sentinel knows no SELECT, and a cluster has one database.
+    // Checked first: a sentinel knows no SELECT, and a cluster has one database.
     if info.unfit().is_some() {
         return Ok(Greeting { info, client_id });
     }
@@ -170,8 +170,8 @@ fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
             return Err(Fault::from_server(error.clone()).while_dialing());
         }
     }
-    // An ACL may forbid to ask (NOPERM), and that is lived with. A server that wants a login,
-    // or that is busy or loading, would answer nothing else either.
+    // An ACL may forbid the question (NOPERM), which is accepted. A server that requires a login,
+    // or is busy or loading, would not answer other commands either.
     for reply in std::iter::once(id).chain(infos) {
         if let Value::ServerError(error) = reply {
             let fault = Fault::from_server(error.clone());

@@ -1,26 +1,26 @@
-//! What a server says of itself when a connection opens.
+//! The server's INFO at the start of a connection.
 
 use redis::{Pipeline, Value};
 
-/// The lines of `INFO` that are of interest; nothing where an ACL forbids to ask.
+/// The relevant lines of `INFO`; empty if an ACL forbids the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Info {
-    /// Names the server process; a restarted one has another.
+    /// Identifies the server process; a restarted process has another id.
     pub(super) run_id: Option<String>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
     /// `master` or `slave`.
     role: Option<String>,
-    /// Of a replica: where its master is.
+    /// For a replica: the address of its master.
     master: Option<String>,
 }
 
-/// Why a server is not one to lock on, and what to use in its place.
+/// Why a server is unsuitable for locks, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// For as long as nobody changes the configuration.
+    /// The server stays unsuitable until the configuration changes.
     Always(String),
-    /// It may become fit, or the address may lead to another server, after a failover.
+    /// After a failover the server may become suitable, or the address may lead to another server.
     Replica(String),
 }
 

@@ -1,4 +1,4 @@
-//! What the log says of a client's connections and of its rights; see `docs/observability.md`.
+//! Log lines about a client's connections and rights; see `docs/observability.md`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::limit::Limit;
 const TARGET: &str = "redlock_rt::connection";
 const RIGHTS: &str = "redlock_rt::rights";
 
-/// Whether the server is there, for all connections of a client together; pure.
+/// Whether the server can be reached, for all connections of a client together. Pure state.
 #[derive(Debug, Default)]
 struct Presence {
     outage: Option<Outage>,
@@ -24,8 +24,8 @@ struct Outage {
 }
 
 impl Presence {
-    /// A connection was lost, or one could not be made. Answers for how long the outage lasts, and
-    /// how many short ones were left out before it, where that is to be told: once an outage.
+    /// A connection was lost, or could not be made. If this is to be logged (once per outage),
+    /// returns the duration of the outage and how many short ones were left out before it.
     fn lost(&mut self, now: Instant) -> Option<(Duration, u64)> {
         let outage = self.outage.get_or_insert(Outage {
             since: now,
@@ -39,7 +39,7 @@ impl Presence {
         Some((now.saturating_duration_since(outage.since), left_out))
     }
 
-    /// A connection was made. Answers how long there was none, if the loss was told.
+    /// A connection was made. Returns how long there was none, if the loss was logged.
     fn back(&mut self, now: Instant) -> Option<Duration> {
         let outage = self.outage.take()?;
         if !outage.told {
@@ -50,7 +50,7 @@ impl Presence {
     }
 }
 
-/// A command that an ACL may forbid, and what is lost by that.
+/// A command that an ACL may forbid, with the effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
     Publish,
@@ -97,12 +97,11 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct State {
     presence: Presence,
-    /// The details of tries to connect.
+    /// Limits the lines about tries to connect.
     tries: Limit,
-    /// Those of calls that are made again.
+    /// Limits the lines about repeated calls.
     repeats: Limit,
-    /// What must be said some time cannot be said before somebody changes something; told once an
-    /// outage.
+    /// Whether the line about blocked releases was logged in this outage.
     held_up: bool,
     hold_ups: Limit,
     /// By [`Right`].
@@ -166,7 +165,7 @@ impl Journal {
         }
     }
 
-    /// What is left to the background cannot be sent, and no waiting helps.
+    /// A background call cannot be sent, and waiting does not help.
     pub(super) fn holds_up(&self, name: &str, fault: &Fault) {
         let mut state = self.state();
         if state.held_up {
@@ -199,7 +198,7 @@ impl Journal {
         }
     }
 
-    /// Redis refuses a command because of an ACL; told once a client.
+    /// Redis refuses a command because of an ACL; logged once per client.
     pub(super) fn is_missing(&self, right: Right) {
         let known = std::mem::replace(&mut self.state().missing[right as usize], true);
         if !known {
@@ -245,7 +244,7 @@ mod tests {
             assert_eq!(presence.lost(start + S / 2), None);
             assert_eq!(presence.back(start + S / 2), None);
         }
-        // One that lasts is told as soon as it may be.
+        // A lasting outage is logged as soon as the limit allows it.
         assert_eq!(presence.lost(start + S / 2), None);
         assert_eq!(presence.lost(start + S), Some((S / 2, 5)));
         assert_eq!(presence.back(start + 2 * S), Some(3 * S / 2));

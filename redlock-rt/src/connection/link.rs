@@ -23,7 +23,7 @@ use super::spawner::Spawner;
 use crate::clock;
 use crate::wire::{Call, Reply, Script};
 
-/// Which server-side client a connection is, so that it can be killed from the next one.
+/// The server-side client of a connection, so that the next connection can kill it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     /// The server process; a restarted one counts its clients from one again.
@@ -31,33 +31,33 @@ pub(super) struct Identity {
     pub(super) client_id: i64,
 }
 
-/// Is told when a link dies, so that what depends on it looks again.
+/// Called when a link ends, so that dependent state is verified.
 pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 
-/// A live connection. Dead once any command on it went unanswered: what is still in its buffers
-/// may run at any time, so nothing is sent behind it.
+/// A live connection. It is dead after any command without a reply: bytes in its buffers may run at
+/// any time, so nothing is sent after them.
 pub(super) struct Link {
     conn: MultiplexedConnection,
     alive: Arc<AtomicBool>,
     opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
-    /// Why this client gave it up, for the calls that were under way besides.
+    /// Why this client closed it, for the other calls in progress.
     given_up: OnceLock<&'static str>,
     driver: Arc<Driver>,
     /// Polls the driver; its end closes the connection.
     task: AbortHandle,
-    /// Which scripts the server knows when it reads what is sent here next, a bit each.
+    /// The scripts that the server will know when it reads the next command, one bit each.
     known: [AtomicU64; 2],
     tie: Arc<Tie>,
     server: Arc<CurrentServer>,
-    /// What the server is called in errors.
+    /// The server's name in errors.
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
 }
 
-/// Marks the link dead when its driver ends, also when a runtime that shuts down drops it.
+/// Marks the link dead when its driver ends, also when an ending runtime drops it.
 struct Down {
     alive: Arc<AtomicBool>,
     on_down: OnDown,
@@ -71,8 +71,8 @@ impl Drop for Down {
 }
 
 impl Link {
-    /// Dials, logs in, and asks who we are there, and where that is. `within`: how long all of it
-    /// may take, which the caller sees to.
+    /// Dials, logs in, and asks for the client id and the server. `within`: how long all of it may
+    /// take; the caller enforces this limit.
     pub(super) async fn open(
         dialer: &Dialer,
         spawner: &Spawner,
@@ -91,7 +91,8 @@ impl Link {
             client_id,
             number,
         } = reach(dialer, server, stream).await?;
-        // Time-outs are ours: they depend on the caller's budget, and their end ends the link.
+        // The library applies its own time-outs: they depend on the caller's limit, and a time-out
+        // ends the link.
         let config = redis::AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
@@ -113,7 +114,7 @@ impl Link {
         let task = home.start(async move {
             let _down = down;
             task.await;
-            // Where this client closes it, or its runtime ends, this is not reached.
+            // Not reached if this client closes the link, or its runtime ends.
             told.lost("the connection was closed");
         });
         let end = task.clone();
@@ -159,19 +160,19 @@ impl Link {
         self.alive.load(Ordering::Acquire) && !self.tie.is_left()
     }
 
-    /// Gives the connection up: nothing is read from it or sent on it any more.
+    /// Closes the connection: nothing is read from it or sent on it any more.
     pub(super) fn break_off(&self) {
         self.alive.store(false, Ordering::Release);
         self.task.abort();
     }
 
-    /// As [`break_off`](Self::break_off), for what the server does or does not.
+    /// As [`break_off`](Self::break_off), for a fault of the server.
     fn give_up(&self, why: &'static str) {
         let _ = self.given_up.set(why);
         self.lose(why);
     }
 
-    /// As [`break_off`](Self::break_off), for a reason that is not this client's.
+    /// As [`break_off`](Self::break_off), for a reason outside of this client.
     fn lose(&self, why: &str) {
         if self.is_alive() {
             self.server.lost(why);
@@ -179,14 +180,14 @@ impl Link {
         self.break_off();
     }
 
-    /// Ends a dead connection's client on the server, so that bytes of it that are still under
-    /// way never run. Answers whether it is sure that none will.
+    /// Ends a broken connection's client on the server, so that its remaining bytes never run.
+    /// Returns whether this is certain.
     pub(super) async fn kill_ghost(&self, ghost: &Identity) -> Result<bool, Fault> {
         let Some(identity) = &self.identity else {
             return Ok(false);
         };
         if identity.run_id != ghost.run_id {
-            // That server process is gone, and its clients with it.
+            // That server process has ended, with its clients.
             return Ok(true);
         }
         let mut kill = redis::cmd("CLIENT");
@@ -195,7 +196,7 @@ impl Link {
         match reply.map_err(Fault::of_dialing)? {
             Value::ServerError(error) => {
                 let fault = Fault::from_server(error);
-                // A busy server is asked again; one that does not let it be known never answers.
+                // A busy server is asked again; a server that forbids the command never answers.
                 match fault.cause() {
                     Cause::Passing => Err(fault.while_dialing()),
                     _ => Ok(false),
@@ -213,8 +214,8 @@ impl Link {
         self.exchange(async move { link.evalsha_loaded(script, &command).await })
     }
 
-    /// As [`call`](Self::call), but sent once and never again: where the server did not know the
-    /// script, it does now, and the answer is [`Cause::Loaded`].
+    /// As [`call`](Self::call), but sent only once: if the server did not know the script, it knows
+    /// it now, and the result is [`Cause::Loaded`].
     pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
         let script = call.script();
@@ -222,8 +223,8 @@ impl Link {
         self.exchange(async move { link.evalsha(script, &command).await })
     }
 
-    /// As [`call`](Self::call), for a caller who may not be there for an answer: where the server
-    /// might not know the script, it is told in the same write.
+    /// As [`call`](Self::call), for a caller that may not read the reply: if the server might not
+    /// know the script, it is loaded in the same write.
     pub(super) fn last_call(self: &Arc<Self>, call: Call) -> Exchange {
         let script = call.script();
         if self.knows(script) {
@@ -232,10 +233,10 @@ impl Link {
         let link = Arc::clone(self);
         let command = evalsha_command(&call);
         self.exchange(async move {
-            // From here on: what is sent behind it here comes behind it there.
+            // Known from here on: later commands arrive after the load.
             link.learned(script);
             match link.load_and_call(script, &command).await? {
-                // The load was refused, which is told by loading once more.
+                // The load was refused; loading once more returns the reason.
                 Err(error) if error.code() == "NOSCRIPT" => {
                     link.evalsha_loaded(script, &command).await
                 }
@@ -259,7 +260,7 @@ impl Link {
 
     async fn evalsha_loaded(&self, script: &Script, command: &Cmd) -> Result<Reply, Fault> {
         match self.evalsha(script, command).await {
-            // Another SCRIPT FLUSH may come between: then the caller tries again.
+            // Another SCRIPT FLUSH may come in between: then the caller tries again.
             Err(fault) if fault.cause() == Cause::Loaded => self.evalsha(script, command).await,
             reply => reply,
         }
@@ -269,7 +270,7 @@ impl Link {
         let mut conn = self.conn.clone();
         match self.send(&mut conn, command).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                // Boxed: it is rare, and the future of every call would have room for it.
+                // Boxed: it is rare, and the future of every call would contain it.
                 Err(Box::pin(self.load(&mut conn, script)).await)
             }
             reply => {
@@ -288,7 +289,7 @@ impl Link {
         both.add_command(load_command(script));
         both.add_command(command.clone());
         let answers = self.conn.clone().send_packed_commands(&both, 0, 2).await;
-        // An error is one of the connection, and of both.
+        // An error concerns the connection, and so both commands.
         self.heard(answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
     }
 
@@ -307,7 +308,7 @@ impl Link {
         }
     }
 
-    /// Has the server learn a script that it does not know.
+    /// Loads a script that the server does not know.
     async fn load(&self, conn: &mut MultiplexedConnection, script: &Script) -> Fault {
         tracing::debug!(script = script.name(), "loading a script");
         match self.send(conn, &load_command(script)).await {
@@ -335,8 +336,7 @@ impl Link {
         match answer {
             Ok(Value::ServerError(error)) => {
                 if true_code(error.code(), error.details().unwrap_or_default()) == "READONLY" {
-                    // A master that was demoted stays what it is: the address may lead to the
-                    // new one.
+                    // A demoted master stays demoted: the address may lead to the new one.
                     self.give_up("the server is a replica now");
                 }
                 Ok(Err(error))
@@ -347,8 +347,7 @@ impl Link {
                 if !fault.may_have_run() {
                     return Err(fault);
                 }
-                // All that the client library knows of a connection that was given up is a broken
-                // pipe.
+                // For a closed connection, the client library only reports a broken pipe.
                 if let Some(why) = self.given_up.get() {
                     return Err(Fault::unanswered(given_up(why)));
                 }
@@ -374,13 +373,13 @@ impl fmt::Debug for Link {
     }
 }
 
-/// All that is to be said was said in the greeting. Of a refusal the crate would keep the text and
-/// drop the code.
+/// The greeting has sent all setup commands. For a refusal, the crate would keep the text and drop
+/// the code.
 pub(super) fn silent() -> redis::RedisConnectionInfo {
     redis::RedisConnectionInfo::default().set_skip_set_lib_name()
 }
 
-/// A connection was left for another server: nothing on it counts.
+/// The connection leads to an abandoned server: its replies do not count.
 fn left() -> std::io::Error {
     let why = "the connection was left: the address leads to another server process";
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
@@ -392,7 +391,7 @@ fn given_up(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 
-/// Where the bit of a script is.
+/// The position of a script's bit.
 fn place(script: &Script) -> (usize, u64) {
     const BITS: usize = u64::BITS as usize;
     (script.number() / BITS, 1 << (script.number() % BITS))
@@ -408,7 +407,7 @@ fn evalsha_command(call: &Call) -> Cmd {
     const EVALSHA: &str = "EVALSHA";
     const LONGEST_COUNT: usize = 20;
     let sha = call.script().sha();
-    // Large enough from the start: growing it word by word was a tenth of what a lock costs here.
+    // Large enough from the start: growing it word by word was a tenth of the cost of a lock here.
     let mut command = Cmd::with_capacity(
         3 + call.word_count(),
         EVALSHA.len() + sha.len() + LONGEST_COUNT + call.size(),
@@ -440,16 +439,16 @@ fn reply(value: Value) -> Result<Reply, Fault> {
     })
 }
 
-/// A call and its reply, under way on one link.
+/// A call in progress on one link.
 ///
-/// It needs no runtime of its own, so whoever polls it may hand it on in the middle: a caller that
-/// goes away leaves it to the release queue, which learns the outcome in its place.
+/// It needs no runtime of its own, so another task may take it over at any point: a caller that
+/// stops hands it to the release queue, which reads the outcome.
 pub(crate) struct Exchange {
     link: Arc<Link>,
     future: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>,
     made: Instant,
     polled: bool,
-    /// Came while nobody waited for it.
+    /// A reply that came while no caller waited.
     answer: Option<Result<Reply, Fault>>,
 }
 
@@ -464,11 +463,11 @@ impl Exchange {
         self.polled
     }
 
-    /// Hands the call to the connection, and writes it to the socket as far as that takes it
-    /// without waiting. Needs no runtime.
+    /// Hands the call to the connection, and writes it to the socket as far as the socket accepts
+    /// it without waiting. Needs no runtime.
     pub(crate) fn send(&mut self) {
         if self.answer.is_none() {
-            // Who waits for the answer polls again, with a waker. A task's budget that is used up
+            // A caller that waits for the reply polls again, with a waker. A used-up task budget
             // would keep the call here.
             let mut call = pin!(unconstrained(poll_fn(|cx| self.poll_call(cx))));
             match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -484,14 +483,14 @@ impl Exchange {
         }
         self.polled = true;
         let answer = std::task::ready!(self.future.as_mut().poll(cx));
-        // What the old server says is true there and nowhere else.
+        // A reply of the old server is true only there.
         Poll::Ready(match self.link.tie.is_left() {
             true => Err(Fault::unanswered(left()).at(&self.link.place)),
             false => answer.map_err(|fault| fault.at(&self.link.place)),
         })
     }
 
-    /// Gives up waiting: the link is broken off, since the call may still be under way on it.
+    /// Stops waiting: the link is closed, since the call may still be in progress on it.
     pub(crate) fn abandon(self) {
         self.link.give_up("no answer in time");
     }

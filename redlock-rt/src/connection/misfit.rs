@@ -1,20 +1,20 @@
-//! Failures to connect that last until somebody changes a configuration.
+//! Failures to connect that last until the configuration changes.
 
 use std::io;
 
-/// What a failure to open a stream says of the configuration.
+/// What a failure to open a stream says about the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// The host name is not known. It may be one that comes and goes with the server.
+    /// The host name is unknown. The name may come and go with the server.
     UnknownHost,
     /// The two sides will not agree on TLS.
     #[cfg(feature = "tls")]
     Tls(&'static str),
 }
 
-/// What resolvers say of a name that is not known: glibc, musl, macOS and the BSDs, Windows. The
-/// standard library keeps the text and drops the code. A resolver that cannot be reached says
-/// something else, and that passes.
+/// The error texts of resolvers for an unknown name: glibc, musl, macOS and the BSDs, Windows. The
+/// standard library keeps the text and drops the code. An unreachable resolver gives another text,
+/// and that fault passes.
 const UNKNOWN_HOST: [&str; 6] = [
     "Name or service not known",
     "No address associated with hostname",

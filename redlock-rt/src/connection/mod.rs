@@ -4,11 +4,11 @@
 //! Endpoint (URL) ─▶ Dialer ─▶ byte stream ─▶ Link (one live connection, EVALSHA)
 //!                                       └──▶ Subscriber (pub/sub)
 //! Connection: a Link or none; dials anew after a failure, with back-off
-//! CurrentServer: the server process that all of them lead to
+//! CurrentServer: the server process to which all of them lead
 //! ```
 //!
-//! `redis::aio::ConnectionManager` is not used: it cannot take a stream of ours, and a half-open
-//! link, on which every command times out, never makes it dial anew.
+//! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
+//! again after time-outs on a half-open link.
 
 mod addresses;
 mod delivery;

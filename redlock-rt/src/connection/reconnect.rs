@@ -1,4 +1,4 @@
-//! A link or none, and how to get one.
+//! A link that is dialed again after a failure.
 
 use std::fmt;
 use std::pin::pin;
@@ -22,39 +22,40 @@ use crate::wire::Call;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
-    /// For a call that waits for nobody else, whatever becomes of its connection.
+    /// For a call that waits for no other client, whatever happens to its connection.
     pub(crate) response: Duration,
 }
 
 impl Timeouts {
-    /// For one reply, before the connection is given up: there is time for another try.
+    /// For one reply. Afterwards the connection is closed, and there is time for another try.
     pub(crate) fn reply(self) -> Duration {
         self.response / 2
     }
 }
 
-/// After a failed try to connect. Varied, so that clients that lost one server together do not come
-/// back together.
+/// The pause after a failed try to connect. Random, so that clients that lost one server together
+/// do not come back together.
 const PAUSE: Pause = Pause::new(&Growth {
     shortest: Duration::from_millis(20),
     longest: Duration::from_millis(500),
     factor: 2.0,
     least: 0.5,
 });
-/// After a link that broke so soon there is a pause as after a failed try.
+/// If a link breaks within this time, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
-/// Tasks that dial and end without a try, with their runtimes, before a caller hears of it.
+/// The number of dialing tasks that may end without a try, with their runtimes, before a caller
+/// gets an error.
 const MOST_ORPHANS: usize = 3;
 
-/// Is told whenever a connection was made, and whether there was one before.
+/// Called whenever a connection was made, with whether there was one before.
 type OnUp = Box<dyn Fn(bool) + Send + Sync>;
 
-/// A connection that dials anew when it broke or when a command on it went unanswered.
+/// A connection that dials again after it broke, or after a command without a reply.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// What the callers share with the task that dials.
+/// The state that callers share with the dialing task.
 struct Shared {
     dialer: Dialer,
     spawner: Spawner,
@@ -71,19 +72,20 @@ struct Shared {
 #[derive(Default)]
 struct Slot {
     link: Option<Arc<Link>>,
-    /// The client of the dead link before, which the server may still read from. There is no more
-    /// than one: no link is used before the one before it is settled.
+    /// The client id of the previous, broken link, which the server may still read. There is at
+    /// most one: no link is used before the previous one has certainly ended.
     ghost: Option<Identity>,
     /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
     quiet: Option<Instant>,
     /// The task that dials; one at a time.
     dialing: Option<Dialing>,
-    /// Tasks that dialed, the present one included; names them.
+    /// The number of dialing tasks so far, including the current one; identifies them.
     dials: u64,
-    /// Tries to connect that ended; who waited through one takes its outcome.
+    /// The number of ended tries to connect. A caller that waited for a whole try takes its
+    /// outcome.
     tries: u64,
     connections: u64,
-    /// Before the next try; `None`: the last one was answered.
+    /// The pause before the next try; `None`: the last try succeeded.
     pause: Option<Pause>,
     not_before: Option<Instant>,
     last_fault: Option<Fault>,
@@ -120,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// What the server is called in errors.
+    /// The server's name in errors.
     pub(crate) fn place(&self) -> &Arc<str> {
         self.shared.server.place()
     }
@@ -133,21 +135,21 @@ impl Connection {
     ///
     /// # Cancel safety
     ///
-    /// Nothing is sent before the exchange that it gives is polled.
+    /// Nothing is sent before the returned exchange is polled.
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
         match self.try_call(call) {
             Ok(exchange) => Ok(exchange),
-            // Boxed: it is rare, and would be most of the size of every future that waits.
+            // Boxed: it is rare, and would be most of the size of every waiting future.
             Err(call) => Ok(Box::pin(self.shared.link()).await?.call(call)),
         }
     }
 
-    /// As [`try_call`](Self::try_call), for who may not be there for the answer.
+    /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
     pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {
         Some(self.shared.live()?.last_call(call))
     }
 
-    /// As [`call`](Self::call), where there is a live connection; gives the call back where not.
+    /// As [`call`](Self::call) if there is a live connection; otherwise returns the call.
     pub(crate) fn try_call(&self, call: Call) -> Result<Exchange, Call> {
         match self.shared.live() {
             Some(link) => Ok(link.call(call)),
@@ -160,15 +162,15 @@ impl Connection {
         Some(self.shared.live()?.call_once(call))
     }
 
-    /// Since when no command that was sent on an earlier connection can run any more, as far as the
-    /// server lets it be known (CLIENT KILL); `None`: one may still, or there was no connection yet.
+    /// Since when no command of an earlier connection can run any more, as far as the server
+    /// reports it (CLIENT KILL); `None`: one still may, or there was no connection yet.
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
-        // A link that is dead may not have been noticed yet.
+        // The end of a link may not have been noticed yet.
         let _ = self.shared.live();
         self.shared.slot().quiet
     }
 
-    /// Makes sure that there is a connection.
+    /// Ensures that there is a connection.
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
         if self.shared.live().is_none() {
             Box::pin(self.shared.link()).await?;
@@ -176,7 +178,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Drops the connection for good: no other is made.
+    /// Closes the connection for good: no other is made.
     pub(crate) fn close(&self) {
         let mut slot = self.shared.slot();
         slot.closed = true;
@@ -208,16 +210,16 @@ impl Shared {
         None
     }
 
-    /// Waits for the task that dials, and starts it where there is none.
+    /// Waits for the dialing task, and starts one if there is none.
     ///
-    /// Dialing is no caller's own business: one that went away in the middle, its wait being
-    /// shorter than connecting takes, would have it begin anew every time, and one that is not
-    /// polled would keep all others from connecting.
+    /// A task dials, not a caller, so that a cancelled caller does not restart the dialing (its
+    /// wait may be shorter than connecting takes), and a caller that is not polled does not block
+    /// all others.
     async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
         let before = self.slot().tries;
         for _ in 0..MOST_ORPHANS {
             let mut dialed = pin!(self.dialed.notified());
-            // Registered before the state is read, so that no end falls between.
+            // Registered before the state is read, so that no end is missed.
             dialed.as_mut().enable();
             if let Some(link) = self.live() {
                 return Ok(link);
@@ -227,14 +229,14 @@ impl Shared {
                 if slot.closed {
                     return Err(Fault::closed());
                 }
-                // A whole try was made while this one waited. Without this, n callers would queue
-                // up for n tries.
+                // A whole try was made while this caller waited. Without this check, n callers
+                // would wait for n tries.
                 if let (true, Some(fault)) = (slot.tries > before, &slot.last_fault) {
                     return Err(fault.clone());
                 }
             }
             let number = self.start_dialing();
-            // The runtime of the task may stand still, and ours not.
+            // The runtime of the task may be stuck while this one runs.
             let longest = self.timeouts.connect + PAUSE.longest() * 2;
             if clock::timeout(longest, dialed).await.is_err() {
                 self.forget_dialing(number);
@@ -245,7 +247,7 @@ impl Shared {
         Err(fault.at(self.server.place()))
     }
 
-    /// Answers the number of the task that dials.
+    /// Returns the number of the dialing task.
     fn start_dialing(self: &Arc<Self>) -> u64 {
         let mut slot = self.slot();
         if let Some(dialing) = &slot.dialing {
@@ -259,7 +261,7 @@ impl Shared {
             shared: Arc::clone(self),
             number,
         };
-        // Where there is no runtime the future is dropped, which ends the turn.
+        // Without a runtime the future is dropped, which ends the turn.
         let task = self.spawner.spawn(async move { turn.run().await });
         let mut slot = self.slot();
         match (&mut slot.dialing, task) {
@@ -289,8 +291,8 @@ impl Shared {
         let on_down = Arc::clone(&self.on_down);
         let within = self.timeouts.connect;
         let link = Link::open(&self.dialer, &self.spawner, &self.server, within, on_down).await?;
-        // Before anything is repeated or compensated here, what the dead connections may still
-        // have under way must not be able to run any more.
+        // Before anything is repeated or compensated here, commands in broken connections must not
+        // be able to run any more.
         let ghost = self.slot().ghost.clone();
         if let Some(ghost) = ghost {
             let sure = link.kill_ghost(&ghost).await?;
@@ -303,7 +305,7 @@ impl Shared {
     }
 }
 
-/// One try to connect; over when dropped, also by a runtime that ends.
+/// One try to connect. It ends when it is dropped, also by an ending runtime.
 struct DialTurn {
     shared: Arc<Shared>,
     number: u64,
@@ -320,7 +322,7 @@ impl DialTurn {
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
         let mut slot = shared.slot();
         if !slot.is_dialed_by(self.number) {
-            // Closed or given up meanwhile; nobody would ever close it.
+            // Closed or given up meanwhile; otherwise this link would never be closed.
             return;
         }
         slot.tries += 1;
@@ -373,8 +375,8 @@ impl Slot {
 
     fn bury(&mut self, dead: &Link) {
         dead.break_off();
-        // A server that accepts and hangs up would else be dialed without a pause; that the pauses
-        // do not grow where it answered something first is for links that are cut again and again.
+        // Otherwise a server that accepts and hangs up would be dialed without a pause. If it
+        // answered something first, the pauses do not grow, for links that are cut repeatedly.
         if dead.has_answered() {
             self.pause = None;
         }

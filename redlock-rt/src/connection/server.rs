@@ -1,19 +1,19 @@
-//! Which server process the connections of a client lead to: one for all of them.
+//! The server process to which the connections of a client lead: one for all of them.
 //!
 //! After a failover behind one address, connections that are still open lead to the old server, and
 //! new ones to the new server. A lock that is renewed on the one and free on the other has two
-//! holders. So every connection says which server it leads to (`run_id`) before it is used.
+//! holders. So every connection reports its server (`run_id`) before it is used.
 //!
 //! # Invariants
 //!
-//! 1. All live connections whose server is known lead to the current server. When one arrives at
-//!    another server, the others are left before it is used, and every hold is verified.
+//! 1. All live connections with a known server lead to the current server. If a connection leads to
+//!    another server, the others are abandoned before it is used, and every hold is verified.
 //! 2. The connection that was dialed last decides which server is the current one.
-//! 3. A server that was left is refused for a while, long enough to verify every hold on the new
-//!    one. Otherwise an address that leads to two servers in turn could lead back to the old one
-//!    before the new one was asked, and a hold that only the old one knows would stay valid.
+//! 3. An abandoned server is refused for a while, long enough to verify every hold on the new one.
+//!    Otherwise an address that leads to two servers in turn could lead back to the old server
+//!    before the new one was asked, and a hold that only the old server has would stay valid.
 //!
-//! A connection whose server is not known (an ACL forbids INFO) leaves all this as it is.
+//! A connection with an unknown server (an ACL forbids INFO) changes none of this.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,16 +25,16 @@ use super::info::{Info, Unfit};
 use super::journal::{Journal, Right};
 use crate::clock;
 
-/// More servers than this are not remembered as left.
+/// The number of abandoned servers to remember.
 const MOST_LEFT: usize = 8;
 
-/// The current server, as far as connections have told; pure.
+/// The current server, as far as connections have reported it. Pure state.
 #[derive(Debug, Default)]
 struct View {
-    /// How many dials were begun.
+    /// The number of dials so far.
     dials: u64,
     current: Option<Current>,
-    /// Servers that were left, and when.
+    /// The abandoned servers, with the time.
     left: Vec<(String, Instant)>,
 }
 
@@ -45,14 +45,15 @@ struct Current {
     dial: u64,
 }
 
-/// What a connection that arrived at a server means for all others.
+/// What a new connection means for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// They lead there as well.
+    /// The others lead to the same server.
     Joined,
-    /// They lead to a server that is left now.
+    /// The others lead to a server that is now abandoned.
     Moved,
-    /// It is of no use itself: it leads to a server that was left, or is to be.
+    /// The new connection is useless: it leads to an abandoned server, or to one that is older than
+    /// the current one.
     Outdated,
 }
 
@@ -62,8 +63,8 @@ impl View {
         self.dials
     }
 
-    /// Takes in that the dial of this number led to `run_id`. A server that was left less than
-    /// `refused_for` ago is not gone back to.
+    /// Records that the dial of this number led to `run_id`. A server that was abandoned less than
+    /// `refused_for` ago is refused.
     fn arrive(&mut self, dial: u64, run_id: &str, now: Instant, refused_for: Duration) -> Arrival {
         let next = || Current {
             run_id: run_id.to_owned(),
@@ -91,7 +92,7 @@ impl View {
     }
 }
 
-/// One connection, as far as it depends on the others.
+/// The part of one connection that depends on the others.
 pub(super) struct Tie {
     left: AtomicBool,
     end: Box<dyn Fn() + Send + Sync>,
@@ -106,18 +107,18 @@ impl Tie {
         })
     }
 
-    /// Whether the connection was left for another server: no answer on it counts any more.
+    /// Whether the connection was abandoned for another server: no reply on it counts any more.
     pub(super) fn is_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 }
 
-/// What the connections of a client share of the server that they lead to.
+/// The state of the current server that the connections of a client share.
 pub(crate) struct CurrentServer {
     place: Arc<str>,
     refused_for: Duration,
     on_move: Box<dyn Fn() + Send + Sync>,
-    /// Whether a connection was ever made: the configuration is right, or was.
+    /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
     journal: Journal,
     state: Mutex<State>,
@@ -131,9 +132,9 @@ struct State {
 }
 
 impl CurrentServer {
-    /// `place`: what the server is called in logs and errors. `refused_for`: how long a server that was left
-    /// is refused. `on_move`: is called after connections were left for another server, and before
-    /// that one is used.
+    /// `place`: the server's name in logs and errors. `refused_for`: how long an abandoned server
+    /// is refused. `on_move` is called after connections were abandoned for another server, and
+    /// before that server is used.
     pub(crate) fn new(
         place: Arc<str>,
         refused_for: Duration,
@@ -163,12 +164,13 @@ impl CurrentServer {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// Takes in what the server of this dial says of itself.
+    /// Records the INFO of this dial's server.
     ///
     /// # Errors
     ///
-    /// The connection may not be used: the server is not one to lock on, or was left. A replica
-    /// passes once there was a connection: in a failover the address leads to one for a while.
+    /// The connection may not be used: the server is unsuitable, or was abandoned. After the first
+    /// connection, a replica is a passing fault: during a failover the address may lead to one for
+    /// a while.
     pub(super) fn arrive(&self, dial: u64, info: &Info, tie: &Arc<Tie>) -> Result<(), Fault> {
         match info.unfit() {
             Some(Unfit::Replica(why)) if self.was_reached() => {
@@ -188,7 +190,7 @@ impl CurrentServer {
         Ok(())
     }
 
-    /// Answers whether the connection of this dial, which leads to `run_id`, may be used.
+    /// Returns whether the connection of this dial, which leads to `run_id`, may be used.
     fn follow(&self, dial: u64, run_id: &str, tie: &Arc<Tie>) -> bool {
         let now = clock::now();
         let mut state = self.state();
@@ -203,7 +205,8 @@ impl CurrentServer {
         let mut left: Vec<Arc<Tie>> = Vec::new();
         if arrival == Arrival::Moved {
             left.extend(state.ties.drain(..).filter_map(|tie| tie.upgrade()));
-            // Under the lock: when the next connection arrives, none to the old server is in use.
+            // Under the mutex: when the next connection arrives, no connection to the old server is
+            // in use.
             for tie in &left {
                 tie.left.store(true, Ordering::Release);
             }
@@ -244,7 +247,7 @@ impl CurrentServer {
         self.journal.is_missing(right);
     }
 
-    /// What is left to the background cannot be sent, and no waiting helps.
+    /// A background call cannot be sent, and waiting does not help.
     pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
         self.journal.holds_up(name, fault);
     }
@@ -282,7 +285,7 @@ mod tests {
         let mut view = View::default();
         let dials = [view.dial(), view.dial(), view.dial()];
         assert_eq!(view.arrive(dials[1], "a", now, S), Arrival::Joined);
-        // Dialed before, and slow: the address may lead elsewhere since.
+        // Dialed earlier, and slow: the address may lead elsewhere since.
         assert_eq!(view.arrive(dials[0], "b", now, S), Arrival::Outdated);
         assert_eq!(view.arrive(dials[0], "a", now, S), Arrival::Joined);
         assert_eq!(view.arrive(dials[2], "b", now, S), Arrival::Moved);

@@ -44,7 +44,7 @@ impl Spawner {
         std::thread::Builder::new()
             .name("redlock-rt".into())
             .spawn(move || {
-                // An error means that the last spawner is gone: the end that is waited for.
+                // An error means that the last spawner was dropped, which ends the thread.
                 let _ = runtime.block_on(stopped);
             })
             .map_err(failed)?;
@@ -65,8 +65,8 @@ impl Spawner {
         }
     }
 
-    /// Runs `future` where tasks run: a socket is tied to the runtime in which it was opened.
-    /// `None` where that has ended.
+    /// Runs `future` in the runtime of the tasks: a socket belongs to the runtime in which it was
+    /// opened. `None` if that runtime has ended.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -92,8 +92,8 @@ impl Spawner {
         }
     }
 
-    /// Runs `future` on the client's thread, and blocks this one until its end, at most for
-    /// `limit`. Does nothing where there is no such thread, or where this is it.
+    /// Runs `future` on the client's thread, and blocks this thread until its end, at most for
+    /// `limit`. Does nothing if there is no such thread, or if this is that thread.
     pub(crate) fn wait_for(
         &self,
         limit: Duration,
@@ -108,11 +108,11 @@ impl Spawner {
             future.await;
             drop(done);
         });
-        // Nothing is ever sent: the end of the task is the end of the channel.
+        // Nothing is ever sent: the end of the task closes the channel.
         let _ = end.recv_timeout(limit);
     }
 
-    /// Spawns, or gives `None` where there is no runtime to spawn on.
+    /// Spawns a task; `None` if there is no runtime.
     pub(super) fn spawn(
         &self,
         future: impl Future<Output = ()> + Send + 'static,
@@ -126,7 +126,7 @@ impl Spawner {
 pub(crate) struct Home(Handle);
 
 impl Home {
-    /// Runs `work` there; drops it at once where the runtime has ended.
+    /// Runs `work` there; drops it at once if the runtime has ended.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         self.spawn(async move { work() });
     }
@@ -136,13 +136,13 @@ impl Home {
         self.0.spawn(task).abort_handle()
     }
 
-    /// Makes it the runtime of this thread. Not in a destructor at the end of a thread; see
+    /// Enters the runtime on this thread. Not in a destructor at the end of a thread; see
     /// [`clock::is_there`].
     pub(super) fn enter(&self) -> EnterGuard<'_> {
         self.0.enter()
     }
 
-    /// Spawns a task there; drops it at once where the runtime has ended.
+    /// Spawns a task there; drops it at once if the runtime has ended.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(task);
     }
@@ -154,7 +154,7 @@ impl PartialEq for Home {
     }
 }
 
-/// A task that ends with who waits for it.
+/// A task that ends with the handle that waits for it.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

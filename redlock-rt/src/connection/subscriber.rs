@@ -20,8 +20,8 @@ pub(crate) struct Subscriber {
     sink: PubSubSink,
 }
 
-/// What a listening connection hears; ends when the connection does, or is left for one to another
-/// server.
+/// The messages of a subscribing connection; ends with the connection, or when it is abandoned for
+/// another server.
 pub(crate) struct Announcements {
     stream: PubSubStream,
     left: Arc<Notify>,
@@ -62,8 +62,8 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to one channel and waits for the confirmation. One channel a command: replies
-    /// to several confirmations of one command can get out of step.
+    /// Subscribes to one channel and waits for the confirmation. One channel per command: the
+    /// confirmations of several channels in one command can get out of order.
     pub(crate) async fn subscribe(&mut self, channel: &str) -> Result<(), Fault> {
         self.sink
             .subscribe(channel)
@@ -78,7 +78,7 @@ impl Subscriber {
             .map_err(Fault::from_client)
     }
 
-    /// Makes sure that the other side still listens.
+    /// Checks that the other side still answers.
     pub(crate) async fn ping(&mut self) -> Result<(), Fault> {
         self.sink
             .ping::<Value>()
@@ -108,6 +108,6 @@ impl Announcements {
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) channel: String,
-    /// Empty where it is no text.
+    /// Empty if it is not text.
     pub(crate) payload: String,
 }

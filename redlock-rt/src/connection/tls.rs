@@ -17,15 +17,15 @@ use tokio_rustls::client::TlsStream;
 use crate::clock;
 use crate::error::Error;
 
-/// With no answer to a handshake for so long, a look is taken whether Redis is there without TLS.
+/// Without a reply to the handshake for this long, a probe checks for Redis without TLS.
 const SUSPICIOUS: Duration = Duration::from_millis(500);
 
-/// What answers speaks the protocol of Redis at once.
+/// The server answered in the Redis protocol at once.
 #[derive(Debug, thiserror::Error)]
 #[error("a PING without TLS is answered, and a TLS handshake is not")]
 pub(super) struct WithoutTls;
 
-/// Whom to trust: Mozilla's roots, and those that the caller adds.
+/// The trusted roots: Mozilla's, and those of the caller.
 #[derive(Clone)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
@@ -55,8 +55,8 @@ impl Tls {
 
     /// Speaks TLS over a stream that `open` opens, which takes no longer than `within`.
     ///
-    /// A Redis without TLS says nothing to a handshake, since it waits for the end of a line. So where
-    /// nothing comes for a while, another stream is opened to ask without TLS.
+    /// A Redis without TLS does not answer a handshake, since it waits for the end of a line. So if
+    /// nothing comes for a while, another stream asks without TLS.
     pub(super) async fn connect<S, F>(
         &self,
         host: &str,
@@ -92,7 +92,7 @@ impl Tls {
     }
 }
 
-/// Ends where Redis answers at once, and else does not.
+/// Resolves if Redis answers at once, and otherwise never.
 async fn answers_without_tls<S>(stream: impl Future<Output = io::Result<S>>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -108,7 +108,8 @@ where
 
 const NO_TLS: &str = "it does not speak TLS; without TLS the URL is redis://…";
 
-/// What to do about a connection that fails until a configuration is changed; `None`: it may pass.
+/// What to do about a connection that fails until the configuration changes; `None`: the fault may
+/// pass.
 pub(super) fn misfit_of(error: &io::Error) -> Option<&'static str> {
     let error = error.get_ref()?;
     match error.downcast_ref() {
@@ -117,7 +118,8 @@ pub(super) fn misfit_of(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// What to do about a handshake that fails until a configuration is changed; `None`: it may pass.
+/// What to do about a handshake that fails until the configuration changes; `None`: the fault may
+/// pass.
 fn misfit(error: &rustls::Error) -> Option<&'static str> {
     use rustls::AlertDescription as Alert;
     use rustls::Error as E;
