@@ -1,4 +1,4 @@
--- Takes a free lock for a new hold, and mints its fencing token.
+-- Takes a free lock for a new hold, and creates its fencing token.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 the last token given (STRING)
@@ -7,18 +7,18 @@
 --   (-1: no TTL), as a number
 --
 -- Invariants:
--- * A token is greater than every one given before, also where that was forgotten (flushed,
---   evicted, not replicated), as long as the clock of Redis is not behind the last one: it is at
---   least the microseconds since 1970. INCR keeps it growing where the clock stands or goes back,
---   and refuses what is no counter (WRONGTYPE) before the lock is touched.
+-- * A token is greater than every earlier token, even if that was lost (flushed, evicted, not
+--   replicated), as long as the clock of Redis is not behind the last token: it is at least the
+--   microseconds since 1970. INCR makes it grow when the clock stops or goes back, and refuses a
+--   key that is not a counter (WRONGTYPE) before the lock is touched.
 -- * A number of 16 digits is exact in Lua, but its tostring is not. The counter of another client
 --   may be larger than Lua can count (2^53): only its text is passed on.
--- * An owner number is minted for one hold, so finding the owner here means that this very call ran
---   before and its reply was lost: the hold's token is answered, and never another's, since nobody
---   was given one while the owner is here. Where it was forgotten, one is minted anew.
+-- * An owner number is used for one hold only. So if the owner is here, this same call ran before
+--   and its reply was lost: the script returns the token of the hold, since no other token was
+--   given while the owner is here. If the token was lost, a new one is created.
 -- * A repeat never shortens the lease.
--- * A hash that is no lock is refused (WRONGTYPE).
--- * Where an ACL forbids PEXPIRE nothing is left but a token that nobody was given.
+-- * A hash that is not a lock is refused (WRONGTYPE).
+-- * If an ACL forbids PEXPIRE, nothing is left but an unused token.
 -- Redisson: RFencedLock.tryLockInner, which counts re-entries too.
 local ttl = redis.call('PTTL', KEYS[1])
 local repeated = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1

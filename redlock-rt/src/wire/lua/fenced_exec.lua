@@ -1,18 +1,18 @@
 -- Runs a script of the caller unless a newer fencing token was seen.
 --
--- KEYS: 1 the value that is guarded (whatever the script takes it for), 2 the last token seen (STRING)
+-- KEYS: 1 the protected value (of any type), 2 the last token seen (STRING)
 -- ARGV: 1 token, 2 ttl of the last token in ms (0: it stays), 3 the script, 4..n its arguments
--- Returns: {1, what the script returns}; {2, its error} = it failed; {0, the last token seen} = it is
---   newer, nothing was run
+-- Returns: {1, the result of the script}; {2, its error} = it failed; {0, the last token seen} = it
+--   is newer, nothing was run
 --
 -- Invariants:
 -- * As in fenced_set. The script sees its own key and arguments only, as KEYS and ARGV.
--- * What is no token is refused (WRONGTYPE), and nothing is run.
--- * A script that fails has seen the token all the same: those of older ones fail from then on.
--- * A script may say anything, so a call of this is never repeated once it may have run. Its errors
---   are data: an error that is answered in place of this script's is the server's, or of a command
---   before the script, which then did not run.
--- Redisson: nothing of the kind.
+-- * A key that is not a token is refused (WRONGTYPE), and nothing is run.
+-- * After a failed script the token counts as seen: older tokens are refused from then on.
+-- * The caller's script may return any text, so this call is never repeated after it may have run.
+--   Errors of the caller's script are data: an error in place of this script's reply comes from the
+--   server, or from a command before the caller's script, which then did not run.
+-- Redisson: has no equivalent.
 local token, last = ARGV[1], redis.call('GET', KEYS[2])
 if last and not string.match(last, '^%d+$') then
     return redis.error_reply('WRONGTYPE the key of the last token seen holds no number')

@@ -6,10 +6,10 @@
 --
 -- Invariants:
 -- * Tokens are decimal without leading zeros: compared as text they are exact at any length.
--- * The token that was seen last passes: a holder writes as often as it likes.
--- * What is no token is refused (WRONGTYPE), and nothing is set.
--- * Repeated after a lost reply it sets the same value, or is refused.
--- Redisson: nothing of the kind.
+-- * The last token passes again: a holder may write several times.
+-- * A key that is not a token is refused (WRONGTYPE), and nothing is set.
+-- * A repeat after a lost reply sets the same value, or is refused.
+-- Redisson: has no equivalent.
 local token, last = ARGV[1], redis.call('GET', KEYS[2])
 if last and not string.match(last, '^%d+$') then
     return redis.error_reply('WRONGTYPE the key of the last token seen holds no number')

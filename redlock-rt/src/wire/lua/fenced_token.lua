@@ -1,10 +1,10 @@
--- Tells the last fencing token given for a lock.
+-- Returns the last fencing token given for a lock.
 --
 -- KEYS: 1 the last token given (STRING)
 -- ARGV: none
--- Returns: the token, as text; nil = none was given, or it was forgotten
+-- Returns: the token, as text; nil = none was given, or it was lost
 --
--- Invariants: reads only. What is no counter is refused (WRONGTYPE).
+-- Invariants: reads only. A key that is not a counter is refused (WRONGTYPE).
 -- Redisson: RFencedLock.getToken.
 local token = redis.call('GET', KEYS[1])
 if token and not string.match(token, '^%d+$') then

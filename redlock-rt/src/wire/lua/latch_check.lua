@@ -1,4 +1,4 @@
--- Tells whether a latch is closed, and if not, how it ended.
+-- Returns whether a latch is closed, and otherwise how it ended.
 --
 -- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set)
 -- ARGV: none
@@ -6,10 +6,10 @@
 --   there never was one, 1 = deleted, 2 = expired
 --
 -- Invariants:
--- * A latch that is gone before the time in its mark was ended by another client, which leaves no
---   mark: it counts as counted down, now and later.
--- * A mark that is not of the latch that there is (another client set that) is taken away.
--- * A key that holds no count is refused (WRONGTYPE).
+-- * If a latch is gone before the time in its mark, a client without marks ended it: it counts as
+--   counted down, now and later.
+-- * A mark that belongs to an earlier latch (another client set the current one) is removed.
+-- * A key that is not a count is refused (WRONGTYPE).
 -- Redisson: GET.
 local count, mark = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
 local till = mark and tonumber(mark)

@@ -1,20 +1,20 @@
 -- Counts a latch down by one, and opens it at zero.
 --
--- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this call
---   (STRING: what it answered)
+-- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this
+--   call (STRING: its reply)
 -- ARGV: 1 ms for which the note stays, 2 channel, 3 publish command
--- Returns: the count that is left, 0 also where there is no latch; where it opened it, {0, 1 = announced
---   or 0 = Redis refused to}
+-- Returns: the remaining count, 0 also if there is no latch; if it opened the latch, {0, 1 =
+--   announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * Repeated after a lost reply it finds its note and answers the same: one call counts once.
--- * Where there is no latch nothing is created, not even a note: a repeat that finds one then counts
---   it down, as if only now it had been sent.
--- * Counted down leaves no mark.
--- * A key that holds no count is refused (WRONGTYPE).
--- * A full memory keeps nobody waiting: Redis refuses DECR for that only where nothing was written
---   before, so a DEL of what is not there comes first.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * A repeat after a lost reply finds the note and returns the same reply: one call counts once.
+-- * If there is no latch, nothing is created, not even a note. A repeat that finds a latch counts
+--   it down, as if it was sent only then.
+-- * A latch that was counted down leaves no mark.
+-- * A key that is not a count is refused (WRONGTYPE).
+-- * A full memory blocks no waiter: Redis refuses DECR for lack of memory only if nothing was
+--   written before, so a DEL of a missing key comes first.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: countDownAsync, which counts again when it is repeated.
 local noted = redis.call('GET', KEYS[3])
 if noted then

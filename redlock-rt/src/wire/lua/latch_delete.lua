@@ -1,17 +1,17 @@
--- Deletes a latch, and leaves word of it.
+-- Deletes a latch, and leaves a mark.
 --
--- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this call
---   (STRING: what it answered)
+-- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this
+--   call (STRING: its reply)
 -- ARGV: 1 the id of this call, 2 ms for which the mark stays, 3 channel, 4 publish command, 5 ms for which
 --   the note stays
 -- Returns: {1 = deleted, 1 = announced or 0 = Redis refused to}; else 1 = this call deleted it
 --   before, 0 = there was none
 --
 -- Invariants:
--- * Repeated after a lost reply it finds its note and answers the same: a latch that was set meanwhile
---   stays, also where there was none before.
--- * A key that holds no count is refused (WRONGTYPE) rather than deleted.
--- Redisson: deleteAsync, which leaves no mark. Its 1 closes: threads of Java wait on.
+-- * A repeat after a lost reply finds the note and returns the same reply: a latch that was set
+--   meanwhile stays, also if there was none before.
+-- * A key that is not a count is refused (WRONGTYPE), not deleted.
+-- Redisson: deleteAsync, which leaves no mark. Its 1 means closed: Java threads continue to wait.
 local noted = redis.call('GET', KEYS[3])
 if noted then
     return tonumber(noted)

@@ -7,11 +7,11 @@
 -- Returns: 1 = set, 0 = there is a latch already
 --
 -- Invariants:
--- * Repeated after a lost reply it finds its note, and neither sets anew nor answers 0, whatever
---   became of the latch meanwhile.
--- * The mark of the latch before is gone: with no mark, a latch that is gone was counted down.
--- * The mark has the very millisecond at which the latch expires.
--- * A key that holds no count is refused (WRONGTYPE).
+-- * A repeat after a lost reply finds the note, and neither sets the latch again nor returns 0,
+--   whatever happened to the latch meanwhile.
+-- * The mark of the earlier latch is removed: without a mark, a missing latch was counted down.
+-- * The mark contains the exact millisecond at which the latch expires.
+-- * A key that is not a count is refused (WRONGTYPE).
 -- Redisson: trySetCountAsync, which knows neither ttl, mark nor note.
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return 1

@@ -1,23 +1,23 @@
--- Tells the hash of a lock from a hash that somebody else keeps under the lock's name; the start of
--- scripts that are refused by a hash, delete it, or say who holds it.
+-- Distinguishes the hash of a lock from another program's hash under the same name. Common code of
+-- scripts that a hash refuses, that delete the hash, or that return its holder.
 --
 -- KEYS: 1 the lock (HASH: field -> hold count)
 -- ARGV: none
 -- Returns: nothing
 --
 -- Invariants:
--- * A holder is a field `ID:NUMBER`, a writer `ID:NUMBER:write`, and the value is a number. Beside
---   holders there is only the field `mode`, `read` or `write`; without it there is one holder.
--- * Of more than 8 fields only `mode` is looked at, unless `all` are asked for: a refusal costs the same
---   however many read.
--- * It changes nothing, and the road of a free lock does not come here.
+-- * A holder is a field `ID:NUMBER`, a writer `ID:NUMBER:write`, and the value is a number. Besides
+--   holders there is only the field `mode` (`read` or `write`); without it there is one holder.
+-- * If there are more than 8 fields, only `mode` is checked, unless `all` is set: a refusal costs
+--   the same however many readers there are.
+-- * It changes nothing, and does not run for a free lock.
 -- Redisson: takes any hash for a lock, and forceUnlock deletes any key.
 local function is_holder(field, count)
     local owner = string.match(field, '^(.*):write$') or field
     return string.find(owner, '^.+:%-?%d+$') and string.find(count, '^%-?%d+$')
 end
 
--- The error to answer where the key is no lock; nil where it may be one, or is not there.
+-- The error if the key is not a lock; nil if it may be a lock, or does not exist.
 local function not_a_lock(key, all)
     local size = redis.call('HLEN', key)
     local is_lock = true

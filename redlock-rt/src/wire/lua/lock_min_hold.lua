@@ -1,13 +1,13 @@
--- Ends a hold, and leaves the lock to nobody for a while: it is free when its TTL is over.
+-- Ends a hold, and keeps the lock taken for a while: it is free when its TTL is over.
 --
 -- Prelude: fair_wake
 -- KEYS: 1 the lock (HASH: field -> hold count), 2 the queue of a fair lock (LIST; of another kind, the
 --   lock again)
 -- ARGV: 1 field of the hold, 2 for how long in ms, 3 channel (of a fair lock, the prefix of the
 --   waiters' channels; empty: none), 4 publish command, 5 prefix of our clients' channels
--- Returns: 2 = kept, 1 = only writing ended: the same owner still reads, 0 = the lock does not exist,
---   -1 = somebody else has it; where waiters were to be woken, {that, 1 = announced or 0 = Redis refused
---   to, of a fair lock also the waiter}
+-- Returns: 2 = kept, 1 = only writing ended: the same owner still reads, 0 = the lock does not
+--   exist, -1 = another owner has it; if waiters were to be woken, {that, 1 = announced or 0 =
+--   Redis refused to, of a fair lock also the waiter}
 --
 -- Invariants:
 -- * Without the field nothing is changed or published, so it may be late or repeated.
@@ -15,7 +15,7 @@
 --   are woken, and told what is left.
 -- * Beside read holds of the same owner the lock is not nobody's: only writing ends, and the TTL,
 --   which is not below theirs, stays. Readers that wait are woken, since they may have it too.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: nothing; its clients see a holder that is not heard of again.
 local function publish(channel, payload)
     return type(redis.pcall(ARGV[4], channel, payload)) == 'number' and 1 or 0

@@ -12,7 +12,7 @@
 --   that this very call ran before and its reply was lost: the counts are set, not added to. If
 --   one of the locks was lost since, the others are given back.
 -- * A repeat never shortens a lease.
--- * Where an ACL forbids PEXPIRE nothing is left: without a lease the locks would stay for ever.
+-- * If an ACL forbids PEXPIRE, nothing is left: without a lease the locks would stay for ever.
 -- * The caller's locks are in one slot.
 -- Redisson: none. RedissonMultiLock takes its locks one by one with RLock.tryLockInner.
 local held, mine

@@ -8,7 +8,7 @@
 -- * A permit is free or in the set, never both: whoever takes it from the one puts it into the other.
 -- * A sweep does not go on for longer than 100 permits; the next call goes on.
 -- * A semaphore that was deleted is not made anew.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: the head of every RPermitExpirableSemaphore script.
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)

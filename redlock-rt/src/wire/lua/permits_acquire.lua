@@ -9,14 +9,14 @@
 --   taken; else these ms, or -2 = no number was ever set
 --
 -- Invariants:
--- * Ids are made for one hold and never used again, so finding them here means that this very call
---   ran before and its reply was lost: nothing more is taken, and no lease is shortened.
--- * A call that comes after its withdrawal takes nothing: nobody would give it back before its lease
---   is over.
--- * All or none: of a hold that was lost in part, the rest is given back first.
--- * The leases go with the semaphore, where that has a TTL.
--- * Where an ACL forbids DECRBY nothing is left but the number that was set.
--- * Permits that are held from a semaphore that was deleted count: with them there are never more.
+-- * Ids are used for one hold only. So if they are here, this same call ran before and its reply
+--   was lost: nothing more is taken, and no lease is shortened.
+-- * A call that arrives after its withdrawal takes nothing, since nothing would give it back before
+--   its lease is over.
+-- * All or none: if a part of the hold was lost, the rest is given back first.
+-- * The leases have the TTL of the semaphore, if it has one.
+-- * If an ACL forbids DECRBY, only the number that was set is left.
+-- * Permits that are held from a deleted semaphore count, so there are never more in use.
 -- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis; with a limit trySetPermits
 -- first.
 local function next_over()

@@ -9,7 +9,7 @@
 --   woken, also by the sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first.
+-- * A repeat finds the note and returns the first reply.
 -- Redisson: RPermitExpirableSemaphore.tryRelease.
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return answer(1)

@@ -8,7 +8,8 @@
 --   waiters were to be woken, also by the sweep, {these, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first: it does not undo what others have set since.
+-- * A repeat finds the note and returns the first reply: it does not undo what others have set
+--   since.
 -- * Nobody loses a permit by it.
 -- * The TTL of a semaphore that has one stays.
 -- Redisson: RPermitExpirableSemaphore.setPermits.

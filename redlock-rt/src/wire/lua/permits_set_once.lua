@@ -8,7 +8,7 @@
 --   sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first.
+-- * A repeat finds the note and returns the first reply.
 -- * Permits that are held from a semaphore that was deleted count: with them there are never more.
 -- Redisson: RPermitExpirableSemaphore.trySetPermits, which gives out as many besides.
 if redis.call('EXISTS', KEYS[3]) == 1 then

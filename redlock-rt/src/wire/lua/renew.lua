@@ -4,7 +4,7 @@
 -- ARGV: 4i-3 lease of hold i in ms (0: only look), 4i-2 field of hold i, 4i-1 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
 --   leases, 4i ids of the permits of hold i, in hexadecimal one behind the other (empty: no permits)
--- Returns: a list of n: 1 = renewed, 0 = the hold does not exist, -1 = somebody else has the lock
+-- Returns: a list of n: 1 = renewed, 0 = the hold does not exist, -1 = another owner has the lock
 --
 -- Invariants:
 -- * Never re-creates a lost hold and never shortens a lease. A read hold whose leases are all over
@@ -16,8 +16,8 @@
 -- * Of several permits one that is gone makes the hold a lost one; the others are renewed all the
 --   same, until it is released.
 -- * The keys of a read hold, and the set of permits, are in the slot of their lock.
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
 -- Redisson: LockTask.renew, ReadLockTask.renew; it renews no permits.
 local replies = {}
 local now

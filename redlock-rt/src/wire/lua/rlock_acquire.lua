@@ -10,7 +10,7 @@
 --   that this very call ran before and its reply was lost: the count is set, not added to.
 -- * A repeat never shortens the lease.
 -- * A hash that is no lock is refused (WRONGTYPE): its owner never releases it.
--- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
+-- * If an ACL forbids PEXPIRE, nothing is left: without a lease the lock would stay for ever.
 -- Redisson: RLock.tryLockInner.
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl == -2 then

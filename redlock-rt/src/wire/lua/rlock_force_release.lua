@@ -6,7 +6,7 @@
 -- Returns: {1 = it was held, 1 = announced or 0 = Redis refused to}; else 0 = it was free
 --
 -- Invariants:
--- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
+-- * A key or a hash that is not a lock is refused (WRONGTYPE), not deleted.
 -- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
 -- Redisson: forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then

@@ -5,9 +5,9 @@
 -- ARGV: none
 -- Returns: {} = free; else {owner, hold count, remaining ms (-1: no TTL)}
 --
--- Invariants: reads only; one consistent answer. A hash that is no lock has no holder (WRONGTYPE).
--- Of a lock of another kind under the same name (a
--- read-write lock has a field `mode`) one of its holders.
+-- Invariants: reads only; one consistent reply. A hash that is no lock has no holder (WRONGTYPE).
+--   Of a lock of another kind under the same name (a read-write lock has a field `mode`) one of its
+--   holders.
 -- Redisson: isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local flaw = not_a_lock(KEYS[1])
 if flaw then

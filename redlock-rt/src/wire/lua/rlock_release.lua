@@ -3,7 +3,7 @@
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 owner, 2 channel, 3 publish command
 -- Returns: {1 = released, 1 = announced or 0 = Redis refused to}; else 0 = the lock does not exist,
---   -1 = somebody else has it
+--   -1 = another owner has it
 --
 -- Invariants:
 -- * Without the owner's field nothing is changed or published: a late or repeated release never

@@ -2,10 +2,11 @@
 --
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 lease in ms (0: leave the TTL as it is), 2 owner, 3 hold count
--- Returns: 1 = done, 0 = the lock does not exist, -1 = somebody else has it
+-- Returns: 1 = done, 0 = the lock does not exist, -1 = another owner has it
 --
 -- Invariants:
--- * Sets the count that is meant, so it may be repeated after a lost reply.
+-- * Sets the count instead of changing it by a difference, so it may be repeated after a lost
+--   reply.
 -- * Never re-creates a lost lock and never shortens a lease.
 -- Redisson: the re-entry branch of tryLockInner, the partial branch of unlockInner.
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then

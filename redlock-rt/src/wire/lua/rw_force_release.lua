@@ -1,5 +1,5 @@
--- Takes the lock from all who have it in one mode, and wakes who waits: a waiter where it was read,
--- all of them where it was written.
+-- Releases the lock for all holders of one mode, and wakes waiters: one waiter if it was read, all
+-- waiters if it was written.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
@@ -8,12 +8,11 @@
 -- Returns: {1 = it was held in that mode, 1 = announced or 0 = Redis refused to}; else 0 = it was not
 --
 -- Invariants:
--- * Who has it in the other mode keeps it. A key, or a hash, that is no lock is refused (WRONGTYPE)
---   rather than deleted.
--- * The keys that carry the readers' leases go with it, and so do the read holds that a writer has
---   besides.
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
+-- * Holders of the other mode keep the lock. A key or a hash that is not a lock is refused
+--   (WRONGTYPE), not deleted.
+-- * The keys of the readers' leases are deleted too, and so are the read holds of a writer.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
 -- Redisson: WriteLock.forceUnlock, and ReadLock.forceUnlock, which leaves those keys to expire.
 local lock = KEYS[1]
 local flaw = not_a_lock(lock, true)

@@ -9,13 +9,13 @@
 --   -2: the hold under which it is taken is gone)
 --
 -- Invariants:
--- * Refused while another owner writes, or while a preferred writer waits whose time is not over;
---   the latter is whoever's wish it was, and does not bind who is under a write hold of its own.
--- * A hash that is no lock is refused (WRONGTYPE).
--- * Under a write hold that is gone nothing is taken.
--- * An owner number is used for one read hold only: finding it here means that this very call ran
---   before and its reply was lost. A repeat sets the same count and never shortens a lease.
--- * The lock's TTL is never below that of a read hold. Where an ACL forbids PEXPIRE nothing stays.
+-- * Refused while another owner writes, or while a preferred writer waits whose time is not over.
+--   The wish may come from any client, and does not apply to a caller under its own write hold.
+-- * A hash that is not a lock is refused (WRONGTYPE).
+-- * If the write hold of the caller is gone, nothing is taken.
+-- * An owner number is used for one read hold only. So if it is here, this same call ran before and
+--   its reply was lost. A repeat sets the same count and never shortens a lease.
+-- * The lock's TTL is never below that of a read hold. If an ACL forbids PEXPIRE, nothing is left.
 -- * The keys of a read hold are in the slot of their lock.
 -- Redisson: ReadLock.tryLockInner.
 local lock, lease = KEYS[1], tonumber(ARGV[1])

@@ -1,4 +1,4 @@
--- Tells who holds a lock for reading.
+-- Returns the holders of a lock for reading.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
@@ -6,11 +6,11 @@
 -- Returns: {} = nobody; else for each reader its owner, its hold count and the remaining ms of its
 --   lease (0: it is over and other readers keep the lock; -1: no TTL)
 --
--- Invariants: reads only; one consistent answer. The readers are those of a read lock, and those
--- that the writer itself has besides. The holder of a lock of another kind is none; a
---   hash that is no lock is refused (WRONGTYPE).
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
+-- Invariants: reads only; one consistent reply. The readers are those of a read lock, and the read
+--   holds of the writer itself. The holder of a lock of another kind is not a reader; a hash that
+--   is not a lock is refused (WRONGTYPE).
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
 -- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local flaw = not_a_lock(KEYS[1])
 if flaw then

@@ -2,25 +2,25 @@
 --
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 owner, 2 start of the names of all keys that carry leases, 3 channel, 4 publish command
--- Returns: {1 = ended, 1 = announced or 0 = Redis refused to}; else 1 = ended, and others still have
---   the lock, 0 = the lock does not exist, -1 = somebody else has it
+-- Returns: {1 = ended, 1 = announced or 0 = Redis refused to}; else 1 = ended, and the lock has
+--   other holders, 0 = the lock does not exist, -1 = another owner has it
 --
 -- Invariants:
--- * Without the owner's field nothing of others is changed and nothing published; what an owner
---   whose lock was deleted left beside it goes all the same.
--- * The lock then lives at least as long as the longest lease of the readers that remain, and with
---   none alive it is free.
--- * Up to 64 fields are all looked at, and it lives exactly so long. Of more, 32 are drawn. The TTL
---   stays as it is where one of these readers has half of it left, or where one is alive and it was
---   not the reader that ends which had half of it left. So it is not above twice the longest lease
---   that remains, or it is some other reader's. Else all are looked at.
+-- * Without the owner's field nothing of other holders is changed, and nothing is published. The
+--   owner's own lease keys are deleted in any case.
+-- * The lock then lives at least as long as the longest lease of the remaining readers. With no
+--   live reader it is free.
+-- * Up to 64 fields are all read, and the lock lives exactly that long. If there are more, 32 are
+--   drawn at random. The TTL stays if one of these readers has at least half of it left, or if one
+--   of them is alive and the ending reader did not have half of it left. So the TTL is at most
+--   twice the longest remaining lease, or it belongs to another reader. Otherwise all are read.
 -- * Beside a writer (the same owner's, under which it was taken) the TTL is the writer's lease and
 --   stays.
--- * A refusal to publish, or to draw (an ACL), is no failure: waiters look by themselves, and all
---   readers are looked at.
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
--- Redisson: ReadLock.unlockInner, without the unlock latch; it looks at all readers.
+-- * A refused PUBLISH or HRANDFIELD (an ACL) is not a failure: waiters poll, and all readers are
+--   read.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
+-- Redisson: ReadLock.unlockInner, without the unlock latch; it reads all readers.
 local lock = KEYS[1]
 local FEW, DRAWN = 64, 32
 local function leases(field)

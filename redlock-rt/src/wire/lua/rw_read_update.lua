@@ -3,17 +3,18 @@
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 lease in ms (0: leave it as it is), 2 owner, 3 hold count, 4 start of the names of the
 --   keys that carry its leases
--- Returns: 1 = done, 0 = the hold does not exist, -1 = somebody else has the lock
+-- Returns: 1 = done, 0 = the hold does not exist, -1 = another owner has the lock
 --
 -- Invariants:
--- * Sets the count that is meant, so it may be repeated after a lost reply.
+-- * Sets the count instead of changing it by a difference, so it may be repeated after a lost
+--   reply.
 -- * Never re-creates a lost hold: its field is gone, or all its leases are over and only other
 --   readers keep the lock.
--- * Never shortens: all keys of the hold then carry the longest lease of any, so that whichever
---   guard ends first, and whoever deletes the last key for that, the longest remains.
+-- * Never shortens: all keys of the hold get the longest lease of any, so that the longest lease
+--   remains whichever guard ends first and deletes the last key.
 -- * The lock's TTL is not below it.
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
 -- Redisson: the re-entry branch of ReadLock.tryLockInner, the partial branch of its unlockInner.
 local lock, prefix = KEYS[1], ARGV[4] .. ':'
 local before = redis.call('HGET', lock, ARGV[2])

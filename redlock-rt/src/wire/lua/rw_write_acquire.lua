@@ -4,22 +4,22 @@
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   owner -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 its field, 4 field of the read hold under which it is taken
---   (empty: none), 5 start of the names of all keys that carry leases, 6 for how many ms fresh
---   readers are to be kept out if it is refused (0: they are not)
+--   (empty: none), 5 start of the names of all keys that carry leases, 6 for how many ms to keep
+--   new readers out if it is refused (0: not at all)
 -- Returns: nil = taken; else the milliseconds for which the present holders have it (-1: no TTL;
 --   -2: the hold under which it is taken is gone)
 --
 -- Invariants:
--- * Taken if the lock is free, or if the read hold under which it is taken is the only one alive:
---   readers whose leases are over are dropped then.
--- * An owner number is used for one write hold only: finding it here means that this very call ran
---   before and its reply was lost. A repeat sets the same count and never shortens the lease.
--- * A hash that is no lock is refused (WRONGTYPE).
--- * Who waits and is preferred is kept in mind for so long only as it asks again in time; when it
---   has the lock it waits no more.
--- * Where an ACL forbids PEXPIRE nothing is left: without a lease the lock would stay for ever.
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
+-- * Taken if the lock is free, or if the caller's own read hold is the only live one: readers whose
+--   leases are over are removed then.
+-- * An owner number is used for one write hold only. So if it is here, this same call ran before
+--   and its reply was lost. A repeat sets the same count and never shortens the lease.
+-- * A hash that is not a lock is refused (WRONGTYPE).
+-- * The wish of a preferred writer lasts only while the writer asks again in time; it ends when the
+--   writer gets the lock.
+-- * If an ACL forbids PEXPIRE, nothing is left: without a lease the lock would stay for ever.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
 -- Redisson: WriteLock.tryLockInner, where re-entry adds the leases up.
 local lock, owner, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
 local mode = redis.call('HGET', lock, 'mode')

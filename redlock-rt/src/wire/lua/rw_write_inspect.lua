@@ -1,12 +1,11 @@
--- Tells who holds a lock for writing.
+-- Returns the holder of a lock for writing.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: none
 -- Returns: {} = nobody; else {owner, hold count, remaining ms (-1: no TTL)}
 --
--- Invariants: reads only; one consistent answer. A hash that is no lock is refused
--- (WRONGTYPE).
+-- Invariants: reads only; one consistent reply. A hash that is not a lock is refused (WRONGTYPE).
 -- Redisson: WriteLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local flaw = not_a_lock(KEYS[1])
 if flaw then

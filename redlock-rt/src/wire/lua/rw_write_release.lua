@@ -1,22 +1,22 @@
--- Ends a write hold and wakes all waiters; also what an attempt left that was given up.
+-- Ends a write hold and wakes all waiters; also removes the wish of an abandoned attempt.
 --
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   owner -> until when in epoch ms)
 -- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
 --   5 publish command
--- Returns: 1 = ended, 0 = the lock does not exist, -1 = somebody else has it; where waiters were to be
+-- Returns: 1 = ended, 0 = the lock does not exist, -1 = another owner has it; if waiters were to be
 --   woken, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * Without the writer's field nothing of others is changed: a late or repeated release never
---   frees a newer hold.
--- * Where the last preferred writer gives up, the readers that it kept out are woken; one whose
---   time is over is none.
--- * Read holds of the same owner stay: the lock is then one for reading, lives as long as the
---   longest of their leases, and readers that wait are woken, since they may have it too.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
--- * Of a hold count that cannot be one (somebody else wrote it) no more than 1000 leases are looked
---   at: a script that does not end stops the server.
+-- * Without the writer's field nothing of other holders is changed: a late or repeated release
+--   never frees a newer hold.
+-- * If the last preferred writer gives up, the readers that it kept out are woken. A wish whose
+--   time is over does not count.
+-- * Read holds of the same owner stay: the lock is then a read lock with the longest of their
+--   leases, and waiting readers are woken, since they may have it too.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
 -- Redisson: WriteLock.unlockInner, without the unlock latch; with read holds left it wakes nobody.
 local lock = KEYS[1]
 local function wake(answer)

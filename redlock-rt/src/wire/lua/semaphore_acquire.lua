@@ -7,11 +7,11 @@
 -- Returns: {permits left} = taken; else -1 = too few are free, -2 = no number was ever set
 --
 -- Invariants:
--- * An owner number is minted for one hold and never used again, so finding the owner here means
---   that this very call ran before and its reply was lost: nothing more is taken.
--- * A call that comes after its withdrawal takes nothing: nobody would give it back.
--- * Where an ACL forbids DECRBY nothing is left but the number that was set.
--- * Holds of a semaphore that was deleted have no part in one that is made here.
+-- * An owner number is used for one hold only. So if the owner is here, this same call ran before
+--   and its reply was lost: nothing more is taken.
+-- * A call that arrives after its withdrawal takes nothing, since nothing would give it back.
+-- * If an ACL forbids DECRBY, only the number that was set is left.
+-- * Holds of a deleted semaphore do not count in the one that is created here.
 -- Redisson: RSemaphore.tryAcquire; with a limit RSemaphore.trySetPermits first.
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return -1

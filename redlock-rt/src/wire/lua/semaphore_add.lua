@@ -1,4 +1,4 @@
--- Adds free permits, or takes some away, without a hold, and wakes waiters.
+-- Adds free permits, or removes some, without a hold, and wakes waiters.
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING)
 -- ARGV: 1 permits (may be negative), 2 channel, 3 publish command, 4 ms for which the operation is noted
@@ -6,10 +6,10 @@
 --   refused to}
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first: nothing is added twice.
--- * The number is checked before the note is written: INCRBY refuses what is none.
--- * A full memory keeps no permit: Redis refuses INCRBY for that only where nothing was written
---   before, so a DEL of what is not there comes first.
+-- * A repeat finds the note and returns the first reply: nothing is added twice.
+-- * The number is checked before the note is written: INCRBY refuses a key that is not a number.
+-- * A full memory loses no permit: Redis refuses INCRBY for lack of memory only if nothing was
+--   written before, so a DEL of a missing key comes first.
 -- Redisson: RSemaphore.release, RSemaphore.addPermits, RPermitExpirableSemaphore.addPermits; they
 -- make the semaphore where there is none.
 local told = redis.call('GET', KEYS[2])

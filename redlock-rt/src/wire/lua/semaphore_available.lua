@@ -1,4 +1,4 @@
--- Asks how many permits are free.
+-- Returns the number of free permits.
 --
 -- KEYS: 1 the semaphore (STRING: free permits)
 -- ARGV: none

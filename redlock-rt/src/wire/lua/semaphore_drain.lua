@@ -2,11 +2,11 @@
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING)
 -- ARGV: 1 ms for which the operation is noted
--- Returns: how many were taken; negative where so many were lacking
+-- Returns: how many were taken; negative if the number was negative
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first: what was added or set since stays.
--- * A semaphore that does not exist is not made, and the TTL of one that has one stays.
+-- * A repeat finds the note and returns the first reply: later additions stay.
+-- * A missing semaphore is not created, and an existing TTL stays.
 -- Redisson: RSemaphore.drainPermits.
 local told = redis.call('GET', KEYS[2])
 if told then

@@ -5,9 +5,9 @@
 -- Returns: 1 = forgotten, 0 = there was nothing to forget
 --
 -- Invariants:
--- * Only our own note of it goes: the permits stay taken until somebody adds as many.
--- * A call of this owner's that comes late takes nothing more.
--- Redisson: has none; there nobody knows who has a permit.
+-- * Only our own record of the hold is deleted: the permits stay taken until as many are added.
+-- * A late call of this owner takes nothing more.
+-- Redisson: has no equivalent; Redisson does not record who has a permit.
 if tonumber(ARGV[2]) > 0 then
     redis.call('SET', KEYS[2], 1, 'PX', ARGV[2])
 end

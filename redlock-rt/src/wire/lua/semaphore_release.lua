@@ -7,13 +7,12 @@
 --   1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * Without the owner's field nothing is given back: a late or repeated release makes no permits,
---   however late it is.
--- * The owner's number of permits is that which it took, not what a call says.
--- * A semaphore that was deleted is not made anew.
--- * A full memory keeps no permit: Redis refuses INCRBY for that only where nothing was written
---   before, so HDEL comes first. Where INCRBY is refused otherwise the hold stays.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * Without the owner's field nothing is given back: a late or repeated release creates no permits.
+-- * The number of permits is what the owner took, not an argument of the call.
+-- * A deleted semaphore is not created again.
+-- * A full memory loses no permit: Redis refuses INCRBY for lack of memory only if nothing was
+--   written before, so HDEL comes first. Where INCRBY is refused otherwise the hold stays.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: RSemaphore.releaseIfExists.
 local given, told, permits = 0, nil, redis.call('HGET', KEYS[2], ARGV[1])
 if permits then

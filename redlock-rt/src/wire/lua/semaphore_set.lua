@@ -7,9 +7,9 @@
 --   is a number already
 --
 -- Invariants:
--- * A repeat finds the note and answers as the first.
--- * Holds of a semaphore that was deleted since have no part in the new one.
--- * A key that holds no number is refused (WRONGTYPE).
+-- * A repeat finds the note and returns the first reply.
+-- * Holds of a semaphore that was deleted since then do not count in the new one.
+-- * A key that is not a number is refused (WRONGTYPE).
 -- Redisson: RSemaphore.trySetPermits.
 if redis.call('EXISTS', KEYS[2]) == 1 then
     return 1

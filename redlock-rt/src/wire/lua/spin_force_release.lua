@@ -1,11 +1,11 @@
--- Frees a lock whoever holds it; nobody is told.
+-- Frees a lock, whoever holds it; publishes nothing.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: none
 -- Returns: 1 = it was held, 0 = it was free
 --
--- Invariants: a key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
+-- Invariants: a key or a hash that is not a lock is refused (WRONGTYPE), not deleted.
 -- Redisson: RSpinLock.forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0

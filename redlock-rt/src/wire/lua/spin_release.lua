@@ -1,8 +1,8 @@
--- Ends a hold; nobody is told.
+-- Ends a hold; publishes nothing.
 --
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 owner
--- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it
+-- Returns: 1 = released, 0 = the lock does not exist, -1 = another owner has it
 --
 -- Invariants:
 -- * Without the owner's field nothing is changed: a late or repeated release never frees a newer
