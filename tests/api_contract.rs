@@ -697,7 +697,7 @@ async fn errors_say_what_was_tried_and_nothing_twice() {
 
 /// Only the one that had asked Redis itself was told so.
 #[tokio::test(start_paused = true)]
-async fn who_did_not_ask_was_told_that_too_few_of_no_permits_are_free() {
+async fn waiters_behind_the_head_heard_of_too_few_permits_where_none_were_set() {
     const WAIT: Duration = Duration::from_secs(5);
     let client = Client::embedded();
     let semaphore = client.semaphore("s");

@@ -93,7 +93,7 @@ async fn a_fair_queue_that_is_none_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_refused_by_every_kind() {
+async fn a_key_that_is_not_a_lock_is_refused_by_every_kind() {
     let client = client().await;
     let name = unique("no-lock");
     let mut redis = shared_server().connect().await.unwrap();

@@ -170,7 +170,7 @@ async fn an_unbounded_wait_ended_where_redis_was_busy_or_full_while_connecting()
 }
 
 #[tokio::test]
-async fn who_waits_is_told_at_once_of_what_does_not_pass_and_a_release_goes_on() {
+async fn a_permanent_fault_is_returned_at_once_and_the_release_continues() {
     let stage = Stage::open("told").await;
     for (command, answer, kind) in FINAL {
         let client = stage.builder().response_timeout(NEVER).build().unwrap();

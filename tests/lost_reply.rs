@@ -631,7 +631,7 @@ async fn a_delayed_release_frees_no_newer_hold_of_the_same_client() {
 
 /// As above, but the command waits in the server's socket rather than on the way there.
 #[tokio::test]
-async fn what_a_server_finds_when_it_goes_on_leaves_nothing() {
+async fn commands_that_a_resumed_server_reads_leave_nothing() {
     trace_init();
     let (server, name) = (RedisServer::start(), unique("socket"));
     let client = Client::builder()

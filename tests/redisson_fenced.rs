@@ -101,7 +101,7 @@ impl Both {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_holds_and_we_wait_and_wake() {
+async fn redisson_holds_and_our_waiter_wakes() {
     let both = Both::open("theirs").await;
     let mut last = 0;
     for _ in 0..3 {
@@ -188,7 +188,7 @@ async fn a_counter_that_it_began_goes_on_with_ours() {
 }
 
 #[tokio::test]
-async fn what_stands_in_redis_is_what_redisson_puts_there() {
+async fn redis_has_the_same_data_as_with_redisson() {
     let both = Both::open("shape").await;
     let pattern = format!("*{}*", both.name);
     let shape = async || {
@@ -240,7 +240,7 @@ async fn a_forced_release_wakes_the_other_side() {
 }
 
 #[tokio::test]
-async fn whose_lease_runs_out_has_the_older_token() {
+async fn holder_whose_lease_ran_out_has_the_older_token() {
     let both = Both::open("lease").await;
     let its = both.theirs.attempt(1, Some(LEASE)).await.unwrap().unwrap();
     let waiter = both.we_wait().await;

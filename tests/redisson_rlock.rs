@@ -115,7 +115,7 @@ async fn assert_wakes_soon(mut hand_over: impl AsyncFnMut() -> Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_holds_and_we_wait_and_wake() {
+async fn redisson_holds_and_our_waiter_wakes() {
     let both = Both::open("theirs").await;
     assert_wakes_soon(async || {
         assert!(both.theirs.try_lock(1, None).await.unwrap());
@@ -299,7 +299,7 @@ async fn our_renewal_keeps_it_waiting() {
 }
 
 #[tokio::test]
-async fn what_stands_in_redis_is_what_redisson_puts_there() {
+async fn redis_has_the_same_data_as_with_redisson() {
     let both = Both::open("shape").await;
     let pattern = format!("*{}*", both.name);
     let shape = async |ttl: u64| {

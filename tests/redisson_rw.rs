@@ -168,7 +168,7 @@ async fn both_read_together_and_the_last_one_frees_it() {
 }
 
 #[tokio::test]
-async fn it_writes_and_we_wait_and_wake() {
+async fn redisson_writes_and_our_waiter_wakes() {
     let both = Both::open("it-writes").await;
     for _ in 0..3 {
         assert!(both.theirs.write.try_lock(1, None).await.unwrap());
@@ -528,7 +528,7 @@ async fn shape(both: &Both, owner: &str) -> BTreeMap<String, (String, String, Du
 }
 
 #[tokio::test]
-async fn what_stands_in_redis_is_what_redisson_puts_there() {
+async fn redis_has_the_same_data_as_with_redisson() {
     let both = Both::open("shape").await;
     let owner = both.theirs.read.field(45);
     assert!(both.theirs.read.try_lock(45, None).await.unwrap());

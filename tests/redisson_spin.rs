@@ -123,7 +123,7 @@ fn assert_within_a_pause(freed: Instant, taken: Instant) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_holds_and_we_wait_and_take_it() {
+async fn redisson_holds_and_our_waiter_takes_the_lock() {
     let both = Both::open("theirs").await;
     for _ in 0..3 {
         both.they_take(1).await;
@@ -206,7 +206,7 @@ async fn a_forced_release_frees_the_other_sides() {
 }
 
 #[tokio::test]
-async fn whose_lease_runs_out_is_succeeded() {
+async fn next_waiter_gets_the_lock_when_a_lease_runs_out() {
     let both = Both::open("lease").await;
     let start = Instant::now();
     assert!(both.theirs.lock(1, None, Some(LEASE)).await.unwrap());
@@ -250,7 +250,7 @@ async fn renewals_keep_the_other_side_waiting() {
 }
 
 #[tokio::test]
-async fn what_stands_in_redis_is_what_redisson_puts_there() {
+async fn redis_has_the_same_data_as_with_redisson() {
     let both = Both::open("shape").await;
     let pattern = format!("*{}*", both.name);
     let shape = async || {

@@ -257,7 +257,7 @@ async fn what_the_front_page_lists_is_enough() {
 
 /// Nothing is announced; all is found by looking, and nothing is lost.
 #[tokio::test]
-async fn who_may_not_publish_or_subscribe_loses_nothing() {
+async fn nothing_is_lost_without_the_rights_to_publish_and_subscribe() {
     let mut stage = Stage::open("mute").await;
     let all = [EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED].concat();
     let less = [

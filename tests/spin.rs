@@ -183,7 +183,7 @@ async fn the_wait_bounds_the_tries_too() {
 
 /// The head of the process's queue tries for all; each gives up by its own count.
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_another_gives_up_by_its_own_count() {
+async fn a_waiter_behind_another_gives_up_after_its_own_retries() {
     let counted = Counted::start().await;
     let (patient, lock) = (
         counted.lock.clone().backoff(Backoff::constant(40 * MS)),
@@ -208,7 +208,7 @@ async fn who_waits_behind_another_gives_up_by_its_own_count() {
 
 /// What falls due behind a hold of the same client is not sent, and counted all the same.
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_its_own_client_gives_up_by_its_count() {
+async fn a_waiter_behind_its_own_client_gives_up_after_its_retries() {
     let counted = Counted::start().await;
     counted.vacate().await;
     let guard = counted.lock.lock().await.unwrap();

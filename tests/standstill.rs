@@ -146,7 +146,7 @@ async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
 
 /// What was sent, and what was not, before the server stood still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_dropped_while_the_server_stands_still_is_settled_once_when_it_goes_on() {
+async fn drops_while_the_server_is_stopped_are_settled_once_it_continues() {
     let stage = Stage::open("dropped").await;
     let name = |what: &str| format!("{}:{what}", stage.name);
     let guard = stage.client.rlock(name("lock")).lock().await.unwrap();
@@ -187,7 +187,7 @@ async fn a_red_lock_stayed_on_a_server_that_stood_still() {
 
 /// As long as there is no connection nothing is sent, so there is nothing more to take back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_for_a_server_that_stands_still_does_not_grow() {
+async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
     let stage = Stage::open("bounded").await;
     let lock = stage.client.rlock(&stage.name);
     lock.lock().await.unwrap().unlock().await.unwrap();
@@ -209,7 +209,7 @@ async fn what_is_kept_for_a_server_that_stands_still_does_not_grow() {
 
 /// Nothing ends the dead connection then, but the release is sent all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_kill_clients_takes_a_lock_back_all_the_same() {
+async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     let user = |url: &str| url.replace("redis://", "redis://user:pw@");
     let stage = Stage::at("rights", user).await;
     let rules = "ACL SETUSER user on >pw ~* &* +@all -client|kill";

@@ -105,7 +105,7 @@ async fn a_dropped_guard_is_one_command() {
 }
 
 #[tokio::test]
-async fn what_is_asked_or_changed_is_one_command_each() {
+async fn each_question_or_change_is_one_command() {
     let mut counted = Counted::start().await;
     let lock = counted.lock();
     let guard = lock.lock().await.unwrap();

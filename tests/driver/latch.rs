@@ -29,7 +29,7 @@ async fn a_latch_is_set_awaited_and_counted_down() {
 }
 
 #[tokio::test]
-async fn what_ends_otherwise_is_told() {
+async fn deleted_and_cancelled_waits_are_reported() {
     let driver = connected().await;
     let name = unique("latch-gone");
     driver.ok(&format!("latch.set {name} 1")).await;

@@ -184,7 +184,7 @@ async fn the_end_of_stdin_and_exit_release_what_is_held() {
 }
 
 #[tokio::test]
-async fn what_was_piped_in_is_answered() {
+async fn piped_commands_are_answered() {
     let name = unique("piped");
     let mut child = Command::new(PROGRAM)
         .stdin(Stdio::piped())

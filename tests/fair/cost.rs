@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use crate::stage::{DEADLINE, Stage, pass, wait};
 
 #[tokio::test]
-async fn nobody_waits_costs_two_calls() {
+async fn without_waiters_a_pair_costs_two_calls() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "fair-two").await;

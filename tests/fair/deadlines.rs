@@ -355,7 +355,7 @@ async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_min
 
 /// The script failed: it took what it had read of the queue for what was left of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_queued_behind_none_but_dead_waiters_of_a_mixed_queue_was_refused_with_an_error() {
+async fn a_waiter_behind_only_dead_waiters_of_a_mixed_queue_got_an_error() {
     let mut stage = Stage::open("fair-all-dead").await;
     let lock = ours(&mut stage);
     let guard = lock.lock().await.unwrap();

@@ -176,7 +176,7 @@ async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
 }
 
 #[tokio::test]
-async fn who_leaves_brings_the_deadlines_of_java_waiters_nearer() {
+async fn a_leaving_waiter_shortens_the_deadlines_of_java_waiters() {
     let mut stage = Stage::open("fair-leaves").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;

@@ -129,7 +129,7 @@ async fn the_lease_of_a_java_holder_is_looked_at_again_when_it_was_to_be_over() 
 
 /// Beats have a connection of their own, and it is not to be had.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_next_looks_by_itself_while_beats_fail() {
+async fn next_waiter_polls_while_beats_fail() {
     let silent = Silent::open(|builder| builder.poll_interval(S)).await;
     silent.refuses.store(true, Ordering::Relaxed);
     silent.java_locks(NEVER).await;

@@ -36,7 +36,7 @@ async fn waiters_of_several_clients_are_served_in_the_order_of_their_coming() {
 }
 
 #[tokio::test]
-async fn who_does_not_queue_is_refused_while_anybody_is_queued() {
+async fn a_try_is_refused_while_the_queue_is_not_empty() {
     let mut stage = Stage::open("fair-barging").await;
     let (ours, others) = (stage.client(), stage.client());
     let lock = ours.fair_lock(&stage.name);

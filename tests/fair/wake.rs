@@ -199,7 +199,7 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
 
 /// A second name needs no subscription of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_another_name_is_heard_at_once() {
+async fn a_waiter_for_another_name_is_heard_at_once() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "fair-second").await;

@@ -63,7 +63,7 @@ async fn tokens_grow_when_the_counter_is_ahead_of_the_clock() {
 }
 
 #[tokio::test]
-async fn what_is_no_counter_is_refused_before_the_lock_is_touched() {
+async fn a_key_that_is_not_a_counter_is_refused_before_the_lock_is_touched() {
     let scene = Scene::open("odd").await;
     let odd = [
         ("seven", ErrorKind::WrongType),

@@ -53,7 +53,7 @@ async fn a_leaked_key_is_named_in_every_database() {
 }
 
 #[tokio::test]
-async fn what_expires_in_time_is_no_leak() {
+async fn a_key_that_expires_in_time_is_not_a_leak() {
     let prefix = unique("expires");
     let server = shared_server();
     let check = LeakCheck::on(&server, &prefix).await;

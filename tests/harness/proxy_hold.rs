@@ -139,7 +139,7 @@ async fn silence_holds_all_back_and_delivers_it_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_a_closed_client_sent_into_the_silence_is_carried_out_late() {
+async fn commands_of_a_closed_client_run_when_a_silent_server_resumes() {
     let (server, name) = (shared_server(), unique("late"));
     let proxy = Proxy::to(&server);
     let mut connection = connect(&proxy).await;

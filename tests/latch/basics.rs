@@ -95,7 +95,7 @@ async fn a_closed_latch_says_so_without_waiting() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused_and_changes_nothing() {
+async fn invalid_arguments_are_refused_and_change_nothing() {
     let stage = Stage::open("latch-bad").await;
     let client = stage.client();
     let long = "x".repeat(513);

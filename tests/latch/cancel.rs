@@ -111,7 +111,7 @@ fn a_wait_that_is_dropped_while_it_opens_leaves_nothing() {
 }
 
 #[test]
-fn who_waits_behind_a_wait_that_is_dropped_wakes() {
+fn a_dropped_head_wakes_the_next_waiter() {
     at_every_await(10, async |times| {
         let case = Case::new();
         case.other.try_set_count(1).await.unwrap();

@@ -47,7 +47,7 @@ async fn all_waiters_of_all_clients_and_processes_wake() {
 }
 
 #[tokio::test]
-async fn who_subscribes_too_late_looks_again_and_returns() {
+async fn a_late_subscriber_looks_again_and_returns() {
     let proxy = Proxy::to(&shared_server());
     let mut stage = Stage::open("latch-late").await;
     let latch = stage.latch();
@@ -66,7 +66,7 @@ async fn who_subscribes_too_late_looks_again_and_returns() {
 }
 
 #[tokio::test]
-async fn who_loses_the_connection_looks_again_and_returns() {
+async fn a_waiter_looks_again_after_a_lost_connection_and_returns() {
     let proxy = Proxy::to(&shared_server());
     let mut stage = Stage::open("latch-cut").await;
     let latch = stage.latch();
@@ -161,7 +161,7 @@ async fn a_new_count_before_they_looked_holds_them_up_again() {
 
 /// What a look finds is not for who came after it was sent.
 #[tokio::test]
-async fn who_waits_after_a_new_count_is_not_let_through_by_an_older_look() {
+async fn a_look_sent_before_a_new_count_does_not_open_the_latch() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "latch-older").await;
@@ -208,7 +208,7 @@ async fn without_the_right_to_subscribe_they_poll() {
 
 /// The client's tasks ran there, and so did the waiter that looks for all.
 #[test]
-fn who_waits_in_another_runtime_than_the_first_wakes_after_the_end_of_that_one() {
+fn waiters_in_a_second_runtime_wake_after_the_first_runtime_ends() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(1).enable_all().build().unwrap()

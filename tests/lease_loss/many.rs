@@ -75,7 +75,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
 /// A key that was overwritten makes the call for a whole batch fail: the others are renewed all
 /// the same.
 #[tokio::test]
-async fn one_poisoned_key_among_a_hundred() {
+async fn one_bad_key_among_a_hundred() {
     const INTERVAL: Duration = Duration::from_millis(200);
     trace_init();
     let (server, prefix) = (shared_server(), unique("poison"));

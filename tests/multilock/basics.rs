@@ -136,7 +136,7 @@ async fn bad_parts_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_named_twice_is_taken_once_also_through_two_clients() {
+async fn a_lock_named_twice_is_taken_once_also_through_two_clients() {
     let (server, prefix, names) = names("twice");
     let (client, other) = (client(&server), client(&server));
     let leaks = LeakCheck::on(&server, &prefix).await;
@@ -301,7 +301,7 @@ async fn extend_lengthens_all() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_told_of_all_also_where_some_are_held() {
+async fn inspection_covers_all_locks_also_if_some_are_held() {
     let (server, prefix, names) = names("asked");
     let client = client(&server);
     let leaks = LeakCheck::on(&server, &prefix).await.client(&client);

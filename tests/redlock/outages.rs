@@ -140,7 +140,7 @@ async fn a_release_does_not_wait_for_a_silent_minority() {
 
 /// A round that the end of the wait cuts short does not make a contended lock unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_last_known_tells_why_a_wait_was_in_vain() {
+async fn the_last_known_state_explains_a_failed_wait() {
     const WAIT: Duration = Duration::from_secs(3);
     let servers = Servers::start(3);
     let _guard = within(DEADLINE, servers.party().lock().lock())

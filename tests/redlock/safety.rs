@@ -59,7 +59,7 @@ async fn a_restart_is_known_as_soon_as_the_connection_is_back() {
 /// 4 forgets and is taken again; but 3 forgot as well, which A cannot hear. Somebody may have had 3,
 /// 4 and 5 meanwhile, so 4 does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_acquired_again_counts_only_with_a_majority_that_was_never_interrupted() {
+async fn a_repaired_part_counts_only_with_an_uninterrupted_majority() {
     let servers = Servers::start(5);
     let (a, to_a) = servers.party_by_proxies();
     to_a[4].refuse();

@@ -365,7 +365,7 @@ async fn limited_user(rules: &[&str]) -> (tests::SharedServer, String) {
 
 /// The release was refused after it had freed the lock.
 #[tokio::test]
-async fn who_may_not_publish_was_told_that_its_release_failed() {
+async fn without_the_right_to_publish_a_release_was_reported_as_failed() {
     let (server, url) = limited_user(&["resetchannels"]).await;
     let client = Client::connect(&url).await.unwrap();
     let name = unique("silent");
@@ -393,7 +393,7 @@ async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
 
 /// It was taken, and then could not be given its lease.
 #[tokio::test]
-async fn who_may_not_expire_left_a_lock_for_ever() {
+async fn without_the_right_to_expire_a_lock_stayed_for_ever() {
     let (server, url) = limited_user(&["allchannels", "-pexpire"]).await;
     let client = Client::connect(&url).await.unwrap();
     let name = unique("for-ever");

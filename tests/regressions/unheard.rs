@@ -59,7 +59,7 @@ async fn a_half_open_subscription_held_up_every_hand_over_within_the_process() {
 /// Nobody was told, so each hand-over waited until it was time to look again. The connection is
 /// sound: it is asked once, and kept.
 #[tokio::test]
-async fn who_may_not_publish_held_up_every_hand_over_within_the_process() {
+async fn without_the_right_to_publish_every_local_hand_over_was_delayed() {
     let (server, url) = limited_user(&["allchannels", "-publish"]).await;
     let proxy = Proxy::to(&server);
     let address = |address: std::net::SocketAddr| format!("@{address}");

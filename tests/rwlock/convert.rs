@@ -117,7 +117,7 @@ async fn a_downgrade_of_a_lost_guard_gives_it_back() {
 }
 
 #[tokio::test]
-async fn who_reads_alone_may_write() {
+async fn the_only_reader_may_write() {
     let stage = Stage::set("upgrade").await;
     let (lock, elsewhere) = (stage.lock(), stage.lock());
     let reading = lock.read().await.unwrap();

@@ -9,7 +9,7 @@ use tokio::{join, time::Instant};
 use crate::{DEADLINE, LATE, NEVER, Stage};
 
 #[tokio::test]
-async fn who_writes_may_read_besides() {
+async fn a_writer_may_also_read() {
     let stage = Stage::set("joins").await;
     let lock = stage.lock();
     let writing = lock.write().await.unwrap();
@@ -147,7 +147,7 @@ async fn writing_under_a_read_guard_fails_at_once() {
 
 /// Whoever was let join a write hold that is gone would read beside another writer.
 #[tokio::test]
-async fn nobody_joins_a_writer_that_lost_the_lock() {
+async fn no_reader_joins_a_writer_that_lost_the_lock() {
     let stage = Stage::set("gone").await;
     let (lock, elsewhere) = (stage.lock(), stage.lock());
     for taken in [false, true] {

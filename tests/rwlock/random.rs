@@ -219,7 +219,7 @@ async fn java(lock: &RedissonReadWriteLock, thread: u64, oracle: &Oracle, random
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_writes_beside_others() {
+async fn a_writer_excludes_all_others() {
     let stage = Stage::set("random").await;
     let seed: u64 = match std::env::var("REDLOCK_SEED") {
         Ok(seed) => seed.parse().unwrap(),

@@ -70,7 +70,7 @@ async fn an_unknown_permit_is_not_released() {
 }
 
 #[tokio::test]
-async fn what_is_no_number_is_of_another_type() {
+async fn a_string_that_is_not_a_number_is_of_another_type() {
     let stage = Stage::open("type").await;
     let semaphore = stage.client.semaphore(&stage.name);
     let leased = stage.client.permit_expirable_semaphore(&stage.name);

@@ -213,7 +213,7 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
 
 /// Who sleeps until the old end of it is told that there is a new one.
 #[tokio::test]
-async fn who_waits_for_a_permit_has_it_when_its_lease_was_shortened() {
+async fn a_waiter_gets_a_permit_when_its_lease_is_shortened() {
     let stage = Stage::open("shortened").await;
     let semaphore = stage.permits(1).await;
     let options = PermitOptions::new().lease(Duration::from_secs(3600));

@@ -69,7 +69,7 @@ async fn a_semaphore_that_exists_keeps_its_number() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_of_the_number() {
+async fn waiters_hear_that_the_number_was_set() {
     for leased in [false, true] {
         let stage = Stage::open("told").await;
         let waiter = tokio::spawn({

@@ -9,7 +9,7 @@ use crate::stage::{DEADLINE, Stage};
 
 /// Three are asked for, two are free, and one is enough for who stands behind.
 #[tokio::test]
-async fn who_wants_one_permit_has_it_when_who_wanted_more_gives_up() {
+async fn a_waiter_that_gives_up_on_several_permits_wakes_the_next_one() {
     for leased in [false, true] {
         for times_out in [false, true] {
             let stage = Stage::open("gives-up").await;

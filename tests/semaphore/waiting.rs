@@ -14,7 +14,7 @@ use crate::stage::{DEADLINE, Stage};
 const MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn who_comes_first_is_served_first_however_many_permits_each_wants() {
+async fn waiters_are_served_in_order_however_many_permits_each_wants() {
     let stage = Stage::open("order").await;
     let semaphore = stage.semaphore(3).await;
     let all = semaphore.acquire_many(3).await.unwrap();

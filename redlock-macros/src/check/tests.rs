@@ -160,7 +160,7 @@ fn attributes_do_not_hide_each_others_names() {
 }
 
 #[test]
-fn what_is_wrong_with_the_function_is_said_once() {
+fn a_mistake_in_the_function_is_reported_once() {
     let function: Function = syn::parse_str("fn f() -> Result<(), E> {}").expect("function");
     let mut errors = Errors::default();
     let args = || {

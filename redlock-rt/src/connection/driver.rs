@@ -150,7 +150,7 @@ mod tests {
     /// A guard that was dropped straight after its client had connected was not told of: the task
     /// of the connection had not been polled yet.
     #[tokio::test]
-    async fn what_is_pushed_before_the_task_begins_is_written() {
+    async fn a_call_before_the_first_poll_of_the_task_is_written() {
         let polls = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&polls);
         let (driver, task) = Driver::new(

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_while_dialing_passes_unless_it_is_known_to_be_for_good() {
+    fn errors_while_dialing_pass_unless_known_to_be_permanent() {
         for (code, detail, cause) in [
             ("ERR", "max number of clients reached", Cause::Passing),
             ("BUSY", "Redis is busy running a script", Cause::Passing),

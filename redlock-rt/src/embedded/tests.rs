@@ -246,7 +246,7 @@ async fn scripts_share_nothing_but_keys() {
 }
 
 #[tokio::test]
-async fn what_redis_has_and_the_engine_has_not_is_named() {
+async fn a_command_missing_in_the_engine_is_named() {
     let engine = Engine::new();
     let mut session = engine.connect();
     let unknown = "-ERR unknown command 'SINTER', with args beginning with: 'a' ";
@@ -280,7 +280,7 @@ impl Wake for DropOnWake {
 }
 
 #[tokio::test]
-async fn what_a_message_wakes_may_use_the_engine() {
+async fn a_task_woken_by_a_message_may_use_the_engine() {
     let engine = Engine::new();
     let (mut one, mut two) = (engine.connect(), engine.connect());
     ask(&mut one, "SUBSCRIBE news").await;
@@ -341,7 +341,7 @@ fn sessions_of_many_threads_do_not_lock_each_other_out() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_cannot_go_on_writing() {
+async fn a_client_that_does_not_read_cannot_continue_to_write() {
     let engine = Engine::new();
     let mut session = engine.connect();
     let big = vec![b'x'; 1 << 20];

@@ -87,7 +87,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn only_contention_and_absence_may_be_passed_over() {
+    fn only_contention_and_outages_have_fallbacks() {
         use ErrorKind as Kind;
         let reasons = [
             (Kind::Contended, Because::Timeout),

@@ -1,4 +1,4 @@
-//! FencedLock on the wire: an RLock, and beside it the last fencing token that was given.
+//! FencedLock on the wire: an RLock, and a second key with the last fencing token.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct FencedWire {
 }
 
 impl FencedWire {
-    /// `token_ttl`: how long the last token is remembered; `None`: for good.
+    /// `token_ttl`: how long Redis keeps the last token; `None`: for ever.
     pub(crate) fn new(name: LockName, token_ttl: Option<Duration>) -> Self {
         Self {
             token_key: keys::lock_token(&name),
@@ -96,13 +96,13 @@ impl LockRecipe for FencedWire {
     }
 }
 
-/// Asks for the last token that was given for the lock of this name. Answered by what
-/// [`present_token`] reads.
+/// Asks for the last token that was given for the lock of this name. [`present_token`] reads the
+/// reply.
 pub(crate) fn ask_token(name: &LockName) -> Call {
     Call::new(&TOKEN).key(&keys::lock_token(name))
 }
 
-/// Reads the answer to [`ask_token`].
+/// Reads the reply to [`ask_token`].
 pub(crate) fn present_token(reply: Reply) -> Result<Option<u64>, Malformed> {
     match token(reply)? {
         Ok(token) => Ok(Some(token)),
@@ -167,7 +167,7 @@ mod tests {
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(read(Reply::Int(5)), Ok(held));
         assert_eq!(read(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
-        // A hold without a token would be refused nowhere.
+        // No resource would refuse a hold without a token.
         for odd in [Reply::Nil, Reply::Text("1e+15".into()), Reply::List(vec![])] {
             assert_eq!(read(odd.clone()), Err(Malformed(odd)));
         }

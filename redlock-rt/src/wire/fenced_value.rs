@@ -1,4 +1,4 @@
-//! A value in Redis beside the last fencing token that was seen for it.
+//! A value in Redis, with a second key for the last fencing token that was seen.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct FencedValueWire {
     fence_key: String,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fenced {
     Done(Reply),
@@ -37,13 +37,12 @@ impl FencedValueWire {
         &self.key
     }
 
-    /// Answered by what [`was_set`] reads. `fence_ttl`: how long the token is remembered; `None`:
-    /// for good.
+    /// [`was_set`] reads the reply. `fence_ttl`: how long Redis keeps the token; `None`: for ever.
     pub(crate) fn set(&self, value: &str, token: u64, fence_ttl: Option<Duration>) -> Call {
         self.call(Call::new(&SET), token, fence_ttl).arg(value)
     }
 
-    /// Answered by what [`was_run`] reads. Not to be repeated once it may have run.
+    /// [`was_run`] reads the reply. Must not be repeated after it may have run.
     pub(crate) fn exec(
         &self,
         script: &str,
@@ -63,7 +62,7 @@ impl FencedValueWire {
     }
 }
 
-/// Reads the answer to [`FencedValueWire::set`].
+/// Reads the reply to [`FencedValueWire::set`].
 pub(crate) fn was_set(reply: Reply) -> Result<Fenced, Malformed> {
     match reply {
         Reply::Nil => Ok(Fenced::Done(Reply::Nil)),
@@ -72,7 +71,7 @@ pub(crate) fn was_set(reply: Reply) -> Result<Fenced, Malformed> {
     }
 }
 
-/// Reads the answer to [`FencedValueWire::exec`].
+/// Reads the reply to [`FencedValueWire::exec`].
 pub(crate) fn was_run(reply: Reply) -> Result<Fenced, Malformed> {
     let Reply::List(items) = reply else {
         return Err(Malformed(reply));
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_returns_is_not_taken_for_a_refusal() {
+    fn a_reply_of_a_script_does_not_count_as_a_refusal() {
         let done = |reply| Ok(Fenced::Done(reply));
         let list = Reply::List;
         let (one, zero) = (Reply::Int(1), Reply::Int(0));

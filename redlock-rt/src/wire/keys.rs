@@ -1,9 +1,9 @@
-//! The only place where names of keys and channels are built.
+//! The only module that builds the names of keys and channels.
 
 use crate::name::{ClientId, HoldId, LockName};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
-/// `a` and `{a}` share these keys: Redisson's clients do too, and must find them.
+/// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.
 fn prefixed(prefix: &str, name: &LockName) -> String {
     let name = name.as_str();
     if name.contains('{') {
@@ -13,9 +13,9 @@ fn prefixed(prefix: &str, name: &LockName) -> String {
     }
 }
 
-/// The same for a key that Redisson does not know, which no two names share: the names that look
-/// like another name in its braces have a prefix of their own. It has no brace, so the key is in the
-/// same slot; all other names keep the form that they always had.
+/// The same for a key that Redisson does not know, which no two names share: names that look like
+/// another name in braces have their own prefix. The prefix has no brace, so the key is in the same
+/// slot. All other names keep the common form.
 fn own(prefix: &str, name: &LockName) -> String {
     if is_in_braces(name.as_str()) {
         format!("{prefix}_braced:{}", name.as_str())
@@ -24,7 +24,7 @@ fn own(prefix: &str, name: &LockName) -> String {
     }
 }
 
-/// Whether the name reads as another name, wrapped: that one has no `{` inside.
+/// Whether the name looks like another name in braces, which has no `{` inside.
 fn is_in_braces(name: &str) -> bool {
     let inner = name
         .strip_prefix('{')
@@ -42,13 +42,13 @@ pub(crate) fn fair_queue(name: &LockName) -> String {
     prefixed("redisson_lock_queue", name)
 }
 
-/// Until when each of them counts as waiting.
+/// The deadlines of these owners.
 pub(crate) fn fair_deadlines(name: &LockName) -> String {
     prefixed("redisson_lock_timeout", name)
 }
 
-/// What our clients note of the queue of a fair lock. Not Redisson's, but it tells of the entries of
-/// Redisson's queue: two names that share that queue must share this too.
+/// The notes of our clients on the queue of a fair lock. Not Redisson's, but about the entries of
+/// Redisson's queue: two names that share that queue must share the notes too.
 pub(crate) fn fair_notes(name: &LockName) -> String {
     prefixed("redlock_fair", name)
 }
@@ -56,13 +56,13 @@ pub(crate) fn fair_notes(name: &LockName) -> String {
 /// The start of the names of our clients' channels. Not Redisson's.
 pub(crate) const WAKE: &str = "redlock_wake";
 
-/// The channel on which a client hears which of its waiters for fair locks is next, of whatever names.
-/// So there is no hash tag in it.
+/// The channel on which a client is told which of its waiters for fair locks is next, for all
+/// names. So it has no hash tag.
 pub(crate) fn wake_channel(client: &ClientId) -> String {
     format!("{WAKE}:{}", client.as_str())
 }
 
-/// The other name whose waiters stand in the same queue.
+/// The other name with the same queue.
 pub(crate) fn fair_twin(name: &str) -> Option<String> {
     if is_in_braces(name) {
         Some(name[1..name.len() - 1].to_owned())
@@ -104,18 +104,18 @@ pub(crate) fn semaphore_channel(name: &LockName) -> String {
     prefixed("redisson_sc", name)
 }
 
-/// Who of our clients has how many permits of a semaphore without leases. Not Redisson's.
+/// The permits of each of our holds of a semaphore without leases. Not Redisson's.
 pub(crate) fn semaphore_holds(name: &LockName) -> String {
     own("redlock_sem", name)
 }
 
-/// What is known of one operation, for a repeat of it. Not Redisson's. No two operations of any names
-/// have the same id.
+/// The note of one operation, for its repeats. Not Redisson's. No two operations of any names have
+/// the same id.
 pub(crate) fn operation(name: &LockName, id: &str) -> String {
     format!("{}:{id}", prefixed("redlock_op", name))
 }
 
-/// Until when each permit is held.
+/// The end of the lease of each permit.
 pub(crate) fn permit_leases(name: &LockName) -> String {
     let name = name.as_str();
     if name.contains('{') {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_semaphore_is_beside_it() {
+    fn keys_of_a_semaphore_have_its_hash_tag() {
         let of = |name| {
             let name = LockName::new(None, name).unwrap();
             (permit_leases(&name), operation(&name, "u:7"))

@@ -13,10 +13,10 @@ script!(COUNT_DOWN = "latch_count_down");
 script!(DELETE = "latch_delete");
 script!(CHECK = "latch_check");
 
-/// For how long it is told apart how a latch ended.
+/// How long the end of a latch (counted down, deleted, expired) is recorded.
 const MARK_LIFE: Duration = Duration::from_secs(10 * 60);
 
-/// What Redis keeps a count in exactly, and Lua too.
+/// The largest count that both Redis and Lua store exactly.
 pub(crate) const GREATEST_COUNT: u64 = 1 << 53;
 
 /// The calls of a count-down latch.
@@ -27,18 +27,18 @@ pub(crate) struct LatchWire {
     channel: String,
 }
 
-/// How a latch stands.
+/// The state of a latch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// It has this count, and lives for so long; `None` where it has no TTL.
+    /// The latch has this count and this remaining TTL; `None`: no TTL.
     Closed(u64, Option<Duration>),
     Ended(Ended),
 }
 
-/// Why a latch does not hold anybody up.
+/// Why a latch does not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Counted down, or there never was one.
+    /// Counted down, or never set.
     Open,
     Deleted,
     Expired,
@@ -62,7 +62,7 @@ impl LatchWire {
         &self.channel
     }
 
-    /// Answered by what [`was_done`] reads.
+    /// [`was_done`] reads the reply.
     pub(crate) fn set(&self, count: u64, ttl: Option<Duration>, call: &Operation) -> Call {
         Call::new(&SET)
             .key(self.name.as_str())
@@ -76,7 +76,7 @@ impl LatchWire {
             .arg(PUBLISH)
     }
 
-    /// Answered by what [`count_left`] reads.
+    /// [`count_left`] reads the reply.
     pub(crate) fn count_down(&self, call: &Operation) -> Call {
         Call::new(&COUNT_DOWN)
             .key(self.name.as_str())
@@ -86,7 +86,7 @@ impl LatchWire {
             .announcing(&self.channel)
     }
 
-    /// Answered by what [`was_done`] reads.
+    /// [`was_done`] reads the reply.
     pub(crate) fn delete(&self, call: &Operation) -> Call {
         Call::new(&DELETE)
             .key(self.name.as_str())
@@ -98,13 +98,13 @@ impl LatchWire {
             .number(millis(call.noted))
     }
 
-    /// Answered by a [`Look`].
+    /// The reply is a [`Look`].
     pub(crate) fn check(&self) -> Call {
         Call::new(&CHECK).key(self.name.as_str()).key(&self.mark)
     }
 }
 
-/// Reads the answer to setting or deleting.
+/// Reads the reply to setting or deleting.
 pub(crate) fn was_done(reply: Reply) -> Result<bool, Malformed> {
     match reply {
         Reply::Int(done @ 0..=1) => Ok(done == 1),
@@ -112,7 +112,7 @@ pub(crate) fn was_done(reply: Reply) -> Result<bool, Malformed> {
     }
 }
 
-/// Reads the answer to counting down.
+/// Reads the reply to counting down.
 pub(crate) fn count_left(reply: Reply) -> Result<u64, Malformed> {
     match reply {
         Reply::Int(left) => u64::try_from(left).map_err(|_| Malformed(reply)),
@@ -130,7 +130,7 @@ impl TryFrom<Reply> for Look {
             Reply::Int(2) => Ok(Self::Ended(Ended::Expired)),
             Reply::List(items) => match &items[..] {
                 [Reply::Text(count), Reply::Int(ttl)] => match count.parse::<i64>() {
-                    // Redisson lets a latch be set to zero, and holds nobody up at it.
+                    // Redisson can set a latch to zero, which is open.
                     Ok(..=0) => Ok(Self::Ended(Ended::Open)),
                     Ok(count) => Ok(Self::Closed(count.unsigned_abs(), ttl_of(*ttl))),
                     Err(_) => Err(Malformed(reply)),

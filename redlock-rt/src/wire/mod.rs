@@ -1,6 +1,6 @@
-//! What stands in Redis: key and channel names, scripts, replies. No I/O, no clock.
+//! The data in Redis: key and channel names, scripts, replies. No I/O, no clock.
 //!
-//! The format is Redisson's; `docs/protocol.md` has it key by key.
+//! The format is Redisson's; `docs/protocol.md` lists every key.
 
 mod fair;
 mod fenced;

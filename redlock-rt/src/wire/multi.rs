@@ -14,8 +14,7 @@ pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
     *recipe.profile() == super::profile::RLOCK
 }
 
-/// Takes all of these locks or none, each for an owner of its own. Answered by what [`Together`]
-/// reads.
+/// Takes all of these locks or none, each for its own owner. [`Together`] reads the reply.
 pub(crate) fn acquire_all<'a>(
     holds: impl Iterator<Item = (&'a dyn Recipe, &'a HoldId)> + Clone,
     lease: Duration,
@@ -31,12 +30,12 @@ pub(crate) fn acquire_all<'a>(
     call
 }
 
-/// The answer to [`acquire_all`].
+/// The reply to [`acquire_all`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Together {
-    /// All are ours.
+    /// All locks were taken.
     Acquired,
-    /// None is: somebody else has the one at this index.
+    /// None was taken: another owner has the lock at this index.
     Held(usize),
 }
 

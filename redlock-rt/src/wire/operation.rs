@@ -1,24 +1,24 @@
-//! Calls that are carried out once, however often they are sent.
+//! Calls that take effect once, however often they are sent.
 
 use std::time::Duration;
 
 use super::keys;
 use crate::name::{HoldId, LockName};
 
-/// How long it is noted at least that something was done or withdrawn: far longer than a repeat, or
-/// a call that was lost in a connection, can be late.
+/// The shortest time for which an operation or a withdrawal is noted: far longer than the delay of
+/// a repeat, or of a call that was lost in a connection.
 pub(crate) const NOTED: Duration = Duration::from_secs(120);
 
-/// Tells one call from all others, also where it is repeated.
+/// Identifies one call, including its repeats.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     pub(crate) id: HoldId,
-    /// For how long Redis notes what it did.
+    /// How long Redis keeps the note.
     pub(crate) noted: Duration,
 }
 
 impl Operation {
-    /// Where Redis notes that.
+    /// The key of the note.
     pub(super) fn key(&self, name: &LockName) -> String {
         keys::operation(name, self.id.as_str())
     }

@@ -24,18 +24,18 @@ script!(INSPECT = "permits" + "permits_inspect");
 /// Hexadecimal digits of an id.
 pub(crate) const ID_DIGITS: usize = 32;
 
-/// Leases from here on would be taken for none by Redisson, whose mark of that is
-/// 922337203685477 ms since 1970.
+/// Redisson treats a lease that ends from here on as no lease: its mark for that is 922337203685477
+/// ms since 1970.
 const TOO_LONG: Duration = Duration::from_millis(900_000_000_000_000);
 
-/// The calls of a semaphore whose holds take so many permits each.
+/// The calls of a semaphore whose holds take this many permits each.
 #[derive(Debug)]
 pub(crate) struct PermitsWire {
     name: LockName,
     channel: String,
     leases: String,
     permits: u32,
-    /// How many there are where none were set; 0: none.
+    /// The number to set if none is set; 0: none.
     limit: u32,
 }
 
@@ -73,8 +73,8 @@ impl PermitsWire {
         call.number(millis(noted))
     }
 
-    /// The ids of the permits of a hold, one behind the other. They follow from the owner, so that
-    /// a repeat takes the same.
+    /// The ids of the permits of a hold, concatenated. They are computed from the owner, so that a
+    /// repeat takes the same permits.
     pub(crate) fn ids(&self, owner: &HoldId) -> String {
         let mut ids = String::with_capacity(ID_DIGITS * self.permits as usize);
         for index in 0..self.permits {
@@ -87,20 +87,20 @@ impl PermitsWire {
         ids
     }
 
-    /// Asks how many permits are free, and how many are held. Returns a list of both.
+    /// Asks for the numbers of free and held permits. Returns a list of both.
     pub(crate) fn inspect(&self) -> Call {
         let call = self.begin(&INSPECT, None);
         call.arg(&self.channel).arg(PUBLISH)
     }
 
-    /// Gives one permit back. Answers 1 or 0.
+    /// Gives one permit back. Returns 1 or 0.
     pub(crate) fn release_id(&self, operation: &Operation, id: &str) -> Call {
         self.call_of(&RELEASE_ID, &operation.id)
             .arg(id)
             .number(millis(operation.noted))
     }
 
-    /// Sets the lease of one permit, also to a shorter one. Answers 1 or 0.
+    /// Sets the lease of one permit, also to a shorter one. Returns 1 or 0.
     pub(crate) fn update_lease(&self, id: &str, lease: Duration) -> Call {
         self.update_leases(id, lease, 1)
     }
@@ -110,14 +110,14 @@ impl PermitsWire {
         call.number(shorten)
     }
 
-    /// Sets how many permits there are in all where none are set. Answers 1 or 0.
+    /// Sets the total number of permits if none is set. Returns 1 or 0.
     pub(crate) fn set_once(&self, operation: &Operation, permits: u32) -> Call {
         self.call_of(&SET_ONCE, &operation.id)
             .number(permits.into())
             .number(millis(operation.noted))
     }
 
-    /// Sets how many permits there are in all. Answers how many are free then.
+    /// Sets the total number of permits. Returns the number of free permits afterwards.
     pub(crate) fn set(&self, operation: &Operation, permits: u32) -> Call {
         self.call_of(&SET, &operation.id)
             .number(permits.into())

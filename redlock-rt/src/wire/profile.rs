@@ -1,38 +1,37 @@
-//! What is particular to each kind of lock, in one table.
+//! The properties of each kind of lock, in one table.
 
 use std::time::Duration;
 
-/// One kind of lock. A hold of a kind is a hold of a name too: what is said of other kinds is said
-/// of their holds of the same name.
+/// One kind of lock. Statements about other kinds refer to their holds of the same name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
-    /// Tells kinds apart where waiters and holds are looked up.
+    /// Identifies the kind when waiters and holds are looked up.
     pub(crate) kind: &'static str,
     /// One hold excludes all others of this kind.
     pub(crate) exclusive: bool,
     pub(crate) leases: Leases,
-    /// How often a hold is to be looked after at least, renewed or not, where others may shorten its
+    /// How often a hold is checked at least, renewed or not, if other clients may shorten its
     /// lease.
     pub(crate) look_every: Option<Duration>,
-    /// A refused attempt that goes on waiting leaves something in Redis, which a release must take
-    /// away.
+    /// A refused attempt that continues to wait leaves something in Redis, which a release must
+    /// remove.
     pub(crate) leaves_traces: bool,
     /// [`Recipe::withdraw`](super::Recipe::withdraw) is more than a release.
     pub(crate) notes_withdrawals: bool,
-    /// The kinds whose holder re-enters its hold where it asks for this one.
+    /// The kinds whose holder re-enters its hold when it asks for this kind.
     pub(crate) reenters: &'static [&'static str],
-    /// The kinds whose holder may have a hold of this one besides.
+    /// The kinds whose holder may also have a hold of this kind.
     pub(crate) joins: &'static [&'static str],
-    /// The kinds whose holder would wait for ever for this one.
+    /// The kinds whose holder would wait for this kind for ever.
     pub(crate) deadlocks_under: &'static [&'static str],
-    /// The other kinds whose holds are over once a fresh one of this kind is held.
+    /// The other kinds whose holds have ended when a new hold of this kind exists.
     pub(crate) supersedes: &'static [&'static str],
 }
 
-/// What carries the lease of a hold.
+/// Where the lease of a hold is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leases {
-    /// Nothing: a hold that nobody gives back lasts.
+    /// Nowhere: an unreleased hold lasts for ever.
     None,
     /// One key, or one field.
     One,
@@ -43,14 +42,15 @@ pub(crate) enum Leases {
 }
 
 impl Profile {
-    /// Whether a hold that nobody gives back lasts.
+    /// Whether an unreleased hold lasts for ever.
     pub(crate) fn is_lasting(&self) -> bool {
         self.leases == Leases::None
     }
 }
 
 impl Leases {
-    /// How many leases the watchdog's call looks at for a hold with so many guards and permits.
+    /// The number of leases that the watchdog's call reads for a hold with this many guards and
+    /// permits.
     pub(crate) fn weight(self, guards: u32, permits: u32) -> usize {
         let leases = match self {
             Self::None | Self::One => 1,
@@ -61,7 +61,7 @@ impl Leases {
     }
 }
 
-/// What a kind is unless its row says otherwise.
+/// The defaults of a row.
 const PLAIN: Profile = Profile {
     kind: "",
     exclusive: true,
@@ -101,8 +101,8 @@ pub(super) const FAIR: Profile = Profile {
     ..PLAIN
 };
 
-/// Another client's renewal may cut the TTL of the lock down to its own lease (Redisson's does).
-/// Looked at so often, a read lease outlives what others cut to 2 s or more, also when they die.
+/// Another client's renewal may cut the TTL of the lock to its own lease (Redisson's does). With
+/// this interval, a read lease survives a cut to 2 s or more, even if the other client dies.
 const LOOK_EVERY: Duration = Duration::from_millis(1500);
 
 pub(super) const READ: Profile = Profile {
@@ -124,8 +124,8 @@ pub(super) const WRITE: Profile = Profile {
     ..PLAIN
 };
 
-/// The same lock as [`WRITE`]. Apart, so that in the local queue no waiter whose wish Redis does not
-/// know stands before one whose wish it is to know.
+/// The same lock as [`WRITE`]. A separate kind, so that in the local queue no waiter without a wish
+/// in Redis is in front of a waiter with a wish.
 pub(super) const WRITE_PREFERRED: Profile = Profile {
     kind: "rw.write.preferred",
     leaves_traces: true,
@@ -133,7 +133,7 @@ pub(super) const WRITE_PREFERRED: Profile = Profile {
     ..WRITE
 };
 
-/// Who has a permit and asks for another takes another: nothing is re-entered.
+/// A holder that asks for another permit takes another one: there is no re-entry.
 pub(super) const SEMAPHORE: Profile = Profile {
     kind: "semaphore",
     exclusive: false,

@@ -1,4 +1,4 @@
-//! The calls of a lock, of whatever kind.
+//! The calls of a lock of any kind.
 
 use std::time::Duration;
 
@@ -8,11 +8,10 @@ use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
 use crate::name::{HoldId, LockName};
 
-/// One lock to the engine, which knows nothing else of its kind. What a kind is stands in its
-/// [`Profile`]; what it sends is here.
+/// One lock, as the engine sees it. The [`Profile`] describes its kind; the calls are here.
 ///
-/// Every state-changing call sets the state that it means, so it may be repeated after a lost
-/// reply, and none but [`acquire`](Self::acquire) creates anything.
+/// Every state-changing call sets a state, so it may be repeated after a lost reply. Only
+/// [`acquire`](Self::acquire) creates anything.
 pub(crate) trait Recipe: Send + Sync + 'static {
     /// What is particular to the kind.
     fn profile(&self) -> &'static Profile;
@@ -20,20 +19,20 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// The key that is locked.
     fn name(&self) -> &LockName;
 
-    /// Where releases are announced; `None` where waiters can only poll.
+    /// The channel of releases; `None` if waiters can only poll.
     fn channel(&self) -> Option<&str>;
 
-    /// Why a lock with this lease cannot be asked for.
+    /// Why a lock with this lease is not allowed.
     fn flaw(&self, _lease: Duration) -> Option<&'static str> {
         None
     }
 
-    /// How many permits a hold takes; 1 where there are none.
+    /// The number of permits of a hold; 1 for kinds without permits.
     fn permits(&self) -> u32 {
         1
     }
 
-    /// The queue in Redis, of a kind where every waiter has a place there.
+    /// The queue in Redis, for a kind where every waiter has a place there.
     fn queue(&self) -> Option<&FairQueue> {
         None
     }
@@ -52,25 +51,26 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// Ends the hold, and whatever an attempt of this owner left. Returns a
-    /// [`HoldReply`](super::HoldReply), and where waiters were to be woken, what became of that
-    /// ([`Reply::split`]).
+    /// Ends the hold, and removes what an attempt of this owner left. Returns a
+    /// [`HoldReply`](super::HoldReply), and the result of the announcement if waiters were to be
+    /// woken ([`Reply::split`]).
     fn release(&self, owner: &HoldId) -> Call;
 
-    /// As [`release`](Self::release), where an attempt of this owner may still be on its way: one
-    /// that comes later does nothing, where it would do lasting harm.
+    /// As [`release`](Self::release), if an attempt of this owner may still be on its way: a late
+    /// attempt then does nothing, for kinds where it would do lasting harm.
     fn withdraw(&self, owner: &HoldId) -> Call {
         self.release(owner)
     }
 
-    /// Ends the hold without giving anything back, where Redis has note of it. Returns a
-    /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its way.
+    /// Ends the hold without giving anything back, if Redis has a record of it. Returns a
+    /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its
+    /// way.
     fn forget(&self, _owner: &HoldId, _repeated: bool) -> Option<Call> {
         None
     }
 
-    /// Ends the hold, and leaves the lock locked for `rest` of its shortest time; `None`: not of this
-    /// kind. Returns a [`HoldReply`](super::HoldReply).
+    /// Ends the hold, and keeps the lock locked for `rest` of its shortest hold; `None`: not
+    /// possible for this kind. Returns a [`HoldReply`](super::HoldReply).
     fn min_hold(&self, _owner: &HoldId, _rest: Duration) -> Option<Call> {
         None
     }
@@ -80,19 +80,19 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         owner.as_str().to_owned()
     }
 
-    /// The start of the names of keys that carry the leases of a hold, where the TTL of `NAME` is
-    /// not its own.
+    /// The start of the names of the keys with the leases of a hold, if the TTL of `NAME` is not
+    /// its lease.
     fn lease_keys(&self, _owner: &HoldId) -> Option<String> {
         None
     }
 
-    /// The ids of the permits of a hold, one behind the other, where permits are held;
-    /// [`lease_keys`](Self::lease_keys) then names the sorted set that carries their leases.
+    /// The ids of the permits of a hold, concatenated, for kinds with permits;
+    /// [`lease_keys`](Self::lease_keys) is then the sorted set with their leases.
     fn permit_ids(&self, _owner: &HoldId) -> Option<String> {
         None
     }
 
-    /// What a lock of this kind is to a caller who is under `held`.
+    /// The relation of a lock of this kind to a caller under `held`.
     fn relation(&self, held: &dyn Recipe) -> Relation {
         let (profile, kind) = (self.profile(), held.profile().kind);
         if self.name() != held.name() {
@@ -109,38 +109,38 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     }
 }
 
-/// What the handles of a lock ask and do, whoever holds it: the engine never does so by itself.
+/// The calls of handles of a lock, whoever holds it. The engine never sends them by itself.
 pub(crate) trait LockRecipe: Recipe {
-    /// Frees the lock whoever holds it. Returns 1 or 0, and what became of the announcement as
+    /// Frees the lock, whoever holds it. Returns 1 or 0, and the result of the announcement as
     /// [`release`](Recipe::release) does.
     fn force_release(&self) -> Call;
 
-    /// Asks who holds it. [`Holder::decode`](super::Holder::decode) reads the reply.
+    /// Asks for the holders. [`Holder::decode`](super::Holder::decode) reads the reply.
     fn inspect(&self) -> Call;
 }
 
-/// What an attempt to acquire asks for.
+/// The parameters of an attempt to acquire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask<'a> {
     pub(crate) owner: &'a HoldId,
     pub(crate) lease: Duration,
-    /// Whether the caller goes on waiting where it is refused.
+    /// Whether the caller continues to wait if it is refused.
     pub(crate) waits: bool,
-    /// For how long it waits from now on; `None`: without end.
+    /// How long the caller waits from now on; `None`: without a limit.
     pub(crate) rest: Option<Duration>,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
     pub(crate) under: Option<&'a HoldId>,
 }
 
-/// What a lock is to a caller who has another.
+/// The relation of a lock to a caller that has another lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// Nothing.
+    /// The locks are unrelated.
     None,
-    /// The very lock: it is re-entered.
+    /// The same lock: it is re-entered.
     Same,
-    /// Another mode of it, which the holder of this one may take besides.
+    /// Another mode of the lock, which its holder may take in addition.
     Joins,
-    /// Another mode of it, for which the holder of this one would wait for ever.
+    /// Another mode of the lock, for which its holder would wait for ever.
     Deadlocks,
 }

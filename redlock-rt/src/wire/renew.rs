@@ -8,14 +8,14 @@ use crate::name::HoldId;
 
 script!(RENEW = "renew");
 
-/// A hold whose lease is to be lengthened; a lease of zero only looks.
+/// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {
     pub(crate) recipe: &'a dyn Recipe,
     pub(crate) owner: &'a HoldId,
     pub(crate) lease: Duration,
 }
 
-/// Lengthens many leases in one call. Answered by a list of [`HoldReply`](super::HoldReply).
+/// Extends many leases in one call. Returns a list of [`HoldReply`](super::HoldReply).
 pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
     let mut call = Call::new(&RENEW);
     for hold in holds {

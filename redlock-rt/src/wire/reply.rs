@@ -1,4 +1,4 @@
-//! Replies of scripts, decoded once: no bare number leaves this layer.
+//! Replies of scripts, decoded once: no plain number leaves this layer.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ pub enum Reply {
     List(Vec<Self>),
 }
 
-/// What a call had Redis publish.
+/// The announcement of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Announcement {
-    /// Redis did not refuse it (an ACL).
+    /// Redis did not refuse the PUBLISH (an ACL).
     pub(crate) is_made: bool,
-    /// For whom, of a kind where every waiter has a channel of its own.
+    /// The waiter, for a kind where every waiter has its own channel.
     pub(crate) waiter: Option<HoldId>,
 }
 
 impl Reply {
-    /// The answer of a script that may have published, and what became of that.
+    /// The reply of a script that may have published, with the result of the PUBLISH.
     pub(crate) fn split(self) -> (Self, Option<Announcement>) {
         let Self::List(mut items) = self else {
             return (self, None);
@@ -48,22 +48,22 @@ impl Reply {
     }
 }
 
-/// A reply that the script cannot have given.
+/// A reply that the script cannot return.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the script answered {0:?}")]
 pub(crate) struct Malformed(pub(crate) Reply);
 
-/// The answer to an attempt to acquire.
+/// The reply to an attempt to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
     Acquired(Acquired),
-    /// Somebody else has it, for so long at most; `None` where the key has no TTL.
+    /// Another owner has it, at most for this long; `None` if the key has no TTL.
     Held(Option<Duration>),
-    /// Nobody has it: there is nothing to have yet, such as a semaphore whose permits were never set.
+    /// There is nothing to acquire yet, such as a semaphore whose permits were never set.
     Unset,
-    /// Somebody else is next; who queues is told when it is its turn.
+    /// Another owner is next; a queued waiter is notified of its turn.
     Behind,
-    /// The hold under which it was asked for ([`Ask::under`](super::Ask)) does not exist any more.
+    /// The hold under which it was asked for ([`Ask::under`](super::Ask)) no longer exists.
     Orphaned,
 }
 
@@ -79,33 +79,33 @@ impl TryFrom<Reply> for AcquireReply {
     }
 }
 
-/// What comes with a hold.
+/// The details of an acquired hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Acquired {
-    /// The fencing token, of a kind that gives one.
+    /// The fencing token, for a kind that has one.
     pub(crate) token: Option<u64>,
-    /// How many permits are free still, of a kind that counts them.
+    /// The number of permits left, for a kind that counts them.
     pub(crate) permits_left: Option<u64>,
-    /// After how long the first lease of those that are held ends, where no permit is free.
+    /// The time until the first lease ends, if no permit is free.
     pub(crate) next_expiry: Option<Duration>,
 }
 
 impl Acquired {
-    /// Whether the next waiter may be served as well, of a kind that is not exclusive.
+    /// Whether the next waiter may be served too, for a kind that is not exclusive.
     pub(crate) fn leaves_more(self) -> bool {
         self.permits_left != Some(0)
     }
 }
 
-/// The answer to an operation on a hold.
+/// The reply to an operation on a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldReply {
     Done,
-    /// The hold has ended, and the lock stays locked for the rest of its shortest time.
+    /// The hold has ended, and the lock stays locked for the rest of its shortest hold.
     Kept,
-    /// The lock does not exist any more.
+    /// The lock no longer exists.
     Gone,
-    /// Somebody else has it.
+    /// Another owner has it.
     Taken,
 }
 
@@ -123,7 +123,7 @@ impl TryFrom<Reply> for HoldReply {
     }
 }
 
-/// Who holds a lock, how often, and for how long still.
+/// A holder of a lock, with its hold count and remaining lease.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Holder {
     pub(crate) owner: HoldId,
@@ -133,8 +133,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Reads a flat list of owner, hold count and remaining milliseconds; empty where nobody holds
-    /// it.
+    /// Reads a flat list of owner, hold count and remaining milliseconds; empty if there is no
+    /// holder.
     pub(crate) fn decode(reply: Reply) -> Result<Vec<Self>, Malformed> {
         let Reply::List(items) = &reply else {
             return Err(Malformed(reply));
@@ -152,7 +152,7 @@ impl Holder {
     }
 }
 
-/// PTTL's answer for a key that exists.
+/// The reply of PTTL for an existing key.
 pub(super) fn ttl_of(ttl: i64) -> Option<Duration> {
     u64::try_from(ttl).ok().map(Duration::from_millis)
 }

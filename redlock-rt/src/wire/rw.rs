@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_waits_is_preferred() {
+    fn only_a_waiting_writer_is_preferred() {
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
         let owner = HoldId::from_wire("u:1");
         let last = |waits| {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_mode_is_to_the_other() {
+    fn relations_between_the_modes() {
         let (read, write) = (
             ReadWire::new(name("n")),
             WriteWire::new(name("n"), Duration::ZERO),

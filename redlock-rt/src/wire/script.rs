@@ -14,7 +14,7 @@ pub(crate) struct Script {
     number: LazyLock<usize>,
 }
 
-/// How many scripts have a number.
+/// The number of scripts with a number.
 static NUMBERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Script {
@@ -40,7 +40,7 @@ impl Script {
         &self.sha
     }
 
-    /// Tells it from all others in this process; small.
+    /// A small number that identifies it in this process.
     pub(crate) fn number(&self) -> usize {
         *self.number
     }
@@ -80,11 +80,10 @@ pub(super) use script;
 pub(crate) struct Call {
     script: &'static Script,
     keys: usize,
-    /// All words one behind the other, and where each ends: one buffer a call instead of one a
-    /// word.
+    /// All words concatenated, and where each ends: one buffer per call instead of one per word.
     text: String,
     ends: Vec<usize>,
-    /// Which of the words is the channel that it publishes on.
+    /// The index of the word with the channel.
     channel: Option<usize>,
 }
 
@@ -119,14 +118,14 @@ impl Call {
         self
     }
 
-    /// Adds the channel on which the script publishes, and the command for it. Answered by what
-    /// [`Reply::split`](super::Reply::split) reads.
+    /// Adds the channel on which the script publishes, and the command for it.
+    /// [`Reply::split`](super::Reply::split) reads the reply.
     pub(super) fn announcing(mut self, channel: &str) -> Self {
         self.channel = Some(self.ends.len());
         self.arg(channel).arg(PUBLISH)
     }
 
-    /// Where it is announced what the script does.
+    /// The channel on which the script publishes.
     pub(crate) fn channel(&self) -> Option<&str> {
         self.words().nth(self.channel?)
     }

@@ -1,7 +1,7 @@
 //! A semaphore without leases on the wire: a string `NAME` with the number of free permits.
 //!
-//! Redisson knows nothing of who has a permit. Our holds are noted beside it, so that each call may
-//! be repeated after a lost reply without a permit being lost or made.
+//! Redisson does not record who has a permit. Our holds are recorded in a second key, so that each
+//! call may be repeated after a lost reply without losing or creating a permit.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ script!(ADD = "semaphore_add");
 script!(DRAIN = "semaphore_drain");
 script!(AVAILABLE = "semaphore_available");
 
-/// The calls of a semaphore whose holds take so many permits each.
+/// The calls of a semaphore whose holds take this many permits each.
 #[derive(Debug)]
 pub(crate) struct SemaphoreWire {
     name: LockName,
     channel: String,
     holds: String,
     permits: u32,
-    /// How many there are where none were set; 0: none.
+    /// The number to set if none is set; 0: none.
     limit: u32,
 }
 
@@ -105,8 +105,8 @@ impl Recipe for SemaphoreWire {
     }
 }
 
-/// Reads a list of the permits left and, where a kind has leases, when the next of them is over; or
-/// what a refusal says.
+/// Reads a list of the permits left and, for a kind with leases, when the next lease is over; or
+/// the reply of a refusal.
 pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     match reply {
         Reply::List(items) => match items.as_slice() {
@@ -130,7 +130,7 @@ pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     }
 }
 
-/// Sets the number of permits where there is none. Answers 1 or 0.
+/// Sets the number of permits if there is none. Returns 1 or 0.
 pub(crate) fn set(name: &LockName, operation: &Operation, permits: u32) -> Call {
     Call::new(&SET)
         .key(name.as_str())
@@ -141,7 +141,7 @@ pub(crate) fn set(name: &LockName, operation: &Operation, permits: u32) -> Call 
         .number(millis(operation.noted))
 }
 
-/// Adds free permits. Answers how many there are then.
+/// Adds free permits. Returns the number of free permits afterwards.
 pub(crate) fn add(name: &LockName, operation: &Operation, permits: i64) -> Call {
     Call::new(&ADD)
         .key(name.as_str())
@@ -151,7 +151,7 @@ pub(crate) fn add(name: &LockName, operation: &Operation, permits: i64) -> Call 
         .number(millis(operation.noted))
 }
 
-/// Takes all free permits. Answers how many they were.
+/// Takes all free permits. Returns how many there were.
 pub(crate) fn drain(name: &LockName, operation: &Operation) -> Call {
     Call::new(&DRAIN)
         .key(name.as_str())
@@ -159,7 +159,7 @@ pub(crate) fn drain(name: &LockName, operation: &Operation) -> Call {
         .number(millis(operation.noted))
 }
 
-/// Asks how many permits are free. Answers their number.
+/// Returns the number of free permits.
 pub(crate) fn available(name: &LockName) -> Call {
     Call::new(&AVAILABLE).key(name.as_str())
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_got_the_last_permit_leaves_nothing_for_the_next() {
+    fn the_waiter_of_the_last_permit_does_not_wake_the_next() {
         let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         let left = |left| wire.acquired(Reply::List(vec![Reply::Int(left)]));
         let acquired = |left, next_expiry| Acquired {

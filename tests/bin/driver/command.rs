@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_a_usage_error() {
+    fn a_malformed_command_is_a_usage_error() {
         for line in [
             "1",
             "1 @c",

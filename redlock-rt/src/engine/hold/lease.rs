@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_shorten_is_looked_at_again_and_again() {
+    fn a_lease_that_others_may_shorten_is_verified_repeatedly() {
         let sent = Instant::now();
         let fixed = Terms {
             renew: None,

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn who_arrives_in_ending_waits_for_the_new_confirmation() {
+    fn a_listener_that_attaches_in_ending_waits_for_the_new_confirmation() {
         let now = Instant::now();
         let mut registry = live();
         let (id, _) = registry.attach("c", 1);
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_before_the_answer_came_is_not_waited_for() {
+    fn a_message_before_the_reply_is_not_expected_again() {
         let now = Instant::now();
         let mut registry = listening();
         registry.heard(C, now);
@@ -609,7 +609,7 @@ mod tests {
 
     /// A process that was stopped has not read what came meanwhile.
     #[test]
-    fn who_looks_late_looks_once_more() {
+    fn a_late_check_is_repeated_once() {
         let now = Instant::now();
         let mut registry = listening();
         assert!(registry.expect(C, now, now));

@@ -72,7 +72,7 @@ fn attach(shared: &Shared) -> (Listener, bool) {
 }
 
 #[test]
-fn who_attaches_while_the_last_detaches_hears_of_a_confirmation() {
+fn a_listener_that_attaches_during_the_last_detach_gets_a_confirmation() {
     ::loom::model(|| {
         let shared = live();
         let mut server = Server::default();
@@ -98,7 +98,7 @@ fn who_attaches_while_the_last_detaches_hears_of_a_confirmation() {
 }
 
 #[test]
-fn who_attaches_while_the_connection_breaks_hears_of_the_new_one() {
+fn a_listener_that_attaches_during_a_break_gets_the_new_connection() {
     ::loom::model(|| {
         let shared = live();
         let mut server = Server::default();

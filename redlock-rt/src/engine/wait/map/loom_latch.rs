@@ -55,7 +55,7 @@ fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
 /// The SUBSCRIBE of an earlier waiter is still under way. One waiter looks before it is confirmed,
 /// the other comes after.
 #[test]
-fn who_looked_before_another_listened_looks_again() {
+fn a_waiter_that_looked_before_the_subscription_looks_again() {
     let mut builder = ::loom::model::Builder::new();
     // Of more there are too many here.
     builder.preemption_bound = Some(2);

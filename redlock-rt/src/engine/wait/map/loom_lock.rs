@@ -116,7 +116,7 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
 
 /// The channel lingers from an earlier wait: whoever joins listens at once, and sends nothing.
 #[test]
-fn who_joins_while_the_own_hold_is_released_tries() {
+fn a_waiter_that_joins_during_the_release_of_its_client_tries() {
     model(|| {
         let (world, guard) = World::new();
         drop({

@@ -138,7 +138,7 @@ fn an_announcement_survives_the_head_that_leaves() {
 /// Who comes while a look is under way is told by a look that began after it came: what it is told
 /// is no older than what it saw when it came.
 #[test]
-fn who_comes_late_is_told_by_a_look_of_its_own() {
+fn a_late_waiter_gets_a_look_of_its_own() {
     model(|| {
         // Counts the looks, so that each finds another number.
         let queue = queue();

@@ -181,7 +181,7 @@ fn the_timer_is_the_heads_and_goes_with_it() {
 }
 
 #[test]
-fn what_is_announced_during_a_try_asks_for_another() {
+fn an_announcement_during_a_try_causes_another_try() {
     let waker = Waker::noop();
     let (mut queue, [ticket]) = queue();
     assert_eq!(queue.poll(ticket, waker), TRY);
@@ -259,7 +259,7 @@ proptest! {
     /// However waiters come and go, a waiter is told by a try that began after it came, and Redis is
     /// asked for as long as anybody waits.
     #[test]
-    fn nobody_is_forgotten(steps in proptest::collection::vec((0..7u8, 0..6usize), 1..120)) {
+    fn no_waiter_is_forgotten(steps in proptest::collection::vec((0..7u8, 0..6usize), 1..120)) {
         let waker = Waker::noop();
         let mut queue = Queue::default();
         // Each waiter with the number of tries that had begun when it came.
