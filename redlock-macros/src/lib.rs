@@ -499,14 +499,14 @@ mod template;
 ///     let entering = /* as above */;
 ///     let session = match entering.await {
 ///         Ok(session) => session,
-///         Err(error) => return match __private::because(&error) {
-///             Because::Timeout => {
+///         Err(error) => return match __private::refusal_kind(&error) {
+///             RefusalKind::Timeout => {
 ///                 __private::skipped(&error); // leaves a trace
 ///                 let value: Result<String, Error> = __private::skip();
 ///                 value
 ///             }
-///             Because::Unavailable => FromLockError::from_lock_error(error),
-///             Because::Other => FromLockError::from_lock_error(error),
+///             RefusalKind::Unavailable => FromLockError::from_lock_error(error),
+///             RefusalKind::Other => FromLockError::from_lock_error(error),
 ///         },
 ///     };
 ///     let held = session.held();

@@ -40,10 +40,10 @@ pub(super) fn fallbacks(plan: &Plan, function: &Function, names: &Names) -> Toke
     let unavailable = fallback(&plan.on_unavailable, plan, function, names);
     let other = fallback(&Fallback::Error, plan, function, names);
     quote_spanned! {here=>
-        return match #private::because(&error) {
-            #private::Because::Timeout => #timeout,
-            #private::Because::Unavailable => #unavailable,
-            #private::Because::Other => #other,
+        return match #private::refusal_kind(&error) {
+            #private::RefusalKind::Timeout => #timeout,
+            #private::RefusalKind::Unavailable => #unavailable,
+            #private::RefusalKind::Other => #other,
         };
     }
 }

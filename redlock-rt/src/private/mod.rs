@@ -3,11 +3,11 @@
 //! Whatever can be is not generic: an expansion is compiled with each function under the attribute,
 //! this once.
 
-mod because;
 mod call;
 mod guard;
 mod key;
 mod output;
+mod refusal;
 mod run;
 mod session;
 
@@ -15,11 +15,11 @@ pub use ::core;
 
 pub use crate::engine::Owner;
 
-pub use self::because::{Because, FromLockError, Skip, because, map_err, skip, skipped};
 pub use self::call::{Call, Kind, LockKind, client, renew};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
-pub use self::output::{Handed, Keep, Kept, Output, Sendable, Unsendable, never};
+pub use self::output::{Deferred, Immediate, Keep, Output, Sendable, Unsendable, never};
+pub use self::refusal::{FromLockError, RefusalKind, Skip, map_err, refusal_kind, skip, skipped};
 pub use self::run::{Entering, Run};
 pub use self::session::{OnLost, Session};
 

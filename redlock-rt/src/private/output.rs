@@ -35,24 +35,24 @@ pub fn never<T>() -> T {
 /// The first choice.
 pub trait Sendable<T> {
     /// A place for the value.
-    fn place(&self) -> Kept<T>;
+    fn place(&self) -> Deferred<T>;
 }
 
 impl<T: Send> Sendable<T> for Output<T> {
-    fn place(&self) -> Kept<T> {
-        Kept(None)
+    fn place(&self) -> Deferred<T> {
+        Deferred(None)
     }
 }
 
 /// The second choice.
 pub trait Unsendable {
     /// No place for the value.
-    fn place(&self) -> Handed;
+    fn place(&self) -> Immediate;
 }
 
 impl<T> Unsendable for &Output<T> {
-    fn place(&self) -> Handed {
-        Handed
+    fn place(&self) -> Immediate {
+        Immediate
     }
 }
 
@@ -65,11 +65,11 @@ pub trait Keep<T> {
     fn take(&mut self) -> Option<T>;
 }
 
-/// A place for a value.
+/// The place of a value that is returned after the release.
 #[derive(Debug)]
-pub struct Kept<T>(Option<T>);
+pub struct Deferred<T>(Option<T>);
 
-impl<T> Keep<T> for Kept<T> {
+impl<T> Keep<T> for Deferred<T> {
     fn put(&mut self, value: T) -> Option<T> {
         self.0 = Some(value);
         None
@@ -80,11 +80,11 @@ impl<T> Keep<T> for Kept<T> {
     }
 }
 
-/// No place.
+/// No place: the value is returned at once, with the release under way.
 #[derive(Debug)]
-pub struct Handed;
+pub struct Immediate;
 
-impl<T> Keep<T> for Handed {
+impl<T> Keep<T> for Immediate {
     fn put(&mut self, value: T) -> Option<T> {
         Some(value)
     }

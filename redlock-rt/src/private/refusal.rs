@@ -1,36 +1,38 @@
-//! What a function returns whose body did not run, or was dropped.
+//! What a function returns if its body did not run, or was dropped.
 
 use crate::error::Error;
 
-/// Why a lock was not taken, as far as the function may say what then happens.
+/// Why a lock was not acquired: for the first two the function may choose what it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
-    /// Somebody else had it for as long as was waited.
+pub enum RefusalKind {
+    /// Another owner held the lock for the whole wait.
     Timeout,
-    /// Redis was not there, or did not answer.
+    /// Redis could not be reached, or did not reply.
     Unavailable,
-    /// Something that the function does not decide upon: it is always an error.
+    /// Anything else; it is always an error.
     Other,
 }
 
-/// Why it was.
-pub fn because(error: &Error) -> Because {
+/// Tells why the acquisition failed.
+pub fn refusal_kind(error: &Error) -> RefusalKind {
     if error.is_timed_out() || error.is_contended() {
-        Because::Timeout
+        RefusalKind::Timeout
     } else if error.is_unavailable() || error.is_outcome_unknown() {
-        Because::Unavailable
+        RefusalKind::Unavailable
     } else {
-        Because::Other
+        RefusalKind::Other
     }
 }
 
-/// Leaves a trace of what is not told to the caller.
+/// Logs an error that the caller does not receive.
 pub fn skipped(error: &Error) {
-    let because = because(error);
+    let kind = refusal_kind(error);
     let error = error.with_sources();
-    match because {
-        Because::Timeout => tracing::debug!(error, "a function was not run"),
-        Because::Unavailable | Because::Other => tracing::warn!(error, "a function was not run"),
+    match kind {
+        RefusalKind::Timeout => tracing::debug!(error, "a function was not run"),
+        RefusalKind::Unavailable | RefusalKind::Other => {
+            tracing::warn!(error, "a function was not run")
+        }
     }
 }
 
@@ -90,21 +92,21 @@ mod tests {
     fn only_contention_and_outages_have_fallbacks() {
         use ErrorKind as Kind;
         let reasons = [
-            (Kind::Contended, Because::Timeout),
-            (Kind::TimedOut, Because::Timeout),
-            (Kind::Unavailable, Because::Unavailable),
-            (Kind::OutcomeUnknown, Because::Unavailable),
-            (Kind::Lost, Because::Other),
-            (Kind::NotOwner, Because::Other),
-            (Kind::BadInput, Because::Other),
-            (Kind::WrongType, Because::Other),
-            (Kind::Denied, Because::Other),
-            (Kind::ShutDown, Because::Other),
-            (Kind::Protocol, Because::Other),
-            (Kind::UpgradeWouldDeadlock, Because::Other),
+            (Kind::Contended, RefusalKind::Timeout),
+            (Kind::TimedOut, RefusalKind::Timeout),
+            (Kind::Unavailable, RefusalKind::Unavailable),
+            (Kind::OutcomeUnknown, RefusalKind::Unavailable),
+            (Kind::Lost, RefusalKind::Other),
+            (Kind::NotOwner, RefusalKind::Other),
+            (Kind::BadInput, RefusalKind::Other),
+            (Kind::WrongType, RefusalKind::Other),
+            (Kind::Denied, RefusalKind::Other),
+            (Kind::ShutDown, RefusalKind::Other),
+            (Kind::Protocol, RefusalKind::Other),
+            (Kind::UpgradeWouldDeadlock, RefusalKind::Other),
         ];
         for (kind, reason) in reasons {
-            assert_eq!(because(&Error::new(kind, "test")), reason, "{kind:?}");
+            assert_eq!(refusal_kind(&Error::new(kind, "test")), reason, "{kind:?}");
         }
     }
 }
