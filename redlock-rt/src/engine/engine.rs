@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::fair::Rooms;
+use super::fair::FairMap;
 use super::hold::{LockWaiters, LostReason};
 use super::hub::Hub;
 use super::release::{Cleanup, Releases};
 use super::wait::{Health, LatchWaiters};
 use super::watchdog::Watchdog;
 use crate::clock;
+#[cfg(test)]
+use crate::connection::Connector;
 use crate::connection::{
     Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
 };
@@ -37,6 +39,27 @@ pub(crate) struct Config {
     pub(crate) flush_on_drop: Option<Duration>,
 }
 
+#[cfg(test)]
+impl Config {
+    /// A client of the server that these streams lead to; all its times are `span`.
+    pub(crate) fn for_tests(connector: Connector, span: Duration) -> Self {
+        Self {
+            dialer: Dialer::through(connector),
+            spawner: Spawner::default(),
+            timeouts: Timeouts {
+                connect: span,
+                response: span,
+            },
+            linger: span,
+            poll_interval: span,
+            lease: span,
+            namespace: None,
+            waiter_timeout: span,
+            flush_on_drop: None,
+        }
+    }
+}
+
 /// One client's shared state. Dropped with the last handle and the last guard, which ends its
 /// tasks.
 pub(crate) struct Engine {
@@ -53,7 +76,7 @@ pub(crate) struct Engine {
     pub(super) releases: Arc<Releases>,
     pub(super) locks: Arc<LockWaiters>,
     pub(super) latches: Arc<LatchWaiters>,
-    pub(super) rooms: Arc<Rooms>,
+    pub(super) fair: Arc<FairMap>,
     closing: AtomicBool,
     /// The number of callers; see [`Handle`](super::Handle).
     pub(super) handles: AtomicUsize,
@@ -96,7 +119,7 @@ impl Engine {
         let id = ClientId::random();
         let hub = Arc::new(Hub::new(config.linger));
         Arc::new(Self {
-            rooms: Arc::new(Rooms::new(id.clone(), &hub, config.poll_interval)),
+            fair: Arc::new(FairMap::new(id.clone(), &hub, config.poll_interval)),
             id,
             numbers: AtomicU64::new(1),
             main: connection(),
@@ -224,7 +247,7 @@ impl Engine {
         self.watchdog.losses.end();
         self.hub.signal.close();
         self.watchdog.signal.close();
-        self.rooms.signal.close();
+        self.fair.signal.close();
         self.releases.close();
         self.main.close();
         self.renewals.close();
@@ -337,7 +360,7 @@ impl Engine {
             &self.hub.signal,
             &self.watchdog.signal,
             &self.releases.signal,
-            &self.rooms.signal,
+            &self.fair.signal,
         ];
         signals.iter().filter(|signal| signal.is_running()).count()
     }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The states are pure and synchronous (`wait::queue`, `hold::lease`, `watchdog::schedule`,
-//! `fair::seats`, `hub::registry`, the queue in `release`): time comes in as an argument, and what is
+//! `fair::queue`, `hub::registry`, the queue in `release`): time comes in as an argument, and what is
 //! to be done goes out as a return value. A few thin tasks a client perform it: hub, watchdog,
 //! releases, beats of fair queues. There is no task per lock, and commands that a caller waits for are
 //! sent by the caller itself.
@@ -33,8 +33,8 @@
 //! A lock is taken only while locks above it in one of these lists are held; no two lists nest, but
 //! where the last line of a list says so.
 //!
-//! 1. `WaiterMap::map` · 2. a name's `Subscription` · 3. its `WaitQueue`, or its `Holders`, or the
-//!    `Seats` of a fair room · 4. the hub's `Registry`.
+//! 1. the `WeakMap` of a `WaiterMap` or `FairMap` · 2. a name's `Subscription` · 3. its `WaitQueue`,
+//!    `FairWaitQueue` or `Holders` · 4. the hub's `Registry`.
 //! 1. the watchdog's `Schedule` · 2. `Hold::lease`, the watchdog's homes and moment of doubt.
 //! 1. the release queue.
 //! 1. `Owner`'s slots.

@@ -54,20 +54,20 @@ impl Engine {
 
     /// Starts the task that sends heartbeats for queued waiters, after the first such waiter.
     fn ensure_beats(self: &Arc<Self>) {
-        if !self.rooms.is_used() {
+        if !self.fair.is_used() {
             return;
         }
         let engine = Arc::downgrade(self);
         signal::ensure(
             &self.config.spawner,
-            &self.rooms,
+            &self.fair,
             || {},
             move || {
                 if let Some(engine) = engine.upgrade() {
                     engine.task_ended();
                 }
             },
-            || fair::run(Arc::clone(&self.rooms), Arc::clone(&self.renewals)),
+            || fair::run(Arc::clone(&self.fair), Arc::clone(&self.renewals)),
         );
     }
 

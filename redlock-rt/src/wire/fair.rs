@@ -90,7 +90,7 @@ impl FairQueue {
 pub(crate) struct Heartbeat<'a> {
     pub(crate) queue: &'a FairQueue,
     /// Those that nobody waits as: they are taken out of the queue.
-    pub(crate) gone: &'a [u64],
+    pub(crate) left_over: &'a [u64],
     /// Those that it asks after.
     pub(crate) oldest: &'a [u64],
 }
@@ -108,9 +108,9 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
             .arg(&of.queue.prefix)
             .number(millis(terms.longest))
             .number(millis(terms.alive))
-            .number(of.gone.len() as u64)
+            .number(of.left_over.len() as u64)
             .number(of.oldest.len() as u64);
-        let numbers = of.gone.iter().chain(of.oldest);
+        let numbers = of.left_over.iter().chain(of.oldest);
         numbers.fold(call, |call, &number| call.number(number))
     })
 }
@@ -370,12 +370,12 @@ mod tests {
         let (a, b) = (wire("a"), wire("b"));
         let first = Heartbeat {
             queue: &a.queue,
-            gone: &[7],
+            left_over: &[7],
             oldest: &[8, 9],
         };
         let second = Heartbeat {
             queue: &b.queue,
-            gone: &[],
+            left_over: &[],
             oldest: &[1],
         };
         let client = ClientId::random();

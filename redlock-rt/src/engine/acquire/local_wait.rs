@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::attempt::Attempt;
 use crate::clock;
 use crate::engine::Engine;
-use crate::engine::fair::Seat;
+use crate::engine::fair::FairTicket;
 use crate::engine::hold::{Hold, Holders, Request, key_of};
 use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
 use crate::wire::Recipe;
@@ -14,7 +14,7 @@ use crate::wire::Recipe;
 /// The queue of the name, or a queue of its own if every waiter has a place in Redis.
 pub(super) struct LocalWait {
     guard: WaiterGuard<Holders<Hold>>,
-    seat: Option<Seat>,
+    ticket: Option<FairTicket>,
 }
 
 impl LocalWait {
@@ -28,23 +28,26 @@ impl LocalWait {
         } = &attempt.request;
         let poll = engine.next_poll(now);
         let own = || engine.locks.waiters(key_of(&**recipe, Some(*number)));
-        let Some((seat, own)) = engine.rooms.sit(recipe, *number, own) else {
+        let Some((ticket, own)) = engine.fair.enter(recipe, *number, own) else {
             let mut guard = waiters.enter(&engine.hub, recipe.channel(), poll);
             if recipe.permits() > 1 {
                 guard.passes_on();
             }
-            return Self { guard, seat: None };
+            return Self {
+                guard,
+                ticket: None,
+            };
         };
         Self {
             guard: own.enter(&engine.hub, None, poll),
-            seat: Some(seat),
+            ticket: Some(ticket),
         }
     }
 
     /// Tries again at once, as another owner.
     pub(super) fn enter_again(&mut self, attempt: &Attempt) {
         let now = clock::now();
-        match self.seat {
+        match self.ticket {
             None => self.guard.tried(Some(now), Health::Answering),
             Some(_) => *self = Self::enter(attempt, now),
         }
@@ -59,13 +62,13 @@ impl LocalWait {
     }
 
     /// The waiter was refused, and tries again at `retry_at` or when something is announced. For a
-    /// waiter that has a seat a beat looks at that moment, and calls it where the lock is free.
+    /// waiter with a ticket a beat looks at that moment, and wakes the waiter if the lock is free.
     pub(super) fn refused(&mut self, attempt: &Attempt, retry_at: Option<Instant>) {
-        let own = retry_at.filter(|_| self.seat.is_none());
+        let own = retry_at.filter(|_| self.ticket.is_none());
         self.guard.tried(own, Health::Answering);
         let Request { engine, recipe, .. } = &attempt.request;
-        match &self.seat {
-            Some(seat) => seat.queued(attempt.mixed, retry_at),
+        match &self.ticket {
+            Some(ticket) => ticket.queued(attempt.mixed, retry_at),
             None => self.listen(engine, recipe),
         }
     }
@@ -82,8 +85,8 @@ impl LocalWait {
 
     /// The state of the waiter that asks on behalf of this one: whether Redis answers, and what.
     pub(super) fn fares(&self) -> (Health, Refusal) {
-        match (self.guard.waiters().fares(), &self.seat) {
-            ((Health::Answering, refusal), Some(seat)) => (seat.health(), refusal),
+        match (self.guard.waiters().fares(), &self.ticket) {
+            ((Health::Answering, refusal), Some(ticket)) => (ticket.health(), refusal),
             (fares, _) => fares,
         }
     }
@@ -96,10 +99,10 @@ impl LocalWait {
         self.guard.waiters().set_health(health);
     }
 
-    /// Subscribes to the announcements of releases. A waiter with a seat subscribes once it is
+    /// Subscribes to the announcements of releases. A waiter with a ticket subscribes once it is
     /// queued.
     pub(super) fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {
-        if let (None, Some(channel)) = (&self.seat, recipe.channel()) {
+        if let (None, Some(channel)) = (&self.ticket, recipe.channel()) {
             self.guard.waiters().listen(&engine.hub, channel);
         }
     }

@@ -5,16 +5,15 @@ mod loom_latch;
 #[cfg(all(test, redlock_loom))]
 mod loom_lock;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
 use super::queue::{Departure, Health, Refusal, Ticket, WaitQueue, Wake};
+use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
@@ -42,14 +41,9 @@ pub(crate) struct Key {
 }
 
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
-///
-/// # Lock order
-///
-/// The map's lock is taken when the last reference to a queue is dropped, so no reference is dropped
-/// under it.
 #[derive(Debug)]
 pub(crate) struct WaiterMap<S: Subject> {
-    map: Mutex<HashMap<Key, Weak<Waiters<S>>>>,
+    names: WeakMap<Key, Waiters<S>>,
     closed: AtomicBool,
     waiting: AtomicUsize,
 }
@@ -67,7 +61,7 @@ pub(crate) struct Waiters<S: Subject> {
 impl<S: Subject> Default for WaiterMap<S> {
     fn default() -> Self {
         Self {
-            map: Mutex::default(),
+            names: WeakMap::default(),
             closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
         }
@@ -77,20 +71,15 @@ impl<S: Subject> Default for WaiterMap<S> {
 impl<S: Subject> WaiterMap<S> {
     /// The waiters of a name; created if there are none.
     pub(crate) fn waiters(self: &Arc<Self>, key: Key) -> Arc<Waiters<S>> {
-        let mut map = lock(&self.map);
-        let known = map.entry(key.clone()).or_default();
-        let waiters = known.upgrade().unwrap_or_else(|| {
-            let waiters = Arc::new(Waiters {
+        let waiters = self.names.get_or_make(key.clone(), || {
+            Arc::new(Waiters {
                 map: Arc::clone(self),
                 key,
                 queue: Mutex::default(),
                 subject: S::default(),
                 subscription: Subscription::default(),
-            });
-            *known = Arc::downgrade(&waiters);
-            waiters
+            })
         });
-        drop(map);
         // A queue that was made while the map was being closed is closed too.
         if self.closed.load(Ordering::Acquire) {
             waiters.close();
@@ -100,23 +89,18 @@ impl<S: Subject> WaiterMap<S> {
 
     /// The waiters of a name, if there are any.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Waiters<S>>> {
-        lock(&self.map).get(key).and_then(Weak::upgrade)
+        self.names.get(key)
     }
 
     /// Tells all current and future waiters that the client shuts down.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.all().iter().for_each(|waiters| waiters.close());
+        self.names.all().iter().for_each(|waiters| waiters.close());
     }
 
     /// Makes the head of every queue try again.
     pub(crate) fn notify_all(&self) {
-        self.all().iter().for_each(|waiters| waiters.notify());
-    }
-
-    fn all(&self) -> Vec<Arc<Waiters<S>>> {
-        let map = lock(&self.map);
-        map.values().filter_map(Weak::upgrade).collect()
+        self.names.all().iter().for_each(|waiters| waiters.notify());
     }
 
     /// The number of waiting tasks.
@@ -128,8 +112,7 @@ impl<S: Subject> WaiterMap<S> {
 
     /// The number of names in use. A waiter with its own place in Redis has an additional queue.
     pub(crate) fn len(&self) -> usize {
-        let map = lock(&self.map);
-        map.keys().filter(|key| key.number.is_none()).count()
+        self.names.count(|key| key.number.is_none())
     }
 }
 
@@ -241,13 +224,7 @@ impl<S: Subject> Waiters<S> {
 
 impl<S: Subject> Drop for Waiters<S> {
     fn drop(&mut self) {
-        let mut map = lock(&self.map.map);
-        // Another queue of this name may exist since the last reference was dropped.
-        if let Entry::Occupied(entry) = map.entry(self.key.clone())
-            && std::ptr::eq(entry.get().as_ptr(), self)
-        {
-            entry.remove();
-        }
+        self.map.names.forget(&self.key, self);
     }
 }
 

@@ -352,7 +352,7 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
 #[cfg(all(test, feature = "embedded", not(redlock_loom)))]
 mod tests {
     use super::*;
-    use crate::connection::{Connector, Dialer, Spawner, Timeouts};
+    use crate::connection::Connector;
     use crate::engine::{AcquireParams, Config, Engine, Terms};
     use crate::name::LockName;
     use crate::wire::{Holder, LockRecipe, RLockWire, Recipe};
@@ -364,23 +364,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
         let server = crate::embedded::Engine::new();
-        let config = Config {
-            dialer: Dialer::through(Connector::new(move || {
-                std::future::ready(Ok(server.connect()))
-            })),
-            spawner: Spawner::default(),
-            timeouts: Timeouts {
-                connect: S,
-                response: S,
-            },
-            linger: S,
-            poll_interval: S,
-            lease: 30 * S,
-            namespace: None,
-            waiter_timeout: 5 * S,
-            flush_on_drop: None,
-        };
-        let engine = Engine::new(config);
+        let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
+        let engine = Engine::new(Config::for_tests(connector, 30 * S));
         let name = LockName::new(None, "spent").unwrap();
         let wire = Arc::new(RLockWire::new(name));
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;

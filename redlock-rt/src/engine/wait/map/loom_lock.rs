@@ -10,7 +10,7 @@ use ::loom::thread;
 
 use super::{WaiterGuard, Wake, lock};
 use crate::clock;
-use crate::connection::{Connector, Dialer, Spawner, Timeouts};
+use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, Request, Waiting, key_of};
 use crate::engine::news::News;
 use crate::engine::{Config, Engine, HoldGuard, Terms};
@@ -30,20 +30,7 @@ impl World {
     fn new() -> (Self, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
-        let engine = Engine::new(Config {
-            dialer: Dialer::through(Connector::new(connect)),
-            spawner: Spawner::default(),
-            timeouts: Timeouts {
-                connect: LEASE,
-                response: LEASE,
-            },
-            linger: LEASE,
-            poll_interval: LEASE,
-            lease: LEASE,
-            namespace: None,
-            waiter_timeout: LEASE,
-            flush_on_drop: None,
-        });
+        let engine = Engine::new(Config::for_tests(Connector::new(connect), LEASE));
         engine.hub.up();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
         let waiters = engine.locks.waiters(key_of(&*recipe, None));

@@ -1,0 +1,80 @@
+//! Which beats go in one call.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::queue::BeatRequest;
+use super::{FairMap, waiters::FairWaiters};
+use crate::clock;
+use crate::shim::lock;
+
+/// The most names in one call: few enough not to hold up the server.
+const MOST_NAMES: usize = 100;
+/// No more names come into a call that asks about so many owners.
+const MOST_OWNERS: usize = 400;
+
+impl FairMap {
+    /// Takes the names whose beats are due, as many as one call is for, and with them those that are due
+    /// within half of the time since the first one's last beat. So names that began at different moments
+    /// come together, and one that has just looked brings no others along. Calls for one slot of a
+    /// cluster would be cut here.
+    pub(super) fn pick(&self, now: Instant) -> Vec<PendingBeat> {
+        let mut batch: Vec<PendingBeat> = Vec::new();
+        let (mut horizon, mut owners) = (now, 0);
+        while batch.len() < MOST_NAMES && owners < MOST_OWNERS {
+            let due = lock(&self.schedule).pop_due(horizon);
+            let Some((id, weak)) = due else { break };
+            let Some(waiters) = weak.upgrade() else {
+                continue;
+            };
+            if waiters.is_apart() && !batch.is_empty() {
+                let _ = lock(&self.schedule).set(id, now, weak);
+                break;
+            }
+            let Some(request) = waiters.begin_beat(now) else {
+                continue;
+            };
+            if batch.is_empty() {
+                horizon = clock::after(now, request.since_last / 2);
+            }
+            owners += request.left_over.len() + request.oldest.len();
+            let apart = waiters.is_apart();
+            batch.push(PendingBeat::new(waiters, request));
+            if apart {
+                break;
+            }
+        }
+        batch
+    }
+}
+
+/// A beat under way. One that is dropped unanswered is repeated soon.
+pub(super) struct PendingBeat {
+    pub(super) waiters: Arc<FairWaiters>,
+    pub(super) request: BeatRequest,
+    answered: bool,
+}
+
+impl PendingBeat {
+    fn new(waiters: Arc<FairWaiters>, request: BeatRequest) -> Self {
+        Self {
+            waiters,
+            request,
+            answered: false,
+        }
+    }
+
+    /// Hands what Redis said to `act`.
+    pub(super) fn answered(mut self, act: impl FnOnce(&FairWaiters)) {
+        self.answered = true;
+        act(&self.waiters);
+    }
+}
+
+impl Drop for PendingBeat {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.waiters.beat_failed(clock::now_in_drop());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The fair locks that one client waits for.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::waiters::{FairTicket, FairWaiters};
+use crate::connection::Message;
+use crate::engine::hold::Waiting;
+use crate::engine::hub::{Hub, Listener, Subscription};
+use crate::engine::signal::Signal;
+use crate::engine::wait::WeakMap;
+use crate::engine::watchdog::Schedule;
+use crate::name::{ClientId, LockName};
+use crate::shim::Mutex;
+use crate::wire::keys::{fair_twin, wake_channel};
+use crate::wire::{Recipe, Turn};
+
+/// The waiters by name, and the signal of the task that beats for them.
+pub(in crate::engine) struct FairMap {
+    pub(super) client: ClientId,
+    pub(super) hub: Arc<Hub>,
+    /// Where clients of ours announce the turns of this one's waiters.
+    channel: String,
+    /// To that channel, while anybody waits for any name.
+    wake: Subscription,
+    /// Whether it is known that the channel is heard, or that Redis does not allow it: a beat that is
+    /// sent now is not too early.
+    listening: AtomicBool,
+    /// The polling fallback of the heads of queues; varied by up to as much again.
+    pub(super) poll_interval: Duration,
+    /// Tickets of all names.
+    tickets: AtomicUsize,
+    names: WeakMap<LockName, FairWaiters>,
+    /// Numbers the names in the schedule.
+    numbers: AtomicU64,
+    /// When the beat of each name is due.
+    pub(super) schedule: Mutex<Schedule<Weak<FairWaiters>>>,
+    /// Can be read without the lock, since every lock of another kind asks.
+    used: AtomicBool,
+    pub(in crate::engine) signal: Signal,
+}
+
+impl FairMap {
+    pub(in crate::engine) fn new(
+        client: ClientId,
+        hub: &Arc<Hub>,
+        poll_interval: Duration,
+    ) -> Self {
+        Self {
+            hub: Arc::clone(hub),
+            channel: wake_channel(&client),
+            wake: Subscription::default(),
+            listening: AtomicBool::new(false),
+            poll_interval,
+            tickets: AtomicUsize::new(0),
+            client,
+            names: WeakMap::default(),
+            numbers: AtomicU64::new(0),
+            schedule: Mutex::default(),
+            used: AtomicBool::new(false),
+            signal: Signal::default(),
+        }
+    }
+
+    /// A ticket for the waiter of this owner number, which is woken through the queue that `own` makes;
+    /// `None` for a kind without a queue in Redis.
+    pub(in crate::engine) fn enter(
+        self: &Arc<Self>,
+        recipe: &Arc<dyn Recipe>,
+        number: u64,
+        own: impl FnOnce() -> Arc<Waiting>,
+    ) -> Option<(FairTicket, Arc<Waiting>)> {
+        recipe.queue()?;
+        self.used.store(true, Ordering::Release);
+        let own = own();
+        self.tickets.fetch_add(1, Ordering::AcqRel);
+        let waiters = self.names.get_or_make(recipe.name().clone(), || {
+            let id = self.numbers.fetch_add(1, Ordering::Relaxed);
+            FairWaiters::new(self, recipe, id)
+        });
+        Some((waiters.enter(number, &own), own))
+    }
+
+    pub(super) fn forget(&self, waiters: &FairWaiters) {
+        self.names.forget(waiters.name(), waiters);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<FairWaiters>> {
+        self.names.get(name)
+    }
+
+    /// Whether the waiter of this number has its ticket under the other name that has the same queue.
+    pub(super) fn twin_has(&self, waiters: &FairWaiters, number: u64) -> bool {
+        let twin = fair_twin(waiters.name().as_str());
+        let twin = twin.and_then(|name| self.get(&name));
+        twin.is_some_and(|twin| twin.has(number))
+    }
+
+    /// Subscribes to the client's channel. Waiters that have tickets by now look again when that is
+    /// confirmed; later ones miss nothing, since they are not queued yet.
+    pub(super) fn listen(self: &Arc<Self>) {
+        self.wake.start(&self.hub, &self.channel, self);
+    }
+
+    /// A ticket was dropped.
+    pub(super) fn left(&self) {
+        self.wake.end_if(|| {
+            let was_last = self.tickets.fetch_sub(1, Ordering::AcqRel) == 1;
+            if was_last {
+                self.listening.store(false, Ordering::Release);
+            }
+            was_last
+        });
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Acquire)
+    }
+
+    /// All names that have tickets by now look again; those that get some later ask by themselves.
+    fn look_again(&self) {
+        self.listening.store(true, Ordering::Release);
+        let all = self.names.all();
+        all.iter().for_each(|waiters| waiters.beat_now());
+    }
+
+    /// Whether anybody ever waited.
+    pub(in crate::engine) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Acquire)
+    }
+}
+
+impl Listener for FairMap {
+    fn confirmed(&self) {
+        self.look_again();
+    }
+
+    fn refused(&self) {
+        self.look_again();
+    }
+
+    fn heard(&self, message: &Message) {
+        let Some(Turn { number, name }) = Turn::decode(&message.payload) else {
+            return;
+        };
+        let twin = fair_twin(name);
+        let names = [Some(name), twin.as_deref()].into_iter().flatten();
+        let known: Vec<_> = names.filter_map(|name| self.get(name)).collect();
+        if !known.iter().any(|waiters| waiters.wake(number)) {
+            known.iter().for_each(|waiters| waiters.unclaimed());
+        }
+    }
+}
+
+impl AsRef<Signal> for FairMap {
+    fn as_ref(&self) -> &Signal {
+        &self.signal
+    }
+}
+
+impl fmt::Debug for FairMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FairMap").finish_non_exhaustive()
+    }
+}

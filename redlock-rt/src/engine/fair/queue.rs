@@ -1,0 +1,289 @@
+//! The waiters of one client for one fair lock, and when the next beat is due for them.
+//!
+//! Pure state: time comes in as an argument, and the waiters to wake go out as a return value. A waiter
+//! is known by its owner number, and woken through its own local queue (`Q`).
+//!
+//! # Invariants
+//!
+//! 1. After a beat was asked for, one is sent: if another is under way, or no waiter is queued yet, it
+//!    follows.
+//! 2. A waiter with a ticket is never taken out of the queue in Redis: the ticket is made before the
+//!    first call is sent, and dropped after the last. Owner numbers are not used again, so no waiter is
+//!    queued under a number that had no ticket at any time since Redis reported it.
+//! 3. A number whose ticket was dropped while a beat was under way is not taken for a left-over: Redis
+//!    may have reported it before. That is so in most beats while the lock is handed on quickly.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::engine::wait::Health;
+
+/// A beat asks about so many of the oldest waiters: other clients drop from the front.
+const ASKED_ABOUT: usize = 50;
+/// So many of the oldest waiters have channels of their own in a mixed queue: more than turns that
+/// come during one SUBSCRIBE.
+const WITH_CHANNELS: usize = 4;
+/// The pause before a beat that follows a failed one, or an announcement for a number without a
+/// ticket (as a rule that waiter has been served).
+pub(super) const SOON: Duration = Duration::from_millis(250);
+/// One beat takes so many left-over waiters out of the queue.
+const MOST_LEFT_OVER: usize = 50;
+
+/// A waiter, and how it is woken.
+#[derive(Debug)]
+struct FairWaiter<Q> {
+    queue: Q,
+    /// Its key in `FairWaitQueue::queued`, once Redis has said that it is queued.
+    position: Option<u64>,
+}
+
+/// What a beat reports and asks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BeatRequest {
+    /// Numbers that are to leave the queue, since no waiter has them.
+    pub(super) left_over: Vec<u64>,
+    /// Numbers to ask about.
+    pub(super) oldest: Vec<u64>,
+    /// The time since the last beat.
+    pub(super) since_last: Duration,
+}
+
+/// The waiters; see the module.
+#[derive(Debug)]
+pub(super) struct FairWaitQueue<Q> {
+    /// By owner number.
+    waiters: BTreeMap<u64, FairWaiter<Q>>,
+    /// The numbers of the waiters that are queued in Redis, in their order.
+    queued: BTreeMap<u64, u64>,
+    positions: u64,
+    /// Whether another client that is not ours held the lock or was queued when one of the waiters queued.
+    mixed: bool,
+    /// The waiter that is the head of the queue in Redis, as far as Redis has said.
+    head: Option<u64>,
+    /// Numbers that Redis reported as the head, and that have no ticket: their leave has not come.
+    left_over: Vec<u64>,
+    /// While a beat is under way, the numbers whose tickets were dropped since it began.
+    left: Option<BTreeSet<u64>>,
+    /// When the next beat is due, unless one is asked for.
+    due: Option<Instant>,
+    /// By when a beat was asked for since the last one began.
+    asked_by: Option<Instant>,
+    /// When the last beat ended.
+    last_beat: Option<Instant>,
+    /// While beats fail, when the head tries by itself.
+    fallback_at: Option<Instant>,
+    /// Whether Redis answers beats.
+    pub(super) health: Health,
+}
+
+impl<Q> Default for FairWaitQueue<Q> {
+    fn default() -> Self {
+        Self {
+            waiters: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            positions: 0,
+            mixed: false,
+            head: None,
+            left_over: Vec::new(),
+            left: None,
+            due: None,
+            asked_by: None,
+            last_beat: None,
+            fallback_at: None,
+            health: Health::Answering,
+        }
+    }
+}
+
+impl<Q: Clone> FairWaitQueue<Q> {
+    /// Adds a waiter. The first one starts the beats, at `due`.
+    pub(super) fn enter(&mut self, number: u64, queue: Q, due: Instant) {
+        if self.waiters.is_empty() {
+            self.due = Some(due);
+        }
+        let position = None;
+        self.waiters.insert(number, FairWaiter { queue, position });
+    }
+
+    pub(super) fn leave(&mut self, number: u64) {
+        let waiter = self.waiters.remove(&number);
+        if let Some(position) = waiter.and_then(|waiter| waiter.position) {
+            self.queued.remove(&position);
+        }
+        if let Some(left) = &mut self.left {
+            left.insert(number);
+        }
+        self.head = self.head.filter(|&head| head != number);
+        if self.waiters.is_empty() {
+            *self = Self {
+                left: self.left.take(),
+                ..Self::default()
+            };
+        }
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Redis has said that this waiter is queued, and whether the queue is `mixed`. `look_at`: the waiter
+    /// is the head, and the next beat is due at this moment at the latest. Returns whether no other waiter
+    /// is queued.
+    pub(super) fn is_queued(&mut self, number: u64, mixed: bool, look_at: Option<Instant>) -> bool {
+        let Some(waiter) = self.waiters.get_mut(&number) else {
+            return false;
+        };
+        let is_first = self.queued.is_empty();
+        self.mixed |= mixed;
+        if waiter.position.is_none() {
+            self.positions += 1;
+            waiter.position = Some(self.positions);
+            self.queued.insert(self.positions, number);
+        }
+        if let Some(at) = look_at {
+            self.head = Some(number);
+            self.ask(at);
+        }
+        is_first
+    }
+
+    /// An announcement came for a number without a ticket: the next beat, which asks who is next, is
+    /// due soon.
+    pub(super) fn unclaimed(&mut self, now: Instant) {
+        self.ask(now + SOON);
+    }
+
+    /// A beat reported this number as the head. Returns its queue. If it has no ticket, and had none when
+    /// the beat began, the next beat is due now and takes it out of the queue.
+    fn reported_head(&mut self, number: u64, now: Instant) -> Option<Q> {
+        let queue = self.queue_of(number);
+        let left = self.left.as_ref();
+        let has_left = left.is_some_and(|left| left.contains(&number));
+        if queue.is_none() && !has_left && !self.waiters.is_empty() {
+            self.ask(now);
+            self.left_over.truncate(MOST_LEFT_OVER - 1);
+            self.left_over.push(number);
+        }
+        queue
+    }
+
+    /// The local queue of a waiter.
+    pub(super) fn queue_of(&self, number: u64) -> Option<Q> {
+        Some(self.waiters.get(&number)?.queue.clone())
+    }
+
+    /// Whether one of the waiters is the head of the queue in Redis, as far as Redis has said.
+    pub(super) fn has_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// The local queues of the waiters that a beat asks about.
+    pub(super) fn oldest_queues(&self) -> Vec<Q> {
+        let oldest = self.oldest();
+        oldest.filter_map(|number| self.queue_of(number)).collect()
+    }
+
+    /// The waiters whose turns clients that are not ours may announce next.
+    pub(super) fn with_channels(&self) -> Vec<u64> {
+        let most = if self.mixed { WITH_CHANNELS } else { 0 };
+        self.queued.values().copied().take(most).collect()
+    }
+
+    /// The waiters that a beat asks about; the first call of others is under way.
+    fn oldest(&self) -> impl Iterator<Item = u64> {
+        self.queued.values().copied().take(ASKED_ABOUT)
+    }
+
+    /// When the next beat is due; `None` while one is under way. If no waiter is queued, one that was
+    /// asked for is owed.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let asked = self.asked_by.filter(|_| !self.queued.is_empty());
+        let due = self.due.map(|due| asked.map_or(due, |at| at.min(due)));
+        due.filter(|_| self.left.is_none())
+    }
+
+    /// Asks for a beat at this moment at the latest, unless nobody waits.
+    pub(super) fn ask(&mut self, at: Instant) {
+        if self.due.is_some() {
+            self.asked_by = Some(self.asked_by.map_or(at, |asked| asked.min(at)));
+        }
+    }
+
+    /// A beat begins; the next is due at `until` unless one is asked for. If no waiter is queued, none
+    /// is sent.
+    pub(super) fn begin_beat(&mut self, now: Instant, until: Instant) -> Option<BeatRequest> {
+        self.due = self.due.map(|_| until);
+        let oldest: Vec<u64> = self.oldest().collect();
+        if oldest.is_empty() {
+            return None;
+        }
+        self.asked_by = None;
+        if self.health == Health::Answering {
+            self.health = Health::Asking(now);
+        }
+        self.left = Some(BTreeSet::new());
+        Some(BeatRequest {
+            left_over: std::mem::take(&mut self.left_over),
+            oldest,
+            since_last: now.saturating_duration_since(self.last_beat.unwrap_or(now)),
+        })
+    }
+
+    /// What a beat reported: the head, if its number is one of this client, whether the lock is free, and
+    /// the waiters that were dropped from the queue. Returns the queues of the waiters to wake.
+    pub(super) fn reported(
+        &mut self,
+        head: Option<u64>,
+        is_free: bool,
+        dropped: &[u64],
+        now: Instant,
+    ) -> Vec<Q> {
+        let mut woken = Vec::new();
+        for number in dropped {
+            if let Some(waiter) = self.waiters.get_mut(number) {
+                if let Some(position) = waiter.position.take() {
+                    self.queued.remove(&position);
+                }
+                woken.push(waiter.queue.clone());
+            }
+        }
+        let queue = head.and_then(|number| self.reported_head(number, now));
+        self.head = head.filter(|_| queue.is_some());
+        woken.extend(queue.filter(|_| is_free));
+        woken
+    }
+
+    /// Redis has answered a beat; the next is due at `until`, or when one was asked for meanwhile.
+    pub(super) fn beat_answered(&mut self, now: Instant, until: Instant) {
+        self.end_beat(now, until);
+        self.fallback_at = None;
+        self.health = Health::Answering;
+    }
+
+    /// A beat did not reach Redis; the next is due at `until`. Returns the queue of the head if the head is
+    /// to try by itself: at the moment `fallback` of the first failure, and again at that of this one.
+    pub(super) fn beat_failed(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        fallback: Instant,
+    ) -> Option<Q> {
+        self.end_beat(now, until);
+        self.health = Health::Failing;
+        if *self.fallback_at.get_or_insert(fallback) > now {
+            return None;
+        }
+        self.fallback_at = Some(fallback);
+        self.queue_of(self.head?)
+    }
+
+    fn end_beat(&mut self, now: Instant, until: Instant) {
+        self.due = self.due.map(|_| until);
+        self.last_beat = Some(now);
+        self.left = None;
+    }
+}

@@ -1,0 +1,117 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::FairTicket;
+use super::batch::PendingBeat;
+use crate::clock;
+use crate::connection::Connector;
+use crate::engine::hold::key_of;
+use crate::engine::{Config, Engine};
+use crate::name::LockName;
+use crate::wire::{Beat, FairTerms, FairWire, Recipe};
+
+const S: Duration = Duration::from_secs(1);
+/// A third of which passes between two beats.
+const ALIVE: Duration = Duration::from_secs(30);
+
+/// Tasks do not run: there is no runtime.
+fn engine() -> Arc<Engine> {
+    let server = crate::embedded::Engine::new();
+    let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
+    Engine::new(Config::for_tests(connector, ALIVE))
+}
+
+/// A waiter that is queued for this name.
+fn queued(engine: &Arc<Engine>, name: usize) -> FairTicket {
+    let name = LockName::new(None, &name.to_string()).expect("digits are a name");
+    let terms = FairTerms {
+        alive: ALIVE,
+        longest: ALIVE,
+    };
+    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, terms));
+    let number = engine.next_number();
+    let key = key_of(&*recipe, Some(number));
+    let own = || engine.locks.waiters(key);
+    let (ticket, _) = engine
+        .fair
+        .enter(&recipe, number, own)
+        .expect("the kind has a queue");
+    ticket.queued(false, None);
+    ticket
+}
+
+#[test]
+fn beats_of_names_that_began_at_different_moments_come_together() {
+    let engine = engine();
+    let started = clock::now();
+    let _tickets: Vec<FairTicket> = (0..250).map(|name| queued(&engine, name)).collect();
+    assert!(engine.fair.pick(started).is_empty());
+    engine.fair.get("7").unwrap().beat_now();
+    engine.fair.get("8").unwrap().beat_now();
+    // The others are not due in half of their time.
+    let first = engine.fair.pick(clock::now());
+    assert_eq!(first.len(), 2);
+    for one in first {
+        let beat = Beat {
+            head: None,
+            is_free: false,
+            lease: None,
+            missing: vec![],
+        };
+        one.answered(|waiters| waiters.beat_answered(&beat, 0.0, started));
+    }
+    // These two are due first, and bring others along.
+    let mut batches = vec![engine.fair.pick(started + ALIVE.mul_f64(0.31))];
+    let due = clock::now() + ALIVE / 3;
+    batches.extend(std::iter::from_fn(|| {
+        let batch = engine.fair.pick(due);
+        (!batch.is_empty()).then_some(batch)
+    }));
+    let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [100, 100, 50]);
+}
+
+#[test]
+fn a_beat_dropped_unanswered_is_sent_again() {
+    let engine = engine();
+    let _ticket = queued(&engine, 1);
+    let waiters = engine.fair.get("1").unwrap();
+    waiters.beat_now();
+    let first = engine.fair.pick(clock::now());
+    assert_eq!(first.len(), 1);
+    waiters.beat_now();
+    assert!(
+        engine.fair.pick(clock::now() + S).is_empty(),
+        "it is under way"
+    );
+    // The runtime has ended.
+    drop(first);
+    assert_eq!(engine.fair.pick(clock::now()).len(), 1);
+}
+
+#[test]
+fn a_name_that_is_refused_goes_alone_until_it_is_answered() {
+    let engine = engine();
+    let _tickets: Vec<FairTicket> = (0..3).map(|name| queued(&engine, name)).collect();
+    let due = clock::now() + ALIVE;
+    let refused = engine.fair.get("1").unwrap();
+    refused.beat_refused(clock::now());
+    let pick = || {
+        let names = engine
+            .fair
+            .pick(due)
+            .into_iter()
+            .map(|pending: PendingBeat| {
+                let name = pending.waiters.name().as_str().to_owned();
+                pending.answered(|waiters| waiters.beat_failed(due + ALIVE));
+                name
+            });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    let mut calls = [pick(), pick()];
+    calls.sort();
+    assert_eq!(calls, [vec!["0", "2"], vec!["1"]]);
+    assert_eq!(pick(), Vec::<String>::new());
+}

@@ -1,0 +1,280 @@
+//! The waiters of one client for one fair lock.
+//!
+//! Whatever changes their queue, the moment of the next beat goes into the schedule under its lock.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::FairMap;
+use super::queue::{BeatRequest, FairWaitQueue, SOON};
+use crate::clock;
+use crate::connection::Message;
+use crate::engine::hold::Waiting;
+use crate::engine::hub::{Listener, Subscription};
+use crate::engine::wait::Health;
+use crate::name::LockName;
+use crate::shim::{Mutex, lock};
+use crate::wire::{Beat, FairQueue, Recipe};
+
+pub(crate) struct FairWaiters {
+    map: Arc<FairMap>,
+    recipe: Arc<dyn Recipe>,
+    /// A reference to this value, and its number in the schedule.
+    weak: Weak<Self>,
+    id: u64,
+    /// Whether a beat of several names was refused because of this one.
+    apart: AtomicBool,
+    queue: Mutex<FairWaitQueue<Arc<Waiting>>>,
+    /// To the channels of the oldest waiters, where clients that are not ours announce their turns. By
+    /// owner number.
+    channels: Mutex<BTreeMap<u64, Subscription>>,
+}
+
+impl FairWaiters {
+    pub(super) fn new(map: &Arc<FairMap>, recipe: &Arc<dyn Recipe>, id: u64) -> Arc<Self> {
+        Arc::new_cyclic(|weak| Self {
+            map: Arc::clone(map),
+            recipe: Arc::clone(recipe),
+            weak: Weak::clone(weak),
+            id,
+            apart: AtomicBool::new(false),
+            queue: Mutex::default(),
+            channels: Mutex::default(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &LockName {
+        self.recipe.name()
+    }
+
+    pub(super) fn keys(&self) -> Option<&FairQueue> {
+        self.recipe.queue()
+    }
+
+    fn beat_every(&self) -> Duration {
+        self.keys().map_or(SOON, FairQueue::beat_every)
+    }
+
+    /// The polling fallback: how long the head goes without a look although nothing was announced.
+    fn poll_within(&self, spread: f64) -> Duration {
+        self.map.poll_interval.mul_f64(1.0 + spread)
+    }
+
+    /// Whether its beats go alone, since a call for several names was refused because of this one.
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart.load(Ordering::Relaxed)
+    }
+
+    /// Its beats may go with others again.
+    pub(super) fn rejoin(&self) {
+        self.apart.store(false, Ordering::Relaxed);
+    }
+
+    /// Changes the queue, and moves the next beat in the schedule accordingly.
+    fn update<T>(&self, change: impl FnOnce(&mut FairWaitQueue<Arc<Waiting>>) -> T) -> T {
+        let mut queue = lock(&self.queue);
+        let before = queue.due();
+        let done = change(&mut queue);
+        let wake = match (before, queue.due()) {
+            (before, due) if before == due => false,
+            (_, Some(at)) => {
+                let waiters = Weak::clone(&self.weak);
+                lock(&self.map.schedule).set(self.id, at, waiters)
+            }
+            (_, None) => {
+                lock(&self.map.schedule).remove(self.id);
+                false
+            }
+        };
+        drop(queue);
+        if wake {
+            self.map.signal.notify();
+        }
+        done
+    }
+
+    /// Adds the waiter of this owner number, which is woken through its own local queue.
+    pub(super) fn enter(self: &Arc<Self>, number: u64, own: &Arc<Waiting>) -> FairTicket {
+        let due = clock::after(clock::now(), self.beat_every());
+        self.update(|queue| queue.enter(number, Arc::clone(own), due));
+        FairTicket {
+            waiters: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Subscribes to the channels of the oldest waiters if others may publish there, and leaves those
+    /// of waiters that have left.
+    fn subscribe_oldest(self: &Arc<Self>) {
+        let mut channels = lock(&self.channels);
+        let oldest = lock(&self.queue).with_channels();
+        if oldest.is_empty() && channels.is_empty() {
+            return;
+        }
+        let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut *channels)
+            .into_iter()
+            .partition(|(number, _)| oldest.contains(number));
+        *channels = kept;
+        for number in oldest {
+            let (Some(keys), false) = (self.keys(), channels.contains_key(&number)) else {
+                continue;
+            };
+            let FairMap { client, hub, .. } = &*self.map;
+            let channel = keys.channel_of(&client.hold_id(number));
+            let subscription = Subscription::brief();
+            subscription.start(hub, &channel, self);
+            channels.insert(number, subscription);
+        }
+        drop(channels);
+        // With no lock held: this takes the hub's.
+        drop(ended);
+    }
+
+    /// Asks Redis who is next: what was announced up to now may not have been heard.
+    pub(super) fn beat_now(&self) {
+        // A ticket that is dropped may bring it about.
+        let now = clock::now_in_drop();
+        self.update(|queue| queue.ask(now));
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        lock(&self.queue).queue_of(number).is_some()
+    }
+
+    /// It is the turn of the waiter of this number. Returns whether that is one of these.
+    pub(super) fn wake(&self, number: u64) -> bool {
+        let own = lock(&self.queue).queue_of(number);
+        own.inspect(|own| own.notify()).is_some()
+    }
+
+    /// A turn was announced for a number that has no ticket.
+    pub(super) fn unclaimed(&self) {
+        let now = clock::now();
+        self.update(|queue| queue.unclaimed(now));
+    }
+
+    /// A beat begins; `None` if no waiter is queued.
+    pub(super) fn begin_beat(&self, now: Instant) -> Option<BeatRequest> {
+        let until = clock::after(now, self.beat_every());
+        let request = self.update(|queue| queue.begin_beat(now, until))?;
+        if !request.left_over.is_empty() {
+            tracing::debug!(
+                lock = self.name().as_str(),
+                waiters = request.left_over.len(),
+                "still queued though nobody waits; taken out"
+            );
+        }
+        Some(request)
+    }
+
+    /// A beat was answered. `spread`, from 0 to 1, varies the time until the next one, so that processes do
+    /// not come together.
+    pub(super) fn beat_answered(&self, beat: &Beat, spread: f64, now: Instant) {
+        let client = &self.map.client;
+        let head = beat.head.as_ref().and_then(|head| client.number_of(head));
+        // A number without a ticket here may have one under the other name of the same queue.
+        let head = head.filter(|&number| self.has(number) || !self.map.twin_has(self, number));
+        let dropped = &beat.missing;
+        let every = self.beat_every().mul_f64(0.9 + 0.1 * spread);
+        let soon = (!dropped.is_empty()).then_some(SOON);
+        // Redis expires by the millisecond: one more, and the lease is over.
+        let over = beat.lease.map(|lease| lease + Duration::from_millis(1));
+        let looks = [Some(self.poll_within(spread)), over];
+        let woken = self.update(|queue| {
+            let woken = queue.reported(head, beat.is_free, dropped, now);
+            let looks = looks.into_iter().flatten().filter(|_| queue.has_head());
+            let pause = looks.chain(soon).fold(every, Duration::min);
+            queue.beat_answered(now, clock::after(now, pause));
+            woken
+        });
+        if !dropped.is_empty() {
+            tracing::debug!(
+                lock = self.name().as_str(),
+                waiters = dropped.len(),
+                "not queued any more; they queue again"
+            );
+        }
+        woken.iter().for_each(|own| own.notify());
+    }
+
+    /// Redis refused a beat for good: the oldest waiters learn the reason from tries of their own.
+    pub(super) fn beat_refused(&self, now: Instant) {
+        self.apart.store(true, Ordering::Relaxed);
+        let pause = self.beat_every().min(self.poll_within(fastrand::f64()));
+        let woken = self.update(|queue| {
+            queue.beat_answered(now, clock::after(now, pause));
+            queue.oldest_queues()
+        });
+        woken.iter().for_each(|own| own.notify());
+    }
+
+    /// A beat did not reach Redis. While that goes on, the head tries by itself every poll interval: its
+    /// calls use another connection.
+    pub(super) fn beat_failed(&self, now: Instant) {
+        let again = clock::after(now, self.beat_every().min(SOON));
+        let fallback = clock::after(now, self.poll_within(fastrand::f64()));
+        let woken = self.update(|queue| queue.beat_failed(now, again, fallback));
+        if let Some(own) = woken {
+            own.notify();
+        }
+    }
+}
+
+impl Listener for FairWaiters {
+    fn confirmed(&self) {
+        self.beat_now();
+    }
+
+    fn heard(&self, message: &Message) {
+        let number = message.channel.rsplit_once(':');
+        let Some(Ok(number)) = number.map(|(_, number)| number.parse()) else {
+            return;
+        };
+        if !self.wake(number) {
+            self.unclaimed();
+        }
+    }
+}
+
+impl Drop for FairWaiters {
+    fn drop(&mut self) {
+        self.map.forget(self);
+    }
+}
+
+/// One waiter's entry, from before its first call until after its last; it leaves when dropped.
+pub(crate) struct FairTicket {
+    waiters: Arc<FairWaiters>,
+    number: u64,
+}
+
+impl FairTicket {
+    /// Redis has said that the waiter is queued. `mixed`: clients that are not ours are queued too, or
+    /// hold the lock. `look_at`: the waiter is the head, and a beat looks again at this moment. From now
+    /// on the waiter is woken when it may have the lock.
+    pub(crate) fn queued(&self, mixed: bool, look_at: Option<Instant>) {
+        let waiters = &self.waiters;
+        let is_first = waiters.update(|queue| queue.is_queued(self.number, mixed, look_at));
+        waiters.map.listen();
+        // The first beat finds what Redis still has of this client, and this client has not.
+        if is_first && waiters.map.is_listening() {
+            waiters.beat_now();
+        }
+        waiters.subscribe_oldest();
+    }
+
+    /// Whether Redis answers the beats of a waiter that only waits.
+    pub(crate) fn health(&self) -> Health {
+        lock(&self.waiters.queue).health
+    }
+}
+
+impl Drop for FairTicket {
+    fn drop(&mut self) {
+        self.waiters.update(|queue| queue.leave(self.number));
+        self.waiters.subscribe_oldest();
+        self.waiters.map.left();
+    }
+}
