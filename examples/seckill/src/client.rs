@@ -37,6 +37,7 @@ pub(crate) enum CallError {
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
+    pub(crate) set_cookie: Option<String>,
     pub(crate) body: Bytes,
 }
 
@@ -58,6 +59,10 @@ impl HttpClient {
                 .build(connector),
             timeout,
         }
+    }
+
+    pub(crate) async fn get(&self, url: &str) -> Result<Reply, CallError> {
+        self.call("GET", url, None, None).await
     }
 
     pub(crate) async fn put(&self, url: &str, body: &Value) -> Result<Reply, CallError> {
@@ -98,9 +103,14 @@ impl HttpClient {
         let whole = async {
             let response = self.send(request).await?;
             let status = response.status().as_u16();
+            let set_cookie = response
+                .headers()
+                .get("set-cookie")
+                .and_then(|value| Some(value.to_str().ok()?.to_owned()));
             let body = response.into_body().collect().await;
             Ok(Reply {
                 status,
+                set_cookie,
                 body: body.map_err(|_| CallError::Cut)?.to_bytes(),
             })
         };

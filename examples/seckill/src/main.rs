@@ -23,20 +23,21 @@
 //!
 //! | layer | modules | knows |
 //! | --- | --- | --- |
-//! | programs | [`rush`], [`serve`] | everything below |
+//! | programs | [`rush`], [`serve`], [`up`], [`story`] | everything below |
 //! | routes | [`http`], and the page that it serves | who asks and for what; takes no lock |
 //! | service | [`service`], [`payment`] | what the shop does; the only place with locks |
 //! | store | [`store`] | the statements, for SQLite and PostgreSQL alike |
 //!
 //! Exit codes: 0 it went well, 1 the sale came out wrong, 2 it could not be held or served.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use serde::Serialize;
 
 use crate::cli::{Cli, Command, RushArgs};
-use crate::rush::summary::Summary;
 
 mod cli;
 mod client;
@@ -48,6 +49,8 @@ mod rush;
 mod serve;
 mod service;
 mod store;
+mod story;
+mod up;
 
 /// The sale came out wrong.
 const WRONG: u8 = 1;
@@ -62,6 +65,17 @@ async fn main() -> ExitCode {
             logging::begin();
             ended(serve::run(&args).await)
         }
+        Command::Up(args) => {
+            logging::begin();
+            ended(up::run(&args).await)
+        }
+        Command::Story(args) => match story::run(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => {
+                eprintln!("wrong: {problem}");
+                ExitCode::from(WRONG)
+            }
+        },
         Command::Payments(args) => {
             logging::begin();
             ended(serve::payment_stub(&args).await)
@@ -83,14 +97,18 @@ async fn rush(args: &RushArgs) -> ExitCode {
     if let Err(problem) = args.check() {
         return ended(Err(problem));
     }
-    match rush::run(args).await {
-        Ok(summary) => report(args, &summary),
-        Err(error) => ended(Err(error.to_string())),
-    }
+    let done = if args.http.is_empty() {
+        let done = rush::run(args).await;
+        done.map(|summary| report(args, &summary, summary.problems()))
+    } else {
+        let done = rush::remote::run(args).await;
+        done.map(|summary| report(args, &summary, summary.problems(args.lock)))
+    };
+    done.unwrap_or_else(|error| ended(Err(error.to_string())))
 }
 
 /// Prints the summary on stdout and what is wrong with it on stderr.
-fn report(args: &RushArgs, summary: &Summary) -> ExitCode {
+fn report<S: Serialize + Display>(args: &RushArgs, summary: &S, problems: Vec<String>) -> ExitCode {
     let text = if args.json {
         serde_json::to_string(summary).expect("a summary is numbers and strings") + "\n"
     } else {
@@ -99,7 +117,6 @@ fn report(args: &RushArgs, summary: &Summary) -> ExitCode {
     // Whoever reads may have gone away; the exit code is still theirs to have.
     let _ = io::stdout().write_all(text.as_bytes());
 
-    let problems = summary.problems();
     for problem in &problems {
         eprintln!("wrong: {problem}");
     }

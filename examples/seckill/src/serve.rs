@@ -87,8 +87,12 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     let jobs = jobs(&shop, &instance, &url, key);
     say(&format!("listening on {url}"));
 
+    let until_stdin_ends = args.until_stdin_ends;
     let end = async move {
-        asked_to_end().await;
+        tokio::select! {
+            () = asked_to_end() => {}
+            () = stdin_ended(), if until_stdin_ends => {}
+        }
         tracing::info!("closing");
         // Nobody listens where nothing is under way.
         let _ = close.send(true);
@@ -238,6 +242,17 @@ pub(crate) async fn asked_to_end() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
+}
+
+/// Waits for the end of standard input. Nothing else is expected of it.
+async fn stdin_ended() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    // Reading it blocks, so a thread does; the process does not wait for that.
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = ended.send(());
+    });
+    let _ = end.await;
 }
 
 /// Says a line to whoever started this.

@@ -6,9 +6,13 @@ use clap::{Parser, Subcommand};
 
 mod rush;
 mod serve;
+mod story;
+mod up;
 
-pub(crate) use self::rush::RushArgs;
+pub(crate) use self::rush::{FaultAt, RushArgs};
 pub(crate) use self::serve::{PaymentsArgs, ServeArgs};
+pub(crate) use self::story::StoryArgs;
+pub(crate) use self::up::UpArgs;
 
 /// A flash sale: users rush for vouchers across several app instances, one order per user.
 #[derive(Debug, Parser)]
@@ -27,6 +31,10 @@ pub(crate) enum Command {
     Rush(RushArgs),
     /// Serves the shop and its page over HTTP: one instance, of which there may be any number.
     Serve(ServeArgs),
+    /// Starts several instances, a front that hands requests to them, and a Redis if none is given.
+    Up(UpArgs),
+    /// Tells how one comes to such a lock, a run a step: what each of the simpler ones gets wrong.
+    Story(StoryArgs),
     /// Stands in for the payment service that the shop calls: slow, and wrong as often as you like.
     Payments(PaymentsArgs),
 }
@@ -85,6 +93,11 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         assert_eq!(
             rush(&[]).unwrap(),
+            RushArgs::default(),
+            "what the program takes for its defaults"
+        );
+        assert_eq!(
+            rush(&[]).unwrap(),
             RushArgs {
                 users: 1000,
                 stock: 200,
@@ -94,6 +107,8 @@ mod tests {
                 redis: None,
                 lock: LockKind::Rlock,
                 stall_one_in: 0,
+                http: Vec::new(),
+                fault: None,
                 json: false,
                 think: Duration::from_millis(2),
             }

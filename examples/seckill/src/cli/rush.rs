@@ -1,5 +1,7 @@
 //! What a rush is made of.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -49,6 +51,62 @@ pub(crate) struct RushArgs {
     /// Time an order takes between its check and its transaction.
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
     pub(crate) think: Duration,
+
+    /// Instances that serve already, or their front: the rush goes there and starts none.
+    #[arg(long, value_name = "URL", value_delimiter = ',', num_args = 1..,
+          conflicts_with_all = ["instances", "redis", "think", "stall_one_in"])]
+    pub(crate) http: Vec<String>,
+
+    /// What is broken on the way, and when: kill@500ms, pause@1s, restart-with-data@1s,
+    /// restart-without-data@1s. The first URL is that of an `up --chaos`.
+    #[arg(long, value_name = "FAULT@TIME", requires = "http")]
+    pub(crate) fault: Option<FaultAt>,
+}
+
+/// Something that is broken some time after the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FaultAt {
+    pub(crate) name: String,
+    pub(crate) at: Duration,
+}
+
+impl FromStr for FaultAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, at) = text
+            .split_once('@')
+            .ok_or("expected a fault and a time, such as kill@500ms")?;
+        Ok(Self {
+            name: name.to_owned(),
+            at: duration(at)?,
+        })
+    }
+}
+
+impl fmt::Display for FaultAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{:?}", self.name, self.at)
+    }
+}
+
+impl Default for RushArgs {
+    fn default() -> Self {
+        Self {
+            users: 1000,
+            stock: 200,
+            instances: 4,
+            requests_per_user: 3,
+            concurrency: 64,
+            redis: None,
+            lock: LockKind::Rlock,
+            stall_one_in: 0,
+            json: false,
+            think: Duration::from_millis(2),
+            http: Vec::new(),
+            fault: None,
+        }
+    }
 }
 
 impl RushArgs {

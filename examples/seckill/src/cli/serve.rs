@@ -58,6 +58,10 @@ pub(crate) struct ServeArgs {
     /// Takes the header `x-user-id` for a session. For tests: it lets everybody be everybody.
     #[arg(long)]
     pub(crate) trust_user_header: bool,
+
+    /// Ends when standard input does: with the process that started it.
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_ends: bool,
 }
 
 /// The stand-in for the payment service.

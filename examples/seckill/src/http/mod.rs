@@ -21,6 +21,7 @@ mod session;
 mod sse;
 mod vouchers;
 
+pub(crate) use self::problem::Problem;
 pub(crate) use self::routes::router;
 pub(crate) use self::session::cookie_of;
 

@@ -44,6 +44,11 @@ impl Tally {
         }
     }
 
+    /// Requests that ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ends.values().sum()
+    }
+
     fn add(&mut self, end: String, took: Duration) {
         *self.ends.entry(end).or_default() += 1;
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);

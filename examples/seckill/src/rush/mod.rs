@@ -21,6 +21,7 @@ use crate::service::{self, CreateVoucher, NewSale, Placed, Shop, ShopConfig, Sho
 use crate::store::{DatabaseUrl, Store};
 
 mod crowd;
+pub(crate) mod remote;
 pub(crate) mod share;
 pub(crate) mod summary;
 

@@ -5,7 +5,11 @@ use std::str::FromStr;
 
 /// The address of a database: a file of SQLite, or a PostgreSQL server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DatabaseUrl(String);
+pub(crate) struct DatabaseUrl {
+    url: String,
+    /// The same as one says it on the command line.
+    argument: String,
+}
 
 impl DatabaseUrl {
     /// The SQLite file, which is made if there is none.
@@ -13,15 +17,23 @@ impl DatabaseUrl {
         let absolute = std::path::absolute(path).map_err(|error| error.to_string())?;
         let as_url = url::Url::from_file_path(&absolute)
             .map_err(|()| format!("{} is no path", path.display()))?;
-        Ok(Self(format!("sqlite://{}?mode=rwc", as_url.path())))
+        Ok(Self {
+            url: format!("sqlite://{}?mode=rwc", as_url.path()),
+            argument: absolute.display().to_string(),
+        })
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.url
+    }
+
+    /// What another process of this program is given for the same database.
+    pub(crate) fn as_argument(&self) -> &str {
+        &self.argument
     }
 
     pub(crate) fn is_sqlite(&self) -> bool {
-        self.0.starts_with("sqlite:")
+        self.url.starts_with("sqlite:")
     }
 }
 
@@ -40,7 +52,10 @@ impl FromStr for DatabaseUrl {
                 let parsed = url::Url::parse(text).map_err(|error| error.to_string())?;
                 match parsed.path().trim_start_matches('/') {
                     "" => Err(format!("it names no database; {CHOICES}")),
-                    _ => Ok(Self(text.to_owned())),
+                    _ => Ok(Self {
+                        url: text.to_owned(),
+                        argument: text.to_owned(),
+                    }),
                 }
             }
             Some((scheme, _)) => Err(format!("{scheme}:// is no database for this; {CHOICES}")),
@@ -57,6 +72,7 @@ mod tests {
         let url: DatabaseUrl = "/srv/a shop/50%.db".parse().unwrap();
         assert_eq!(url.as_str(), "sqlite:///srv/a%20shop/50%25.db?mode=rwc");
         assert!(url.is_sqlite());
+        assert_eq!(url.as_argument().parse(), Ok(url));
         let relative: DatabaseUrl = "shop.db".parse().unwrap();
         assert!(relative.as_str().starts_with("sqlite:///"), "{relative:?}");
         assert_eq!(

@@ -6,4 +6,5 @@ mod away;
 mod bad_input;
 mod primitives;
 mod start;
+mod up;
 mod world;

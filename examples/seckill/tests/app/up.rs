@@ -1,0 +1,240 @@
+//! Several instances with a front, rushes over HTTP, and what breaks in the middle of them.
+
+use std::collections::HashSet;
+use std::process::{Command, Output};
+use std::thread;
+
+use serde_json::{Value, json};
+use tests::{RedisServer, eventually};
+
+use super::world::{Instance, LONG, World, block_on, on_sale};
+
+fn up(world: &World, flags: &[&str]) -> Instance {
+    let own = ["up", "--port", "0", "--database", &world.database];
+    Instance::start(&[&own, flags].concat()).unwrap_or_else(|said| panic!("not up: {said}"))
+}
+
+fn seckill(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seckill"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn rush(target: &str, flags: &[&str]) -> (Value, Output) {
+    let own = ["rush", "--json", "--http", target];
+    let output = seckill(&[&own, flags].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let summary = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e} in {output:?}"));
+    (summary, output)
+}
+
+fn url(instance: &Instance) -> String {
+    format!("http://{}", instance.address)
+}
+
+#[test]
+fn the_front_hands_requests_to_all_instances_and_survives_one_that_dies() {
+    let world = World::sqlite();
+    let front = up(&world, &["--instances", "3", "--chaos"]);
+    let names = || -> HashSet<String> {
+        let name = |_| {
+            let answer = front.get("/health");
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer.json()["instance"].as_str().unwrap().to_owned()
+        };
+        (0..9).map(name).collect()
+    };
+    let before = names();
+    assert_eq!(before.len(), 3, "{before:?}");
+    let faults = front.get("/chaos").json();
+    let faults: Vec<_> = faults["faults"].as_array().unwrap().iter().collect();
+    assert_eq!(faults.len(), 4, "{faults:?}");
+    let killed = front.post("/chaos/kill", &json!({}));
+    assert_eq!(killed.status, 200, "{killed:?}");
+    // Nobody is refused meanwhile, and the third is back soon, as somebody else.
+    block_on(eventually(LONG, async || {
+        let now = names();
+        now.len() == 3 && now != before
+    }));
+    front
+        .post("/chaos/nothing", &json!({}))
+        .is_problem(404, "not-found");
+}
+
+#[test]
+fn without_chaos_nothing_can_be_broken() {
+    let world = World::sqlite();
+    let front = up(&world, &["--instances", "1"]);
+    assert_eq!(front.get("/chaos").json(), json!({ "faults": [] }));
+    front
+        .post("/chaos/kill", &json!({}))
+        .is_problem(404, "not-found");
+}
+
+#[test]
+fn instances_end_with_the_process_that_started_them() {
+    let world = World::sqlite();
+    let mut front = up(&world, &["--instances", "2"]);
+    let addresses: Vec<String> = front
+        .get("/api/instances")
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            one["url"]
+                .as_str()
+                .unwrap()
+                .trim_start_matches("http://")
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(addresses.len(), 2);
+    // As a crash does: nobody tells them.
+    front.process.kill();
+    for address in addresses {
+        block_on(eventually(LONG, async || {
+            std::net::TcpStream::connect(&address).is_err()
+        }));
+    }
+}
+
+#[test]
+fn a_rush_over_http_comes_out_right() {
+    let world = World::postgres();
+    let instances = [world.serve(&[]), world.serve(&[])];
+    let targets = format!("{},{}", url(&instances[0]), url(&instances[1]));
+    let (summary, output) = rush(&targets, &["--users", "80", "--stock", "30"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(summary["requests"], 240);
+    assert_eq!(summary["ends"]["ordered"], 30);
+    assert_eq!(summary["sold"], 30);
+    assert_eq!(
+        (&summary["duplicates"], &summary["oversold"]),
+        (&json!(0), &json!(0))
+    );
+    assert!(summary["latency_p99_us"].as_u64() >= summary["latency_p50_us"].as_u64());
+    // Standard error is a pipe here, so not even a progress bar.
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+
+    let (summary, _) = rush(
+        &targets,
+        &["--users", "80", "--stock", "80", "--lock", "off"],
+    );
+    assert!(summary["duplicates"].as_u64() >= Some(1), "{summary}");
+}
+
+#[test]
+fn a_rush_says_what_is_wrong_with_its_target() {
+    let nobody = RedisServer::start();
+    let gone = format!("http://{}", nobody.address());
+    nobody.kill();
+    let world = World::sqlite();
+    let serving = url(&world.serve(&[]));
+    for (target, flags, named) in [
+        (&*gone, &[][..], "no connection"),
+        ("localhost", &[], "--http localhost"),
+        ("https://localhost", &[], "--http https://localhost"),
+        (&serving, &["--fault", "kill"], "--fault"),
+        (&serving, &["--fault", "kill@soon"], "--fault"),
+        (&serving, &["--instances", "2"], "--instances"),
+    ] {
+        let output = seckill(&[&["rush", "--http", target], flags].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{target}: {output:?}");
+        assert!(said.contains(named), "{named} is not in {said}");
+    }
+    let alone = seckill(&["rush", "--fault", "kill@1s"]);
+    assert_eq!(alone.status.code(), Some(2), "{alone:?}");
+}
+
+/// A rush with something broken in the middle: requests may fail, and nobody has two vouchers.
+#[track_caller]
+fn holds(lock: &str, fault: &str) {
+    let world = World::sqlite();
+    let front = up(
+        &world,
+        &["--chaos", "--think", "20ms", "--stall-one-in", "20"],
+    );
+    let flags = [
+        "--users", "150", "--stock", "450", "--lock", lock, "--fault", fault,
+    ];
+    let (summary, output) = rush(&url(&front), &flags);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        (&summary["duplicates"], &summary["oversold"]),
+        (&json!(0), &json!(0))
+    );
+    let ends = summary["ends"].as_object().unwrap();
+    let ended: u64 = ends.values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(ended, 450, "{summary}");
+}
+
+#[test]
+fn nobody_has_two_when_an_instance_is_killed() {
+    holds("rlock", "kill@300ms");
+}
+
+#[test]
+fn nobody_has_two_when_redis_stands_still() {
+    holds("rlock", "pause@300ms");
+}
+
+#[test]
+fn nobody_has_two_when_redis_restarts_with_its_data() {
+    holds("rlock", "restart-with-data@300ms");
+}
+
+#[test]
+fn nobody_has_two_under_a_token_when_redis_loses_its_data() {
+    holds("fenced", "restart-without-data@300ms");
+}
+
+#[test]
+fn nobody_has_two_when_a_real_redis_restarts_from_its_log() {
+    let redis = RedisServer::options().aof().start();
+    let mut world = World::sqlite();
+    world.redis = redis.url();
+    let instances = [
+        world.serve(&["--think", "20ms", "--stall-one-in", "20"]),
+        world.serve(&["--think", "20ms", "--stall-one-in", "20"]),
+    ];
+    let targets = format!("{},{}", url(&instances[0]), url(&instances[1]));
+    let voucher = instances[0].voucher(&on_sale("Tea", 1));
+    let flags = ["--users", "150", "--stock", "450"];
+    let (summary, _) = thread::scope(|scope| {
+        let rushing = scope.spawn(|| rush(&targets, &flags));
+        let sells = async || instances[0].get("/api/vouchers").json()[0]["sale"]["stock"] != 450;
+        let newest = async || instances[0].get("/api/vouchers").json()[0]["id"] != voucher.as_str();
+        block_on(eventually(LONG, async || newest().await && sells().await));
+        redis.kill();
+        redis.restart();
+        rushing.join().unwrap()
+    });
+    assert_eq!(
+        (&summary["duplicates"], &summary["oversold"]),
+        (&json!(0), &json!(0))
+    );
+    assert!(summary["sold"].as_u64() >= Some(1), "{summary}");
+}
+
+#[test]
+fn the_story_shows_what_goes_wrong() {
+    for (lock, what) in [
+        ("off", "second orders of a user"),
+        ("setnx", "users locked out for good"),
+        ("token", "second orders of a user"),
+    ] {
+        let output = seckill(&["story", "--lock", lock]);
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = said.lines().find_map(|line| line.trim().strip_prefix(what));
+        let count: u64 = line
+            .unwrap_or_else(|| panic!("no {what} in {said}"))
+            .trim()
+            .parse()
+            .unwrap();
+        assert!(count > 0, "{said}");
+    }
+}
