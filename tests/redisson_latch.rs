@@ -5,33 +5,30 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, CountDownLatch, Error};
+use redlock_rt::{CountDownLatch, Error};
 use tests::{
-    LeakCheck, RedissonClient, RedissonCountDownLatch, eventually, shared_server, unique, within,
+    RedissonClient, RedissonCountDownLatch, World, eventually, shared_server, unique, within,
 };
 use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 struct Stage {
+    world: World,
     ours: CountDownLatch,
     theirs: RedissonCountDownLatch,
-    leaks: LeakCheck,
-    name: String,
 }
 
 impl Stage {
     async fn open(name: String) -> Self {
         let server = shared_server();
+        let world = World::named(&server, &name).await;
         let java = RedissonClient::connect(&server.url()).await.unwrap();
-        let builder = Client::builder().url(&server.url());
-        // Whoever wakes was told.
-        let rust = builder.poll_interval(60 * DEADLINE).build().unwrap();
         Self {
-            ours: rust.count_down_latch(&name),
+            // Whoever wakes was told.
+            ours: world.client().count_down_latch(&name),
             theirs: java.count_down_latch(&name),
-            leaks: LeakCheck::on(&server, &name).await.client(&rust),
-            name,
+            world,
         }
     }
 
@@ -48,47 +45,18 @@ impl Stage {
     }
 
     async fn subscribed(&self, count: usize) {
-        let redis = shared_server().connect().await.unwrap();
-        let channel = format!("redisson_countdownlatch__channel__{{{}}}", self.name);
-        eventually(DEADLINE, async || {
-            let asked = redis::cmd("PUBSUB").arg(&["NUMSUB", &channel]).to_owned();
-            let (_, there): (String, usize) = asked.query_async(&mut redis.clone()).await.unwrap();
-            there == count
-        })
-        .await;
+        let channel = format!("redisson_countdownlatch__channel__{{{}}}", self.world.name);
+        self.world.subscribed_to(&channel, count).await;
     }
 
     async fn marks(&self) -> Vec<String> {
-        let mut redis = shared_server().connect().await.unwrap();
-        let pattern = format!("redlock_latch_end:*{}*", self.name);
-        let keys = redis::cmd("KEYS").arg(pattern).to_owned();
-        keys.query_async(&mut redis).await.unwrap()
+        let pattern = format!("redlock_latch_end:*{}*", self.world.name);
+        self.world.redis(&["KEYS", &pattern]).await
     }
 
     async fn end(self) {
-        let mut redis = shared_server().connect().await.unwrap();
-        for form in ["redlock_op:*{}*", "redlock_latch_end:*{}*"] {
-            let pattern = form.replace("{}", &self.name);
-            let keys: Vec<String> = redis::cmd("KEYS")
-                .arg(pattern)
-                .query_async(&mut redis)
-                .await
-                .unwrap();
-            for key in keys {
-                let ttl: i64 = redis::cmd("PTTL")
-                    .arg(&key)
-                    .query_async(&mut redis)
-                    .await
-                    .unwrap();
-                assert!(ttl > 0, "{key} stays");
-                let _: i64 = redis::cmd("DEL")
-                    .arg(&key)
-                    .query_async(&mut redis)
-                    .await
-                    .unwrap();
-            }
-        }
-        self.leaks.assert_clean().await;
+        self.world.remove_notes().await;
+        self.world.assert_clean().await;
     }
 }
 

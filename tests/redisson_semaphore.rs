@@ -10,59 +10,47 @@ use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, LostReason, PermitExpirableSemaphore, PermitOptions, Semaphore};
 use tests::{
-    LeakCheck, RedissonClient, RedissonPermits, RedissonSemaphore, eventually, shared_server,
-    unique, within,
+    RedissonClient, RedissonPermits, RedissonSemaphore, World, eventually, shared_server, within,
 };
 
 const DEADLINE: Duration = Duration::from_secs(20);
-const NEVER: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_millis(300);
 /// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or [never](NEVER).
+/// come with the end of a lease of 30 s, or never.
 const LATE: Duration = Duration::from_secs(5);
 
 /// One semaphore, seen from both sides.
 struct Both {
-    name: String,
+    world: World,
     client: Client,
     plain: Semaphore,
     leased: PermitExpirableSemaphore,
     java: RedissonClient,
     their_plain: RedissonSemaphore,
     their_leased: RedissonPermits,
-    leaks: LeakCheck,
 }
 
 impl Both {
     async fn open(what: &str) -> Self {
         let server = shared_server();
-        let name = unique(what);
-        let builder = Client::builder().url(&server.url()).poll_interval(NEVER);
-        let builder = builder.linger(Duration::from_millis(20));
-        let client = builder.build().unwrap();
+        let world = World::on(&server, what).await;
+        let client = world.client();
         let java = RedissonClient::connect(&server.url()).await.unwrap();
         Self {
-            plain: client.semaphore(&name),
-            leased: client.permit_expirable_semaphore(&name),
-            their_plain: java.semaphore(&*name),
-            their_leased: java.permits(&*name),
-            leaks: LeakCheck::on(&server, &name).await.client(&client),
+            plain: client.semaphore(&world.name),
+            leased: client.permit_expirable_semaphore(&world.name),
+            their_plain: java.semaphore(&*world.name),
+            their_leased: java.permits(&*world.name),
             client,
             java,
-            name,
+            world,
         }
     }
 
     async fn ours_waits(&self) {
-        eventually(DEADLINE, async || {
-            let stats = self.client.stats();
-            let mut redis = shared_server().connect().await.unwrap();
-            let channel = self.their_plain.channel();
-            let command = redis::cmd("PUBSUB").arg(&["NUMSUB", &channel]).to_owned();
-            let (_, listeners): (String, usize) = command.query_async(&mut redis).await.unwrap();
-            stats.waiting == 1 && listeners == 1
-        })
-        .await;
+        eventually(DEADLINE, async || self.client.stats().waiting == 1).await;
+        let channel = self.their_plain.channel();
+        self.world.subscribed_to(&channel, 1).await;
     }
 
     async fn theirs_waits(&self) {
@@ -71,22 +59,10 @@ impl Both {
     }
 
     async fn end(self, permits: i64) {
-        let mut redis = shared_server().connect().await.unwrap();
         assert_eq!(self.plain.available_permits().await.unwrap(), permits);
-        let pattern = format!("redlock_op:{{{}}}:*", self.name);
-        let notes: Vec<String> = redis::cmd("KEYS")
-            .arg(pattern)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
-        for key in notes.iter().chain([&self.name]) {
-            let _: () = redis::cmd("DEL")
-                .arg(key)
-                .query_async(&mut redis)
-                .await
-                .unwrap();
-        }
-        self.leaks.assert_clean().await;
+        self.world.remove_notes().await;
+        let _: bool = self.world.redis(&["DEL", &self.world.name]).await;
+        self.world.assert_clean().await;
     }
 }
 
@@ -213,7 +189,7 @@ async fn a_clock_that_is_ahead_sweeps_what_is_held() {
     let permit = both.leased.acquire_with(options).await.unwrap();
     let ahead = both
         .java
-        .permits_ahead(&*both.name, Duration::from_secs(60));
+        .permits_ahead(&*both.world.name, Duration::from_secs(60));
     let id = within(DEADLINE, ahead.acquire(None)).await.unwrap();
     assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::Deleted);
     drop(permit);

@@ -7,67 +7,48 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use redis::{
-    FromRedisValue,
-    aio::{MultiplexedConnection, PubSub},
-};
+use redis::aio::PubSub;
 use redlock_rt::{Client, LockOptions, LostReason, SpinLock, SpinLockGuard, Unlocked};
 use tests::{
-    LeakCheck, RedissonClient, RedissonSpinLock, RedissonUnlock, eventually, shared_server, unique,
-    within,
+    RedissonClient, RedissonSpinLock, RedissonUnlock, World, eventually, shared_server, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-const NEVER: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_millis(300);
 /// The longest pause of either side's default back-off, with its random addition.
 const PAUSE: Duration = Duration::from_millis(256);
 /// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or [never](NEVER).
+/// come with the end of a lease of 30 s, or never.
 const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
 struct Both {
-    name: String,
-    redis: MultiplexedConnection,
+    world: World,
     client: Client,
     ours: SpinLock,
     java: RedissonClient,
     theirs: RedissonSpinLock,
     heard: PubSub,
-    leaks: LeakCheck,
 }
 
 impl Both {
     async fn open(what: &str) -> Self {
-        let name = unique(what);
         let server = shared_server();
-        let builder = Client::builder()
-            .url(&server.url())
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let client = builder.connect().await.unwrap();
+        let world = World::on(&server, what).await;
+        let client = world.client();
         let java = RedissonClient::connect(&server.url()).await.unwrap();
         let listener = redis::Client::open(server.url()).unwrap();
         let mut heard = listener.get_async_pubsub().await.unwrap();
-        heard.psubscribe(format!("*{name}*")).await.unwrap();
+        heard.psubscribe(format!("*{}*", world.name)).await.unwrap();
         Self {
-            redis: server.connect().await.unwrap(),
-            ours: client.spin_lock(&name),
-            theirs: java.spin_lock(&name),
-            leaks: LeakCheck::on(&server, &name).await.client(&client),
+            ours: client.spin_lock(&world.name),
+            theirs: java.spin_lock(&world.name),
             client,
             java,
             heard,
-            name,
+            world,
         }
-    }
-
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
     /// A waiter of ours that has been refused.
@@ -102,8 +83,8 @@ impl Both {
 
     /// Nothing is left, and nothing was ever said.
     async fn end(mut self) {
-        let end = format!("end:{}", self.name);
-        let receivers: usize = self.redis(&["PUBLISH", &end, ""]).await;
+        let end = format!("end:{}", self.world.name);
+        let receivers: usize = self.world.redis(&["PUBLISH", &end, ""]).await;
         assert_eq!(receivers, 1);
         {
             let mut messages = self.heard.on_message();
@@ -112,7 +93,7 @@ impl Both {
         }
         assert_eq!(self.client.stats().subscriptions, 0);
         assert!(self.java.channels().is_empty());
-        self.leaks.assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 
@@ -177,7 +158,7 @@ async fn re_entries_keep_the_other_side_out() {
 
     let outer = both.ours.lock().await.unwrap();
     let inner = outer.reenter().await.unwrap();
-    let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
+    let fields: Vec<(String, String)> = both.world.redis(&["HGETALL", &both.world.name]).await;
     assert_eq!(fields, [(outer.hold_id().to_string(), "2".to_owned())]);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
     assert!(!both.theirs.as_rlock().try_lock(1, None).await.unwrap());
@@ -252,15 +233,18 @@ async fn renewals_keep_the_other_side_waiting() {
 #[tokio::test]
 async fn redis_has_the_same_data_as_with_redisson() {
     let both = Both::open("shape").await;
-    let pattern = format!("*{}*", both.name);
+    let pattern = format!("*{}*", both.world.name);
     let shape = async || {
-        let keys: Vec<String> = both.redis(&["KEYS", &pattern]).await;
-        assert_eq!(keys, [&*both.name], "nothing beside the lock");
-        let kind: String = both.redis(&["TYPE", &both.name]).await;
-        let encoding: String = both.redis(&["OBJECT", "ENCODING", &both.name]).await;
-        let ttl: u64 = both.redis(&["PTTL", &both.name]).await;
+        let keys: Vec<String> = both.world.redis(&["KEYS", &pattern]).await;
+        assert_eq!(keys, [&*both.world.name], "nothing beside the lock");
+        let kind: String = both.world.redis(&["TYPE", &both.world.name]).await;
+        let encoding: String = both
+            .world
+            .redis(&["OBJECT", "ENCODING", &both.world.name])
+            .await;
+        let ttl: u64 = both.world.redis(&["PTTL", &both.world.name]).await;
         assert!((28_000..=30_000).contains(&ttl), "{ttl}");
-        let counts: Vec<String> = both.redis(&["HVALS", &both.name]).await;
+        let counts: Vec<String> = both.world.redis(&["HVALS", &both.world.name]).await;
         (kind, encoding, counts)
     };
     both.they_take(45).await;
@@ -277,14 +261,11 @@ async fn redis_has_the_same_data_as_with_redisson() {
 async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
     const POLL: Duration = Duration::from_millis(200);
     let both = Both::open("mixed-kinds").await;
-    let polls = Client::builder()
-        .url(&shared_server().url())
-        .poll_interval(POLL)
-        .linger(Duration::from_millis(20))
-        .build()
-        .unwrap();
+    let polls = both
+        .world
+        .client_with(|builder| builder.poll_interval(POLL));
     let guard = both.ours.lock().await.unwrap();
-    let rlock = polls.rlock(&both.name);
+    let rlock = polls.rlock(&both.world.name);
     let waiter = tokio::spawn(async move { (rlock.lock().await.unwrap(), Instant::now()) });
     eventually(DEADLINE, async || polls.stats().subscriptions == 1).await;
     let freed = Instant::now();
@@ -301,20 +282,21 @@ async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
     assert_within_a_pause(freed, taken);
     guard.unlock().await.unwrap();
     let Both {
-        leaks, mut heard, ..
+        world, mut heard, ..
     } = both;
     let release = within(DEADLINE, heard.on_message().next()).await.unwrap();
     assert_eq!(release.get_payload::<String>().unwrap(), "0");
-    leaks.client(&polls).assert_clean().await;
+    world.assert_clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_of_each_are_never_two_at_once() {
     const TURNS: usize = 15;
     let both = Both::open("mixed").await;
-    let counter = format!("{}:inside", both.name);
+    let counter = format!("{}:inside", both.world.name);
+    let redis = shared_server().connect().await.unwrap();
     let room = |step: &'static str, expected: i64| {
-        let (mut redis, counter) = (both.redis.clone(), counter.clone());
+        let (mut redis, counter) = (redis.clone(), counter.clone());
         async move {
             let step = redis::cmd(step).arg(counter).to_owned();
             let inside: i64 = step.query_async(&mut redis).await.unwrap();
@@ -350,7 +332,7 @@ async fn four_of_each_are_never_two_at_once() {
         });
     }
     within(3 * DEADLINE, tasks.join_all()).await;
-    let left: i64 = both.redis(&["GETDEL", &counter]).await;
+    let left: i64 = both.world.redis(&["GETDEL", &counter]).await;
     assert_eq!(left, 0);
     both.end().await;
 }

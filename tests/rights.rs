@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked};
-use tests::{LeakCheck, RedisServer, eventually, unique, within};
+use tests::{RedisServer, World, eventually, unique, within};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Short: where nothing is announced, waiters look by themselves.
@@ -36,27 +35,14 @@ fn rights(text: &str) -> Vec<String> {
 
 struct Stage {
     server: RedisServer,
-    redis: MultiplexedConnection,
-    name: String,
-    leaks: Option<LeakCheck>,
+    world: World,
 }
 
 impl Stage {
     async fn open(what: &str) -> Self {
         let server = RedisServer::start();
-        let name = unique(what);
-        Self {
-            redis: server.connect().await.unwrap(),
-            leaks: Some(LeakCheck::on(&server, &name).await),
-            server,
-            name,
-        }
-    }
-
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
+        let world = World::on(&server, what).await;
+        Self { server, world }
     }
 
     /// A client of a user with these rights, on all keys and the channels of Redisson unless they
@@ -65,7 +51,7 @@ impl Stage {
         let user = unique("user").replace(':', "-");
         let mut words = vec!["ACL", "SETUSER", &user, "on", ">pw"];
         // From Redis 7.2 on.
-        let known: Vec<String> = self.redis(&["ACL", "CAT", "connection"]).await;
+        let known: Vec<String> = self.world.redis(&["ACL", "CAT", "connection"]).await;
         if known.iter().any(|command| command == "client|setinfo") {
             words.push("+client|setinfo");
         }
@@ -76,28 +62,29 @@ impl Stage {
             words.push("&redisson_*");
         }
         words.extend(rights.iter().map(String::as_str));
-        let _: () = self.redis(&words).await;
+        let _: () = self.world.redis(&words).await;
         let url = format!("redis://{user}:pw@127.0.0.1:{}", self.server.port());
-        let builder = Client::builder().url(&url).poll_interval(POLL);
-        let builder = builder.linger(Duration::from_millis(20));
-        let client = builder.connect().await.unwrap();
-        self.leaks = self.leaks.take().map(|leaks| leaks.client(&client));
-        client
+        self.world.clients_connect_to(url);
+        self.world
+            .client_with(|builder| builder.poll_interval(POLL))
     }
 
     /// Removes what goes by itself, and the semaphore.
     async fn sweep(&self) {
-        let keys: Vec<String> = self.redis(&["KEYS", &format!("*{}*", self.name)]).await;
+        let keys: Vec<String> = self
+            .world
+            .redis(&["KEYS", &format!("*{}*", self.world.name)])
+            .await;
         for key in keys {
-            let ttl: i64 = self.redis(&["PTTL", &key]).await;
-            assert!(ttl > 0 || key == self.name, "{key} stays");
-            let _: bool = self.redis(&["DEL", &key]).await;
+            let ttl: i64 = self.world.redis(&["PTTL", &key]).await;
+            assert!(ttl > 0 || key == self.world.name, "{key} stays");
+            let _: bool = self.world.redis(&["DEL", &key]).await;
         }
     }
 
-    async fn end(mut self) {
+    async fn end(self) {
         self.sweep().await;
-        self.leaks.take().unwrap().assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 
@@ -238,20 +225,20 @@ async fn what_the_front_page_lists_is_enough() {
         stage.client(&rights(&listed.concat())).await
     };
     let client = may(&mut stage, &[PLAIN]).await;
-    plain(&client, &stage.name).await.unwrap();
+    plain(&client, &stage.world.name).await.unwrap();
     stage.sweep().await;
     let client = may(&mut stage, &[PLAIN, LEASED]).await;
-    leased(&client, &stage.name).await.unwrap();
-    let other = format!("{}:ttl", stage.name);
-    let _: bool = stage.redis(&["DEL", &other]).await;
+    leased(&client, &stage.world.name).await.unwrap();
+    let other = format!("{}:ttl", stage.world.name);
+    let _: bool = stage.world.redis(&["DEL", &other]).await;
     stage.sweep().await;
     let client = may(&mut stage, &[LATCH]).await;
-    latch(&client, &stage.name).await.unwrap();
+    latch(&client, &stage.world.name).await.unwrap();
     stage.sweep().await;
     let mut listed = rights(&[EVERYBODY, SCRIPTS, FAIR].concat());
     listed.push("&redlock_wake:*".to_owned());
     let client = stage.client(&listed).await;
-    fair(&client, &stage.name).await.unwrap();
+    fair(&client, &stage.world.name).await.unwrap();
     stage.end().await;
 }
 
@@ -266,13 +253,13 @@ async fn nothing_is_lost_without_the_rights_to_publish_and_subscribe() {
         "-subscribe".to_owned(),
     ];
     let client = stage.client(&[&rights(&all)[..], &less].concat()).await;
-    plain(&client, &stage.name).await.unwrap();
+    plain(&client, &stage.world.name).await.unwrap();
     stage.sweep().await;
-    leased(&client, &stage.name).await.unwrap();
-    let other = format!("{}:ttl", stage.name);
-    let _: bool = stage.redis(&["DEL", &other]).await;
+    leased(&client, &stage.world.name).await.unwrap();
+    let other = format!("{}:ttl", stage.world.name);
+    let _: bool = stage.world.redis(&["DEL", &other]).await;
     stage.sweep().await;
-    latch(&client, &stage.name).await.unwrap();
+    latch(&client, &stage.world.name).await.unwrap();
     stage.end().await;
 }
 
@@ -289,7 +276,7 @@ fn assert_denied<T>(outcome: Result<T, Error>, name: &str) {
 #[tokio::test]
 async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     let mut stage = Stage::open("no-notes").await;
-    let name = stage.name.clone();
+    let name = stage.world.name.clone();
     let all = rights(&[EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED].concat());
     let keys = [
         format!("~{name}"),
@@ -304,10 +291,10 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     );
     assert_denied(plain.try_set_permits(5).await, &name);
     assert_denied(plain.acquire().await, &name);
-    let exists: bool = stage.redis(&["EXISTS", &name]).await;
+    let exists: bool = stage.world.redis(&["EXISTS", &name]).await;
     assert!(!exists, "nothing is made");
 
-    let _: () = stage.redis(&["SET", &name, "5"]).await;
+    let _: () = stage.world.redis(&["SET", &name, "5"]).await;
     assert_denied(plain.acquire().await, &name);
     assert_denied(plain.try_acquire().await, &name);
     assert_denied(plain.release(1).await, &name);
@@ -321,15 +308,15 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     assert!(permit.is_valid());
     assert_eq!(leased.acquired().await.unwrap(), 1);
     permit.release().await.unwrap();
-    let number: String = stage.redis(&["GET", &name]).await;
+    let number: String = stage.world.redis(&["GET", &name]).await;
     assert_eq!(number, "5");
 
     let latch = client.count_down_latch(&name);
     assert_denied(latch.count_down().await, &name);
     assert_denied(latch.count_down_guard().unwrap().count_down().await, &name);
-    let number: String = stage.redis(&["GET", &name]).await;
+    let number: String = stage.world.redis(&["GET", &name]).await;
     assert_eq!(number, "5");
-    let _: bool = stage.redis(&["DEL", &name]).await;
+    let _: bool = stage.world.redis(&["DEL", &name]).await;
     assert_denied(latch.try_set_count(2).await, &name);
     stage.end().await;
 }
@@ -338,10 +325,10 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
 #[tokio::test]
 async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
     let mut stage = Stage::open("one-less").await;
-    let name = stage.name.clone();
+    let name = stage.world.name.clone();
     let all = rights(&[EVERYBODY, SCRIPTS, LATCH, PLAIN, LEASED].concat());
     for less in ["-decrby", "-hset", "-zadd"] {
-        let _: () = stage.redis(&["SET", &name, "5"]).await;
+        let _: () = stage.world.redis(&["SET", &name, "5"]).await;
         let rights = [&all[..], &[less.to_owned()]].concat();
         let client = stage.client(&rights).await;
         let (plain, leased) = (
@@ -355,10 +342,10 @@ async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
             assert_denied(leased.acquire().await, &name);
         }
         eventually(DEADLINE, async || client.stats().names == 0).await;
-        let number: String = stage.redis(&["GET", &name]).await;
+        let number: String = stage.world.redis(&["GET", &name]).await;
         assert_eq!(number, "5", "{less}");
         let pattern = format!("*{{{name}}}*");
-        let keys: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
+        let keys: Vec<String> = stage.world.redis(&["KEYS", &pattern]).await;
         let others = keys.iter().filter(|key| !key.starts_with("redlock_op"));
         assert_eq!(others.count(), 0, "{less}: {keys:?}");
     }

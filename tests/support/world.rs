@@ -139,7 +139,7 @@ impl World {
     pub async fn remove_notes(&self) {
         let mut left = Vec::new();
         for prefix in ["redlock_op", "redlock_latch_end"] {
-            let pattern = format!("{prefix}:{{{}*}}*", self.name);
+            let pattern = format!("{prefix}:*{}*", self.name);
             let found: Vec<String> = self.redis(&["KEYS", &pattern]).await;
             left.extend(found);
         }
