@@ -1,5 +1,8 @@
 //! Everything that ends, frees or gives back what tasks of the same client may wait for.
 
+// As a test does, of which this is a part.
+#![allow(clippy::unwrap_used)]
+
 use std::{pin::Pin, time::Duration};
 
 use redlock_rt::{Client, LockOptions, Unlocked};
