@@ -1,8 +1,8 @@
-//! The clock that leases are judged by.
+//! The clock of leases.
 //!
-//! It is Tokio's, so that a paused clock moves leases too, plus the time that the machine was
-//! suspended since the process first asked: `CLOCK_MONOTONIC`, which Tokio reads, stands still in
-//! suspend, and a lease in Redis does not.
+//! It is Tokio's clock, so that a paused clock moves leases too, plus the time for which the
+//! machine was suspended since the first call: `CLOCK_MONOTONIC`, which Tokio reads, stops during
+//! suspend, but a lease in Redis does not.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,14 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Returns a moment that is not after the present one, at half the cost of [`now`]: a suspend that
-/// `now` has not seen yet is left out. Leases may be counted from it, and are never judged by it.
+/// `now` has not seen yet is not included. Leases may start from it, but are never compared with
+/// it.
 pub(crate) fn stamp() -> Instant {
     tokio::time::Instant::now().into_std() + suspend::known()
 }
 
-/// As [`now`], for destructors. They also run at the end of a thread, where a clock of Tokio that
-/// can be paused (feature `test-util`) panics once Tokio's own thread-locals are gone.
+/// As [`now`], for destructors. They also run at the end of a thread, where Tokio's pausable clock
+/// (feature `test-util`) panics after Tokio's thread-locals are gone.
 pub(crate) fn now_in_drop() -> Instant {
     match Handle::try_current() {
         Err(error) if error.is_thread_local_destroyed() => with_suspends(Instant::now()),
@@ -41,16 +42,16 @@ fn with_suspends(now: Instant) -> Instant {
     now + suspend::total(now)
 }
 
-/// Whether some client has a thread of its own, and so may be used without a runtime.
+/// Whether a client has a dedicated thread, and so may be used without a runtime.
 static NO_RUNTIME_NEEDED: AtomicBool = AtomicBool::new(false);
 
-/// Lets timers be made outside of runtimes from here on.
+/// Allows timers outside of runtimes from now on.
 pub(crate) fn need_no_runtime() {
     NO_RUNTIME_NEEDED.store(true, Ordering::Release);
 }
 
-/// Makes a timer. It belongs to the runtime of the caller; where there is none, to one that does
-/// nothing but drive such timers, for as long as the process runs.
+/// Creates a timer. It belongs to the caller's runtime. Without one, it belongs to a runtime that
+/// only drives such timers, while the process runs.
 fn timer<T>(make: impl FnOnce() -> T) -> T {
     if Handle::try_current().is_ok() {
         return make();
@@ -88,14 +89,14 @@ pub(crate) fn sleep(span: Duration) -> Sleep {
     timer(|| tokio::time::sleep(span))
 }
 
-/// Sleeps until `moment` of this clock; returns at once where it is past.
+/// Sleeps until `moment` of this clock; returns at once if it is past.
 pub(crate) async fn sleep_until(moment: Instant) {
     timer(|| tokio::time::sleep_until(to_tokio(moment))).await;
 }
 
 /// The same moment on Tokio's clock, for its timers.
 pub(crate) fn to_tokio(moment: Instant) -> tokio::time::Instant {
-    // A suspend makes timers late, never early: whoever wakes looks at `now` again.
+    // A suspend makes timers late, never early: a woken task reads `now` again.
     let moment = moment.checked_sub(suspend::known()).unwrap_or(moment);
     moment.into()
 }
@@ -106,11 +107,11 @@ pub(crate) fn after(moment: Instant, span: Duration) -> Instant {
     moment.checked_add(span).unwrap_or_else(|| moment + CENTURY)
 }
 
-/// For how long the machine was suspended since the process first asked.
+/// How long the machine was suspended since the first call.
 ///
-/// Reading a clock is most of what [`now`] costs, so that is done twice and not more: once for
-/// Tokio's, which is `CLOCK_MONOTONIC` unless it is paused, once for `CLOCK_BOOTTIME`. Only where
-/// the two have moved apart it is looked at more closely.
+/// Reading clocks is most of the cost of [`now`], so it reads only two: Tokio's, which is
+/// `CLOCK_MONOTONIC` unless it is paused, and `CLOCK_BOOTTIME`. Only if the two have moved apart,
+/// it reads them again.
 #[cfg(target_os = "linux")]
 mod suspend {
     use std::sync::OnceLock;
@@ -119,21 +120,21 @@ mod suspend {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    /// Reading the two clocks one after the other makes a gap of their distance; below this it
+    /// The two clocks are read one after the other, which creates a gap. Below this value the gap
     /// is noise.
     const NOISE: Duration = Duration::from_millis(10);
 
-    /// What is known, in nanoseconds. It only grows.
+    /// The known suspend time in nanoseconds. It only grows.
     static KNOWN: AtomicU64 = AtomicU64::new(0);
 
-    /// Both clocks when the process first asked.
+    /// Both clocks at the first call.
     struct Origin {
         monotonic: Instant,
         boot: Duration,
     }
 
     impl Origin {
-        /// By how much the clocks have moved apart since.
+        /// How far the clocks have moved apart since then.
         fn gap(&self, boot: Duration, monotonic: Instant) -> Duration {
             let passed = monotonic.saturating_duration_since(self.monotonic);
             boot.saturating_sub(self.boot).saturating_sub(passed)
@@ -155,8 +156,8 @@ mod suspend {
         if origin.gap(boot_time(), now) < known + NOISE {
             return known;
         }
-        // Suspended meanwhile, or interrupted between the readings, or Tokio's clock is paused.
-        // Read in this order, the gap is at most the true one.
+        // The machine was suspended meanwhile, or the thread was interrupted between the readings,
+        // or Tokio's clock is paused. Read in this order, the gap is at most the true one.
         let boot = boot_time();
         let found = origin.gap(boot, Instant::now());
         if found < known + NOISE {

@@ -1,11 +1,11 @@
-//! A bound on how often one line is written to the log.
+//! A rate limit for one log line.
 
 use std::time::{Duration, Instant};
 
-/// One line of a kind is written in so long; those between are counted.
+/// The interval between two lines of a kind; lines in between are counted.
 pub(crate) const SPACING: Duration = Duration::from_secs(1);
 
-/// Pure; one for each kind of line.
+/// Pure state, one for each kind of line.
 #[derive(Debug, Default)]
 pub(crate) struct Limit {
     next: Option<Instant>,
@@ -13,7 +13,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Answers how many were left out before this one, if it may be written.
+    /// Returns how many lines were left out before this one, if it may be written.
     pub(crate) fn pass(&mut self, now: Instant) -> Option<u64> {
         if !self.is_open(now) {
             self.left_out += 1;
@@ -23,12 +23,12 @@ impl Limit {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// Whether the next one may be written.
+    /// Whether the next line may be written.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| next <= now)
     }
 
-    /// When the next one may be written; `None`: at once.
+    /// When the next line may be written; `None`: at once.
     pub(crate) fn opens_at(&self) -> Option<Instant> {
         self.next
     }
@@ -37,7 +37,7 @@ impl Limit {
         self.left_out
     }
 
-    /// One was left out for good.
+    /// A line was left out for good.
     pub(crate) fn leave_out(&mut self) {
         self.left_out += 1;
     }

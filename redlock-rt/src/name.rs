@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The longest name in bytes.
 const MAX_NAME: usize = 512;
 
-/// The name of a lock as it stands in Redis: the client's namespace and the caller's name.
+/// The name of a lock in Redis: the client's namespace and the caller's name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LockName(Arc<str>);
 
@@ -41,11 +41,11 @@ impl LockName {
     }
 }
 
-/// Why a name cannot be one. Kept by a lock of that name until it is used, since making a lock is
-/// no operation that could fail.
+/// Why a name is invalid. A handle stores it until its first use, since creating a handle cannot
+/// fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadName {
-    /// As much of it as tells which one it was.
+    /// The beginning of the name, for the error.
     start: Arc<str>,
     why: &'static str,
 }
@@ -115,26 +115,27 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// The identity of one hold, as Redis knows it: `<client uuid>:<number>`.
+/// The identity of one hold in Redis: `<client uuid>:<number>`.
 ///
-/// Every hold of this crate has a new number, so an identity names one hold and never two. (A Redisson
-/// client puts its thread id there.)
+/// Every hold of this crate has a new number, so an identity belongs to one hold only. (A Redisson
+/// client uses its thread id as the number.)
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct HoldId(Arc<str>);
 
 impl HoldId {
-    /// Takes what stands in Redis as it is: the first part of another client's need not be a UUID.
+    /// Reads an identity from Redis unchecked: the first part of another client's identity need not
+    /// be a UUID.
     pub(crate) fn from_wire(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Returns the identity as it stands in Redis.
+    /// Returns the identity as stored in Redis.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the part that names the client: a UUID, for Redisson and for this crate.
+    /// Returns the part that identifies the client: a UUID, for Redisson and for this crate.
     #[must_use]
     pub fn client(&self) -> &str {
         self.0

@@ -6,8 +6,8 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(redlock_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Locks, and goes on with the state of a thread that panicked: the states kept here are valid
-/// between any two statements that can panic.
+/// Locks, and uses the state even after a panic under the lock: the states here are valid between
+/// any two statements that can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -259,8 +259,8 @@ impl Fault {
         }
     }
 
-    /// Sorts an error of the client library that came while the connection was being set up: no call
-    /// of ours was under way.
+    /// Sorts an error of the client library while the connection was set up: no call of ours was in
+    /// progress.
     pub(super) fn of_dialing(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::Parse => Self::not_redis(),

@@ -1,23 +1,23 @@
 //! An in-process server with the part of Redis that locks need.
 //!
-//! [`Engine`] speaks RESP2, keeps keys with their expiry, delivers messages, and runs
-//! the same Lua scripts as a real server, in real Lua 5.1. Doctests, unit tests and demos run on
-//! it without a server; [`Engine::listen`] lets other processes share it.
+//! [`Engine`] speaks RESP2, stores keys with their expiry, delivers messages, and runs the same Lua
+//! scripts as a real server, in real Lua 5.1. Doctests, unit tests and demos use it without a
+//! server; [`Engine::listen`] shares it with other processes.
 //!
-//! **It is not a database.** Nothing is stored on disk, nothing is evicted, there is no
-//! replication, no cluster, no access control beyond one password. It is for development and
-//! tests, and says so in the log.
+//! **It is not a database.** It stores nothing on disk and evicts nothing, and it has no
+//! replication, no cluster and no access control beyond one password. It is for development and
+//! tests, and logs that.
 //!
 //! # Clock
 //!
 //! The engine's time is Tokio's: a test that pauses and advances the clock also moves expiry.
-//! Expired keys are never seen; they are removed when they are next asked for, or a few at a time
-//! by other commands.
+//! Expired keys are never visible. They are removed when a command next reads them, or a few at a
+//! time by other commands.
 //!
 //! # Runtime compatibility
 //!
 //! A session of [`Engine::connect`] needs no task, timer or I/O driver: a command runs while it is
-//! written, its reply is there to be read at once. It works in any runtime and in several, one
+//! written, and its reply is readable at once. A session works in any runtime, and in several one
 //! after the other. Only [`Engine::listen`] needs a Tokio runtime, with I/O enabled.
 //!
 //! ```text
@@ -28,13 +28,13 @@
 //!
 //! # Lock order
 //!
-//! 1. `scripts`: held from the first to the last byte of a command or script, which is what makes
-//!    it atomic. It also owns the Lua state.
-//! 2. `state`: held for one command; a script takes it anew for each command that it calls.
+//! 1. `scripts`: held from the first to the last byte of a command or script, which makes it
+//!    atomic. It also owns the Lua state.
+//! 2. `state`: held for one command; a script takes it again for each command that it calls.
 //! 3. The lock of one `Outbox`: innermost.
 //!
-//! Wakers are collected under the locks and woken after all of them are released, since what they
-//! wake may write to a session, or drop one, before `wake` returns.
+//! Wakers are collected under the locks and woken after all locks are released, since a woken task
+//! may write to a session, or drop one, before `wake` returns.
 
 mod collections;
 mod commands;
@@ -66,12 +66,12 @@ use tokio::net::ToSocketAddrs;
 
 /// An in-process server for development and tests. See the [module](self).
 ///
-/// Clones share one keyspace. It ends with its last clone, session and listener.
+/// Clones share one keyspace. The engine ends with its last clone, session and listener.
 ///
 /// # Commands
 ///
-/// What the locks need, and what a script of [`FencedValue::exec`](crate::FencedValue::exec) is
-/// likely to call:
+/// The engine has the commands that the locks need, and commands that a script of
+/// [`FencedValue::exec`](crate::FencedValue::exec) is likely to call:
 ///
 /// | of | commands |
 /// | --- | --- |
@@ -86,11 +86,11 @@ use tokio::net::ToSocketAddrs;
 /// | sets | `SADD` `SCARD` `SISMEMBER` `SMEMBERS` `SREM` |
 /// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
 ///
-/// They do what they do in Redis 7.0, with all options but two: `ZRANGE` takes no `BYLEX`, and
-/// `CLIENT KILL` goes by `ID`. Others are refused as Redis refuses what it does not know, with a
-/// note that the embedded engine has no such command. Scripts have Lua's `string`, `table`, `math`
-/// and `coroutine`, and of `redis` what concerns calls, replies and the log; they have no `cjson`,
-/// `cmsgpack`, `bit` or `struct`, and start with no `#!`.
+/// They behave as in Redis 7.0, with all options but two: `ZRANGE` has no `BYLEX`, and
+/// `CLIENT KILL` accepts only `ID`. Other commands return the error of an unknown command, with a
+/// note that the embedded engine does not have it. Scripts have Lua's `string`, `table`, `math` and
+/// `coroutine`, and the functions of `redis` for calls, replies and the log. They have no `cjson`,
+/// `cmsgpack`, `bit` or `struct`, and must not start with `#!`.
 ///
 /// # Examples
 ///
@@ -121,7 +121,7 @@ impl Engine {
         Self::start(None)
     }
 
-    /// Starts an empty engine that asks its clients for a password, as `requirepass` does.
+    /// Starts an empty engine that requires a password, as with `requirepass`.
     #[must_use]
     pub fn with_password(password: impl AsRef<[u8]>) -> Self {
         Self::start(Some(password.as_ref()))
@@ -138,14 +138,14 @@ impl Engine {
 
     /// Opens a connection: a byte stream that speaks the Redis protocol.
     ///
-    /// Dropping it disconnects the client. It ends (reads give end of file, writes fail) when the
-    /// client is killed.
+    /// Dropping it disconnects the client. After the client is killed, reads return end of file and
+    /// writes fail.
     #[must_use]
     pub fn connect(&self) -> Session {
         Session::open(Arc::clone(&self.shared))
     }
 
-    /// Tells engines of this process apart.
+    /// Identifies the engine in this process.
     pub(crate) fn id(&self) -> String {
         format!("embedded {:p}", Arc::as_ptr(&self.shared))
     }

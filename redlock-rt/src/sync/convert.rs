@@ -1,4 +1,4 @@
-//! From reading to writing and back, without giving the lock up.
+//! Conversion between reading and writing without releasing the lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{ReadWire, Recipe, WriteWire};
 
-/// A guard that could not be converted, and why. The guard is as it was.
+/// A guard that could not be converted, with the reason. The guard is unchanged.
 #[clippy::has_significant_drop]
 pub struct ConvertError<K: Kind> {
     guard: LockGuard<K>,
@@ -26,13 +26,13 @@ pub type UpgradeError = ConvertError<Read>;
 pub type DowngradeError = ConvertError<Write>;
 
 impl<K: Kind> ConvertError<K> {
-    /// Returns why.
+    /// Returns the reason.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// Gives the guard back.
+    /// Returns the guard.
     pub fn into_guard(self) -> LockGuard<K> {
         self.guard
     }
@@ -45,15 +45,16 @@ impl<K: Kind> ConvertError<K> {
 }
 
 impl WriteGuard {
-    /// Turns writing into reading: others may read from then on, and nobody has written between.
+    /// Converts a write guard into a read guard. From then on others may read, and no one has
+    /// written in between.
     ///
-    /// The read guard goes on with the lease, the renewal and what is left of the `max_hold` of
-    /// this one. Where other guards share the hold (re-entry), it stays a write hold until they
-    /// have ended too, and the read guard is one besides.
+    /// The read guard continues with the lease, the renewal and the remaining `max_hold` of this
+    /// guard. If other guards share the hold (re-entry), it stays a write hold until they have
+    /// ended too, in addition to the read hold.
     ///
     /// # Round trips
     ///
-    /// Two: reading is joined, then writing is released.
+    /// Two: one joins the read mode, the other releases the write mode.
     ///
     /// # Cancel safety
     ///
@@ -61,14 +62,14 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) where the lock is gone, [`Unavailable`](ErrorKind::Unavailable)
-    /// where Redis does not answer in time before reading is joined; the write guard is given back.
-    /// After that the end of writing goes on in the background if it must.
+    /// [`Lost`](ErrorKind::Lost) if the lock is gone, [`Unavailable`](ErrorKind::Unavailable) if
+    /// Redis does not answer in time before the read mode is joined; the error contains the write
+    /// guard. After that, the release of the write mode may continue in the background.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
         const ACTION: &str = "downgrade write lock";
         let name = self.inner.hold.recipe.name().clone();
         let recipe: Arc<dyn Recipe> = Arc::new(ReadWire::new(name));
-        // Of both calls together.
+        // The deadline of both calls together.
         let until = self.inner.hold.engine.patience(clock::now());
         let error = match self.inner.also(ACTION, &recipe).await {
             Ok(Some(reading)) => {
@@ -79,7 +80,7 @@ impl WriteGuard {
                 }
                 return Ok(LockGuard::new(reading));
             }
-            // Nobody but its writer is refused to join only where there is no such writer.
+            // The writer itself is refused only if it is no longer the writer.
             Ok(None) => self.inner.hold.lost_error(ACTION, LostReason::Deleted),
             Err(error) => error,
         };
@@ -88,15 +89,16 @@ impl WriteGuard {
 }
 
 impl ReadGuard {
-    /// Turns reading into writing, if nobody else reads at this moment. Never waits for others:
-    /// two readers that wait for each other's end would do so for ever.
+    /// Converts a read guard into a write guard, if no one else reads at this moment. The call
+    /// never waits for other readers: two readers that wait for each other would wait for ever.
     ///
-    /// The write guard goes on with the lease, the renewal and what is left of the `max_hold` of
-    /// this one. Where other guards share the hold (re-entry), they stay, and read besides.
+    /// The write guard continues with the lease, the renewal and the remaining `max_hold` of this
+    /// guard. If other guards share the hold (re-entry), they stay read guards.
     ///
     /// # Round trips
     ///
-    /// Two: writing is acquired, then reading is released. One where others read.
+    /// Two: one acquires the write mode, the other releases the read mode. One if there are other
+    /// readers.
     ///
     /// # Cancel safety
     ///
@@ -104,9 +106,9 @@ impl ReadGuard {
     ///
     /// # Errors
     ///
-    /// With the read guard: [`Contended`](ErrorKind::Contended) where others read,
-    /// [`Lost`](ErrorKind::Lost), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
-    /// answer in time.
+    /// The error contains the read guard. [`Contended`](ErrorKind::Contended) if there are other
+    /// readers, [`Lost`](ErrorKind::Lost), and [`Unavailable`](ErrorKind::Unavailable) if Redis
+    /// does not answer in time.
     ///
     /// # Examples
     ///
@@ -130,9 +132,9 @@ impl ReadGuard {
     pub async fn try_upgrade(self) -> Result<WriteGuard, UpgradeError> {
         const ACTION: &str = "upgrade read lock";
         let name = self.inner.hold.recipe.name().clone();
-        // It does not wait, so it needs no preference.
+        // The call does not wait, so it needs no preference.
         let recipe: Arc<dyn Recipe> = Arc::new(WriteWire::new(name, Duration::ZERO));
-        // Of both calls together.
+        // The deadline of both calls together.
         let until = self.inner.hold.engine.patience(clock::now());
         let error = match self.inner.also(ACTION, &recipe).await {
             Ok(Some(writing)) => {
@@ -143,7 +145,7 @@ impl ReadGuard {
                 return Ok(LockGuard::new(writing));
             }
             Ok(None) => match self.state() {
-                // Its hold turned out to be gone.
+                // The hold no longer exists.
                 GuardState::Lost(reason) => self.inner.hold.lost_error(ACTION, reason),
                 _ => Error::new(ErrorKind::Contended, ACTION)
                     .named(recipe.name().as_arc())

@@ -1,4 +1,4 @@
-//! What semaphores of both kinds have in common.
+//! The common part of both kinds of semaphores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Counted {
         self.name.as_ref().map_err(|bad| bad.clone().into())
     }
 
-    /// The name, if so many permits can be asked for.
+    /// The name, if this number of permits may be requested.
     pub(super) fn taking(
         &self,
         action: &'static str,
@@ -53,7 +53,7 @@ impl Counted {
         Err(Error::bad_input(action, why).named(name.as_arc()))
     }
 
-    /// How many permits an acquisition makes where none were set; zero: none.
+    /// The number of permits that an acquisition sets if none is set; zero: none.
     pub(super) fn limit(&self, action: &'static str) -> Result<u32, Error> {
         let why = match self.limit {
             None => return Ok(0),
@@ -66,7 +66,7 @@ impl Counted {
         Err(Error::bad_input(action, why).named(self.name()?.as_arc()))
     }
 
-    /// The name, if it can have so many permits.
+    /// The name, if a semaphore can have this number of permits.
     pub(super) fn having(&self, action: &'static str, permits: u32) -> Result<&LockName, Error> {
         match permits {
             0 => self.name(),
@@ -74,7 +74,7 @@ impl Counted {
         }
     }
 
-    /// What an error of the engine means where permits, not a lock, were asked for.
+    /// Converts an error of the engine for a request for permits.
     pub(super) fn of_permits(action: &'static str, error: Error) -> Error {
         let error = error.trying(action);
         match error.kind() {
@@ -86,7 +86,7 @@ impl Counted {
         }
     }
 
-    /// Has something done once, however often it must be sent.
+    /// Sends a call that takes effect once, however often it is sent.
     pub(super) async fn operate(
         &self,
         action: &'static str,

@@ -16,55 +16,62 @@ use crate::wire::{FairTerms, FairWire, LockRecipe, Malformed, Reply, fair_positi
 #[non_exhaustive]
 pub struct Fair;
 
-/// A re-entrant lock that is given to those who wait in the order in which they came, shared with
-/// Redisson's `RFairLock` of the same name.
+/// A re-entrant lock that serves waiters in the order of their arrival, shared with Redisson's
+/// `RFairLock` of the same name.
 ///
-/// Use it where a waiter must not be passed over for long: an [`RLock`](crate::RLock) is given to
-/// any waiter. Use an RLock where that does not matter: a fair lock costs a call for each waiter
-/// and a heartbeat for each process that waits, and every hand-over waits for one particular task,
-/// in whatever process, to wake up.
+/// Use it if no waiter may be passed over for long: an [`RLock`](crate::RLock) may go to any
+/// waiter. Otherwise use an `RLock`: a fair lock costs one call per waiter and a heartbeat per
+/// waiting process, and each hand-over waits until one particular task, in some process, wakes up.
 ///
 /// # Fairness
 ///
-/// First come, first served over all waiters of all processes, Java ones included; who comes first
-/// is decided by Redis. [`try_lock`](Self::try_lock) and a wait of zero do not queue, and are
-/// refused while anybody is queued.
+/// First come, first served across all waiters of all processes, including Java; Redis decides the
+/// order. [`try_lock`](Self::try_lock) and a wait of zero do not queue, and are refused while the
+/// queue is not empty.
 ///
-/// A waiter that gives up, is dropped or shut down leaves the queue at once. A process that is
-/// killed delays those behind its waiters by
-/// [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s) at most, as long as one client of
-/// this crate waits for, takes or releases the lock. Where only Redisson clients are left, they sit out
-/// its deadline: the rest of a bounded wait, and otherwise about five minutes (more where a Redisson
-/// thread was queued before it, by that thread's wait). A Redisson thread that dies while it waits
-/// delays the others until Redisson's own deadline, at most 5 s longer than in a queue of Redisson
-/// threads with the same waits; a waiter of this crate counts in that with its own wait, and five
-/// minutes at most. A live waiter keeps its place whatever the waits of Redisson threads and their
-/// `fairLockWaitTimeout`, with one exception. How long a Redisson thread waits that was next before any
-/// waiter of this crate came is not known: nothing in Redis says so. Behind one that waits for more than
-/// five minutes, and has used more than half of that by then, a live waiter can lose its place, and
-/// queues again, at the end. A process that is paused for longer than the waiter time-out loses its
-/// place, and its waiters queue again.
+/// * **A waiter that ends** (it gives up, is dropped or shut down) leaves the queue at once.
+/// * **A killed process** delays the waiters behind its own by at most
+///   [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s), while one client of this crate
+///   waits for, takes or releases the lock. If only Redisson clients are left, they wait until its
+///   deadline: the rest of a limited wait, and otherwise about five minutes (plus the wait of each
+///   Redisson thread that was queued before it).
+/// * **A Redisson thread that dies while it waits** delays the others until Redisson's own
+///   deadline, at most 5 s longer than in a queue of Redisson threads with the same waits. In this
+///   comparison, a waiter of this crate counts with its own wait, at most five minutes.
+/// * **A live waiter keeps its place**, whatever the waits of Redisson threads and their
+///   `fairLockWaitTimeout`, with one exception. If a Redisson thread was next before any waiter of
+///   this crate came, Redis does not store how long that thread waits. If it waits for more than
+///   five minutes, and has used more than half of that by then, a live waiter behind it can lose
+///   its place and queues again, at the end.
+/// * **A paused process**: after a pause longer than the waiter time-out it loses its places, and
+///   its waiters queue again.
 ///
-/// A waiter that Redis still has and its process has not (a command of a dead connection ran after its
-/// leave, which CLIENT KILL prevents where an ACL allows that) is found by the heartbeats of its process,
-/// the first of which comes with its first waiter of the name.
+/// * **A left-over waiter**, which is still in Redis but no longer in its process, is found by the
+///   heartbeats of its process. (A command of a broken connection ran after the waiter had left;
+///   CLIENT KILL prevents that if an ACL allows it.) The first heartbeat comes with the first
+///   waiter of the name.
 ///
 /// Fair locks of the names `a` and `{a}` have one queue, as in Redisson: see
 /// [names](Lock#names).
 ///
 /// # Round trips
 ///
-/// As the other locks, and for each waiter one call to queue; only the first in the queue tries
-/// again, when the lock may be free. A process that waits sends one heartbeat for up to 100 names in each
-/// third of the waiter time-out (every 30 s at least), and every one to two
-/// [poll intervals](crate::ClientBuilder::poll_interval) for names in whose queues its waiters are first;
-/// with the defaults that is at most one call a second. It has one subscription whatever the number of
-/// names (where an ACL forbids that, it hears from its heartbeats whose turn it is). Where Redisson threads have a lock or are
-/// queued, it has one more for each of its four oldest waiters of that name.
+/// As for other locks, and one call for each waiter to queue. Only the first waiter in the queue
+/// tries again, when the lock may be free.
+///
+/// * A waiting process sends one heartbeat for up to 100 names in each third of the waiter time-out
+///   (at least every 30 s). For names in whose queues its waiters are first, it sends one every one
+///   to two [poll intervals](crate::ClientBuilder::poll_interval). With the defaults that is at
+///   most one call a second.
+/// * A waiting process has one subscription, whatever the number of names. If an ACL forbids the
+///   subscription, the heartbeats report whose turn it is.
+/// * If Redisson threads hold a lock or are queued, the process has one more subscription for each
+///   of its four oldest waiters of that name.
 ///
 /// # Cancel safety
 ///
-/// A dropped waiter leaves the queue in the background, and wakes the next if it was its turn.
+/// A dropped waiter leaves the queue in the background, and wakes the next waiter if it was its
+/// turn.
 ///
 /// # Examples
 ///
@@ -100,8 +107,8 @@ pub type FairLockGuard = LockGuard<Fair>;
 
 impl Sealed for Fair {}
 
-/// How long a waiter counts at most for the deadlines by which Redisson judges those behind it: its
-/// `fairLockWaitTimeout`.
+/// The longest time with which a waiter counts for Redisson's deadlines of the waiters behind it:
+/// Redisson's `fairLockWaitTimeout`.
 const LONGEST: Duration = Duration::from_secs(300);
 
 impl FairLock {
@@ -113,9 +120,9 @@ impl FairLock {
         Self::new(engine, name, |name| FairWire::new(name, terms))
     }
 
-    /// Returns how many wait for it, in all processes.
+    /// Returns the number of waiters in all processes.
     ///
-    /// Dead waiters are counted until it would be their turn.
+    /// A dead waiter counts until it would be next.
     ///
     /// # Round trips
     ///
@@ -128,11 +135,11 @@ impl FairLock {
         Ok(self.look(None).await?.0)
     }
 
-    /// Returns how many wait before this owner; `None` where it does not wait.
+    /// Returns the number of waiters before this owner; `None` if the owner does not wait.
     ///
     /// # Round trips
     ///
-    /// One; none where the owner waits for nothing. The server goes through the queue.
+    /// One; none if the owner waits for nothing. The server reads the queue.
     ///
     /// # Errors
     ///
@@ -144,11 +151,11 @@ impl FairLock {
         }
     }
 
-    /// Returns the identity under which this owner waits at present, as it stands in the queue.
+    /// Returns the identity with which this owner waits at present, as stored in the queue.
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) where the name cannot be one.
+    /// [`BadInput`](crate::ErrorKind::BadInput) if the name is invalid.
     pub fn waiting_as(&self, owner: &Owner) -> Result<Option<HoldId>, Error> {
         Ok(owner.asks_as(&self.engine().id, &**self.wire()?))
     }

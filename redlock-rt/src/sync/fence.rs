@@ -1,16 +1,16 @@
-//! The side of a resource: what has seen a newer fencing token refuses older ones.
+//! The check at the resource, which refuses tokens older than one that it has seen.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Refuses what comes with an older fencing token than one that was seen before.
+/// A gate that refuses a fencing token if a newer one was seen before.
 ///
-/// It stands beside the resource that a [`FencedLock`](crate::FencedLock) guards, one gate for each
-/// lock name: in the process that writes, or in the server that all writers talk to. It forgets with
-/// its process; a resource that outlives that keeps the token itself, and begins
-/// [`after`](Self::after) it.
+/// Put the gate beside the resource that a [`FencedLock`](crate::FencedLock) protects, one gate per
+/// lock name: in the process that writes, or in the server that all writers use. The gate's state
+/// ends with its process. If the resource survives the process, store the token with the resource,
+/// and create the gate with [`after`](Self::after).
 ///
-/// The token that was seen last passes again, so a holder may write as often as it likes.
+/// The last token passes again, so a holder may write several times.
 ///
 /// # Examples
 ///
@@ -32,24 +32,24 @@ pub struct FenceGate {
     last: Mutex<u64>,
 }
 
-/// A token is older than one that was seen before it.
+/// The error for a token that is older than one seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StaleToken {
     /// The token that was refused.
     pub token: u64,
-    /// The newest that was seen.
+    /// The newest token that was seen.
     pub last: u64,
 }
 
 impl FenceGate {
-    /// Makes a gate that has seen no token.
+    /// Returns a gate that has seen no token.
     #[must_use]
     pub const fn new() -> Self {
         Self::after(0)
     }
 
-    /// Makes a gate that has seen `last`.
+    /// Returns a gate that has seen `last`.
     #[must_use]
     pub const fn after(last: u64) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl FenceGate {
 
     /// Lets a token pass and remembers it, unless a newer one was seen.
     ///
-    /// Another may pass between this and what the caller does next. Where that is not excluded by
-    /// other means (`&mut` access, a transaction), use [`run`](Self::run).
+    /// Another token may pass between this call and the caller's next step. If nothing else
+    /// prevents that (`&mut` access, a transaction), use [`run`](Self::run).
     ///
     /// # Errors
     ///
-    /// [`StaleToken`] where a newer one was seen.
+    /// [`StaleToken`] if a newer token was seen.
     pub fn check(&self, token: u64) -> Result<(), StaleToken> {
         self.run(token, || ())
     }
@@ -73,12 +73,12 @@ impl FenceGate {
     ///
     /// # Errors
     ///
-    /// [`StaleToken`] where a newer one was seen; then `write` was not run.
+    /// [`StaleToken`] if a newer token was seen; `write` was not run.
     ///
     /// # Panics
     ///
-    /// If `write` does; the token was seen then, and the gate goes on. It deadlocks or panics if
-    /// `write` uses this gate.
+    /// If `write` panics, the call panics; the token counts as seen, and the gate stays usable. The
+    /// call deadlocks or panics if `write` uses this gate.
     pub fn run<T>(&self, token: u64, write: impl FnOnce() -> T) -> Result<T, StaleToken> {
         let mut last = self.lock();
         if token < *last {
@@ -90,14 +90,14 @@ impl FenceGate {
         Ok(output)
     }
 
-    /// Returns the newest token that was seen; 0 where none was.
+    /// Returns the newest token that was seen; 0 if there was none.
     #[must_use]
     pub fn last(&self) -> u64 {
         *self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, u64> {
-        // The number is whole whatever panicked under it.
+        // The number is valid even after a panic under the mutex.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

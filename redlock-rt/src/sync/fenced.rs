@@ -18,18 +18,18 @@ pub struct Fenced;
 /// A re-entrant lock that gives every hold a *fencing token*, shared with Redisson's
 /// `RFencedLock` of the same name.
 ///
-/// Use it where two holders at once would do harm. A lock with a lease cannot rule that out: a
-/// holder that is paused (a stopped process, a stalled host) cannot look at its guard, and a write
-/// that it had under way arrives after its lease, and after somebody else's writes. The token of a
-/// later hold is always greater, so the *resource* can tell: it remembers the greatest token that
-/// it was shown, and refuses writes that carry a smaller one.
+/// Use it where two holders at the same time would do harm. A lock with a lease cannot exclude
+/// that: a paused holder (a stopped process, a stalled host) cannot check its guard, and an
+/// unfinished write arrives after its lease has ended and after another holder's writes. The token
+/// of a later hold is always greater, so the *resource* can decide: it remembers the greatest token
+/// that it has seen, and refuses writes with a smaller one.
 ///
-/// | the resource is | let it compare with |
+/// | the resource | compare with |
 /// |---|---|
 /// | in this process, or behind a server of yours | [`FenceGate`](crate::FenceGate) |
 /// | a value in Redis | [`FencedValue`](crate::FencedValue) |
 /// | a row of a database | a column and a condition, below |
-/// | anything that cannot compare | nothing: the token is of no use, and [`RLock`](crate::RLock) does as well |
+/// | a resource that cannot compare | nothing: the token does not help, so use [`RLock`](crate::RLock) |
 ///
 /// ```sql
 /// -- The column is BIGINT NOT NULL DEFAULT 0.
@@ -38,29 +38,33 @@ pub struct Fenced;
 /// -- No row was updated: the token is stale (or there is no such row). Roll back.
 /// ```
 ///
-/// All that a hold writes goes through such a condition, or stands in one transaction with it. Read
-/// what the write is computed from *after* acquiring, and keep the token with the hold that it
-/// came from: one that is read anew by [`token`](Lock::token) is not the caller's.
+/// Every write under the lock needs such a condition, or must be in one transaction with it. Read
+/// the data for the write *after* the acquisition. Use only the guard's token: a token that you
+/// read with [`token`](Lock::token) may belong to another hold.
 ///
 /// # Tokens
 ///
-/// A new hold's token is the last one given plus one, or the time of Redis in microseconds if that
-/// is more. So tokens grow also where the last one was forgotten: the counter flushed, deleted or
-/// evicted, its Redis restarted empty, or failed over to a replica that had not heard of it; as long
-/// as the clock of the Redis that goes on is not behind the last token, and the first to take the lock
-/// after the loss is not a Redisson client: that one begins at 1. They are below 2⁵³ until the
-/// year 2255, and fit SQL's BIGINT and a double. Re-entry keeps the hold's token (Redisson counts on;
-/// its next token is one more than ours).
+/// A new hold's token is the last token plus one, or the time of Redis in microseconds if that is
+/// greater. So tokens also grow after the last token was lost: the counter was flushed, deleted or
+/// evicted, its Redis restarted empty, or a failover went to a replica without it. Two conditions
+/// apply:
 ///
-/// A lock of one name should be taken by fenced locks only: what takes it as a plain
-/// [`RLock`](crate::RLock) is excluded like any other, and has no token.
+/// * The clock of the remaining Redis is not behind the last token.
+/// * The first client that takes the lock after the loss is not a Redisson client, which begins at
+///   1.
+///
+/// Tokens are below 2⁵³ until the year 2255, and fit SQL's BIGINT and a double. Re-entry keeps the
+/// token of the hold. (Redisson increments it; its next token is ours plus one.)
+///
+/// Take a lock of one name only as a fenced lock: a plain [`RLock`](crate::RLock) of that name
+/// excludes other holders too, but has no token.
 ///
 /// # Round trips, fairness, cancel safety, errors
 ///
-/// Those of an [`RLock`](crate::RLock): the token comes with the lock, and is minted by the same
-/// script. A cancelled or failed acquisition may use up a token, which nobody was given.
-/// [`WrongType`](crate::ErrorKind::WrongType) or [`Protocol`](crate::ErrorKind::Protocol) also
-/// where the counter `redisson_lock_token:{NAME}` is no counter.
+/// Those of an [`RLock`](crate::RLock): the same script takes the lock and creates the token. A
+/// cancelled or failed acquisition may use up a token that no caller gets.
+/// [`WrongType`](crate::ErrorKind::WrongType) or [`Protocol`](crate::ErrorKind::Protocol) also if
+/// the key `redisson_lock_token:{NAME}` is not a counter.
 ///
 /// # Examples
 ///
@@ -99,25 +103,25 @@ impl FencedLock {
         Self::new(engine, name, |name| FencedWire::new(name, None))
     }
 
-    /// Sets for how long after an acquisition Redis remembers the last token. Defaults to `None`:
-    /// for good, as with Redisson, which is one small key for each name ever locked.
+    /// Sets how long Redis keeps the last token after an acquisition. Defaults to `None`: for ever,
+    /// as in Redisson, which is one small key for each name ever locked.
     ///
-    /// Forgotten, it is the clock of Redis alone that makes the next token greater. So let it be
-    /// longer than that clock may ever be set back, say a day, and leave it alone where Redisson
-    /// clients take the lock: they count, and would begin at 1. It may not be shorter than the lease
-    /// of a lock that is acquired ([`BadInput`](crate::ErrorKind::BadInput)). Each acquisition sets
-    /// it anew; one by a handle without it makes the last token permanent.
+    /// After this time only the clock of Redis makes the next token greater. So choose a time
+    /// longer than any amount by which that clock may be set back, for example a day. Do not set it
+    /// if Redisson clients take the lock: they only count, and would begin at 1. It may not be
+    /// shorter than the lease of the acquisition ([`BadInput`](crate::ErrorKind::BadInput)). Each
+    /// acquisition sets the time anew; an acquisition by a handle without it makes the last token
+    /// permanent.
     #[must_use]
     pub fn token_ttl(self, ttl: impl Into<Option<Duration>>) -> Self {
         let ttl = ttl.into();
         self.rewired(|name| FencedWire::new(name, ttl))
     }
 
-    /// Returns the last token that was given to anybody; `None` where none was, or where it was
-    /// forgotten.
+    /// Returns the last token that was given to any hold; `None` if there was none, or if it has
+    /// expired.
     ///
-    /// For looking only: what the caller may write with is its guard's
-    /// [`token`](LockGuard::token).
+    /// This is for inspection only: for writes, use the [`token`](LockGuard::token) of the guard.
     ///
     /// # Round trips
     ///
@@ -137,7 +141,7 @@ impl FencedLockGuard {
     /// Returns the fencing token of the hold: greater than that of every hold before it, and the
     /// same for all guards that share the hold.
     ///
-    /// Send it along with every write that is made under the lock; see [`FencedLock`].
+    /// Send it with every write under the lock; see [`FencedLock`].
     #[must_use]
     pub fn token(&self) -> u64 {
         let Some(token) = self.hold().token else {

@@ -1,4 +1,4 @@
-//! A value in Redis that compares fencing tokens by itself.
+//! A value in Redis with a check of fencing tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,29 +14,29 @@ use crate::wire::{
 const SET: &str = "set fenced value";
 const EXEC: &str = "run a script on fenced value";
 
-/// A value in Redis that refuses writes with older fencing tokens than one that was seen before.
+/// A value in Redis that refuses writes with a fencing token older than one seen before.
 ///
-/// The value is that of its key, as every other program sees it; the last token stands beside it,
-/// in `redlock_fence:{KEY}`. Comparing and writing are one script, so no write of an older hold
-/// comes between. Writes that go past this (a plain SET) are not held back. It takes no lock: the
-/// token comes from a [`FencedLockGuard`](crate::FencedLockGuard), and all that write the key take
-/// theirs from the lock of one name.
+/// The value is the plain value of its key, as every other program sees it. The last token is in a
+/// second key, `redlock_fence:{KEY}`. One script compares and writes, so no write of an older hold
+/// can come in between. Other writes (a plain SET) are not checked. This type takes no lock: the
+/// token comes from a [`FencedLockGuard`](crate::FencedLockGuard), and all writers of the key must
+/// use tokens of the same lock name.
 ///
-/// The value must be in the Redis that guards it, or in one whose data is as safe: a fail-over that
-/// loses the last token seen lets an older one pass.
+/// The value must be in the Redis of the lock, or in one whose data is as safe: after a fail-over
+/// that loses the last token, an older token passes.
 ///
-/// Not for reading: GET the key with any client. In a cluster the two keys are in one slot.
+/// To read the value, GET the key with any client. In a cluster the two keys are in one slot.
 ///
 /// # Cancel safety
 ///
-/// A write that is dropped may or may not take effect, also a little later.
+/// A dropped write may or may not take effect, possibly a little later.
 ///
 /// # Errors
 ///
-/// [`StaleToken`](ErrorKind::StaleToken) where a newer token was seen: nothing was written, the
-/// caller's lock is lost. [`Unavailable`](ErrorKind::Unavailable) where nothing was sent or Redis
-/// refused it, [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it may have been written;
-/// [`BadInput`](ErrorKind::BadInput) for a key that cannot be one,
+/// [`StaleToken`](ErrorKind::StaleToken) if a newer token was seen: nothing was written, and the
+/// caller's lock is lost. [`Unavailable`](ErrorKind::Unavailable) if nothing was sent or Redis
+/// refused the call, [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if the value may have been
+/// written; [`BadInput`](ErrorKind::BadInput) for an invalid key,
 /// [`WrongType`](ErrorKind::WrongType), [`Denied`](ErrorKind::Denied),
 /// [`ShutDown`](ErrorKind::ShutDown).
 ///
@@ -54,7 +54,7 @@ const EXEC: &str = "run a script on fenced value";
 /// let late = lock.lock().await?;
 /// stock.set("10", late.token()).await?;
 /// # lock.force_unlock().await?;
-/// // It is paused for longer than its lease, and another has the lock:
+/// // The holder is paused for longer than its lease, and another holder takes the lock:
 /// let guard = lock.lock().await?;
 /// let sell = "return redis.call('DECRBY', KEYS[1], ARGV[1])";
 /// let left = stock.exec(sell, &["3"], guard.token()).await?;
@@ -82,17 +82,17 @@ impl FencedValue {
         }
     }
 
-    /// Sets for how long after a write the token is remembered. Defaults to `None`: for good, which
-    /// is one small key for each value.
+    /// Sets how long Redis keeps the token after a write. Defaults to `None`: for ever, which is
+    /// one small key per value.
     ///
-    /// Once it is forgotten, every token passes: it must be longer than any holder may be paused.
+    /// After that time every token passes, so it must be longer than any pause of a holder.
     #[must_use]
     pub fn fence_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.fence_ttl = ttl.into();
         self
     }
 
-    /// Sets the value, as SET does: whatever was there is replaced, its TTL included.
+    /// Sets the value, as SET does: it replaces the old value and its TTL.
     ///
     /// # Round trips
     ///
@@ -100,7 +100,7 @@ impl FencedValue {
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). After a lost reply it is repeated.
+    /// See [above](Self#errors). The command is repeated after a lost reply.
     pub async fn set(&self, value: impl AsRef<str>, token: u64) -> Result<(), Error> {
         let wire = self.wire(SET)?;
         let call = wire.set(value.as_ref(), token, self.fence_ttl);
@@ -110,11 +110,12 @@ impl FencedValue {
             .map(|_| ())
     }
 
-    /// Runs a Lua script on the value, and answers what it returns.
+    /// Runs a Lua script on the value, and returns its result.
     ///
-    /// The script sees the key as `KEYS[1]` and `args` as `ARGV`, and runs as a whole or not at
-    /// all (but for what it did before an error of its own). It is sent with every call. On the
-    /// embedded engine it has the commands that the documentation of `Engine` lists.
+    /// The script gets the key as `KEYS[1]` and `args` as `ARGV`, and runs as a whole or not at all
+    /// (except that the effects before an error of the script stay). The script is sent with every
+    /// call. On the embedded engine it can use the commands that the documentation of `Engine`
+    /// lists.
     ///
     /// # Round trips
     ///
@@ -122,12 +123,12 @@ impl FencedValue {
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). It is repeated only where it surely did not run: not after a lost
-    /// reply, and not after an error of the script, whatever its code or text.
-    /// [`Protocol`](ErrorKind::Protocol) for an error of the script (also where a command in it was
-    /// refused with BUSY, OOM and the like), [`WrongType`](ErrorKind::WrongType) and
-    /// [`Denied`](ErrorKind::Denied) where that is what it says; where the script could be read, its
-    /// token was seen.
+    /// See [above](Self#errors). The call is repeated only if the script certainly did not run: not
+    /// after a lost reply, and not after an error of the script, whatever its code or text. An
+    /// error of the script is [`Protocol`](ErrorKind::Protocol) (also if a command in it was
+    /// refused with BUSY, OOM and the like), or [`WrongType`](ErrorKind::WrongType) or
+    /// [`Denied`](ErrorKind::Denied) if that is its code. If the script compiles, its token counts
+    /// as seen.
     pub async fn exec(&self, script: &str, args: &[&str], token: u64) -> Result<Reply, Error> {
         let wire = self.wire(EXEC)?;
         let call = wire.exec(script, args, token, self.fence_ttl);

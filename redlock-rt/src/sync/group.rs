@@ -1,6 +1,6 @@
-//! Several holds that count as one, while enough of them are ours.
+//! Several holds that count as one while enough of them are held.
 //!
-//! Whether it is held is judged by [`Majority`].
+//! [`Majority`] decides whether the group is held.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::shim::{Mutex, lock};
 /// One hold of a group.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Which of the group's locks it holds.
+    /// The index of its lock in the group.
     pub(super) place: usize,
     pub(super) guard: HoldGuard,
 }
@@ -51,18 +51,18 @@ impl Members {
 ///
 /// The members' lock, then a hold's lease. No guard is dropped under it.
 pub(super) struct Group {
-    /// What errors call it.
+    /// The name in errors.
     name: Arc<str>,
     need: usize,
     members: Mutex<Members>,
-    /// What bodies that run under the group may re-enter, by place.
+    /// The holds that bodies under the group may re-enter, by place.
     posts: Vec<Arc<CurrentHold>>,
-    /// Woken when a part came, or all went.
+    /// Woken when a part was added, or all were removed.
     changed: Notify,
 }
 
 impl Group {
-    /// `places`: how many parts there may be at most.
+    /// `places`: the largest number of parts.
     pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<Part>) -> Self {
         let majority = Majority::new(need);
         let posts: Vec<Arc<CurrentHold>> = (0..places).map(|_| Arc::default()).collect();
@@ -119,9 +119,8 @@ impl Group {
         last.and_then(|last| counts.get(last).copied()).unwrap_or(0)
     }
 
-    /// Takes in a part that replaces a lost one. `confirmed`: the places that were asked after it
-    /// was acquired, and hold without interruption. Upholds invariant 2 of
-    /// [`Majority`].
+    /// Adds a part that replaces a lost one. `confirmed`: the places that were asked after the part
+    /// was acquired, and hold without interruption. Upholds invariant 2 of [`Majority`].
     pub(super) fn admit(&self, part: Part, confirmed: &HashSet<usize>) -> bool {
         let now = clock::now();
         let mut members = lock(&self.members);
@@ -153,10 +152,11 @@ impl Group {
         }
     }
 
-    /// Waits until something may have changed; answers the state, at once where it is final.
+    /// Waits until something may have changed, and returns the state; at once if the state is
+    /// final.
     async fn step(&self) -> GuardState {
         let mut changed = pin!(self.changed.notified());
-        // Registered before the state is read, so that no change falls between.
+        // Registered before the state is read, so that no change is missed.
         changed.as_mut().enable();
         let holds = self.holds();
         let mut changes: Vec<_> = holds
@@ -185,8 +185,8 @@ impl Group {
         self.state()
     }
 
-    /// Waits until a part is lost, other than at the places that are `known`; at once where one is,
-    /// or where nothing is left to wait for.
+    /// Waits until a part is lost at a place that is not in `known`; returns at once if one is lost
+    /// already, or if there is nothing to wait for.
     pub(super) async fn part_lost(&self, known: &[usize]) {
         loop {
             let now = clock::now();
@@ -226,12 +226,12 @@ impl Group {
     pub(super) async fn lost(&self) -> LostReason {
         match self.over().await {
             GuardState::Lost(reason) => reason,
-            // Whoever asks still has the guard, so only a shut-down can have released it.
+            // The caller still has the guard, so only a shut-down can have released it.
             _ => LostReason::ShutDown,
         }
     }
 
-    /// Lengthens the leases of all parts; done when that is so for enough of them.
+    /// Extends the leases of all parts; done when enough are extended.
     pub(super) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
         check_lease(lease).map_err(|error| error.named(&self.name))?;
@@ -248,7 +248,7 @@ impl Group {
                 Ok(()) => done += 1,
                 Err(error) => failed = Some(failed.unwrap_or(error)),
             }
-            // Those that have not answered go on in the background.
+            // Calls without a reply continue in the background.
             if done >= self.need && self.need < holds.len() {
                 break;
             }
@@ -260,11 +260,11 @@ impl Group {
         }
     }
 
-    /// Takes all holds once more: a group of its own that shares them. All or none.
+    /// Takes all holds once more, as a new group that shares them. All or none.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: the counts are set back in the background.
+    /// Nothing is left: the counts are reduced again in the background.
     pub(super) async fn reenter(&self) -> Result<Self, Error> {
         const ACTION: &str = "re-enter locks";
         self.not_lost(ACTION)?;
@@ -293,7 +293,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Asks the servers of these parts whether they are still there; answers where they are.
+    /// Asks the servers whether these parts still exist; returns the places where they do.
     pub(super) async fn confirm(&self, until: Instant) -> HashSet<usize> {
         let held = self.holds().into_iter().filter(|(_, hold)| hold.is_valid());
         let asked = held.map(|(place, hold)| async move {
@@ -303,7 +303,7 @@ impl Group {
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    /// What a body under the group runs in: all parts are open for re-entry.
+    /// The scope of a body under the group: all parts are open for re-entry.
     pub(super) fn scope(&self) -> ReentryScope {
         ReentryScope::of_all(&self.posts)
     }
@@ -316,7 +316,7 @@ impl Group {
         engine::run_until_lost(self.state(), self.lost(), lost_error, body).await
     }
 
-    /// Ends the group: answers what it was, and the parts, which are to be released.
+    /// Ends the group; returns its state and the parts to release.
     fn end(&self) -> (GuardState, Vec<Part>) {
         let mut members = lock(&self.members);
         let state = members.look(clock::now());
@@ -327,16 +327,16 @@ impl Group {
         (state, parts)
     }
 
-    /// Ends the group; the releases go on in the background.
+    /// Ends the group; the releases continue in the background.
     pub(super) fn leave(&self) {
         drop(self.end());
     }
 
-    /// Ends the group, and waits until Redis has said what became of enough of its parts.
+    /// Ends the group, and waits for the replies of enough parts.
     ///
     /// # Cancel safety
     ///
-    /// The releases go on in the background.
+    /// The releases continue in the background.
     pub(super) async fn unlock(&self) -> Result<Unlocked, Error> {
         let (state, parts) = self.end();
         if !state.is_valid() {
@@ -350,7 +350,7 @@ impl Group {
         while let Some(outcome) = under_way.next().await {
             tally.add(outcome);
             if tally.done() >= need && need < count {
-                // The others have as long again; then they go on in the background.
+                // The others have the same time again; then they continue in the background.
                 let rest = (clock::now() - started).max(SHORTEST_GRACE);
                 let all = async {
                     while let Some(outcome) = under_way.next().await {
@@ -364,12 +364,11 @@ impl Group {
         tally.outcome(need)
     }
 
-    /// Ends the group, and waits until Redis has said what became of all its parts, also where some
-    /// of them were lost.
+    /// Ends the group, and waits for the replies of all parts, even if some were lost.
     ///
     /// # Cancel safety
     ///
-    /// The releases go on in the background.
+    /// The releases continue in the background.
     pub(super) async fn unlock_all(&self) -> Result<Unlocked, Error> {
         let (state, parts) = self.end();
         let mut tally = Tally::default();
@@ -401,15 +400,15 @@ impl Group {
     }
 }
 
-/// How long those who are not needed for the outcome are waited for at least.
+/// The shortest wait for parts that are not needed for the outcome.
 pub(super) const SHORTEST_GRACE: Duration = Duration::from_millis(5);
 
-/// What became of the releases of the parts.
+/// The results of the releases of the parts.
 #[derive(Debug, Default)]
 struct Tally {
     released: usize,
     still_held: usize,
-    /// Of those that stay locked for their shortest time, the latest end.
+    /// The latest end of those that stay locked for their shortest hold.
     kept: Option<Instant>,
     failed: Vec<Error>,
 }
@@ -447,8 +446,8 @@ impl Tally {
     }
 }
 
-/// Releases what was acquired of a group that does not come about, and waits for that as long as
-/// there is time; after that it goes on in the background.
+/// Releases the parts of a group that could not be completed, and waits for that while there is
+/// time. After that it continues in the background.
 pub(super) async fn roll_back(parts: Vec<Part>, until: Instant) {
     let releases = parts.into_iter().map(|part| part.guard.unlock());
     let releases = clock::timeout_at(clock::to_tokio(until), join_all(releases));

@@ -10,20 +10,24 @@ use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unloc
 use crate::error::Error;
 use crate::name::HoldId;
 
-/// A lock that is held, and the truth about it.
+/// The guard of a held lock. It reports whether the lock is still held.
 ///
 /// The guard never reports the lock as held after its *local deadline*: the moment before the
 /// acquiring or renewing command was sent, plus the lease, less a margin for clocks that run at
-/// different speeds (1 % and 2 ms). That holds whether or not Redis can be reached. While it lives
-/// the watchdog renews the lease, unless the options say otherwise.
+/// different speeds (1 % and 2 ms). This is true whether or not Redis can be reached. While the
+/// guard exists, the watchdog renews the lease, unless the options say otherwise.
 ///
-/// [`unlock`](Self::unlock) is the normal road. Dropping the guard never blocks and never panics,
-/// in or out of a runtime: the release is written to the connection at once, where there is one,
-/// and its answer is awaited in the background. Where that fails, and no runtime runs the client's
-/// tasks (theirs is shutting down), the rest waits for the next use of the client in another
-/// runtime, or else the lock ends with its lease; a client with a
-/// [dedicated thread](crate::ClientBuilder::dedicated_thread) needs no other runtime. A process that
-/// ends waits for nothing: see [the end of a program](crate#the-end-of-a-program).
+/// [`unlock`](Self::unlock) is the normal way to end the guard. Dropping the guard never blocks and
+/// never panics, inside or outside of a runtime:
+///
+/// * If there is a connection, the drop writes the release to it at once. The background waits for
+///   the reply.
+/// * If that fails, and no runtime runs the client's tasks (their runtime is shutting down), the
+///   release waits for the next use of the client in another runtime. Otherwise the lock ends with
+///   its lease. A client with a [dedicated thread](crate::ClientBuilder::dedicated_thread) needs no
+///   other runtime.
+/// * A process that ends does not wait for the background: see [the end of a
+///   program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct LockGuard<K: Kind> {
@@ -39,7 +43,7 @@ impl<K: Kind> LockGuard<K> {
         }
     }
 
-    /// Held for as long as the options want at least.
+    /// The guard with the shortest hold of the options.
     pub(super) fn lasting(inner: HoldGuard, options: &LockOptions) -> Self {
         options.set_min_hold(&inner.hold);
         Self::new(inner)
@@ -49,19 +53,19 @@ impl<K: Kind> LockGuard<K> {
         &self.inner.hold
     }
 
-    /// What a body under the lock runs in.
+    /// The scope of a body under the lock.
     pub(crate) fn scope(&self) -> ReentryScope {
         ReentryScope::of(&self.inner.hold)
     }
 
-    /// Releases the lock, and waits until Redis has said what became of it.
+    /// Releases the lock, and waits for the reply of Redis.
     ///
-    /// The lock is then free ([`Unlocked::Released`]), held by other guards of the same hold
-    /// ([`Unlocked::StillHeld`]), or locked for the rest of its
-    /// [`min_hold`](LockOptions::min_hold) ([`Unlocked::Kept`]).
+    /// Afterwards the lock is free ([`Unlocked::Released`]), held by other guards of the same hold
+    /// ([`Unlocked::StillHeld`]), or locked for the rest of its [`min_hold`](LockOptions::min_hold)
+    /// ([`Unlocked::Kept`]).
     ///
-    /// A lost reply is no error: the release is repeated on a new connection, and an owner number
-    /// is never used twice, so nothing is released that is not this guard's.
+    /// A lost reply is not an error: the release is repeated on a new connection. An owner number
+    /// is never used twice, so the repeat releases only this guard's lock.
     ///
     /// # Round trips
     ///
@@ -69,44 +73,45 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Cancel safety
     ///
-    /// The release goes on in the background; dropped before it was first polled, this is the same
-    /// as dropping the guard.
+    /// The release continues in the background. Dropping the future before its first poll is the
+    /// same as dropping the guard.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis cannot be reached, and
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where it does not answer, for the connect
-    /// time-out and two response time-outs; the release then goes on in the background. An expired
-    /// or lost lock is no error, but [`Unlocked::AlreadyExpired`].
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
+    /// connect time-out and two response time-outs; the release then continues in the background.
+    /// An expired or lost lock is not an error: the call returns [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
         self.inner.unlock().await
     }
 
-    /// Returns what the guard knows of its lock at this moment, by the local clock alone.
+    /// Returns the state of the guard at this moment, by the local clock alone.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.inner.state()
     }
 
-    /// Returns whether the lock is ours at this moment, by the local clock alone.
+    /// Returns whether the lock is held at this moment, by the local clock alone.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
 
-    /// Waits until the lock is lost, and says why.
+    /// Waits until the lock is lost, and returns the reason.
     ///
-    /// Resolves as soon as a renewal finds the lock gone (within a renewal interval of its loss),
-    /// and at the local deadline at the latest, whether or not Redis can be reached.
+    /// The future resolves as soon as a renewal finds that the lock is gone (within one renewal
+    /// interval of the loss), and at the local deadline at the latest, whether or not Redis can be
+    /// reached.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only watches.
+    /// Safe: the call changes nothing.
     pub async fn lost(&self) -> LostReason {
         self.inner.lost().await
     }
 
-    /// Lengthens the lease to `lease` from now, if that is longer than what is left.
+    /// Extends the lease to `lease` from now, if that is longer than the remaining lease.
     ///
     /// # Round trips
     ///
@@ -114,11 +119,11 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Cancel safety
     ///
-    /// The lease may or may not be lengthened.
+    /// The lease may or may not be extended.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the lock is gone: nothing re-creates it.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone: nothing re-creates it.
     /// [`BadInput`](crate::ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
@@ -126,9 +131,9 @@ impl<K: Kind> LockGuard<K> {
         self.inner.extend(ACTION, lease).await
     }
 
-    /// Takes the lock once more for the same owner: both guards must end before it is free.
+    /// Takes the lock once more for the same owner. Both guards must end before the lock is free.
     ///
-    /// The lease is never shortened by it, and `max_hold` is this guard's own.
+    /// Re-entry never shortens the lease. The new guard has the `max_hold` of this guard.
     ///
     /// # Round trips
     ///
@@ -136,13 +141,13 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: the count is set back.
+    /// Nothing is left: the count is reduced again.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the lock is gone; nothing revives it.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not answer in time; the count is
-    /// set back.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone; nothing re-creates it.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time; the count
+    /// is reduced again.
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
         let terms = LockOptions::new().terms(&hold.engine)?;
@@ -151,19 +156,20 @@ impl<K: Kind> LockGuard<K> {
 
     /// Runs `body` under the lock, and drops it as soon as the lock is lost.
     ///
-    /// Inside, a lock of the same name and kind re-enters this one: [`lock`](super::Lock::lock),
-    /// or a function under the attribute. Cancelling takes effect at the body's next await: the
-    /// body is dropped completely, then this returns. What the body spawned goes on. A body that
-    /// completed is never called lost, and under a lock that is lost already none is started.
+    /// Inside the body, a lock of the same name and kind re-enters this one, by
+    /// [`lock`](super::Lock::lock) or by a function under the attribute. The body is cancelled at
+    /// its next await: it is dropped completely, then `run` returns. Tasks that the body spawned
+    /// continue. The result of a completed body is never replaced by `Lost`. If the lock is already
+    /// lost, the body is not started.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the body was dropped; unless it was not started, its outcome
-    /// is unknown.
+    /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
+    /// lock was already lost. The outcome of a dropped body is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         const ACTION: &str = "run a body under lock";
-        // Each async function on the way would have room for the body twice, as what it is given
-        // and as what it awaits: eight times for each level of nesting.
+        // Each async function on the way would store the body twice, as its argument and as the
+        // awaited future: eight times for each level of nesting.
         let body = Box::pin(body);
         async move {
             let body = self.scope().run(body);
@@ -171,26 +177,26 @@ impl<K: Kind> LockGuard<K> {
         }
     }
 
-    /// Returns the name of the lock as it stands in Redis.
+    /// Returns the name of the lock in Redis, with the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()
     }
 
-    /// Returns the identity of the hold as it stands in Redis.
+    /// Returns the identity of the hold, as stored in Redis.
     #[must_use]
     pub fn hold_id(&self) -> &HoldId {
         &self.inner.hold.id
     }
 
-    /// Returns how many guards share the hold, this one included.
+    /// Returns the number of guards that share the hold, including this one.
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.inner.hold.count()
     }
 }
 
-/// What is told of a release whose outcome does not change that of the caller.
+/// Logs the failure of a release that does not change the result of the caller.
 pub(super) fn note_failure(released: Result<Unlocked, Error>, goes_on: &'static str) {
     if let Err(error) = released {
         tracing::warn!(error = error.with_sources(), "{goes_on}");

@@ -1,4 +1,4 @@
-//! The latch that many wait for until it is counted down.
+//! The count-down latch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,42 +16,43 @@ const COUNT_DOWN: &str = "count down latch";
 const COUNT: &str = "read the count of latch";
 const DELETE: &str = "delete latch";
 
-/// A latch that holds up all who wait for it, in all processes, until it was counted down to zero;
-/// shared with Redisson's `RCountDownLatch` of the same name.
+/// A latch that blocks all waiters, in all processes, until it is counted down to zero; shared with
+/// Redisson's `RCountDownLatch` of the same name.
 ///
-/// One party sets the count, several count down, and anybody waits. A latch is a key with a number:
-/// it is there from [`try_set_count`](Self::try_set_count) until it is zero, and where there is none
-/// nobody is held up. So it is to be set before anybody waits. It has no holder and no lease: a
-/// process that dies before it counted down leaves the latch closed for good, unless it has a
-/// [`ttl`](Self::ttl).
+/// One party sets the count, several parties count down, and any number of tasks wait. A latch is a
+/// key with a number: it exists from [`try_set_count`](Self::try_set_count) until the number is
+/// zero. Without a latch no one waits, so set the count before the first wait. A latch has no
+/// holder and no lease: if a process dies before it counts down, the latch stays closed for ever,
+/// unless it has a [`ttl`](Self::ttl).
 ///
-/// **Not for** keeping others out (a lock), for one turn after another (a new count on the same name
-/// holds up those that did not wake in time: use a name a turn), or for passing on results.
+/// **Do not use it** to exclude other holders (use a lock), for repeated rounds (a new count on the
+/// same name blocks waiters that did not wake in time: use a new name for each round), or to pass
+/// on results.
 ///
-/// In a cluster (which this crate does not do yet) a name with braces has its channel in another
-/// slot, as in Redisson: do not use braces in the name of a latch.
+/// In a cluster (which this crate does not support yet), a name with braces has its channel in
+/// another slot, as in Redisson: do not use braces in the name of a latch.
 ///
 /// # Round trips
 ///
-/// One for each operation. Waiting for an open latch: one. For a closed one: a look, a subscription
-/// and a second look, then nothing until something is announced, but for a look every one to two
-/// seconds (the poll interval). All tasks of one client that wait for one name share that: ten
-/// thousand of them are one subscription and one look. A task that waits must be polled, as the one
-/// that came first looks for the others.
+/// One for each operation, and one to wait for an open latch. To wait for a closed latch: a look, a
+/// subscription and a second look, then one look after each announcement, and one every one to two
+/// seconds (the poll interval). All tasks of one client that wait for one name share these: ten
+/// thousand tasks need one subscription and one look. Poll every waiting task, since the first one
+/// looks for the others.
 ///
 /// # Cancel safety
 ///
-/// A wait that is dropped leaves nothing. A dropped [`count_down`](Self::count_down) may or may not
-/// count, once; for one that counts whatever happens see [`count_down_guard`](Self::count_down_guard).
+/// A dropped wait leaves nothing. A dropped [`count_down`](Self::count_down) counts once or not at
+/// all. Use a [`count_down_guard`](Self::count_down_guard) to count in any case.
 ///
 /// # Errors
 ///
-/// [`BadInput`](ErrorKind::BadInput) for a name, count or TTL that cannot be one;
-/// [`Unavailable`](ErrorKind::Unavailable) where nothing was sent or Redis refused it,
-/// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it may have been done;
+/// [`BadInput`](ErrorKind::BadInput) for an invalid name, count or TTL;
+/// [`Unavailable`](ErrorKind::Unavailable) if nothing was sent or Redis refused the call,
+/// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if the command may have run;
 /// [`WrongType`](ErrorKind::WrongType), [`Denied`](ErrorKind::Denied),
-/// [`ShutDown`](ErrorKind::ShutDown). After a lost reply calls are repeated, and say by an id that
-/// they are repeats: nothing counts twice.
+/// [`ShutDown`](ErrorKind::ShutDown). Calls are repeated after a lost reply, with an id that marks
+/// the repeat: nothing counts twice.
 ///
 /// # Examples
 ///
@@ -69,7 +70,7 @@ const DELETE: &str = "delete latch";
 ///     let warm = warm.clone();
 ///     tokio::spawn(async move {
 ///         let _done = warm.count_down_guard()?;
-///         // … fills a cache; counted down when this ends, however it does.
+///         // … fills a cache; the guard counts down when the task ends, in any way.
 ///         Ok::<_, redlock_rt::Error>(())
 ///     });
 /// }
@@ -94,17 +95,17 @@ impl CountDownLatch {
         }
     }
 
-    /// Sets for how long a latch lives that this handle gives a count. Defaults to `None`: until it
-    /// is counted down or deleted, as with Redisson.
+    /// Sets the TTL of latches that this handle sets. Defaults to `None`: the latch lives until it
+    /// is counted down or deleted, as in Redisson.
     ///
-    /// When it expires, those that wait get [`LatchExpired`](ErrorKind::LatchExpired).
+    /// When the latch expires, waiters get [`LatchExpired`](ErrorKind::LatchExpired).
     #[must_use]
     pub fn ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.ttl = ttl.into();
         self
     }
 
-    /// Gives the latch its count, from 1 to 2^53, unless it has one; answers whether it did.
+    /// Sets the count of the latch, from 1 to 2^53, if it has none, and returns whether it was set.
     ///
     /// # Round trips
     ///
@@ -112,7 +113,7 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not take effect.
+    /// The call may or may not take effect.
     ///
     /// # Errors
     ///
@@ -135,9 +136,9 @@ impl CountDownLatch {
         self.send(SET, wire, call, was_done).await
     }
 
-    /// Counts down by one; answers the count that is left. At zero all who wait go on.
+    /// Counts down by one, and returns the remaining count. At zero all waiters continue.
     ///
-    /// Where there is no latch this does nothing, and answers zero: nothing goes below it.
+    /// If there is no latch, the call does nothing and returns zero.
     ///
     /// # Round trips
     ///
@@ -145,8 +146,8 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it counts once or not at all. Who tries again does so with another call, which
-    /// counts besides: use a [guard](Self::count_down_guard) where it must be once.
+    /// The call counts once or not at all. A new call counts in addition: use a
+    /// [guard](Self::count_down_guard) to count exactly once.
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](ErrorKind::BadInput) for a name that cannot be one.
+    /// [`BadInput`](ErrorKind::BadInput) for an invalid name.
     pub fn count_down_guard(&self) -> Result<CountDownGuard, Error> {
         let wire = self.wire()?;
         let id = self.engine.operation();
@@ -172,10 +173,10 @@ impl CountDownLatch {
         })
     }
 
-    /// Waits until the latch is at zero, as long as it takes, also through outages of Redis.
+    /// Waits until the latch is at zero, without a limit, also through outages of Redis.
     ///
-    /// Returns at once where there is none. A latch that gets a new count before this has seen the
-    /// zero is waited for again, as with Redisson.
+    /// Returns at once if there is no latch. If the latch gets a new count before this call has
+    /// seen the zero, the call waits for the new count, as in Redisson.
     ///
     /// # Round trips
     ///
@@ -183,20 +184,20 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left but a subscription, for its short linger.
+    /// Nothing is left but a subscription, for its short linger time.
     ///
     /// # Errors
     ///
-    /// [`LatchDeleted`](ErrorKind::LatchDeleted) and [`LatchExpired`](ErrorKind::LatchExpired) where
-    /// the latch was not counted down: known for ten minutes after it, unless there is a new one.
-    /// One that a client of Redisson's deleted counts as counted down. See also
+    /// [`LatchDeleted`](ErrorKind::LatchDeleted) and [`LatchExpired`](ErrorKind::LatchExpired) if
+    /// the latch ended without being counted down: this is known for ten minutes, unless there is a
+    /// new latch. A latch that a Redisson client deleted counts as counted down. See also
     /// [above](Self#errors).
     pub async fn wait(&self) -> Result<(), Error> {
         self.wait_with(None).await
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`, which bounds everything: connecting,
-    /// subscribing and looking. Zero looks once, and has the response time-out for the answer.
+    /// As [`wait`](Self::wait), for at most `timeout`, which limits everything: connecting,
+    /// subscribing and looking. Zero looks once, and waits for the reply for the response time-out.
     ///
     /// # Cancel safety
     ///
@@ -204,8 +205,8 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](ErrorKind::TimedOut) where it was closed all the time,
-    /// [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer; and those of
+    /// [`TimedOut`](ErrorKind::TimedOut) if the latch was closed all the time,
+    /// [`Unavailable`](ErrorKind::Unavailable) if Redis did not answer; and those of
     /// [`wait`](Self::wait).
     pub async fn wait_with(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let wire = self.wire()?;
@@ -217,7 +218,7 @@ impl CountDownLatch {
         Err(Error::new(kind, engine::WAIT_LATCH).named(wire.name().as_arc()))
     }
 
-    /// Returns the count; zero where there is no latch.
+    /// Returns the count; zero if there is no latch.
     ///
     /// # Round trips
     ///
@@ -225,7 +226,7 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// It changes nothing.
+    /// The call changes nothing.
     ///
     /// # Errors
     ///
@@ -240,8 +241,8 @@ impl CountDownLatch {
         }
     }
 
-    /// Deletes the latch; answers whether there was one. Those that wait get
-    /// [`LatchDeleted`](ErrorKind::LatchDeleted); threads of Redisson's wait on.
+    /// Deletes the latch, and returns whether there was one. Waiters get
+    /// [`LatchDeleted`](ErrorKind::LatchDeleted); Redisson threads continue to wait.
     ///
     /// # Round trips
     ///
@@ -249,7 +250,7 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not take effect.
+    /// The call may or may not take effect.
     ///
     /// # Errors
     ///
@@ -282,14 +283,16 @@ fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error
         .caused_by(Arc::new(malformed))
 }
 
-/// Counts a [`CountDownLatch`] down by one, once: when [`count_down`](Self::count_down) is called,
-/// or in the background when this is dropped.
+/// A guard that counts a [`CountDownLatch`] down by one, exactly once: when
+/// [`count_down`](Self::count_down) is called, or in the background when the guard is dropped.
 ///
-/// The background tries until Redis has answered, also through outages; but where a try may have
-/// been carried out and its answer was lost, for no more than two minutes after it, since only for
-/// so long Redis knows a repeat from another count. After the client was shut down nothing is counted
-/// any more. A process that ends with `main` waits for nothing: shut its client down before, or
-/// the count may be missing for ever; see [the end of a program](crate#the-end-of-a-program).
+/// The background tries until Redis has answered, also through outages. There are three limits:
+///
+/// * If a try may have run and its reply was lost, the background tries for at most two minutes
+///   after that try, since Redis recognises a repeat only for that time.
+/// * After a shut-down of the client nothing is counted.
+/// * A process that ends does not wait: shut the client down before, or the count may be missing
+///   for ever; see [the end of a program](crate#the-end-of-a-program).
 #[derive(Debug)]
 #[must_use = "dropping the guard counts down"]
 #[clippy::has_significant_drop]
@@ -299,7 +302,7 @@ pub struct CountDownGuard {
 }
 
 impl CountDownGuard {
-    /// Counts down, and answers the count that is left.
+    /// Counts down, and returns the remaining count.
     ///
     /// # Round trips
     ///
@@ -307,14 +310,14 @@ impl CountDownGuard {
     ///
     /// # Cancel safety
     ///
-    /// It goes on in the background, as after an error that time ran out.
+    /// The call continues in the background, as after a time-out.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable) where Redis cannot be reached, and
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it does not answer, for the connect
-    /// time-out and two response time-outs; it then goes on in the background, so that there is
-    /// nothing to try again. See also [`CountDownLatch`](CountDownLatch#errors).
+    /// [`Unavailable`](ErrorKind::Unavailable) if Redis cannot be reached, and
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer within the connect
+    /// time-out and two response time-outs; the call then continues in the background, so do not
+    /// try again. See also [`CountDownLatch`](CountDownLatch#errors).
     pub async fn count_down(self) -> Result<u64, Error> {
         let Self { once, name } = self;
         let reply = once.run(COUNT_DOWN).await?;

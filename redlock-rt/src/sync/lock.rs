@@ -1,4 +1,4 @@
-//! What locks of all kinds have in common.
+//! The common part of all kinds of locks.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,40 +13,44 @@ use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
 
-/// A handle to the lock of one name; see the aliases for the kinds.
+/// A handle to the lock of one name; the type aliases describe the kinds.
 ///
-/// Making a handle does no I/O, and handles are cheap to clone.
+/// Creating a handle does no I/O, and handles are cheap to clone.
 ///
 /// # Names
 ///
-/// This is about the names of all primitives: locks, semaphores, latches and fenced values.
+/// These rules apply to the names of all primitives: locks, semaphores, latches and fenced values.
 ///
 /// A name with the client's [namespace](crate::ClientBuilder::namespace) before it (`svc:order:7`)
-/// *is* the key in Redis: a hash for a lock, a string for a semaphore or a latch. So a name must not
-/// be the key of anything else, such as the data that the lock protects: give locks a namespace of
-/// their own. A key that holds something else is refused with [`WrongType`](ErrorKind::WrongType) and
-/// left as it is: another type, a string that is no number, or a hash that cannot be a lock. The
-/// fields of a lock are `ID:NUMBER` with a number as the value, and `mode`; a hash of an application
-/// that looks like that (`item:42` = `3` as its only field) is taken for a lock that somebody holds. Further keys are derived from it, `PREFIX:{NAME}` or
-/// `{NAME}:SUFFIX`, with prefixes that begin with `redisson_` or `redlock_`. They are listed in
-/// `docs/protocol.md`.
+/// *is* the key in Redis: a hash for a lock, a string for a semaphore or a latch. So the key must
+/// hold nothing else, such as the data that the lock protects: use a separate namespace for locks.
 ///
-/// An empty or blank name, one with a NUL, or longer than 512 bytes with the namespace, is reported
-/// by every operation as [`BadInput`](ErrorKind::BadInput).
+/// A key that holds something else is refused with [`WrongType`](ErrorKind::WrongType) and stays
+/// unchanged: another type, a string that is not a number, or a hash that cannot be a lock. The
+/// fields of a lock are `ID:NUMBER` with a number as the value, and `mode`. An application's hash
+/// with the same format (`item:42` = `3` as its only field) counts as a held lock.
 ///
-/// **Braces.** A name that contains `{` is not wrapped in braces again, as in Redisson, so that a
-/// hash tag (`order:{42}`) stays one. Therefore a name and the same name in braces (`a` and `{a}`)
-/// share those derived keys that Redisson knows, in Java as here: fair locks have one queue for both,
-/// so that who wants the one waits behind those who wait for the other;
-/// [permits with leases](crate::PermitExpirableSemaphore) of the one count as held of the other, and
-/// come back to the wrong one when their leases are over; fenced locks have one counter, which harms
-/// nothing. Do not use both. With a namespace
-/// (`svc:a`, `svc:{a}`) no two names share anything. Keys that only this crate knows are
-/// never shared.
+/// Other keys are derived from the name: `PREFIX:{NAME}` or `{NAME}:SUFFIX`, with prefixes that
+/// begin with `redisson_` or `redlock_`. `docs/protocol.md` lists them.
+///
+/// If a name is empty or blank, contains a NUL, or is longer than 512 bytes with the namespace,
+/// every operation returns [`BadInput`](ErrorKind::BadInput).
+///
+/// **Braces.** As in Redisson, a name that contains `{` is not wrapped in braces again, so that a
+/// hash tag (`order:{42}`) stays a hash tag. Therefore a name and the same name in braces (`a` and
+/// `{a}`) share the derived keys that Redisson knows, in Java as here:
+///
+/// * Fair locks have one queue for both: waiters of one name wait behind waiters of the other.
+/// * [Permits with leases](crate::PermitExpirableSemaphore) of one name count as held for the
+///   other, and return to the wrong one when their leases are over.
+/// * Fenced locks have one counter, which does no harm.
+///
+/// Do not use both. With a namespace (`svc:a`, `svc:{a}`) no two names share a key. Keys that only
+/// this crate knows are never shared.
 pub struct Lock<K: Kind> {
     pub(super) engine: Handle,
     pub(super) wire: Result<Arc<dyn LockRecipe>, BadName>,
-    /// Of a kind whose waiters are not woken.
+    /// Set for a kind whose waiters are not woken.
     pub(super) backoff: Option<Backoff>,
     kind: PhantomData<fn() -> K>,
 }
@@ -84,7 +88,7 @@ impl<K: Kind> Lock<K> {
         self
     }
 
-    /// A handle to what another handle leads to.
+    /// A handle to the same lock as another handle.
     pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn LockRecipe>) -> Self {
         Self {
             engine: Handle::new(engine),
@@ -98,34 +102,33 @@ impl<K: Kind> Lock<K> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
 
-    /// Acquires the lock, waiting as long as it takes.
+    /// Acquires the lock, and waits without a limit.
     ///
-    /// It waits through outages of Redis as well; bound the wait by
-    /// [`lock_with`](Self::lock_with). Called inside a body that runs under a guard of the same
-    /// lock ([`LockGuard::run`]), it re-enters; otherwise every call is a contender of its own,
-    /// also within one task.
+    /// The call also waits through outages of Redis; use [`lock_with`](Self::lock_with) to limit
+    /// the wait. Inside a body that runs under a guard of the same lock ([`LockGuard::run`]), the
+    /// call re-enters. Otherwise every call competes with all other calls, also within one task.
     ///
     /// # Round trips
     ///
-    /// One where the lock is free. A process that waits sends at most three tries and one
-    /// SUBSCRIBE, two tries where it is subscribed already, and one try a poll interval, however
-    /// many of its tasks wait.
+    /// One if the lock is free. A waiting process sends at most three tries and one SUBSCRIBE, or
+    /// two tries if it is already subscribed, and then one try per poll interval, however many of
+    /// its tasks wait.
     ///
     /// # Fairness
     ///
-    /// First come, first served among the tasks of one client. Among clients any waiter may be
+    /// First come, first served among the tasks of one client. Among clients, any waiter may be
     /// next.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: the place in the queue is given up, and if a try was under way, the client
-    /// waits for its outcome and frees the lock.
+    /// Nothing is left: the caller leaves the queue. If a try is in progress, the client waits for
+    /// its outcome and frees the lock.
     ///
     /// # Errors
     ///
-    /// [`BadInput`](ErrorKind::BadInput), [`WrongType`](ErrorKind::WrongType) where the key holds
+    /// [`BadInput`](ErrorKind::BadInput), [`WrongType`](ErrorKind::WrongType) if the key holds
     /// something else, [`Denied`](ErrorKind::Denied), [`ShutDown`](ErrorKind::ShutDown);
-    /// [`Lost`](ErrorKind::Lost) where the enclosing hold is lost already.
+    /// [`Lost`](ErrorKind::Lost) if the enclosing hold is already lost.
     ///
     /// # Examples
     ///
@@ -143,15 +146,15 @@ impl<K: Kind> Lock<K> {
         self.lock_with(LockOptions::new()).await
     }
 
-    /// Acquires the lock if nobody else has it at this moment.
+    /// Acquires the lock if it is free at this moment.
     ///
     /// # Round trips
     ///
-    /// One; none where this client itself holds the lock.
+    /// One; none if this client itself holds the lock.
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Cancel safety
     ///
@@ -159,8 +162,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) where Redis does not
-    /// answer in time. Contention is no error but `None`.
+    /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) if Redis does not
+    /// answer in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
         unless_contended(self.lock_with(options).await)
@@ -174,16 +177,16 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); and when the wait is over, [`TimedOut`](ErrorKind::TimedOut)
-    /// where somebody else had the lock, [`Contended`](ErrorKind::Contended) likewise for a wait
-    /// of zero, [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
+    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](ErrorKind::TimedOut) if another
+    /// owner held the lock, [`Contended`](ErrorKind::Contended) instead, for a wait of zero,
+    /// [`Unavailable`](ErrorKind::Unavailable) if Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;
         let guard = self.engine.lock(&recipe, terms, params).await?;
         Ok(LockGuard::lasting(guard, &options))
     }
 
-    /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
+    /// As [`lock_with`](Self::lock_with), for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;
         let guard = self.engine.lock_for_body(&recipe, terms, params).await?;
@@ -206,9 +209,9 @@ impl<K: Kind> Lock<K> {
 
     /// Acquires the lock, runs `body` under it, and releases it.
     ///
-    /// The body is dropped if the lock is lost; see [`LockGuard::run`]. Called inside a body that
-    /// runs under a guard of the same lock, it re-enters, and bodies side by side (`join!`) do so
-    /// one after the other.
+    /// If the lock is lost, the body is dropped; see [`LockGuard::run`]. Inside a body that runs
+    /// under a guard of the same lock, the call re-enters. Concurrent bodies (`join!`) re-enter one
+    /// after the other.
     ///
     /// # Cancel safety
     ///
@@ -216,8 +219,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
-    /// that completed is never called lost, whatever becomes of the release.
+    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the body was dropped. The result
+    /// of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock_for_body(LockOptions::new()).await?;
         let output = guard.run(body(&guard)).await?;
@@ -228,10 +231,10 @@ impl<K: Kind> Lock<K> {
         Ok(output)
     }
 
-    /// Frees the lock whoever holds it; answers whether anybody did.
+    /// Frees the lock, whoever holds it, and returns whether it was held.
     ///
-    /// The holder's guard is lost at its next renewal. A key that is no lock (see
-    /// [names](Self#names)) is not deleted, but refused with [`WrongType`](ErrorKind::WrongType).
+    /// The holder's guard becomes lost at its next renewal. A key that is not a lock (see
+    /// [names](Self#names)) is not deleted: the call returns [`WrongType`](ErrorKind::WrongType).
     ///
     /// # Round trips
     ///
@@ -239,10 +242,11 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable) where it was not sent,
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it was and the reply was lost, and those of
-    /// [`lock`](Self::lock). After a lost reply it is not repeated: the lock may be somebody else's by
-    /// then. Look who holds it before you call it again.
+    /// [`Unavailable`](ErrorKind::Unavailable) if the command was not sent,
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if the command was sent and its reply was
+    /// lost, and the errors of [`lock`](Self::lock). The command is not repeated after a lost
+    /// reply, since another owner may hold the lock by then. Check the holder before you call this
+    /// again.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         const ACTION: &str = "force-release lock";
         let wire = self.wire()?;
@@ -252,7 +256,7 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    /// Returns whether anybody holds the lock, or it stays locked for the rest of a
+    /// Returns whether the lock is held, or stays locked for the rest of a
     /// [`min_hold`](LockOptions::min_hold).
     ///
     /// # Round trips
@@ -266,8 +270,8 @@ impl<K: Kind> Lock<K> {
         Ok(!self.inspect().await?.is_empty())
     }
 
-    /// Returns who holds the lock; of several holders, any. For the rest of a
-    /// [`min_hold`](LockOptions::min_hold) it is the owner whose hold has ended.
+    /// Returns the holder of the lock; any of them if there are several. During the rest of a
+    /// [`min_hold`](LockOptions::min_hold), this is the owner of the ended hold.
     ///
     /// # Round trips
     ///
@@ -281,7 +285,7 @@ impl<K: Kind> Lock<K> {
         Ok(first.map(|holder| holder.owner))
     }
 
-    /// Returns all who hold the lock: one at most, where the kind is exclusive.
+    /// Returns all holders of the lock: at most one for an exclusive kind.
     ///
     /// # Round trips
     ///
@@ -295,7 +299,7 @@ impl<K: Kind> Lock<K> {
         Ok(holders.map(|holder| holder.owner).collect())
     }
 
-    /// Returns how often the present holders have it, all together; zero where nobody does.
+    /// Returns the sum of the hold counts of all holders; zero if the lock is free.
     ///
     /// # Round trips
     ///
@@ -309,8 +313,8 @@ impl<K: Kind> Lock<K> {
         Ok(holders.map(|holder| holder.count).sum())
     }
 
-    /// Returns the rest of the present holder's lease (of several, the longest); `None` where
-    /// nobody holds it, or where the key has no TTL.
+    /// Returns the remaining lease of the holder (the longest, if there are several); `None` if the
+    /// lock is free or the key has no TTL.
     ///
     /// # Round trips
     ///

@@ -1,19 +1,20 @@
-//! Whether parts that count as one are held together: pure state, told what each of them is.
+//! Whether parts that count as one are held together: pure state, which gets the state of each
+//! part.
 //!
 //! # Invariants
 //!
 //! 1. They are held while at least `need` of them are, by the local clock alone; the deadline is the
 //!    `need`-th latest of theirs.
-//! 2. Lost and released are final. Parts are lost for good, so without new ones that comes by
-//!    itself; a new part is admitted only while `need` others are held. So whoever finds them held
-//!    knows that they were at every moment before.
+//! 2. Lost and released are final. A lost part stays lost, so this follows without new parts. A new
+//!    part is added only while `need` others are held. So if the parts are held now, they were held
+//!    at every moment before.
 
 use std::time::Duration;
 
 use crate::clock;
 use crate::engine::{GuardState, LostReason};
 
-/// What a group was found to be in the end, and the way there: pure state.
+/// The final state of a group, and the way there. Pure state.
 #[derive(Debug)]
 pub(super) struct Majority {
     need: usize,
@@ -61,14 +62,14 @@ impl Majority {
         }
     }
 
-    /// Whether a part may join that was acquired while the others were these. Upholds invariant 2.
-    /// Too few of them are no loss: others may be there that were not asked.
+    /// Whether a part may join that was acquired while the others had these states. Upholds
+    /// invariant 2. Too few held parts are not a loss: parts that were not asked may be held.
     pub(super) fn admits(&self, others: impl Iterator<Item = GuardState>) -> bool {
         let held = others.filter(GuardState::is_valid).count();
         self.fate.is_none() && held >= self.need
     }
 
-    /// They are given up; what was lost before stays lost.
+    /// The parts are given up; a loss before stays a loss.
     pub(super) fn end(&mut self) {
         self.fate.get_or_insert(GuardState::Released);
     }

@@ -1,6 +1,6 @@
-//! The primitives: one file each, over the one engine.
+//! The primitives: one file each, over the common engine.
 //!
-//! **Cancel safety**, here and in the docs of every method, means what is left in Redis and in the
+//! **Cancel safety**, here and in the docs of every method, says what is left in Redis and in the
 //! process when the future is dropped at any of its awaits.
 
 mod convert;

@@ -1,4 +1,4 @@
-//! How to acquire a lock, checked before anything is sent.
+//! The options of an acquisition, checked before anything is sent.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub enum Renew {
     /// Every third of the lease.
     #[default]
     Third,
-    /// This often; shorter than the lease.
+    /// At this interval, which is shorter than the lease.
     Every(Duration),
     /// Never: the lock ends with its lease.
     Never,
@@ -32,11 +32,15 @@ impl From<Duration> for Renew {
     }
 }
 
-/// How to acquire a lock: how long to wait, how long to hold, as whom.
+/// The options of an acquisition: how long to wait, how long to hold, and the owner.
 ///
-/// `lease`, `renew` and `max_hold` are three independent things. The lease is how long the lock
-/// outlives a crash; renewal keeps a living holder's lock; `max_hold` ends the renewal of a holder
-/// that is stuck. (Redisson ties the first two: there, naming a lease ends the renewal.)
+/// `lease`, `renew` and `max_hold` are independent:
+///
+/// * The lease is the time until the lock of a crashed process is free.
+/// * Renewal keeps the lock of a live holder.
+/// * `max_hold` ends the renewal of a holder that is stuck.
+///
+/// (Redisson combines the first two: an explicit lease turns renewal off.)
 ///
 /// # Examples
 ///
@@ -64,65 +68,66 @@ const CHECK: &str = "check lock options";
 const SHORTEST_LEASE: Duration = Duration::from_millis(1);
 
 impl LockOptions {
-    /// Makes the default options: wait for ever, the client's lease, renewed every third of it.
+    /// Returns the default options: an unlimited wait, the client's lease, and renewal every third
+    /// of the lease.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how long to wait; zero tries once. It bounds everything: queueing, connecting,
-    /// subscribing and trying. Defaults to `None`: as long as it takes.
+    /// Sets how long to wait; zero tries once. The wait limits everything: queueing, connecting,
+    /// subscribing and trying. Defaults to `None`: no limit.
     #[must_use]
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.wait = wait.into();
         self
     }
 
-    /// Sets the lease: how long the lock outlives a crash of its holder, from 1 ms. Defaults to
-    /// the client's, which defaults to 30 s.
+    /// Sets the lease: the time until the lock of a crashed holder is free, at least 1 ms. Defaults
+    /// to the client's lease, which defaults to 30 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Sets how the lease is renewed while the guard lives: `true`, `false`, or how often, which
-    /// must be shorter than the lease. Defaults to every third of the lease.
+    /// Sets how the lease is renewed while the guard exists: `true`, `false`, or the interval,
+    /// which must be shorter than the lease. Defaults to every third of the lease.
     #[must_use]
     pub fn renew(mut self, renew: impl Into<Renew>) -> Self {
         self.renew = Some(renew.into());
         self
     }
 
-    /// Sets the longest time to hold: renewal ends with it, and the guard is then lost. It may not
-    /// be shorter than the lease. Defaults to `None`: as long as the guard lives.
+    /// Sets the longest hold: renewal ends then, and the guard is lost. It may not be shorter than
+    /// the lease. Defaults to `None`: as long as the guard exists.
     #[must_use]
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         self.max_hold = max_hold.into();
         self
     }
 
-    /// Sets the shortest time to hold, counted from the acquisition. A lock whose last guard ends
-    /// before stays locked until then, so that what is to run once in a while does not run again at
-    /// once, on another machine whose clock is late. Defaults to `None`. (Known as `lockAtLeastFor` from
-    /// ShedLock.)
+    /// Keeps the lock taken for at least this long after the acquisition, even if the guard is
+    /// dropped sooner, so that a periodic job does not run twice when another machine's clock is
+    /// late. Defaults to `None`. (ShedLock calls this `lockAtLeastFor`.)
     ///
-    /// Meanwhile nobody can acquire it, the former owner included:
-    /// [`unlock`](crate::LockGuard::unlock) answers [`Unlocked::Kept`](crate::Unlocked::Kept),
-    /// [`is_locked`](crate::Lock::is_locked) `true`, and [`holder`](crate::Lock::holder) the owner whose
-    /// hold has ended. [`force_unlock`](crate::Lock::force_unlock) frees it.
+    /// Until then no owner can acquire the lock, including the former owner.
+    /// [`unlock`](crate::LockGuard::unlock) returns [`Unlocked::Kept`](crate::Unlocked::Kept),
+    /// [`is_locked`](crate::Lock::is_locked) returns `true`, and [`holder`](crate::Lock::holder)
+    /// returns the owner of the ended hold. [`force_unlock`](crate::Lock::force_unlock) frees the
+    /// lock.
     ///
-    /// Redis keeps the time, so the process may end meanwhile; one that *crashes* under the lock
-    /// leaves it for its lease alone. A write lock that ends beside a read lock of the same owner
-    /// (a downgrade) is not kept: it is a read lock at once, and free when that ends. Only for
-    /// exclusive locks on one server each.
+    /// Redis measures the time, so the process may end meanwhile. After a *crash* under the lock,
+    /// only the lease applies. A write lock that ends while the same owner also reads (a downgrade)
+    /// does not stay locked: it becomes a read lock at once, and is free when that ends. This
+    /// option is only for exclusive locks on one server each.
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
         self.min_hold = min_hold.into();
         self
     }
 
-    /// Sets the identity to acquire as: it re-enters what it holds. Defaults to a fresh one.
+    /// Sets the owner, which re-enters its own holds. Defaults to a new owner.
     #[must_use]
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
@@ -133,14 +138,14 @@ impl LockOptions {
         self.wait
     }
 
-    /// Has a lock that was acquired last as long as it should at least.
+    /// Applies the shortest hold to an acquired lock.
     pub(super) fn set_min_hold(&self, hold: &Hold) {
         if let Some(min_hold) = self.min_hold {
             hold.set_min_hold(clock::after(clock::now(), min_hold));
         }
     }
 
-    /// Of a kind that cannot be left to nobody.
+    /// The error for a kind without a shortest hold.
     pub(super) fn without_min_hold(&self) -> Result<(), Error> {
         match self.min_hold {
             Some(_) => Err(Error::bad_input(
@@ -151,7 +156,7 @@ impl LockOptions {
         }
     }
 
-    /// The same without what permits have not: an owner, and a shortest time to hold.
+    /// The same options without those that permits do not have: an owner and a shortest hold.
     pub(super) fn of_permits(self) -> Self {
         Self {
             owner: None,
@@ -160,7 +165,7 @@ impl LockOptions {
         }
     }
 
-    /// Whether they name what only a lease has.
+    /// Whether an option is set that needs a lease.
     pub(super) fn name_a_lease(&self) -> bool {
         self.lease.is_some() || self.renew.is_some() || self.max_hold.is_some()
     }
@@ -196,7 +201,7 @@ impl LockOptions {
         let lease = self.lease.unwrap_or_else(|| engine.lease());
         check_lease(lease)?;
         let renew = match self.renew.unwrap_or_default() {
-            // Varied, so that locks taken together are not all renewed together.
+            // Random, so that locks taken together are not all renewed together.
             Renew::Third => Some((lease / 3).mul_f64(0.9 + 0.1 * fastrand::f64())),
             Renew::Every(every) if every < SHORTEST_LEASE => {
                 return refuse("renew is shorter than a millisecond");
@@ -224,7 +229,7 @@ impl LockOptions {
     }
 }
 
-/// Of a try: contention is no error.
+/// The result of a try, where contention is not an error.
 pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>, Error> {
     match outcome {
         Ok(guard) => Ok(Some(guard)),
@@ -233,7 +238,7 @@ pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>
     }
 }
 
-/// A lease must be one that Redis can keep.
+/// Checks that Redis can store the lease.
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
     match lease {

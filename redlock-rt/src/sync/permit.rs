@@ -8,13 +8,13 @@ use crate::engine::{GuardState, HoldGuard, LostReason, Unlocked};
 use crate::error::Error;
 use crate::wire::{ID_DIGITS, PermitsWire};
 
-/// A permit of a [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore) that is held, or
-/// several that were acquired together, and the truth about them.
+/// The guard of a permit of a [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), or of
+/// several permits that were acquired together.
 ///
-/// Like the [guard of a lock](crate::LockGuard) it never reports a permit as held after its local
+/// Like the [guard of a lock](crate::LockGuard), it never reports a permit as held after its local
 /// deadline. [`release`](Self::release) is the normal road; dropping the guard queues the release,
-/// which never blocks.
-/// Before a process ends: [the end of a program](crate#the-end-of-a-program).
+/// which never blocks. Before a process ends, see [the end of a
+/// program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permit"]
 #[clippy::has_significant_drop]
 pub struct LeasedPermit {
@@ -33,7 +33,7 @@ impl LeasedPermit {
         }
     }
 
-    /// Returns the permit's id, 32 hexadecimal digits; of several permits, the first one's.
+    /// Returns the permit's id, 32 hexadecimal digits; the first id if there are several permits.
     #[must_use]
     pub fn id(&self) -> &str {
         self.ids.first().map_or("", String::as_str)
@@ -45,13 +45,13 @@ impl LeasedPermit {
         &self.ids
     }
 
-    /// Returns how many permits the guard has.
+    /// Returns the number of permits of the guard.
     #[must_use]
     pub fn permits(&self) -> u32 {
         u32::try_from(self.ids.len()).unwrap_or(u32::MAX)
     }
 
-    /// Gives the permits back, and waits until Redis has said what became of them.
+    /// Gives the permits back, and waits for the replies of Redis.
     ///
     /// # Round trips
     ///
@@ -59,58 +59,60 @@ impl LeasedPermit {
     ///
     /// # Cancel safety
     ///
-    /// The release goes on in the background.
+    /// The release continues in the background.
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`](crate::LockGuard::unlock). A permit that is not held any more is no
-    /// error, but [`Unlocked::AlreadyExpired`].
+    /// As [`LockGuard::unlock`](crate::LockGuard::unlock). A permit that is no longer held is not
+    /// an error: the call returns [`Unlocked::AlreadyExpired`].
     pub async fn release(self) -> Result<Unlocked, Error> {
         let released = self.inner.unlock().await;
         released.map_err(|error| error.trying("release permits of semaphore"))
     }
 
-    /// Ends the guard and leaves the permits to their leases, not renewed any more; answers their
-    /// ids, by which they can be released before. Never blocks.
+    /// Ends the guard without a release, and returns the ids of the permits. The permits are not
+    /// renewed and end with their leases; [release](crate::PermitExpirableSemaphore::release) them
+    /// by their ids to end them sooner. Never blocks.
     pub fn forget(self) -> Vec<String> {
         self.inner.forget();
         self.ids
     }
 
-    /// Returns what the guard knows of its permits at this moment, by the local clock alone.
+    /// Returns the state of the guard at this moment, by the local clock alone.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.inner.state()
     }
 
-    /// Returns whether the permits are ours at this moment, by the local clock alone.
+    /// Returns whether the permits are held at this moment, by the local clock alone.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
 
-    /// Waits until a permit is lost, and says why.
+    /// Waits until a permit is lost, and returns the reason.
     ///
-    /// Resolves as soon as a renewal finds it gone (within a renewal interval of its loss), and at
-    /// the local deadline at the latest, whether or not Redis can be reached.
+    /// The future resolves as soon as a renewal finds that the permit is gone (within one renewal
+    /// interval of the loss), and at the local deadline at the latest, whether or not Redis can be
+    /// reached.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only watches.
+    /// Safe: the call changes nothing.
     pub async fn lost(&self) -> LostReason {
         self.inner.lost().await
     }
 
     /// Runs `body` under the permits, and drops it as soon as one of them is lost.
     ///
-    /// Cancelling takes effect at the body's next await: the body is dropped completely, then this
-    /// returns. What the body spawned goes on. A body that completed is never called lost, and under
-    /// a permit that is lost already none is started.
+    /// The body is cancelled at its next await: it is dropped completely, then `run` returns. Tasks
+    /// that the body spawned continue. The result of a completed body is never replaced by `Lost`.
+    /// If a permit is already lost, the body is not started.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the body was dropped; unless it was not started, its
-    /// outcome is unknown.
+    /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
+    /// lock was already lost. The outcome of a dropped body is unknown.
     ///
     /// # Examples
     ///
@@ -133,12 +135,12 @@ impl LeasedPermit {
     /// # }
     /// ```
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
-        // Boxed for the reason that there is for a lock's: see there.
+        // Boxed for the same reason as for a lock; see there.
         let body = Box::pin(body);
         self.inner.run("run a body under permit of semaphore", body)
     }
 
-    /// Lengthens the lease to `lease` from now, if that is longer than what is left.
+    /// Extends the lease to `lease` from now, if that is longer than the remaining lease.
     ///
     /// # Round trips
     ///
@@ -146,12 +148,12 @@ impl LeasedPermit {
     ///
     /// # Cancel safety
     ///
-    /// The lease may or may not be lengthened.
+    /// The lease may or may not be extended.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where a permit is gone: nothing re-creates it.
-    /// [`BadInput`](crate::ErrorKind::BadInput) for a lease that cannot be one.
+    /// [`Lost`](crate::ErrorKind::Lost) if a permit is gone: nothing re-creates it.
+    /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid lease.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend permit of semaphore";
         let hold = &self.inner.hold;
@@ -163,7 +165,7 @@ impl LeasedPermit {
         self.inner.extend(ACTION, lease).await
     }
 
-    /// Returns the name of the semaphore as it stands in Redis.
+    /// Returns the name of the semaphore in Redis, with the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()

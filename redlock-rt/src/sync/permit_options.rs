@@ -1,4 +1,4 @@
-//! How to acquire permits, checked before anything is sent.
+//! The options of an acquisition of permits, checked before anything is sent.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::error::Error;
 
 const CHECK: &str = "check permit options";
 
-/// How to acquire permits of a semaphore: how many at once, how long to wait, how long to hold.
+/// The options of an acquisition of permits: how many at once, how long to wait, how long to hold.
 ///
-/// `lease`, `renew` and `max_hold` mean what they mean for a [lock](LockOptions), and are for a
-/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore): the permits of a
-/// [`Semaphore`](crate::Semaphore) have no lease, and its acquisition refuses the three as
-/// [`BadInput`](crate::ErrorKind::BadInput).
+/// `lease`, `renew` and `max_hold` have the same meaning as for a [lock](LockOptions). They are for
+/// a [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore). The permits of a
+/// [`Semaphore`](crate::Semaphore) have no lease, so its acquisition refuses these three options
+/// with [`BadInput`](crate::ErrorKind::BadInput).
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ const CHECK: &str = "check permit options";
 #[derive(Debug, Clone)]
 pub struct PermitOptions {
     permits: u32,
-    /// What they have in common with those of a lock.
+    /// The options that locks have too.
     shared: LockOptions,
 }
 
@@ -40,8 +40,8 @@ impl Default for PermitOptions {
 }
 
 impl PermitOptions {
-    /// Makes the default options: one permit, wait for ever, the client's lease, renewed every third
-    /// of it.
+    /// Returns the default options: one permit, an unlimited wait, the client's lease, and renewal
+    /// every third of the lease.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -54,39 +54,39 @@ impl PermitOptions {
         self
     }
 
-    /// Sets how long to wait; zero tries once. It bounds everything: queueing, connecting,
-    /// subscribing and trying. Defaults to `None`: as long as it takes.
+    /// Sets how long to wait; zero tries once. The wait limits everything: queueing, connecting,
+    /// subscribing and trying. Defaults to `None`: no limit.
     #[must_use]
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.shared = self.shared.wait(wait);
         self
     }
 
-    /// Sets the lease: how long the permits outlive a crash of their holder, from 1 ms. Defaults to
-    /// the client's, which defaults to 30 s.
+    /// Sets the lease: the time until the permits of a crashed holder are free, at least 1 ms.
+    /// Defaults to the client's lease, which defaults to 30 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.shared = self.shared.lease(lease);
         self
     }
 
-    /// Sets how the lease is renewed while the guard lives: `true`, `false`, or how often, which
-    /// must be shorter than the lease. Defaults to every third of the lease.
+    /// Sets how the lease is renewed while the guard exists: `true`, `false`, or the interval,
+    /// which must be shorter than the lease. Defaults to every third of the lease.
     #[must_use]
     pub fn renew(mut self, renew: impl Into<Renew>) -> Self {
         self.shared = self.shared.renew(renew);
         self
     }
 
-    /// Sets the longest time to hold: renewal ends with it, and the guard is then lost. It may not
-    /// be shorter than the lease. Defaults to `None`: as long as the guard lives.
+    /// Sets the longest hold: renewal ends then, and the guard is lost. It may not be shorter than
+    /// the lease. Defaults to `None`: as long as the guard exists.
     #[must_use]
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         self.shared = self.shared.max_hold(max_hold);
         self
     }
 
-    /// So many permits, acquired as a lock would be.
+    /// The options for this many permits, from the options of a lock.
     pub(crate) fn of(permits: u32, options: LockOptions) -> Self {
         Self {
             permits,
@@ -102,7 +102,7 @@ impl PermitOptions {
         self.shared.waiting()
     }
 
-    /// Of permits that have no lease.
+    /// The terms of permits without a lease.
     pub(super) fn without_lease(&self) -> Result<Terms, Error> {
         match self.shared.name_a_lease() {
             true => Err(Error::bad_input(

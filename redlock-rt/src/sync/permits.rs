@@ -13,31 +13,32 @@ use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{ID_DIGITS, PermitsWire, Recipe, Reply};
 
-/// As many permits may be acquired at once.
+/// The most permits of one acquisition.
 const MOST_AT_ONCE: u32 = 1000;
 
-/// A number of permits that come back by themselves, shared with Redisson's
-/// `RPermitExpirableSemaphore` of the same name.
+/// A semaphore whose permits have leases, shared with Redisson's `RPermitExpirableSemaphore` of the
+/// same name.
 ///
-/// Each permit has an id and a lease. While its guard lives the watchdog renews it; the permit of a
-/// process that died is free after its lease, and a waiter takes it within milliseconds of that.
-/// (Redisson renews no permits: there the lease is the longest time to hold.) The permits must be
-/// [set](Self::try_set_permits) once before the first can be acquired, or the handle has a
+/// Each permit has an id and a lease. While its guard exists, the watchdog renews the lease. The
+/// permit of a dead process is free after its lease, and a waiter takes it within milliseconds.
+/// (Redisson does not renew permits: there the lease is the longest hold.) Before the first
+/// acquisition, [set](Self::try_set_permits) the number of permits once, or use a handle with a
 /// [limit](Self::limit).
 ///
-/// Where no number was set, an acquisition says so as that of a [`Semaphore`](crate::Semaphore) does.
+/// If no number was set, an acquisition reports that as a [`Semaphore`](crate::Semaphore) does.
 ///
-/// Do **not** use it where an overlap would do harm: as for every lock with a lease, a process that
-/// is paused for longer than that goes on with a permit that somebody else has. Redisson clients
-/// judge leases by their own clocks: one whose clock is ahead by more than the lease takes away
-/// permits that are held, and the guard is lost at its next renewal. Semaphores of the names `a` and
-/// `{a}` share the set of permits that are held, as in Redisson: see [names](crate::Lock#names).
+/// Do **not** use it where an overlap does harm: as with every lock with a lease, a process that is
+/// paused for longer than its lease continues with a permit that another process has. Redisson
+/// clients compare leases with their own clocks: a clock that is ahead by more than the lease
+/// removes permits that are held, and the guard is lost at its next renewal. Semaphores of the
+/// names `a` and `{a}` share the set of held permits, as in Redisson: see
+/// [names](crate::Lock#names).
 ///
 /// # Round trips
 ///
-/// One to acquire a free permit, one to release it, and a share in the watchdog's call each third of
-/// the lease. A process that waits sends at most three tries and one SUBSCRIBE, one try when the
-/// next lease is over, and one a poll interval, however many of its tasks wait.
+/// One to acquire a free permit, one to release it, and a share of the watchdog's call in each
+/// third of the lease. A waiting process sends at most three tries and one SUBSCRIBE, one try when
+/// the next lease is over, and one try per poll interval, however many of its tasks wait.
 ///
 /// # Fairness
 ///
@@ -45,12 +46,14 @@ const MOST_AT_ONCE: u32 = 1000;
 ///
 /// # Cancel safety
 ///
-/// Nothing is left: a dropped [`acquire`](Self::acquire) gives back what it may have taken.
+/// Nothing is left: a dropped [`acquire`](Self::acquire) gives back the permits that it may have
+/// taken.
 ///
 /// # Errors
 ///
-/// Those of [`RLock`](crate::RLock); [`BadInput`](crate::ErrorKind::BadInput) also for no permits, or
-/// more than 1000 at once, [`WrongType`](crate::ErrorKind::WrongType) where the key holds no number.
+/// Those of [`RLock`](crate::RLock); [`BadInput`](crate::ErrorKind::BadInput) also for zero permits
+/// or more than 1000 at once, [`WrongType`](crate::ErrorKind::WrongType) if the key holds no
+/// number.
 ///
 /// # Examples
 ///
@@ -91,12 +94,13 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    /// Sets how many permits there are where an acquisition with this handle finds that none were
-    /// [set](Self::try_set_permits); a semaphore that exists keeps its own number. Costs no call.
+    /// Sets the number of permits with the first acquisition of this handle, if none is
+    /// [set](Self::try_set_permits). An existing semaphore keeps its number. This costs no extra
+    /// call.
     ///
-    /// All handles of a name should have the same limit: whoever waits behind one without it waits
-    /// until somebody sets the number. A limit of zero, or of more than 2147483647, is refused by the
-    /// acquisition.
+    /// All handles of a name should have the same limit: a caller that waits behind one without a
+    /// limit waits until the number is set. The acquisition refuses a limit of zero or above
+    /// 2147483647.
     ///
     /// # Examples
     ///
@@ -118,8 +122,8 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    /// Sets the number of permits if none is set, those that are still held from a semaphore that was
-    /// deleted included; answers whether it was set.
+    /// Sets the number of permits if none is set, and returns whether it was set. The number
+    /// includes permits that are still held from a deleted semaphore.
     ///
     /// # Round trips, cancel safety
     ///
@@ -137,10 +141,10 @@ impl PermitExpirableSemaphore {
         Ok(set.await? == 1)
     }
 
-    /// Sets how many permits there are in all, those that are held included.
+    /// Sets the total number of permits, including held ones.
     ///
-    /// Nobody loses a permit by it: where more are held, none is given out until enough were given
-    /// back.
+    /// No holder loses a permit. If more are held, no permit is given out until enough have been
+    /// released.
     ///
     /// # Round trips
     ///
@@ -148,13 +152,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// It may or may not be set.
+    /// The value may or may not be set.
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) where Redis cannot be
-    /// reached in time, and [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it does not answer: a
-    /// repeat after a lost reply does not set the number again where others have set it since.
+    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) if Redis cannot be
+    /// reached in time, and [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer:
+    /// a repeat after a lost reply does not overwrite a number that was set since.
     pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
         const ACTION: &str = "set the permits of semaphore";
         self.counted.having(ACTION, permits)?;
@@ -164,7 +168,7 @@ impl PermitExpirableSemaphore {
         set.await.map(drop)
     }
 
-    /// Makes the semaphore larger by so many permits, or smaller by a negative number.
+    /// Changes the total number of permits by this amount, which may be negative.
     ///
     /// # Round trips, cancel safety
     ///
@@ -178,7 +182,7 @@ impl PermitExpirableSemaphore {
         added.await
     }
 
-    /// Acquires a permit, waiting as long as it takes.
+    /// Acquires a permit, and waits without a limit.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -191,8 +195,8 @@ impl PermitExpirableSemaphore {
         self.acquire_with(PermitOptions::new()).await
     }
 
-    /// Acquires so many permits at once, all or none, waiting as long as it takes. They are renewed
-    /// and released together; if one is lost, the guard is.
+    /// Acquires this many permits at once, all or none, and waits without a limit. The permits are
+    /// renewed and released together; if one is lost, the guard is lost.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -206,8 +210,8 @@ impl PermitExpirableSemaphore {
         self.acquire_with(options).await
     }
 
-    /// Acquires permits as the options say. Each acquisition is a hold of its own: permits have no
-    /// owner that could re-enter.
+    /// Acquires permits as the options say. Each acquisition is a separate hold: permits have no
+    /// re-entry.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -215,10 +219,9 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`]; and when the wait is over,
-    /// [`TimedOut`](ErrorKind::TimedOut) where there were too few permits,
-    /// [`Contended`](ErrorKind::Contended) likewise for a wait of zero,
-    /// [`Unavailable`](ErrorKind::Unavailable) where Redis did not answer.
+    /// See [`PermitExpirableSemaphore`]; and after the wait, [`TimedOut`](ErrorKind::TimedOut) if
+    /// there were too few permits, [`Contended`](ErrorKind::Contended) instead, for a wait of zero,
+    /// [`Unavailable`](ErrorKind::Unavailable) if Redis did not answer.
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<LeasedPermit, Error> {
         let (wire, terms) = self.prepare(&options)?;
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
@@ -235,7 +238,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Errors
     ///
@@ -244,16 +247,16 @@ impl PermitExpirableSemaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires so many permits, all or none, if they are free at this moment.
+    /// Acquires this many permits, all or none, if they are free at this moment.
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis
-    /// does not answer in time. Too few permits are no error but `None`.
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) if Redis does
+    /// not answer in time. Too few permits are not an error: the call returns `None`.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<LeasedPermit>, Error> {
         let options = PermitOptions::new().permits(permits).wait(Duration::ZERO);
         unless_contended(self.acquire_with(options).await)
@@ -279,9 +282,9 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    /// Gives back the permit with this id, whoever acquired it.
+    /// Releases the permit with this id, whoever acquired it.
     ///
-    /// A guard that has it is lost at its next renewal.
+    /// The guard of this permit is lost at its next renewal.
     ///
     /// # Round trips
     ///
@@ -289,13 +292,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// It may or may not be given back.
+    /// The permit may or may not be released.
     ///
     /// # Errors
     ///
-    /// [`NotOwner`](ErrorKind::NotOwner) where there is no such permit, or its lease is over;
-    /// [`BadInput`](ErrorKind::BadInput) for what is no id;
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where Redis does not answer in time.
+    /// [`NotOwner`](ErrorKind::NotOwner) if there is no such permit, or its lease is over;
+    /// [`BadInput`](ErrorKind::BadInput) for an invalid id;
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer in time.
     pub async fn release(&self, id: &str) -> Result<(), Error> {
         if self.try_release(id).await? {
             return Ok(());
@@ -305,15 +308,15 @@ impl PermitExpirableSemaphore {
         Err(error.named(self.counted.name()?.as_arc()))
     }
 
-    /// As [`release`](Self::release), but answers whether there was such a permit.
+    /// Releases the permit with this id, and returns whether there was such a permit.
     ///
     /// # Round trips, cancel safety
     ///
-    /// As [`release`](Self::release); an unknown permit is no error but `false`.
+    /// As [`release`](Self::release); for an unknown permit the call returns `false`.
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release); an unknown permit is no error but `false`.
+    /// As [`release`](Self::release); for an unknown permit the call returns `false`.
     pub async fn try_release(&self, id: &str) -> Result<bool, Error> {
         const ACTION: &str = "release permit of semaphore";
         self.check_id(ACTION, id)?;
@@ -323,11 +326,11 @@ impl PermitExpirableSemaphore {
         Ok(released.await? == 1)
     }
 
-    /// Sets the lease of the permit with this id to so long from now on, also to a shorter one;
-    /// answers whether there is such a permit.
+    /// Sets the lease of the permit with this id from now on, also to a shorter one, and returns
+    /// whether there is such a permit.
     ///
-    /// A guard that has it goes on to renew it on its own terms, and knows nothing of a shorter
-    /// lease.
+    /// The guard of this permit continues to renew it with its own lease, and does not know about a
+    /// shorter lease.
     ///
     /// # Round trips
     ///
@@ -335,14 +338,14 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// It may or may not be set.
+    /// The value may or may not be set.
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) where it was not sent,
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where it was and the reply was lost: it is not
-    /// repeated, since somebody may have set another lease by then; [`BadInput`](ErrorKind::BadInput) for
-    /// what is no id, or a lease that cannot be one.
+    /// See [`PermitExpirableSemaphore`]; [`Unavailable`](ErrorKind::Unavailable) if the command was
+    /// not sent, [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it was sent and the reply was
+    /// lost: the command is not repeated, since another lease may have been set by then;
+    /// [`BadInput`](ErrorKind::BadInput) for an invalid id, or an invalid lease.
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         const ACTION: &str = "update the lease of a permit of semaphore";
         self.check_id(ACTION, id)?;
@@ -363,21 +366,21 @@ impl PermitExpirableSemaphore {
         Err(error.named(name.as_arc()))
     }
 
-    /// Returns how many permits are free; negative where more are held than there are to be.
+    /// Returns the number of free permits; negative if more are held than the total number.
     ///
     /// # Round trips
     ///
-    /// One. Permits whose leases are over are given back by it.
+    /// One. The call also returns permits whose leases are over.
     ///
     /// # Errors
     ///
-    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) where Redis does
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) if Redis does
     /// not answer in time.
     pub async fn available_permits(&self) -> Result<i64, Error> {
         Ok(self.look().await?.0)
     }
 
-    /// Returns how many permits there are in all, those that are held included.
+    /// Returns the total number of permits, including held ones.
     ///
     /// # Round trips
     ///
@@ -391,7 +394,7 @@ impl PermitExpirableSemaphore {
         Ok(free + held)
     }
 
-    /// Returns how many permits are held.
+    /// Returns the number of held permits.
     ///
     /// # Round trips
     ///
@@ -418,7 +421,7 @@ impl PermitExpirableSemaphore {
     }
 }
 
-/// For calls that take nothing.
+/// The recipe for calls that take no permit.
 fn wire(name: &LockName) -> PermitsWire {
     PermitsWire::new(name.clone(), 1, 0)
 }

@@ -25,18 +25,18 @@ pub struct Write;
 impl Sealed for Read {}
 impl Sealed for Write {}
 
-/// A [`ReadWriteLock`] for reading: others may read too.
+/// The read mode of a [`ReadWriteLock`]: others may read too.
 ///
-/// `holders` are all readers. It counts as locked while anybody reads, the writer included if it
-/// reads besides. `force_unlock` takes it from all readers, and from no writer.
+/// `holders` returns all readers. The lock counts as locked while there are readers, including a
+/// writer that also reads. `force_unlock` releases it for all readers, but not for a writer.
 ///
-/// A read guard is looked after every 1.5 s whatever its lease, in batches of a hundred, since the
-/// renewal of a Java reader may cut the life of the lock that they share.
+/// The watchdog checks each read guard every 1.5 s, whatever its lease, in batches of a hundred,
+/// because the renewal of a Java reader may cut the TTL of the shared lock.
 pub type ReadLock = Lock<Read>;
 
-/// A [`ReadWriteLock`] for writing: nobody else has it.
+/// The write mode of a [`ReadWriteLock`]: there is no other holder.
 ///
-/// `force_unlock` takes it from the writer, and from no reader.
+/// `force_unlock` releases it for the writer, but not for readers.
 pub type WriteLock = Lock<Write>;
 
 /// The guard of a [`ReadLock`].
@@ -45,12 +45,11 @@ pub type ReadGuard = LockGuard<Read>;
 /// The guard of a [`WriteLock`].
 pub type WriteGuard = LockGuard<Write>;
 
-/// A lock that many may have for reading or one for writing, shared with Redisson's
-/// `RReadWriteLock` of the same name.
+/// A lock for many readers or one writer, shared with Redisson's `RReadWriteLock` of the same name.
 ///
-/// Use it where reading is much longer than a round trip to Redis and far more frequent than
-/// writing. It costs as much as an [`RLock`](super::RLock): for short sections that is simpler and
-/// no slower. What is merely read often belongs into a cache.
+/// Use it if reading takes much longer than a round trip to Redis, and is far more frequent than
+/// writing. It costs as much as an [`RLock`](super::RLock), which is simpler and no slower for
+/// short sections. Data that is only read often belongs in a cache.
 ///
 /// # Re-entry
 ///
@@ -60,11 +59,11 @@ pub type WriteGuard = LockGuard<Write>;
 /// | under | `read()` | `write()` |
 /// |---|---|---|
 /// | a read guard | re-enters | fails at once: [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock) |
-/// | a write guard | joins it: reads and writes | re-enters |
+/// | a write guard | joins the write hold: reads and writes | re-enters |
 ///
-/// A guard alone, outside of such a body, is not known to the caller's next call: who holds one and
-/// waits for the other mode waits for itself, as with a lock of the standard library. A guard is
-/// converted by [`WriteGuard::downgrade`](LockGuard::downgrade) and
+/// Outside of such a body, the next call does not know the caller's guard: a caller that holds a
+/// guard and waits for the other mode waits for itself, as with a lock of the standard library. To
+/// convert a guard, use [`WriteGuard::downgrade`](LockGuard::downgrade) and
 /// [`ReadGuard::try_upgrade`](LockGuard::try_upgrade).
 ///
 /// # Round trips
@@ -73,9 +72,9 @@ pub type WriteGuard = LockGuard<Write>;
 ///
 /// # Fairness
 ///
-/// First come, first served among the readers of one client and among its writers, the preferred
-/// ones apart; readers are let in together. Readers go past writers that wait, so that a stream of them may keep a writer out;
-/// see [`prefer_writers`](Self::prefer_writers).
+/// First come, first served among the readers of one client, among its writers, and among its
+/// preferred writers. Waiting readers enter together. Readers bypass waiting writers, so a stream
+/// of readers may keep a writer waiting; see [`prefer_writers`](Self::prefer_writers).
 ///
 /// # Cancel safety
 ///
@@ -83,8 +82,8 @@ pub type WriteGuard = LockGuard<Write>;
 ///
 /// # Errors
 ///
-/// As [`Lock::lock`]. [`WrongType`](crate::ErrorKind::WrongType) where the key is no lock; a lock of
-/// another kind of that name is like one that somebody else holds.
+/// As [`Lock::lock`]. [`WrongType`](crate::ErrorKind::WrongType) if the key is not a lock. A lock
+/// of another kind with that name counts as held by another owner.
 ///
 /// # Examples
 ///
@@ -100,7 +99,7 @@ pub type WriteGuard = LockGuard<Write>;
 /// other.unlock().await?;
 ///
 /// let writing = prices.write().await?;
-/// // From here on others may read, and nobody has written between.
+/// // From here on others may read, and no one has written in between.
 /// let reading = writing.downgrade().await.map_err(|refused| refused.into_error())?;
 /// assert!(prices.try_read().await?.is_some());
 /// reading.unlock().await?;
@@ -110,14 +109,14 @@ pub type WriteGuard = LockGuard<Write>;
 #[derive(Clone)]
 pub struct ReadWriteLock {
     engine: Handle,
-    /// As the caller gave it.
+    /// The name as the caller gave it.
     name: Arc<str>,
     read: ReadLock,
     write: WriteLock,
 }
 
-/// How long the wish of a writer outlives the last time that it asked, besides the time in which it
-/// asks again: as much as a try may take.
+/// How long a writer's wish stays after its last try, in addition to the interval of its tries: as
+/// long as a try may take.
 const PREFERENCE_MARGIN: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
@@ -135,19 +134,19 @@ impl ReadWriteLock {
         }
     }
 
-    /// Sets whether writers that wait through this handle keep fresh readers out. Defaults to
-    /// `false`, as Redisson does.
+    /// Sets whether waiting writers of this handle keep new readers out. Defaults to `false`, as in
+    /// Redisson.
     ///
-    /// A writer that was refused then says so in Redis, and every reader of this library, through
-    /// whichever handle and in whichever process, waits until it had its turn or gave up. Who holds
-    /// the lock already goes on: re-entry and joining are never refused. The writer thus waits for
-    /// those who read when it came, and not for those who come after.
+    /// A refused writer then leaves a wish in Redis. Every new reader of this library, with any
+    /// handle and in any process, waits until that writer had the lock or gave up. Current holders
+    /// are not affected: re-entry and joining are never refused. So the writer waits for the
+    /// readers at its arrival, but not for later readers.
     ///
-    /// The wish ends with the writer: when it has the lock, when it gives up, and if its process
-    /// dies, after twice the [poll interval](crate::ClientBuilder::poll_interval) and 3 s (5 s by
-    /// default). Java readers do not look at it. A stream of writers may now keep readers out; and
-    /// a reader that waits for another task which is yet to read waits for itself, if a writer
-    /// comes between.
+    /// The wish ends when the writer gets the lock or gives up. If its process dies, the wish ends
+    /// after twice the [poll interval](crate::ClientBuilder::poll_interval) and 3 s (5 s by
+    /// default). Java readers ignore the wish. There are two risks: a stream of writers may keep
+    /// readers out, and a reader that waits for another task that must still read waits for ever if
+    /// a writer comes in between.
     #[must_use]
     pub fn prefer_writers(self, prefer: bool) -> Self {
         let preference = match prefer {
@@ -157,7 +156,7 @@ impl ReadWriteLock {
         Self::with_preference(&self.engine, self.name, preference)
     }
 
-    /// Acquires the lock for reading, waiting as long as it takes.
+    /// Acquires the lock for reading, and waits without a limit.
     ///
     /// # Errors
     ///
@@ -166,7 +165,7 @@ impl ReadWriteLock {
         self.read.lock().await
     }
 
-    /// Acquires the lock for reading if nobody else writes at this moment.
+    /// Acquires the lock for reading if there is no other writer at this moment.
     ///
     /// # Errors
     ///
@@ -184,7 +183,7 @@ impl ReadWriteLock {
         self.read.lock_with(options).await
     }
 
-    /// Acquires the lock for writing, waiting as long as it takes.
+    /// Acquires the lock for writing, and waits without a limit.
     ///
     /// # Errors
     ///
@@ -195,7 +194,7 @@ impl ReadWriteLock {
         self.write.lock().await
     }
 
-    /// Acquires the lock for writing if nobody else has it at this moment.
+    /// Acquires the lock for writing if there is no other holder at this moment.
     ///
     /// # Errors
     ///
@@ -237,13 +236,14 @@ impl ReadWriteLock {
         self.write.with(body).await
     }
 
-    /// Returns the lock for reading, with what all locks can: who holds it, forcing it.
+    /// Returns the read lock, for the operations of all locks, such as `holder` and `force_unlock`.
     #[must_use]
     pub fn read_lock(&self) -> ReadLock {
         self.read.clone()
     }
 
-    /// Returns the lock for writing, with what all locks can: who holds it, forcing it.
+    /// Returns the write lock, for the operations of all locks, such as `holder` and
+    /// `force_unlock`.
     #[must_use]
     pub fn write_lock(&self) -> WriteLock {
         self.write.clone()

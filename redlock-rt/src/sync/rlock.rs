@@ -15,11 +15,11 @@ pub struct Reentrant;
 
 /// A re-entrant lock, shared with Redisson's `RLock` of the same name.
 ///
-/// Use it where one process at a time may do something. Waiters are woken by an announcement; the
-/// order among processes is not kept.
+/// Use it where only one process at a time may do something. An announcement wakes waiters; there
+/// is no order among processes.
 ///
-/// A lock with a lease makes overlaps unlikely; it cannot rule them out (a paused process, a lost
-/// master). Where an overlap would do harm, have the resource check a fencing token as well.
+/// A lock with a lease makes overlaps unlikely, but cannot exclude them (a paused process, a lost
+/// master). If an overlap does harm, let the resource check a fencing token too.
 ///
 /// # Examples
 ///

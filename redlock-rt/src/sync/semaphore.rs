@@ -11,43 +11,45 @@ use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
 use crate::wire::{self, Recipe, SemaphoreWire};
 
-/// A number of permits, shared with Redisson's `RSemaphore` of the same name.
+/// A semaphore whose permits have no lease, shared with Redisson's `RSemaphore` of the same name.
 ///
-/// **A crash keeps the permits.** The format has no lease: a permit that was taken by a process that
-/// then died is taken for ever, until somebody [adds](Self::add_permits) one. Use a
-/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), whose permits come back by
-/// themselves, unless you share the semaphore with a Redisson `RSemaphore`, or permits are to
+/// **A crashed process keeps its permits.** The format has no lease: the permit of a dead process
+/// stays taken until you [add](Self::add_permits) one. Use a
+/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), whose permits become free after
+/// their leases, unless you share the semaphore with a Redisson `RSemaphore`, or want permits to
 /// outlive their process.
 ///
-/// The permits must be [set](Self::try_set_permits) once before the first can be acquired, or the
-/// handle has a [limit](Self::limit). They are no property of a client: nobody checks that as many are released as were acquired
-/// ([`release`](Self::release) adds permits that nobody had), and deleting the key forgets them.
+/// Before the first acquisition, [set](Self::try_set_permits) the number of permits once, or use a
+/// handle with a [limit](Self::limit). Permits do not belong to a client:
+/// [`release`](Self::release) adds permits even if they were not acquired, and deleting the key
+/// forgets all of them.
 ///
-/// Where no number was set, the time-out of an acquisition says so. One without a bound goes on waiting,
-/// as Redisson's does, and says it once in the log: WARN, target `redlock_rt::semaphore`, field `name`.
+/// If no number was set, the time-out error of an acquisition says so. An acquisition with an
+/// unlimited wait continues to wait, as Redisson's does, and logs this once: WARN, target
+/// `redlock_rt::semaphore`, field `name`.
 ///
 /// # Round trips
 ///
-/// One to acquire free permits, one to release them. A process that waits sends at most three tries
-/// and one SUBSCRIBE; a release of some permits wakes as many waiters of it as have permits, one
-/// after the other, and one of them in each other process.
+/// One to acquire free permits, one to release them. A waiting process sends at most three tries
+/// and one SUBSCRIBE. After a release, each waiting process wakes one waiter, which wakes the next
+/// one of its process while permits are left.
 ///
 /// # Fairness
 ///
-/// First come, first served among the tasks of one client, however many permits each asks for: one
-/// that asks for many holds up those behind it. Among clients none: whoever comes first takes what
-/// is free, and who asks for many may wait for ever behind those who ask for few.
+/// First come, first served among the tasks of one client, however many permits each asks for: a
+/// task that asks for many delays the tasks behind it. None among clients: the first try takes the
+/// free permits, so a caller that asks for many may wait for ever behind callers that ask for few.
 ///
 /// # Cancel safety
 ///
-/// A dropped [`acquire`](Self::acquire) leaves nothing taken: if a try was under way, the client
-/// waits for its outcome and gives the permits back. So does a lost reply: no permit is lost or made
-/// by it, as long as the client lives.
+/// A dropped [`acquire`](Self::acquire) leaves nothing taken: if a try is in progress, the client
+/// waits for its outcome and gives the permits back. The same is true after a lost reply: while the
+/// client lives, no permit is lost or created.
 ///
 /// # Errors
 ///
-/// Those of [`RLock`](crate::RLock): [`BadInput`](crate::ErrorKind::BadInput) also for no permits or
-/// more than 2147483647, [`WrongType`](crate::ErrorKind::WrongType) where the key holds no number.
+/// Those of [`RLock`](crate::RLock): [`BadInput`](crate::ErrorKind::BadInput) also for zero permits
+/// or more than 2147483647, [`WrongType`](crate::ErrorKind::WrongType) if the key holds no number.
 ///
 /// # Examples
 ///
@@ -86,12 +88,13 @@ impl Semaphore {
         }
     }
 
-    /// Sets how many permits there are where an acquisition with this handle finds that none were
-    /// [set](Self::try_set_permits); a semaphore that exists keeps its own number. Costs no call.
+    /// Sets the number of permits with the first acquisition of this handle, if none is
+    /// [set](Self::try_set_permits). An existing semaphore keeps its number. This costs no extra
+    /// call.
     ///
-    /// All handles of a name should have the same limit: whoever waits behind one without it waits
-    /// until somebody sets the number. A limit of zero, or of more than 2147483647, is refused by the
-    /// acquisition.
+    /// All handles of a name should have the same limit: a caller that waits behind one without a
+    /// limit waits until the number is set. The acquisition refuses a limit of zero or above
+    /// 2147483647.
     ///
     /// # Examples
     ///
@@ -113,8 +116,8 @@ impl Semaphore {
         }
     }
 
-    /// Sets the number of permits if none is set; answers whether it was set. Zero makes a semaphore
-    /// that nobody can pass yet.
+    /// Sets the number of permits if none is set, and returns whether it was set. Zero creates a
+    /// semaphore without free permits.
     ///
     /// # Round trips
     ///
@@ -122,17 +125,17 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// It may or may not be set.
+    /// The value may or may not be set.
     ///
     /// # Errors
     ///
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where Redis does not answer in time.
-    /// Repeats after lost replies are told apart: the answer is that of the first.
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer in time. A
+    /// repeat after a lost reply is recognised: the result is that of the first call.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         self.counted.try_set_permits(permits).await
     }
 
-    /// Acquires a permit, waiting as long as it takes.
+    /// Acquires a permit, and waits without a limit.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -145,7 +148,7 @@ impl Semaphore {
         self.acquire_with(PermitOptions::new()).await
     }
 
-    /// Acquires so many permits at once, all or none, waiting as long as it takes.
+    /// Acquires this many permits at once, all or none, and waits without a limit.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -159,8 +162,8 @@ impl Semaphore {
         self.acquire_with(options).await
     }
 
-    /// Acquires permits as the options say: how many, and how long to wait. A lease means nothing
-    /// here and is refused.
+    /// Acquires permits as the options say: how many, and how long to wait. The options of a lease
+    /// are refused.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -168,9 +171,9 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// See [`Semaphore`]; and when the wait is over, [`TimedOut`](crate::ErrorKind::TimedOut) where
-    /// there were too few permits, [`Contended`](crate::ErrorKind::Contended) likewise for a wait of
-    /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) where Redis did not answer.
+    /// See [`Semaphore`]; and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if there
+    /// were too few permits, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of
+    /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<SemaphorePermit, Error> {
         let (recipe, terms) = self.prepare(&options)?;
         let params = AcquireParams {
@@ -188,7 +191,7 @@ impl Semaphore {
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Errors
     ///
@@ -197,16 +200,16 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires so many permits, all or none, if they are free at this moment.
+    /// Acquires this many permits, all or none, if they are free at this moment.
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Errors
     ///
-    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
-    /// answer in time. Too few permits are no error but `None`.
+    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not
+    /// answer in time. Too few permits are not an error: the call returns `None`.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>, Error> {
         let options = PermitOptions::new().permits(permits).wait(Duration::ZERO);
         unless_contended(self.acquire_with(options).await)
@@ -222,9 +225,9 @@ impl Semaphore {
         Ok((Arc::new(recipe), terms))
     }
 
-    /// Adds so many permits, whoever had them: for those whose guard was
-    /// [forgotten](SemaphorePermit::forget), or was of a process that died. A semaphore that does not
-    /// exist is made.
+    /// Adds this many permits, whoever had them: for permits whose guard was
+    /// [forgotten](SemaphorePermit::forget), or whose process died. Creates the semaphore if it
+    /// does not exist.
     ///
     /// # Round trips
     ///
@@ -232,11 +235,11 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// They may or may not be added.
+    /// The permits may or may not be added.
     ///
     /// # Errors
     ///
-    /// See [`Semaphore`]; [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where Redis does not
+    /// See [`Semaphore`]; [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not
     /// answer in time. A repeat after a lost reply adds nothing.
     pub async fn release(&self, permits: u32) -> Result<(), Error> {
         const ACTION: &str = "release permits of semaphore";
@@ -244,8 +247,8 @@ impl Semaphore {
         self.counted.add(ACTION, permits.into()).await
     }
 
-    /// Makes the semaphore larger by so many permits, or smaller by a negative number; then there
-    /// may be fewer than none until enough were released.
+    /// Changes the number of permits by this amount. After a negative amount, the number of free
+    /// permits may be negative until enough permits are released.
     ///
     /// # Round trips, cancel safety
     ///
@@ -259,8 +262,8 @@ impl Semaphore {
         added.await
     }
 
-    /// Takes all free permits, without a guard; answers how many. Where there were fewer than none,
-    /// the negative number is answered, and there are none after it.
+    /// Takes all free permits, without a guard, and returns how many. If the number of free permits
+    /// was negative, the call returns that number and sets it to zero.
     ///
     /// # Round trips
     ///
@@ -268,7 +271,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// They may or may not be taken.
+    /// The permits may or may not be taken.
     ///
     /// # Errors
     ///
@@ -278,7 +281,7 @@ impl Semaphore {
         drained.await
     }
 
-    /// Returns how many permits are free; zero where none were set. It may be negative.
+    /// Returns the number of free permits, which may be negative; zero if no number was set.
     ///
     /// # Round trips
     ///
@@ -286,7 +289,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) where Redis does not
+    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not
     /// answer in time.
     pub async fn available_permits(&self) -> Result<i64, Error> {
         const ACTION: &str = "look at semaphore";
@@ -303,13 +306,13 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-/// Permits of a [`Semaphore`], given back when it is dropped.
+/// The guard of permits of a [`Semaphore`], which gives them back when it is dropped.
 ///
-/// [`release`](Self::release) is the normal road. Dropping the guard queues the release, which never
-/// blocks. A process that dies, or a client that is shut down without a release
-/// ([`Shutdown::Abandon`](crate::Shutdown::Abandon)), keeps the permits for ever; so may a process
-/// that ends with `main` without a shut-down: see
-/// [the end of a program](crate#the-end-of-a-program).
+/// [`release`](Self::release) is the normal way to end the guard. Dropping the guard queues the
+/// release, which never blocks. The permits stay taken for ever if the process dies, or the client
+/// is shut down without a release ([`Shutdown::Abandon`](crate::Shutdown::Abandon)). They may stay
+/// taken if the process ends without a shut-down: see [the end of a
+/// program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permits"]
 #[clippy::has_significant_drop]
 pub struct SemaphorePermit {
@@ -318,9 +321,9 @@ pub struct SemaphorePermit {
 }
 
 impl SemaphorePermit {
-    /// Gives the permits back, and waits until Redis has said so.
+    /// Gives the permits back, and waits for the reply of Redis.
     ///
-    /// A lost reply is no error: the release is repeated, and nothing is given back twice.
+    /// A lost reply is not an error: the release is repeated, and nothing is given back twice.
     ///
     /// # Round trips
     ///
@@ -328,32 +331,32 @@ impl SemaphorePermit {
     ///
     /// # Cancel safety
     ///
-    /// The release goes on in the background.
+    /// The release continues in the background.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) where Redis cannot be reached, and
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where it does not answer; the release
-    /// then goes on in the background. [`Unlocked::AlreadyExpired`] where the semaphore was deleted
-    /// meanwhile: it is not made anew.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer; the release
+    /// then continues in the background. If the semaphore was deleted meanwhile, the call returns
+    /// [`Unlocked::AlreadyExpired`] and does not create the semaphore again.
     pub async fn release(self) -> Result<Unlocked, Error> {
         let released = self.inner.unlock().await;
         released.map_err(|error| error.trying("release permits of semaphore"))
     }
 
-    /// Ends the guard and keeps the permits taken: somebody else is to
+    /// Ends the guard and keeps the permits taken: another caller must
     /// [release](Semaphore::release) them. Never blocks.
     pub fn forget(self) {
         self.inner.forget();
     }
 
-    /// Returns how many permits it has.
+    /// Returns the number of permits of the guard.
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits
     }
 
-    /// Returns the name of the semaphore as it stands in Redis.
+    /// Returns the name of the semaphore in Redis, with the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()

@@ -13,30 +13,31 @@ use crate::wire::SpinWire;
 #[non_exhaustive]
 pub struct Spin;
 
-/// A re-entrant lock whose waiters try again and again, shared with Redisson's `RSpinLock` of the
-/// same name.
+/// A re-entrant lock whose waiters poll, shared with Redisson's `RSpinLock` of the same name.
 ///
-/// Nothing is ever subscribed to or published: no second connection, no message to every waiting
-/// process at each release, no SUBSCRIBE right for an ACL user. Use it for holds of milliseconds
-/// that are seldom contended, for very many names, or where Redis offers no pub/sub (some proxies).
+/// There is no SUBSCRIBE and no PUBLISH: no second connection, no message to every waiting process
+/// at each release, no SUBSCRIBE right for an ACL user. Use it for holds of milliseconds that are
+/// rarely contended, for very many names, or where Redis offers no pub/sub (some proxies).
 ///
-/// Do **not** use it where waits are long or waiters many: each waiting process asks Redis four
-/// to eight times a second with the default back-off, and takes a freed lock up to a pause later,
-/// 256 ms. There an [`RLock`](crate::RLock) is both faster and cheaper. And do not mix the two on one name: they
-/// exclude each other, but a spin unlock wakes nobody, so waiters of an `RLock` find it free only
-/// when they look by themselves, after the poll interval of one to two seconds; those of Redisson
-/// not before the end of the lease that they were told.
+/// Do **not** use it for long waits or many waiters: with the default back-off each waiting process
+/// asks Redis four to eight times a second, and takes a free lock up to one pause (256 ms) late. An
+/// [`RLock`](crate::RLock) is both faster and cheaper there.
+///
+/// Do not use a spin lock and an `RLock` of the same name. They exclude each other, but a spin
+/// unlock wakes no waiter. Waiters of an `RLock` notice only at their next poll, after one to two
+/// seconds, and waiters of Redisson's only at the end of the lease that they last read.
 ///
 /// # Round trips
 ///
-/// One to acquire a free lock, one to release it. A process that waits sends one try after each
-/// pause of its [`Backoff`], however many of its tasks wait.
+/// One to acquire a free lock, one to release it. A waiting process sends one try after each pause
+/// of its [`Backoff`], however many of its tasks wait.
 ///
 /// # Fairness
 ///
-/// First come, first served among the tasks of one client, which hand the lock on without a pause.
-/// Among clients none: who tries first after a release has it, and a client whose tasks want it all
-/// the time can keep the others away. With the default back-off, who came last tries most often.
+/// First come, first served among the tasks of one client, which hand the lock over without a
+/// pause. None among clients: the first try after a release gets the lock, and a client whose tasks
+/// always want the lock can keep other clients away. With the default back-off, the latest waiter
+/// tries most often.
 ///
 /// # Cancel safety
 ///
@@ -44,9 +45,9 @@ pub struct Spin;
 ///
 /// # Errors
 ///
-/// Those of [`lock`](Lock::lock); with [`Backoff::max_retries`] also
-/// [`TimedOut`](crate::ErrorKind::TimedOut) from `lock`, once they are used up. Redis not answering
-/// uses up none: `lock` waits through outages. A back-off that cannot be one is
+/// Those of [`lock`](Lock::lock). With [`Backoff::max_retries`], `lock` also returns
+/// [`TimedOut`](crate::ErrorKind::TimedOut) after the last retry. Tries that Redis does not answer
+/// do not count: `lock` waits through outages. An invalid back-off is
 /// [`BadInput`](crate::ErrorKind::BadInput).
 ///
 /// # Examples
@@ -80,8 +81,7 @@ impl SpinLock {
         Self::new(engine, name, SpinWire::new).spinning(Backoff::default())
     }
 
-    /// Sets the pauses between tries, and how many there are at most. Defaults to
-    /// [`Backoff::default`].
+    /// Sets the pauses between tries and the number of tries. Defaults to [`Backoff::default`].
     #[must_use]
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.spinning(backoff)

@@ -38,15 +38,14 @@ impl Asking<'_> {
         self.wait.is_some_and(|wait| wait.is_zero())
     }
 
-    /// Acquires all parts, or gives back what it has.
+    /// Acquires all parts, or releases those that it has.
     pub(super) async fn gather(&self) -> Result<Vec<GroupPart>, Error> {
         if let Some(together) = self.together().await? {
             return Ok(together);
         }
         let mut taken = Vec::with_capacity(self.parts.len());
         let gathered = match self.patience() {
-            // A wait of zero bounds how long the locks may be held by others; all tries together
-            // have the time that a reply may take.
+            // With a wait of zero, all tries together have the response time-out for their replies.
             Some(patience) => {
                 let gathered = self.one_by_one(&mut taken);
                 let late =
@@ -83,7 +82,7 @@ impl Asking<'_> {
             .unwrap_or(now)
     }
 
-    /// Tries to take all in one call; `None`: they are to be taken one by one.
+    /// Tries to take all locks in one call; `None`: they must be taken one by one.
     async fn together(&self) -> Result<Option<Vec<GroupPart>>, Error> {
         let [first, second, rest @ ..] = self.parts else {
             return Ok(None);
@@ -127,7 +126,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Waits for one after the other, in their order, holding those that it has.
+    /// Waits for one lock after the other, in their order, and keeps those that it has.
     async fn one_by_one(&self, taken: &mut Vec<GroupPart>) -> Result<(), Error> {
         let deadline = self.deadline();
         for (place, part) in self.parts.iter().enumerate() {
@@ -141,7 +140,7 @@ impl Asking<'_> {
                     .named(part.recipe.name().as_arc())
                     .detail("the wait was over when its turn came"));
             }
-            // Renewed while others are waited for: its terms begin when all are there.
+            // Renewed during the wait for other locks: its terms begin when all are acquired.
             let own = self.terms[place];
             let meanwhile = Terms {
                 renew: own.renew.or_else(|| Some(own.lease / 3)),
@@ -164,9 +163,9 @@ impl Asking<'_> {
         Ok(())
     }
 
-    /// Whether the lock was taken already, from the same server under another address. It tells by
-    /// itself: it knows the owner that was made up for the one that was taken. Else this call would
-    /// wait for itself.
+    /// Whether the lock was taken already on the same server under another address. In that case
+    /// the server returns the owner that was just created. Without this check the call would wait
+    /// for itself.
     async fn is_among(&self, part: &Checked, taken: &[GroupPart]) -> Result<bool, Error> {
         for GroupPart { place, guard } in taken {
             let known = &self.parts[*place];
@@ -185,7 +184,8 @@ impl Asking<'_> {
         Ok(false)
     }
 
-    /// Who holds the lock `known` where `part` is. Waits through outages as an acquisition does.
+    /// The holder of the lock `known` on the server of `part`. Waits through outages as an
+    /// acquisition does.
     async fn holders_seen_by(&self, part: &Checked, known: &Checked) -> Result<Vec<HoldId>, Error> {
         let seen = known.seen_by(&part.engine);
         let bound = self.deadline().filter(|_| !self.tries_once());
@@ -205,7 +205,7 @@ impl Asking<'_> {
         }
     }
 
-    /// All are there: from here on the terms count, and leases that are not renewed begin anew.
+    /// All parts are acquired: from here on the terms apply, and leases without renewal begin anew.
     async fn begin(&self, taken: &[GroupPart]) {
         let last = taken.last().map(|last| last.place);
         let begun = taken.iter().map(|GroupPart { place, guard }| async move {
@@ -214,7 +214,7 @@ impl Asking<'_> {
             if terms.renew.is_none() && Some(*place) != last {
                 let full = guard.hold.lengthen(ACTION, terms.lease, self.deadline());
                 if let Err(error) = full.await {
-                    // Whether it is lost is for the guard to say.
+                    // The guard reports a loss.
                     tracing::debug!(%error, "a lease did not begin anew");
                 }
             }

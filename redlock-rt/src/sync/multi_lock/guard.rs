@@ -12,10 +12,11 @@ use crate::name::HoldId;
 
 /// All locks of a [`MultiLock`](crate::MultiLock), held together.
 ///
-/// It says of all what a [`LockGuard`](crate::LockGuard) says of one: held until the earliest of
-/// their local deadlines, and lost, for good, as soon as any of them is; the others stay as they are
-/// until the guard ends. Each is renewed by its own client. Dropping the guard queues all releases.
-/// Before a process ends: [the end of a program](crate#the-end-of-a-program).
+/// The guard reports the state of all locks together, as a [`LockGuard`](crate::LockGuard) does for
+/// one lock: held until the earliest of their local deadlines, and lost, for good, as soon as any
+/// lock is lost. The other locks stay until the guard ends. Each lock is renewed by its own client.
+/// Dropping the guard queues all releases. Before a process ends, see [the end of a
+/// program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the locks"]
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard {
@@ -32,7 +33,7 @@ impl MultiLockGuard {
         }
     }
 
-    /// What a body under the locks runs in.
+    /// The scope of a body under the locks.
     pub(crate) fn scope(&self) -> ReentryScope {
         self.group.scope()
     }
@@ -42,102 +43,104 @@ impl MultiLockGuard {
         self.group.name()
     }
 
-    /// Releases all locks, and waits until Redis has said what became of them.
+    /// Releases all locks, and waits for the replies of Redis.
     ///
     /// # Round trips
     ///
-    /// One for each lock, side by side.
+    /// One for each lock, concurrently.
     ///
     /// # Cancel safety
     ///
-    /// The releases go on in the background.
+    /// The releases continue in the background.
     ///
     /// # Errors
     ///
-    /// Those of [`LockGuard::unlock`](crate::LockGuard::unlock), of the first that fails. Where some
-    /// stay locked for their [`min_hold`](crate::LockOptions::min_hold) the answer is
-    /// [`Unlocked::Kept`], until the last of them is free. Where any
-    /// lock had expired or was lost the answer is [`Unlocked::AlreadyExpired`], once the others are
+    /// Those of [`LockGuard::unlock`](crate::LockGuard::unlock), for the first lock that fails. If
+    /// some locks stay locked for their [`min_hold`](crate::LockOptions::min_hold), the call
+    /// returns [`Unlocked::Kept`] with the time when the last of them is free. If any lock had
+    /// expired or was lost, the call returns [`Unlocked::AlreadyExpired`] after the others are
     /// released.
     pub async fn unlock(self) -> Result<Unlocked, Error> {
         self.group.unlock_all().await
     }
 
-    /// Returns what the guard knows of its locks at this moment, by the local clock alone.
+    /// Returns the state of the guard at this moment, by the local clock alone.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.group.state()
     }
 
-    /// Returns whether all locks are ours at this moment, by the local clock alone.
+    /// Returns whether all locks are held at this moment, by the local clock alone.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
 
-    /// Waits until one of the locks is lost, and says why.
+    /// Waits until one of the locks is lost, and returns the reason.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only watches.
+    /// Safe: the call changes nothing.
     pub async fn lost(&self) -> LostReason {
         self.group.lost().await
     }
 
-    /// Lengthens all leases to `lease` from now, where that is longer than what is left.
+    /// Extends all leases to `lease` from now, if that is longer than the remaining lease.
     ///
     /// # Round trips
     ///
-    /// One for each lock, side by side.
+    /// One for each lock, concurrently.
     ///
     /// # Cancel safety
     ///
-    /// Each lease may or may not be lengthened.
+    /// Each lease may or may not be extended.
     ///
     /// # Errors
     ///
-    /// Those of [`LockGuard::extend`](crate::LockGuard::extend), of the first that fails.
+    /// Those of [`LockGuard::extend`](crate::LockGuard::extend), for the first lock that fails.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         self.group.extend(lease).await
     }
 
-    /// Takes all locks once more for the same owners: both guards must end before they are free.
+    /// Takes all locks once more for the same owners. Both guards must end before the locks are
+    /// free.
     ///
-    /// No lease is shortened by it, and `max_hold` is this guard's own.
+    /// Re-entry never shortens a lease. The new guard has the `max_hold` of this guard.
     ///
     /// # Round trips
     ///
-    /// One for each lock, side by side.
+    /// One for each lock, concurrently.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: the counts are set back.
+    /// Nothing is left: the counts are reduced again.
     ///
     /// # Errors
     ///
-    /// Those of [`LockGuard::reenter`](crate::LockGuard::reenter), of the first that fails; what was
-    /// taken of the others is given back.
+    /// Those of [`LockGuard::reenter`](crate::LockGuard::reenter), for the first lock that fails;
+    /// the re-entries of the others are undone.
     pub async fn reenter(&self) -> Result<Self, Error> {
         let group = self.group.reenter().await?;
         Ok(Self::new(group, &self.parts))
     }
 
-    /// Runs `body` under all locks, and drops it as soon as any is lost.
+    /// Runs `body` under all locks, and drops it as soon as any lock is lost.
     ///
-    /// Inside, each of the locks is re-entered, by itself or in another
+    /// Inside the body, each of the locks can be re-entered, alone or in another
     /// [`MultiLock`](crate::MultiLock); see [`LockGuard::run`](crate::LockGuard::run).
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the body was dropped; unless it was not started, its
-    /// outcome is unknown.
+    /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
+    /// lock was already lost. The outcome of a dropped body is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
-        // As for a single guard: not inlined into every future on the way.
+        // As for a single guard: not inlined into every enclosing future.
         let body = Box::pin(body);
         self.group.run(body)
     }
 
-    /// Returns the names of the locks as they stand in Redis, in the order in which they were taken.
+    /// Returns the names of the locks in Redis, with their namespaces, in the order in which they
+    /// were taken.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let holds = self.group.holds();
@@ -145,11 +148,11 @@ impl MultiLockGuard {
         places.map(|place| self.name_at(place)).collect()
     }
 
-    /// Returns the fencing tokens of those that are [`FencedLock`](crate::FencedLock)s, with the
-    /// names as in [`names`](Self::names), in the order of the locks.
+    /// Returns the fencing tokens of all [`FencedLock`](crate::FencedLock)s among the locks, with
+    /// the names as in [`names`](Self::names), in the order of the locks.
     ///
-    /// Each is for the resource of its own lock: send it along with the writes to that one. Tokens
-    /// of different names are not to be compared.
+    /// Each token is for the resource of its own lock: send it with the writes to that resource. Do
+    /// not compare tokens of different names.
     ///
     /// # Examples
     ///
@@ -180,13 +183,14 @@ impl MultiLockGuard {
         self.parts[place].recipe.name().as_str()
     }
 
-    /// Returns the identities of the holds as they stand in Redis, in the order of the locks.
+    /// Returns the identities of the holds, as stored in Redis, in the order of the locks.
     #[must_use]
     pub fn hold_ids(&self) -> Vec<HoldId> {
         self.group.hold_ids()
     }
 
-    /// Returns how many guards share the holds, this one included; of different counts the smallest.
+    /// Returns the number of guards that share the holds, including this one; the smallest number
+    /// if they differ.
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.group.count()

@@ -1,4 +1,4 @@
-//! Several locks as one: all or nothing.
+//! Several locks as one: all or none.
 
 mod acquire;
 mod guard;
@@ -62,26 +62,26 @@ impl fmt::Debug for Part {
 
 /// Several locks, of one or several clients, that are held together or not at all.
 ///
-/// Use it where one step touches several things that have a lock each: two accounts, all seats of
-/// a booking. Whatever the order in which they are named, the locks are taken in one order, by name
-/// first, and each is taken once: callers that want overlapping sets never wait for each other in a
-/// circle. The guard is lost as soon as any of its locks is.
+/// Use it if one step changes several things, each with its own lock: two accounts, or all seats of
+/// a booking. The locks are taken in one fixed order, by name first, whatever the order of the
+/// arguments, and each is taken once. So callers with overlapping sets never deadlock. The guard is
+/// lost as soon as any of its locks is lost.
 ///
-/// **When not to use it.** For what always goes together one lock of a common name is simpler and
-/// cheaper. It is no quorum: each server more is one more that may be down; see
-/// [`Quorum`](crate::Quorum) for the opposite.
+/// **When not to use it.** If things always change together, one lock of a common name is simpler
+/// and cheaper. A `MultiLock` is not a quorum: each additional server is one more that may be down.
+/// For the opposite, see [`Quorum`](crate::Quorum).
 ///
-/// **With Redisson.** `RedissonMultiLock` takes its locks in the order in which *its* caller names
-/// them. Where such clients share the locks, one of ours and one of theirs can wait for each other,
-/// so bound the wait by [`LockOptions::wait`], or name the locks in ascending order there.
+/// **With Redisson.** `RedissonMultiLock` takes its locks in the order of *its* caller. If such
+/// clients share the locks, a client of ours and a client of theirs can deadlock. So limit the wait
+/// with [`LockOptions::wait`], or name the locks in ascending order there.
 ///
 /// The order is by name, then by server (host and port of the URL, or
-/// [`server_name`](crate::ClientBuilder::server_name)). Only where one name is used on *several*
-/// servers must all processes call these servers the same.
+/// [`server_name`](crate::ClientBuilder::server_name)). Only if one name is used on *several*
+/// servers, all processes must use the same names for these servers.
 ///
-/// A server that clients reach by several addresses (`localhost` and `127.0.0.1`, a proxy) is found
-/// to be one when the locks are taken: what is named twice is taken once, through the client whose
-/// address comes first.
+/// If clients reach one server by several addresses (`localhost` and `127.0.0.1`, a proxy), the
+/// acquisition detects that: a lock that is named twice is taken once, by the client whose address
+/// comes first.
 ///
 /// # Examples
 ///
@@ -97,7 +97,7 @@ impl fmt::Debug for Part {
 /// assert!(client.rlock("account:3").try_lock().await?.is_none());
 /// guard.unlock().await?;
 ///
-/// // Of several clients or kinds.
+/// // Locks of several clients or kinds.
 /// let (here, there) = (client.rlock("stock"), Client::embedded().rlock("ledger"));
 /// MultiLock::new([&here, &there]).with(async |_guard| ()).await?;
 /// # Ok(())
@@ -110,7 +110,7 @@ pub struct MultiLock {
     name: Arc<str>,
 }
 
-/// A part whose name is one.
+/// A part with a valid name.
 #[derive(Clone)]
 struct Checked {
     engine: Handle,
@@ -119,8 +119,8 @@ struct Checked {
     server: ServerId,
 }
 
-/// Why parts cannot be held together. Kept until they are used, since making a lock is no operation
-/// that could fail.
+/// Why parts cannot be held together. Stored until the first use, since creating a handle cannot
+/// fail.
 #[derive(Debug, Clone)]
 enum Flaw {
     Empty,
@@ -143,12 +143,12 @@ impl From<Flaw> for Error {
 }
 
 impl Checked {
-    /// This lock, as it stands where that client looks.
+    /// This lock on the server of that client.
     fn seen_by(&self, engine: &Arc<Engine>) -> Lock<AnyKind> {
         Lock::of(engine, Arc::clone(&self.recipe))
     }
 
-    /// By name first: that is the same in every process, also where they call a server differently.
+    /// By name first: names are the same in every process, even if server names differ.
     fn order(&self, other: &Self) -> Ordering {
         let name = |part: &Self| part.recipe.name().clone();
         let kind = |part: &Self| part.recipe.profile().kind;
@@ -160,13 +160,13 @@ impl Checked {
 }
 
 impl MultiLock {
-    /// Makes the lock of these locks. Does no I/O.
+    /// Returns one lock over these locks. Does no I/O.
     ///
-    /// They may be of different kinds: `MultiLock::new([Part::from(&a), Part::from(&b)])`. One that
-    /// is named twice is taken once. No locks at all, a name that cannot be one, and two kinds of
-    /// lock of one name are reported by every operation as [`BadInput`](crate::ErrorKind::BadInput).
-    /// Two kinds of one name by two addresses of one server are refused likewise, by whatever
-    /// acquires them.
+    /// The locks may be of different kinds: `MultiLock::new([Part::from(&a), Part::from(&b)])`. A
+    /// lock that is named twice is taken once. Every operation returns
+    /// [`BadInput`](crate::ErrorKind::BadInput) if there are no locks, a name is invalid, or one
+    /// name has two kinds of lock. If one name has two kinds by two addresses of one server,
+    /// acquisitions return that error.
     #[must_use]
     pub fn new<P: Into<Part>>(parts: impl IntoIterator<Item = P>) -> Self {
         let parts: Vec<Part> = parts.into_iter().map(Into::into).collect();
@@ -189,33 +189,33 @@ impl MultiLock {
         self.parts.as_ref().map_err(|flaw| flaw.clone().into())
     }
 
-    /// Acquires all locks, waiting as long as it takes.
+    /// Acquires all locks, and waits without a limit.
     ///
-    /// Inside a body that runs under a guard of one of them, that one is re-entered.
+    /// Inside a body that runs under a guard of one of the locks, that lock is re-entered.
     ///
     /// # Round trips
     ///
-    /// One, however many locks there are, where all are [`RLock`](crate::RLock)s of one client that
-    /// are free. Otherwise those of each, one after the other, and one more for each that has the
-    /// name of one before it on another server, which may be the same one.
+    /// One, however many locks there are, if all are free [`RLock`](crate::RLock)s of one client.
+    /// Otherwise the round trips of each lock, one lock after the other. A lock with the same name
+    /// as an earlier one on another server needs one more, to check whether it is the same server.
     ///
     /// # Fairness
     ///
-    /// That of the locks, each by itself. Those that come first are held while later ones are
-    /// waited for, so nobody can starve a caller that wants many.
+    /// Each lock has its own fairness. The call holds earlier locks while it waits for later ones,
+    /// so a caller that wants many locks does not starve.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: what was acquired is released in the background.
+    /// Nothing is left: acquired locks are released in the background.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::lock`], for the lock that they name; the others are released.
+    /// Those of [`Lock::lock`], with the name of the lock; the other locks are released.
     pub async fn lock(&self) -> Result<MultiLockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
 
-    /// Acquires all locks if nobody else has any of them at this moment.
+    /// Acquires all locks if all of them are free at this moment.
     ///
     /// # Round trips, cancel safety
     ///
@@ -223,11 +223,11 @@ impl MultiLock {
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::try_lock`]. Contention is no error but `None`.
+    /// Those of [`Lock::try_lock`]. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<MultiLockGuard>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
         unless_contended(self.lock_with(options).await)
@@ -235,8 +235,8 @@ impl MultiLock {
 
     /// Acquires all locks as the options say.
     ///
-    /// The wait is one budget for all of them. The lease begins for all when the last was acquired;
-    /// until then those that came first are renewed, whatever the options say.
+    /// The wait is one limit for all locks together. All leases begin when the last lock is
+    /// acquired. Until then the earlier locks are renewed, whatever the options say.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -244,13 +244,13 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::lock_with`], for the lock that they name. What was acquired by then is
-    /// released: before this returns where there is time, else in the background.
+    /// Those of [`Lock::lock_with`], with the name of the lock. The locks that were acquired by
+    /// then are released: before this returns if there is time, and otherwise in the background.
     pub async fn lock_with(&self, options: LockOptions) -> Result<MultiLockGuard, Error> {
         self.acquire(&options, false).await
     }
 
-    /// As [`lock_with`](Self::lock_with), for a guard that one body runs under.
+    /// As [`lock_with`](Self::lock_with), for the guard of one body.
     pub(crate) async fn lock_for_body(
         &self,
         options: LockOptions,
@@ -260,7 +260,7 @@ impl MultiLock {
 
     /// Acquires all locks, runs `body` under them, and releases them.
     ///
-    /// The body is dropped if any is lost; see [`MultiLockGuard::run`].
+    /// If any lock is lost, the body is dropped; see [`MultiLockGuard::run`].
     ///
     /// # Cancel safety
     ///
@@ -268,8 +268,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) where the body was dropped. A body
-    /// that completed is never called lost, whatever becomes of the releases.
+    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
+    /// result of a completed body is never replaced by `Lost`, whatever the result of the releases.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
@@ -277,25 +277,26 @@ impl MultiLock {
         Ok(output)
     }
 
-    /// Frees all locks whoever holds them; answers whether anybody held any.
+    /// Frees all locks, whoever holds them, and returns whether any was held.
     ///
     /// # Round trips
     ///
-    /// One for each lock, side by side.
+    /// One for each lock, concurrently.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::force_unlock`], of the first that fails; the others are freed all the same.
+    /// Those of [`Lock::force_unlock`], for the first lock that fails; the others are freed
+    /// nevertheless.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         let freed = self.ask(async |lock| lock.force_unlock().await).await?;
         Ok(freed.into_iter().any(|freed| freed))
     }
 
-    /// Returns whether anybody holds any of the locks.
+    /// Returns whether any of the locks is held.
     ///
     /// # Round trips
     ///
-    /// One for each lock, side by side; so for all that is asked below.
+    /// One for each lock, concurrently; the same for the methods below.
     ///
     /// # Errors
     ///
@@ -304,7 +305,7 @@ impl MultiLock {
         Ok(!self.holders().await?.is_empty())
     }
 
-    /// Returns who holds the first of the locks that anybody holds; of several holders, any.
+    /// Returns a holder of the first lock that is held; any of them if there are several.
     ///
     /// # Errors
     ///
@@ -313,21 +314,20 @@ impl MultiLock {
         Ok(self.holders().await?.into_iter().next())
     }
 
-    /// Returns who holds the locks, in their order.
+    /// Returns the holders of the locks, in the order of the locks.
     ///
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
     pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
-        // One that is known under two addresses says twice who holds it.
+        // A lock under two addresses would return its holder twice.
         let mut seen = HashSet::new();
         let owners = holders.map(|holder| holder.owner);
         Ok(owners.filter(|owner| seen.insert(owner.clone())).collect())
     }
 
-    /// Returns how often the locks are held as a whole: the smallest of their counts, zero where any
-    /// of them is free.
+    /// Returns the smallest hold count of the locks; zero if any of them is free.
     ///
     /// # Errors
     ///
@@ -338,8 +338,8 @@ impl MultiLock {
         Ok(counts.min().unwrap_or(0))
     }
 
-    /// Returns how long the locks are held for at the longest, if nobody lengthens a lease; `None`
-    /// where they are free, or where a key has no TTL.
+    /// Returns the longest remaining lease of the locks; `None` if they are free, or if a key has
+    /// no TTL.
     ///
     /// # Errors
     ///
@@ -353,12 +353,12 @@ impl MultiLock {
         Ok(rests.and_then(|rests| rests.into_iter().max()))
     }
 
-    /// Who holds each of them.
+    /// The holders of each lock.
     async fn survey(&self) -> Result<Vec<Vec<Holder>>, Error> {
         self.ask(async |lock| lock.inspect().await).await
     }
 
-    /// Asks all locks side by side.
+    /// Inspects all locks concurrently.
     async fn ask<T>(
         &self,
         question: impl AsyncFn(&Lock<AnyKind>) -> Result<T, Error>,
@@ -392,7 +392,7 @@ impl MultiLock {
         let mut tries = 0;
         loop {
             let gathered = asking.gather().await;
-            // What was asked for all together failed for all.
+            // The common call failed for all locks.
             let gathered = gathered.map_err(|error| match error.name() {
                 Some(_) => error,
                 None => error.named(&self.name),
@@ -407,7 +407,7 @@ impl MultiLock {
                     return Ok(MultiLockGuard::new(group, parts));
                 }
                 GuardState::Lost(reason) => {
-                    // One was lost while another was waited for, and all are given back.
+                    // One lock was lost during the wait for another, so all are released.
                     group.leave();
                     tries += 1;
                     if tries == MOST_TRIES || asking.is_over() {
@@ -425,7 +425,8 @@ impl MultiLock {
             .and("one of them, before the last was acquired")
     }
 
-    /// Returns the names of the locks as they stand in Redis, in the order in which they are taken.
+    /// Returns the names of the locks in Redis, with their namespaces, in the order in which they
+    /// are taken.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let parts = self.parts.as_ref().map_or(&[][..], |parts| parts);
@@ -436,10 +437,11 @@ impl MultiLock {
     }
 }
 
-/// As often a part is lost before the last is there, and the lease is called too short.
+/// After a part was lost this often before the last was acquired, the error says that the lease is
+/// too short.
 const MOST_TRIES: usize = 3;
 
-/// Checks, sorts, and takes out what is there twice.
+/// Checks, sorts and removes duplicates.
 fn check(parts: Vec<Part>) -> Result<Vec<Checked>, Flaw> {
     let checked = parts.into_iter().map(|part| {
         Ok(Checked {

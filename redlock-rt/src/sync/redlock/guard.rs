@@ -1,4 +1,4 @@
-//! The guard of a lock that is held on a majority of servers.
+//! The guard of a lock on a majority of servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,21 +14,25 @@ use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::Error;
 use crate::name::HoldId;
 
-/// A [`RedLock`](crate::RedLock) that is held: on so many servers, without interruption, that nobody
-/// else can have a majority.
+/// The guard of a held [`RedLock`](crate::RedLock): held without interruption on so many servers
+/// that no other client can have a majority.
 ///
-/// It says of the majority what a [`LockGuard`](crate::LockGuard) says of one server: held until the
-/// moment from which on fewer than a majority would be left, by the local clock alone, with a
-/// margin for clocks that run at different speeds. It is suspect while that depends on servers
-/// whose renewals fail. The loss of a minority is not seen in it, and made good in the background.
-/// Once fewer than a majority are left it is lost for good, and what is left is released. Before a
-/// process ends: [the end of a program](crate#the-end-of-a-program).
+/// The guard reports the state of the majority, as a [`LockGuard`](crate::LockGuard) does for one
+/// server:
+///
+/// * **Held** until the moment after which less than a majority would be left, by the local clock
+///   alone, with a margin for clocks that run at different speeds.
+/// * **Suspect** while that depends on servers whose renewals fail.
+/// * **Lost** for good when less than a majority is left. The remaining parts are released.
+///
+/// The guard does not show the loss of a minority, which is repaired in the background. Before a
+/// process ends, see [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct RedLockGuard {
     quorum: Arc<Shared>,
     job: Arc<RepairJob>,
-    /// What the repairer knows it by.
+    /// The number of its job at the repairer.
     number: u64,
 }
 
@@ -42,7 +46,7 @@ impl RedLockGuard {
         }
     }
 
-    /// Releases the lock on all servers, and waits until a majority has said what became of it.
+    /// Releases the lock on all servers, and waits for the replies of a majority.
     ///
     /// # Round trips
     ///
@@ -50,41 +54,40 @@ impl RedLockGuard {
     ///
     /// # Cancel safety
     ///
-    /// The releases go on in the background, as do those of servers that do not answer.
+    /// The releases continue in the background, as do those on servers that do not answer.
     ///
     /// # Errors
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable) and
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where no majority answers, as for
-    /// [`LockGuard::unlock`](crate::LockGuard::unlock). An expired or lost lock is no error, but
-    /// [`Unlocked::AlreadyExpired`].
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if no majority answers, as for
+    /// [`LockGuard::unlock`](crate::LockGuard::unlock). An expired or lost lock is not an error:
+    /// the call returns [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
         self.job.group.unlock().await
     }
 
-    /// Returns what the guard knows of its lock at this moment, by the local clock alone.
+    /// Returns the state of the guard at this moment, by the local clock alone.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.job.group.state()
     }
 
-    /// Returns whether the lock is ours at this moment, by the local clock alone.
+    /// Returns whether the lock is held at this moment, by the local clock alone.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state().is_valid()
     }
 
-    /// Waits until fewer than a majority is left, and says why the first of those that are missing
-    /// was lost.
+    /// Waits until less than a majority is left, and returns why the first missing part was lost.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only watches.
+    /// Safe: the call changes nothing.
     pub async fn lost(&self) -> LostReason {
         self.job.group.lost().await
     }
 
-    /// Lengthens the lease to `lease` from now, where that is longer than what is left.
+    /// Extends the lease to `lease` from now, if that is longer than the remaining lease.
     ///
     /// # Round trips
     ///
@@ -92,34 +95,35 @@ impl RedLockGuard {
     ///
     /// # Cancel safety
     ///
-    /// The lease may or may not be lengthened, on each server by itself.
+    /// The lease may or may not be extended, on each server separately.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the lock is lost: nothing re-creates it. Those of
-    /// [`LockGuard::extend`](crate::LockGuard::extend) where no majority agrees.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost: nothing re-creates it. Those of
+    /// [`LockGuard::extend`](crate::LockGuard::extend) if no majority agrees.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         self.job.group.extend(lease).await
     }
 
-    /// Takes the lock once more for the same owners: both guards must end before it is free.
+    /// Takes the lock once more for the same owners. Both guards must end before the lock is free.
     ///
-    /// No lease is shortened by it, and `max_hold` is this guard's own. A server where that fails is
-    /// made good in the background, as one that is lost.
+    /// Re-entry never shortens a lease. The new guard has the `max_hold` of this guard. If re-entry
+    /// fails on a server, that part is repaired in the background like a lost one.
     ///
     /// # Round trips
     ///
-    /// One to each server, all at the same time; it returns a moment after a majority has agreed.
+    /// One to each server, all at the same time; the call returns a moment after a majority has
+    /// agreed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: the counts are set back on all servers.
+    /// Nothing is left: the counts are reduced again on all servers.
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the lock is lost; nothing revives it.
-    /// [`Quorum`](crate::ErrorKind::Quorum) where fewer than a majority answers; the counts are set
-    /// back.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost; nothing re-creates it.
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers; the counts are reduced
+    /// again.
     pub async fn reenter(&self) -> Result<Self, Error> {
         const ACTION: &str = "re-enter lock";
         let job = &*self.job;
@@ -158,39 +162,39 @@ impl RedLockGuard {
 
     /// Runs `body` under the lock, and drops it as soon as the lock is lost.
     ///
-    /// Inside, a [`RedLock`](crate::RedLock) of the same name and quorum re-enters, as for
+    /// Inside the body, a [`RedLock`](crate::RedLock) of the same name and quorum re-enters, as for
     /// [`LockGuard::run`](crate::LockGuard::run).
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) where the body was dropped; unless it was not started, its
-    /// outcome is unknown.
+    /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
+    /// lock was already lost. The outcome of a dropped body is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
-        // As for a lock on one server: not inlined into every future on the way.
+        // As for a lock on one server: not inlined into every enclosing future.
         let body = Box::pin(body);
         self.job.group.run(body)
     }
 
-    /// Returns the name that the lock was made with; on each server the namespace of its client comes
-    /// before it.
+    /// Returns the name of the lock as given to the quorum. On each server the namespace of its
+    /// client precedes it.
     #[must_use]
     pub fn name(&self) -> &str {
         self.job.group.name()
     }
 
-    /// Returns on how many servers it is held at this moment.
+    /// Returns the number of servers on which the lock is held at this moment.
     #[must_use]
     pub fn servers(&self) -> usize {
         self.job.group.places().0.len()
     }
 
-    /// Returns the identities of the holds as they stand on the servers, in their order.
+    /// Returns the identities of the holds, as stored on the servers, in the order of the servers.
     #[must_use]
     pub fn hold_ids(&self) -> Vec<HoldId> {
         self.job.group.hold_ids()
     }
 
-    /// Returns how many guards share the holds of a majority, this one included.
+    /// Returns the number of guards that share the holds of a majority, including this one.
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.job.group.count()

@@ -1,7 +1,7 @@
-//! One lock over several independent servers, held while a majority of them say so.
+//! One lock over several independent servers, held while a majority of them have it.
 //!
 //! ```text
-//! RedLock ─▶ local queue ─▶ rounds: every server asked once, side by side ─▶ Group of holds
+//! RedLock ─▶ local queue ─▶ rounds: every server asked once, concurrently ─▶ Group of holds
 //!                                                                              ▲
 //!                                        repairer (one task a Quorum): replaces lost parts
 //! ```
@@ -38,8 +38,8 @@ use crate::wire::{Holder, RLockWire, Recipe};
 
 const ACTION: &str = "acquire lock";
 
-/// A lease that was over before its guard could be handed out: as often, and the lease is called
-/// too short.
+/// After a lease was over this often before its guard could be returned, the error says that the
+/// lease is too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// After a round without success: 4 to 100 ms. Varied, so that callers that split the servers among
@@ -53,32 +53,37 @@ const PAUSE: Pause = Pause::new(&Growth {
 
 /// A lock over the servers of a [`Quorum`]: held while a majority of them have it.
 ///
-/// It survives what a lock on one server does not: that server's death, with all it knew. As long
-/// as a majority of the servers answers, it is given out, kept and released; a server that died and
-/// came back empty is taken again in the background.
+/// It survives the loss of a server with all its data, which a lock on one server does not. While a
+/// majority of the servers answers, the lock can be acquired, held and released. On a server that
+/// died and came back empty, the lock is acquired again in the background.
 ///
-/// On each server it is an ordinary [`RLock`](crate::RLock) of this name, as for `RedissonRedLock`;
-/// whoever holds that on a majority of the servers excludes us, and we them.
+/// On each server it is an ordinary [`RLock`](crate::RLock) of this name, as for `RedissonRedLock`.
+/// It excludes every client that holds that `RLock` on a majority of the servers.
 ///
 /// # What it promises, and what it does not
 ///
-/// It is the algorithm of [Distributed Locks with Redis][redlock]. Two guards are never valid at the
-/// same time while clocks run at nearly the same speed, processes are not paused between looking
-/// at the guard and acting, and no majority of servers loses what it knew within one lease.
-/// A server that restarts empty forgets; unless servers are kept from answering for one lease after
-/// a restart (or write their file at every command), two callers can have a majority each until
-/// the first one's watchdog finds out, which is as soon as its connection is back.
+/// It is the algorithm of [Distributed Locks with Redis][redlock]. Two guards are never valid at
+/// the same time under three conditions:
 ///
-/// Martin Kleppmann's [*How to do distributed locking*][kleppmann] says what follows from that: a
-/// holder that is paused longer than its lease acts under a lock that another has, and only the
-/// resource can refuse it, by a fencing token, which this lock cannot give. Salvatore Sanfilippo
-/// answered in [*Is Redlock safe?*][antirez]. Both are right about where it may be used: to make
-/// overlaps rare and survive the loss of a server, not to make them impossible.
+/// * Clocks run at nearly the same speed.
+/// * Processes are not paused between checking the guard and acting.
+/// * No majority of servers loses its data within one lease.
 ///
-/// **When not to use it.** Where one server with a replica is good enough (a lock that avoids work
-/// done twice), it costs N times as much for little. Where an overlap does harm, let the resource
-/// check, with [`RLock`](crate::RLock) or this one to keep the refusals rare. Never over nodes that
-/// replicate each other: those are not independent.
+/// A server that restarts empty has lost its data. To be safe, keep a restarted server from
+/// answering for one lease (or let servers write their file at every command). Otherwise two
+/// callers can each have a majority until the first caller's watchdog notices, which is as soon as
+/// its connection is back.
+///
+/// Martin Kleppmann's [*How to do distributed locking*][kleppmann] explains the consequence: a
+/// holder that is paused for longer than its lease acts while another holder has the lock. Only the
+/// resource can refuse that, by a fencing token, which this lock does not have. Salvatore
+/// Sanfilippo replied in [*Is Redlock safe?*][antirez]. Both support this use: to make overlaps
+/// rare and to survive the loss of a server, not to make overlaps impossible.
+///
+/// **When not to use it.** If one server with a replica is good enough (a lock that avoids
+/// duplicate work), a `RedLock` costs N times as much for little gain. If an overlap does harm, let
+/// the resource check a token, and use an [`RLock`](crate::RLock) or this lock to keep refusals
+/// rare. Never use it over nodes that replicate each other: those are not independent.
 ///
 /// [redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 /// [kleppmann]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
@@ -118,30 +123,32 @@ impl RedLock {
         self.recipes.as_ref().map_err(|bad| bad.clone().into())
     }
 
-    /// Acquires the lock, waiting as long as it takes.
+    /// Acquires the lock, and waits without a limit.
     ///
-    /// It waits through outages as well; bound the wait by [`lock_with`](Self::lock_with). Called
-    /// inside a body that runs under a guard of the same lock, it re-enters.
+    /// The call also waits through outages; use [`lock_with`](Self::lock_with) to limit the wait.
+    /// Inside a body that runs under a guard of the same lock, the call re-enters.
     ///
     /// # Round trips
     ///
-    /// One to each server, all at the same time; it returns a moment after a majority has agreed.
-    /// Refused, it asks again after a pause, which varies and grows from 4 to 100 ms: nobody is
-    /// woken by a release. A process has one contender for a name, however many of its tasks wait.
+    /// One to each server, all at the same time; the call returns a moment after a majority has
+    /// agreed. If the lock is held, the call asks again after a random pause that grows from 4 to
+    /// 100 ms: a release wakes no waiter. One task of a process asks for a name, however many tasks
+    /// wait.
     ///
     /// # Fairness
     ///
-    /// First come, first served among the tasks of one [`Quorum`]. Among processes any may be next.
+    /// First come, first served among the tasks of one [`Quorum`]. Among processes, any may be
+    /// next.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left on any server, whether it has answered or not.
+    /// Nothing is left on any server, with or without a reply from it.
     ///
     /// # Errors
     ///
     /// [`BadInput`](ErrorKind::BadInput), [`ShutDown`](ErrorKind::ShutDown);
-    /// [`WrongType`](ErrorKind::WrongType) and [`Denied`](ErrorKind::Denied) where so many servers
-    /// say so that no majority is left.
+    /// [`WrongType`](ErrorKind::WrongType) and [`Denied`](ErrorKind::Denied) if so many servers
+    /// return it that no majority is left.
     pub async fn lock(&self) -> Result<RedLockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
@@ -154,18 +161,19 @@ impl RedLock {
     ///
     /// # Fairness
     ///
-    /// None: it goes past those who wait.
+    /// None: the call bypasses waiting callers.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Quorum`](ErrorKind::Quorum) where fewer than a majority
-    /// answers in time. Contention is no error but `None`.
+    /// As [`lock`](Self::lock), and [`Quorum`](ErrorKind::Quorum) if less than a majority answers
+    /// in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<RedLockGuard>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
         unless_contended(self.lock_with(options).await)
     }
 
-    /// Acquires the lock as the options say; a lease they do not name is that of each client.
+    /// Acquires the lock as the options say. Without a lease in the options, each server uses the
+    /// lease of its client.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -173,16 +181,16 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); and when the wait is over, [`TimedOut`](ErrorKind::TimedOut) where
-    /// others had it ([`Contended`](ErrorKind::Contended) for a wait of zero), or
-    /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority of the servers answered.
+    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](ErrorKind::TimedOut) if another
+    /// owner held the lock ([`Contended`](ErrorKind::Contended) for a wait of zero), or
+    /// [`Quorum`](ErrorKind::Quorum) if less than a majority of the servers answered.
     pub async fn lock_with(&self, options: LockOptions) -> Result<RedLockGuard, Error> {
         self.acquire(&options, false).await
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
     ///
-    /// The body is dropped if the lock is lost; see [`RedLockGuard::run`].
+    /// If the lock is lost, the body is dropped; see [`RedLockGuard::run`].
     ///
     /// # Cancel safety
     ///
@@ -190,8 +198,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) where the body was dropped. A body
-    /// that completed is never called lost, whatever becomes of the release.
+    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the body was dropped. The result
+    /// of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
@@ -227,7 +235,7 @@ impl RedLock {
         };
 
         let contenders = self.quorum.contenders(&*recipes[0]);
-        // Who has it already must not wait behind those who wait for its end.
+        // A holder must not wait behind callers that wait for its release.
         let passes = tries_once || asking.is_around();
         let turn = match (passes, deadline) {
             (true, _) => None,
@@ -254,7 +262,8 @@ impl RedLock {
             let until = bound.map_or(round_until, |deadline| deadline.min(round_until));
             let mut round = asking.round(until).await;
             let verdict = round.verdict();
-            // A round that was cut short by the end of the wait says nothing of who did not answer.
+            // A round that the end of the wait cut short says nothing about servers that did not
+            // answer.
             let cut_short = until < round_until && !first;
             if !(cut_short && verdict == Verdict::Starved) {
                 note_round(&contenders, verdict == Verdict::Starved);
@@ -268,7 +277,7 @@ impl RedLock {
                         let job = RepairJob::new(&asking, group, missing, round_started);
                         return Ok(RedLockGuard::new(&self.quorum, job));
                     }
-                    // Too late by our own clock: as if it had never been ours.
+                    // Too late by the local clock: as if the lock had never been acquired.
                     group.leave();
                     expired_on_arrival += 1;
                     if expired_on_arrival == MOST_EXPIRED_ON_ARRIVAL {
@@ -285,7 +294,7 @@ impl RedLock {
                 }
                 Verdict::Refused | Verdict::Starved => {
                     let (parts, _) = round.into_parts();
-                    // Before the pause: whoever else is after it may need just these.
+                    // Before the pause: another caller may need exactly these parts.
                     let patience = clock::after(clock::now(), server_timeout);
                     let until = bound.map_or(patience, |deadline| deadline.min(patience));
                     roll_back(parts, until).await;
@@ -322,16 +331,16 @@ impl RedLock {
             .detail(format!("waited {wait:?}"))
     }
 
-    /// Frees the lock on all servers, whoever holds it; answers whether anybody did.
+    /// Frees the lock on all servers, whoever holds it, and returns whether it was held.
     ///
     /// # Round trips
     ///
-    /// One to each server, all at the same time; so for all that is asked below.
+    /// One to each server, all at the same time; the same for the methods below.
     ///
     /// # Errors
     ///
-    /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority answers in time; it is freed on the
-    /// others all the same. [`BadInput`](ErrorKind::BadInput).
+    /// [`Quorum`](ErrorKind::Quorum) if less than a majority answers in time; the lock is freed on
+    /// the other servers nevertheless. [`BadInput`](ErrorKind::BadInput).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         let freed = self.ask(async |lock| lock.force_unlock().await).await?;
         Ok(freed.into_iter().any(|freed| freed))
@@ -341,7 +350,7 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// [`Quorum`](ErrorKind::Quorum) where so few answer in time that it may be so or not.
+    /// [`Quorum`](ErrorKind::Quorum) if too few servers answer in time to decide.
     /// [`BadInput`](ErrorKind::BadInput).
     pub async fn is_locked(&self) -> Result<bool, Error> {
         let (servers, need) = (self.quorum.engines.len(), self.quorum.need());
@@ -356,8 +365,8 @@ impl RedLock {
         }
     }
 
-    /// Returns who holds the lock, if it is held on a majority of the servers: the owner on the first
-    /// of these. Each server knows its holder by the owner that its own client gave.
+    /// Returns the holder of the lock, if it is held on a majority of the servers: the owner on the
+    /// first of these. The owner on each server comes from the client of that server.
     ///
     /// # Errors
     ///
@@ -368,20 +377,20 @@ impl RedLock {
         Ok(holders.into_iter().next().filter(|_| held))
     }
 
-    /// Returns who holds the lock on each of the servers that answer, in their order, without those
-    /// where nobody does.
+    /// Returns the holder on each server that answers, in the order of the servers, without servers
+    /// where the lock is free.
     ///
     /// # Errors
     ///
-    /// [`Quorum`](ErrorKind::Quorum) where fewer than a majority answers in time.
+    /// [`Quorum`](ErrorKind::Quorum) if less than a majority answers in time.
     /// [`BadInput`](ErrorKind::BadInput).
     pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         Ok(holders.map(|holder| holder.owner).collect())
     }
 
-    /// Returns how often the present holder has it on a majority of the servers; zero where nobody
-    /// has a majority.
+    /// Returns the hold count of the holder on a majority of the servers; zero if there is no such
+    /// holder.
     ///
     /// # Errors
     ///
@@ -393,8 +402,8 @@ impl RedLock {
             .unwrap_or(0))
     }
 
-    /// Returns for how long a majority of the servers has it still, if nobody lengthens a lease;
-    /// `None` where no majority has it, or where the keys have no TTL.
+    /// Returns the remaining time for which a majority of the servers has the lock without an
+    /// extension; `None` if no majority has it, or if the keys have no TTL.
     ///
     /// # Errors
     ///
@@ -411,14 +420,14 @@ impl RedLock {
         values.into_iter().nth(self.quorum.need() - 1)
     }
 
-    /// Who holds it on each server that answers.
+    /// The holders on each server that answers.
     async fn survey(&self) -> Result<Vec<Option<Holder>>, Error> {
         let holders = self.ask(async |lock| lock.inspect().await).await?;
         let first = |holders: Vec<Holder>| holders.into_iter().next();
         Ok(holders.into_iter().map(first).collect())
     }
 
-    /// Asks all servers at the same time; answers what those say that answer in time.
+    /// Asks all servers at the same time; returns the replies that come in time.
     async fn ask<T>(
         &self,
         question: impl AsyncFn(&Lock<AnyKind>) -> Result<T, Error>,

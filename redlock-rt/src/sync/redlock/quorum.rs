@@ -14,14 +14,15 @@ use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{RLockWire, Recipe};
 
-/// Several independent servers that decide by majority: the maker of [`RedLock`]s. Cheap to clone;
-/// clones share everything.
+/// Several independent servers that decide by majority. It returns [`RedLock`]s.
 ///
-/// Take an odd number of them, three or five: of an even number as many may fail as of one less.
-/// One server makes a lock on one server. Each should fail by itself: other machines, no
-/// replication among them, each a primary of its own.
+/// A quorum is cheap to clone; clones share everything.
 ///
-/// It has one task, which runs while its guards exist and sleeps while nothing is lost.
+/// Use an odd number of servers, three or five: with an even number, no more servers may fail than
+/// with one server less. A quorum of one server is a lock on one server. The servers should fail
+/// independently: different machines, each a primary, without replication between them.
+///
+/// A quorum has one task, which runs while its guards exist, and sleeps while nothing is lost.
 ///
 /// # Examples
 ///
@@ -53,21 +54,21 @@ pub(super) struct Shared {
     queues: Arc<WaiterMap<Contest>>,
 }
 
-/// What stands beside the queue of a name.
+/// The state beside the queue of a name.
 #[derive(Debug, Default)]
 pub(super) struct Contest {
-    /// Whether what became of a round is known.
+    /// Whether the result of a round is known.
     asked: AtomicBool,
 }
 
 impl Subject for Contest {
-    /// A round serves nobody but the task that asks.
+    /// A round serves only the task that asks.
     type Outcome = Infallible;
 }
 
-/// The tasks of this process that want one name: the first of them asks the servers.
+/// The tasks of this process that wait for one name: the first of them asks the servers.
 pub(super) type Contenders = Waiters<Contest>;
-/// The place of one of them. Once it is the first it asks the servers, until this is dropped.
+/// The place of one of them. The first task asks the servers until this is dropped.
 pub(super) type Turn = WaiterGuard<Contest>;
 
 /// The first of the tasks asks the servers.
@@ -77,7 +78,7 @@ pub(super) fn begin(contenders: &Contenders) {
     }
 }
 
-/// A round is over. `starved`: fewer than a majority of the servers answered.
+/// A round is over. `starved`: less than a majority of the servers answered.
 pub(super) fn note_round(contenders: &Contenders, starved: bool) {
     contenders.subject().asked.store(true, Ordering::Release);
     contenders.set_health(match starved {
@@ -86,7 +87,7 @@ pub(super) fn note_round(contenders: &Contenders, starved: bool) {
     });
 }
 
-/// What a server may take to answer if nobody says: a 20th of the lease, and never longer.
+/// The default time-out of a server: a 20th of the lease, but never longer than this.
 const LONGEST_SERVER_TIMEOUT: Duration = Duration::from_millis(250);
 const SHORTEST_SERVER_TIMEOUT: Duration = Duration::from_millis(1);
 
@@ -98,7 +99,7 @@ impl Quorum {
         }
         let mut places: Vec<_> = engines.iter().map(|engine| engine.server().place).collect();
         places.sort_unstable();
-        // Another database of it is no other server either.
+        // Another database of the same server is not another server.
         if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
             return refuse(format!("{} is there twice", pair[0]));
         }
@@ -112,35 +113,35 @@ impl Quorum {
         })
     }
 
-    /// Sets how long a server may take to answer before it counts as one that does not. It should be
-    /// far below the lease, which runs meanwhile. Defaults to a 20th of the lease, at most 250 ms.
-    /// Zero is reported by every operation as [`BadInput`](crate::ErrorKind::BadInput).
+    /// Sets the longest time for a reply of a server, before it counts as not answering. The time
+    /// should be far below the lease, which runs meanwhile. Defaults to a 20th of the lease, at
+    /// most 250 ms. With zero, every operation returns [`BadInput`](crate::ErrorKind::BadInput).
     #[must_use]
     pub fn server_timeout(mut self, timeout: Duration) -> Self {
         self.server_timeout = Some(timeout);
         self
     }
 
-    /// Returns the lock of this name. Does no I/O. The namespace is that of each client.
+    /// Returns the lock of this name, with the namespace of each client. Does no I/O.
     #[must_use]
     pub fn redlock(&self, name: impl AsRef<str>) -> RedLock {
         RedLock::new(self, name.as_ref())
     }
 
-    /// Returns how many servers there are.
+    /// Returns the number of servers.
     #[must_use]
     pub fn servers(&self) -> usize {
         self.shared.engines.len()
     }
 
-    /// Returns how many of them make a majority.
+    /// Returns the number of servers of a majority.
     #[must_use]
     pub fn majority(&self) -> usize {
         self.shared.need()
     }
 
-    /// Returns how many tasks wait for its locks; [`Client::stats`](crate::Client::stats) does not
-    /// count them.
+    /// Returns the number of tasks that wait for locks of this quorum.
+    /// [`Client::stats`](crate::Client::stats) does not count them.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queues.waiting()
@@ -180,7 +181,7 @@ impl Shared {
         })
     }
 
-    /// Queues up and waits to be the first; `None`: `deadline` came before.
+    /// Queues, and waits to be the first; `None`: `deadline` came first.
     pub(super) async fn turn(
         &self,
         contenders: &Arc<Contenders>,
@@ -201,7 +202,7 @@ impl Shared {
             .detail(why)
     }
 
-    /// The tasks of this process that want this lock. `recipe`: that of the first server.
+    /// The tasks of this process that wait for this lock. `recipe`: the recipe of the first server.
     pub(super) fn contenders(&self, recipe: &dyn Recipe) -> Arc<Contenders> {
         self.queues.waiters(Key {
             kind: "redlock",

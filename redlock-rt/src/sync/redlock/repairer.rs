@@ -1,8 +1,8 @@
-//! The task of a quorum: parts that were lost are acquired again while enough others are left.
+//! The task of a quorum, which acquires lost parts again while enough others are left.
 //!
-//! It sleeps while no part of any guard is missing. A part that it acquires counts only if, asked
-//! *after* that, enough of the others are still there without interruption: else somebody could have
-//! had a majority in between, and given it up again, and nobody would know.
+//! The task sleeps while no part of any guard is missing. An acquired part counts only if enough
+//! other parts are still there without interruption, asked *after* the acquisition. Otherwise
+//! another client could have had a majority in between and released it, unnoticed.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -32,18 +32,18 @@ const PAUSE: Growth = Growth {
     least: 0.5,
 };
 
-/// A group that is looked after, and what its parts are acquired with.
+/// A group under repair, with the parameters for its parts.
 pub(super) struct RepairJob {
     pub(super) group: Arc<Group>,
     pub(super) engines: Vec<Handle>,
     pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
     pub(super) terms: Vec<Terms>,
     pub(super) owner: Option<Owner>,
-    /// Servers that did not give it when the lock was acquired.
+    /// The servers without a part when the lock was acquired.
     pub(super) missing: HashSet<usize>,
-    /// When the servers were asked that gave it.
+    /// When the servers with a part were asked.
     pub(super) started: Instant,
-    /// Where it was acquired; `None` where no runtime of a caller is needed.
+    /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
     pub(super) home: Option<Home>,
     pub(super) server_timeout: Duration,
 }
@@ -69,10 +69,10 @@ impl RepairJob {
         }
     }
 
-    /// Looks after the group until it is released or lost; what is lost is released.
+    /// Repairs the group until it is released or lost; releases a lost group.
     async fn tend(self: &Arc<Self>, repairer: &Repairer) {
         tokio::select! {
-            // First: what is lost is not mended.
+            // First: a lost group is not repaired.
             biased;
             state = self.group.over() => {
                 tracing::debug!(lock = &**self.group.name(), ?state, "a group is over");
@@ -82,9 +82,9 @@ impl RepairJob {
         }
     }
 
-    /// Acquires again what is lost, for ever.
+    /// Acquires lost parts again, in an endless loop.
     async fn mend(self: &Arc<Self>, repairer: &Repairer) {
-        // A lease that nobody lengthens is not begun anew.
+        // A lease without renewal does not begin anew.
         if self.terms.iter().any(|terms| terms.renew.is_none()) {
             return pending().await;
         }
@@ -92,7 +92,8 @@ impl RepairJob {
         let longest = longest.unwrap_or_default().max(PAUSE.shortest);
         let mut pause = Pause::new(&PAUSE);
         if !self.missing.is_empty() {
-            // They were asked just now; most locks are released before it is worth asking again.
+            // The servers were asked just now, and most locks are released before another try is
+            // useful.
             clock::sleep(PAUSE.shortest).await;
         }
         loop {
@@ -112,20 +113,20 @@ impl RepairJob {
             }
             tokio::select! {
                 () = clock::sleep(pause.take_up_to(longest)) => {}
-                // Not put off by servers that stay away.
+                // Not delayed by servers that stay away.
                 () = self.group.part_lost(&gaps) => pause.reset(),
             }
         }
     }
 
-    /// Servers where the group has nothing, and should.
+    /// The servers where the group lacks a part.
     fn gaps(&self) -> Vec<usize> {
         let (held, lost) = self.group.places();
         let all = lost.union(&self.missing);
         all.copied().filter(|place| !held.contains(place)).collect()
     }
 
-    /// Tries once to acquire what is missing.
+    /// Tries once to acquire the missing parts.
     async fn fill(self: &Arc<Self>, repairer: &Repairer, gaps: &[usize]) {
         let until = clock::after(clock::now(), self.server_timeout);
         let tries = gaps
@@ -139,7 +140,7 @@ impl RepairJob {
         let confirmed = self.group.confirm(until).await;
         for part in acquired {
             let place = part.place;
-            // One that is refused is dropped, and so released.
+            // A refused part is dropped, and so released.
             let admitted = self.group.admit(part, &confirmed);
             tracing::debug!(
                 lock = &**self.group.name(),
@@ -193,19 +194,19 @@ fn rest_of(max_hold: Option<Duration>, started: Instant) -> Option<Duration> {
     max_hold.map(|max_hold| max_hold.saturating_sub(passed))
 }
 
-/// The groups of a quorum, and the signal of the task that looks after them.
+/// The groups of a quorum, and the signal of the repairing task.
 #[derive(Default)]
 pub(super) struct Repairer {
     jobs: Mutex<RepairJobs<Arc<RepairJob>>>,
     signal: Signal,
 }
 
-/// What is looked after, by number and by name.
+/// The groups under repair, by number and by name.
 struct RepairJobs<T> {
     all: HashMap<u64, (Arc<str>, T)>,
-    /// A server that forgets everything has each of them ask for its kin.
+    /// After a server has lost everything, each group asks for others of its name.
     by_name: HashMap<Arc<str>, BTreeSet<u64>>,
-    /// Those that the task has not seen.
+    /// The groups that the task has not seen.
     fresh: Vec<u64>,
     next: u64,
 }
@@ -256,7 +257,7 @@ impl<T: Clone> RepairJobs<T> {
         self.all.values().map(|(_, job)| job.clone())
     }
 
-    /// What is new; everything, for a task that begins.
+    /// The new groups; all groups for a starting task.
     fn take(&mut self, begins: bool) -> Vec<(u64, T)> {
         let fresh = std::mem::take(&mut self.fresh);
         let numbers = match begins {
@@ -269,7 +270,7 @@ impl<T: Clone> RepairJobs<T> {
 }
 
 impl Repairer {
-    /// Looks after a group from now on; the number is for [`forget`](Self::forget).
+    /// Adds a group; the number is for [`forget`](Self::forget).
     pub(super) fn watch(self: &Arc<Self>, job: &Arc<RepairJob>) -> u64 {
         let number = lock(&self.jobs).add(job.group.name(), Arc::clone(job));
         self.signal.notify();
@@ -277,7 +278,7 @@ impl Repairer {
         number
     }
 
-    /// Starts the task where it does not run.
+    /// Starts the task if it does not run.
     fn ensure(self: &Arc<Self>, job: &RepairJob) {
         let Some(engine) = job.engines.first() else {
             return;
@@ -291,7 +292,8 @@ impl Repairer {
         engine.ensure_beside(self, after, || run(Arc::clone(self)));
     }
 
-    /// The runtime of the task is gone. It goes on where one of the guards was acquired.
+    /// The runtime of the task has ended. The task continues in a runtime in which a guard was
+    /// acquired.
     fn task_ended(self: &Arc<Self>) {
         let all: Vec<_> = lock(&self.jobs).all().collect();
         let mut homes = Vec::new();
@@ -300,21 +302,21 @@ impl Repairer {
                 continue;
             };
             let repairer = Arc::clone(self);
-            // Among them is the one that has just ended; it drops this.
+            // The list includes the runtime that has just ended; it drops this work.
             home.run(move || repairer.ensure(&job));
             homes.push(home);
         }
     }
 
-    /// The group is over.
+    /// The group has ended.
     pub(super) fn forget(&self, number: u64) {
         let forgotten = lock(&self.jobs).remove(number);
         drop(forgotten);
     }
 
-    /// What another guard of the same holds has there: acquired anew for each, it would be contended
-    /// among them. Groups of one name that are valid at the same time are such guards, since a
-    /// majority has room for one.
+    /// The hold of another guard of the same holds at this place. If each guard acquired the part
+    /// anew, the guards would compete for it. Groups of one name that are valid at the same time
+    /// share their holds, since there can be only one majority.
     fn hold_of_kin(&self, job: &Arc<RepairJob>, place: usize) -> Option<Arc<Hold>> {
         let named = lock(&self.jobs).named(job.group.name());
         let kin = named

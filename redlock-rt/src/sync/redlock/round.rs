@@ -14,41 +14,42 @@ use crate::engine::{AcquireParams, Engine, Handle, Hold, HoldGuard, Owner, Terms
 use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
-/// One call that wants the lock of all servers.
+/// The parameters of a round.
 pub(super) struct Asking<'a> {
     pub(super) engines: &'a [Handle],
     pub(super) recipes: &'a Arc<[Arc<dyn Recipe>]>,
     pub(super) terms: &'a [Terms],
     pub(super) owner: Option<&'a Owner>,
     pub(super) for_body: bool,
-    /// The holds that are taken once more, by place; `None`: whatever the caller may have.
+    /// The holds to re-enter, by place; `None`: any that the caller has.
     pub(super) under: Option<Vec<(usize, Arc<Hold>)>>,
     pub(super) need: usize,
     pub(super) server_timeout: Duration,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     servers: usize,
     need: usize,
     parts: Vec<Part>,
-    /// Servers where others have it.
+    /// The number of servers where another owner has the lock.
     contended: usize,
-    /// Servers that may give it later: they did not answer in time, or others have it there.
+    /// The servers that may give the lock later: they did not answer in time, or another owner has
+    /// it there.
     missing: HashSet<usize>,
-    /// What asking again would not change.
+    /// The errors that another round would not change.
     pub(super) fatal: Vec<Error>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Acquired,
-    /// Others have it.
+    /// Another owner has the lock.
     Refused,
-    /// Fewer than a quorum answered.
+    /// Less than a majority answered.
     Starved,
-    /// No round will be better.
+    /// No later round can succeed.
     Impossible,
 }
 
@@ -65,7 +66,7 @@ impl Round {
         }
     }
 
-    /// The holds, and the servers that are to be asked again.
+    /// The holds, and the servers to ask again.
     pub(super) fn into_parts(self) -> (Vec<Part>, HashSet<usize>) {
         (self.parts, self.missing)
     }
@@ -90,22 +91,22 @@ impl Round {
     }
 }
 
-/// More releases than this that a server owes an answer for: it is silent.
+/// A server that owes replies to more releases than this is silent.
 const MOST_OWED: usize = 64;
 
-/// Whether asking the server would only add to the releases that it owes an answer for.
+/// Whether another call would only add to the unanswered releases of the server.
 pub(super) fn is_silent(engine: &Engine) -> bool {
     engine.releasing() >= MOST_OWED
 }
 
 impl Asking<'_> {
-    /// Whether the caller, or its owner, has it already on any of the servers.
+    /// Whether the caller, or its owner, has the lock already on any of the servers.
     pub(super) fn is_around(&self) -> bool {
         let mut servers = self.engines.iter().zip(self.recipes.iter());
         servers.any(|(engine, recipe)| engine.is_around(&**recipe, self.owner))
     }
 
-    /// The servers to ask: silent ones only where there is no quorum without them.
+    /// The servers to ask: silent ones only if there is no majority without them.
     fn asked(&self) -> Vec<usize> {
         let all = 0..self.engines.len();
         let talking = all
@@ -119,12 +120,12 @@ impl Asking<'_> {
         }
     }
 
-    /// Asks all servers, and takes what they answer until `until`. Once it is decided, the others
-    /// have a moment still.
+    /// Asks all servers, and reads their replies until `until`. Once the result is decided, the
+    /// others still have a moment.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left: calls under way are left to the release queues of their clients.
+    /// Nothing is left: calls in progress go to the release queues of their clients.
     pub(super) async fn round(&self, until: Instant) -> Round {
         let started = clock::now();
         let asked = self.asked();
@@ -149,7 +150,7 @@ impl Asking<'_> {
                 round.parts.len() >= self.need || round.parts.len() + under_way.len() < self.need;
             if decided && limit == until {
                 let now = clock::now();
-                // Servers are about as far away as each other; one that is silent holds up nobody.
+                // Servers are about equally far away; a silent server delays no caller.
                 let grace = ((now - started) * 10).max(SHORTEST_GRACE);
                 limit = until.min(clock::after(now, grace));
             }
