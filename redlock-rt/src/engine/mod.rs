@@ -1,4 +1,4 @@
-//! The machinery that locks of every kind share.
+//! The engine: the part that all kinds of locks share.
 //!
 //! ```text
 //!   acquire (the one entry) ───▶ guard ──────▶ release (queue, task)
@@ -12,26 +12,25 @@
 //! ```
 //!
 //! The states are pure and synchronous (`wait::queue`, `hold::lease`, `watchdog::schedule`,
-//! `fair::queue`, `hub::registry`, the queue in `release`): time comes in as an argument, and what is
-//! to be done goes out as a return value. A few thin tasks a client perform it: hub, watchdog,
-//! releases, beats of fair queues. There is no task per lock, and commands that a caller waits for are
-//! sent by the caller itself.
+//! `fair::queue`, `hub::registry`, the queue in `release`): they take the time as an argument, and
+//! return what to do. A few thin tasks per client do it: hub, watchdog, releases, and beats of fair
+//! queues. There is no task per lock, and callers send their own commands.
 //!
 //! # Glossary
 //!
-//! * *request*: an owner number and what it asks for; *attempt*: a request with a call under way,
+//! * *request*: an owner number and what it asks for; *attempt*: a request with a call in progress,
 //!   which is withdrawn if its caller goes away.
-//! * *hold*: one owner number in one lock, while Redis counts it. *Guard*: what a caller has of a
-//!   hold. *Lease*: until when the hold is valid without a renewal.
+//! * *hold*: one owner number in one lock, while Redis counts it. *Guard*: a caller's share of a
+//!   hold. *Lease*: how long the hold is valid without a renewal.
 //! * *waiters*: the tasks of this process that wait for one name; the *head* is the first, and asks
-//!   Redis for all; a *permit* is its leave to ask.
-//! * *cleanup*: what Redis must still be told for a hold, whoever runs it.
+//!   Redis for all; a *permit* allows the head to ask.
+//! * *cleanup*: a call that Redis must still receive for a hold, by any runner.
 //! * *scope*: a body that runs under a guard, in which locks are re-entered.
 //!
 //! # Lock order
 //!
-//! A lock is taken only while locks above it in one of these lists are held; no two lists nest, but
-//! where the last line of a list says so.
+//! While a mutex is held, only mutexes after it in the same list are taken. Mutexes of different
+//! lists do not nest, unless the last line of a list says so.
 //!
 //! 1. the `WeakMap` of a `WaiterMap` or `FairMap` · 2. a name's `Subscription` · 3. its `WaitQueue`,
 //!    `FairWaitQueue` or `Holders` · 4. the hub's `Registry`.

@@ -29,20 +29,20 @@ pub enum LockKind {
 pub enum Kind {
     /// A lock, or several.
     Lock(LockKind),
-    /// So many permits of so many.
+    /// Permits of a semaphore.
     Semaphore {
-        /// How many there are.
+        /// The number of permits of the semaphore.
         limit: u32,
-        /// How many are acquired.
+        /// The number of permits to acquire.
         take: u32,
     },
 }
 
-/// The client that was named, or the process default.
+/// Returns the given client, or the default client.
 ///
 /// # Errors
 ///
-/// Where there is neither.
+/// If there is neither.
 pub fn client(explicit: Option<&Client>) -> Result<Client, Error> {
     match explicit {
         Some(client) => Ok(client.clone()),
@@ -74,7 +74,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// With default options. `label` is what the function is called.
+    /// A call with default options. `label` is the name of the function.
     pub fn new(
         label: &'static str,
         key: Result<Key, Error>,
@@ -90,7 +90,7 @@ impl Call {
         }
     }
 
-    /// Sets the wait; `None`: as long as it takes.
+    /// Sets the wait; `None`: no limit.
     pub fn wait(mut self, wait: Option<Duration>) -> Self {
         self.wait = Some(wait);
         self
@@ -120,13 +120,13 @@ impl Call {
         self
     }
 
-    /// Sets as whom.
+    /// Sets the owner.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.options = self.options.owner(&owner);
         self
     }
 
-    /// Sets what a loss means.
+    /// Sets what happens after a loss.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self
@@ -137,7 +137,7 @@ impl Call {
         Entering::new(self.acquire(kind))
     }
 
-    /// Goes on without a lock.
+    /// Continues without a lock.
     pub fn without() -> Entering {
         Entering::new(std::future::ready(Ok(Session::without())))
     }

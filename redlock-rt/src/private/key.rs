@@ -1,4 +1,4 @@
-//! Keys, made of values that are only borrowed.
+//! Keys, built from borrowed values.
 
 use std::fmt;
 
@@ -10,20 +10,21 @@ use crate::error::Error;
 pub enum Key {
     /// One name.
     One(String),
-    /// All of several, of which there may be none.
+    /// All of several names; the list may be empty.
     All(Vec<String>),
 }
 
 /// A part of a key's template.
 #[derive(Debug, Clone, Copy)]
 pub enum Segment<'a> {
-    /// What stands in it as it is.
+    /// Literal text.
     Text(&'a str),
     /// A placeholder, and its value.
     Value(&'a str, fmt::Arguments<'a>),
 }
 
-/// Makes a key of a template. An empty or blank value is refused: `order:` would lock everybody.
+/// Builds a key from a template. An empty or blank value is refused: `order:` would be one lock for
+/// all users.
 ///
 /// # Errors
 ///
@@ -32,7 +33,7 @@ pub fn key(segments: &[Segment<'_>]) -> Result<Key, Error> {
     written(segments).map(Key::One)
 }
 
-/// Makes a key of an expression.
+/// Builds a key from an expression.
 ///
 /// # Errors
 ///
@@ -43,20 +44,20 @@ pub fn key_of(value: fmt::Arguments<'_>) -> Result<Key, Error> {
     Ok(Key::One(key))
 }
 
-/// Makes one key of several.
+/// Builds one list of several keys.
 ///
 /// # Errors
 ///
-/// The first of theirs.
+/// The first error of the keys.
 pub fn keys<const N: usize>(keys: [Result<Key, Error>; N]) -> Result<Key, Error> {
     all(keys.into_iter())
 }
 
-/// Makes a key of a list of names.
+/// Builds a key from a list of names.
 ///
 /// # Errors
 ///
-/// As [`key`], for the first that is none.
+/// As [`key`], for the first invalid name.
 pub fn list<T: fmt::Display>(names: impl IntoIterator<Item = T>) -> Result<Key, Error> {
     all(names.into_iter().map(|name| key_of(format_args!("{name}"))))
 }

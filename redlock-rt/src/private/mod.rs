@@ -1,7 +1,7 @@
-//! What expanded code calls. Exempt from semantic versioning.
+//! The functions that expanded code calls. Exempt from semantic versioning.
 //!
-//! Whatever can be is not generic: an expansion is compiled with each function under the attribute,
-//! this once.
+//! As little as possible is generic: an expansion is compiled with each function under the
+//! attribute, this module only once.
 
 mod call;
 mod guard;

@@ -1,10 +1,10 @@
-//! Where the value of a body waits while the lock is released.
+//! The place in which the value of a body waits while the lock is released.
 //!
-//! A future that keeps a value across an await is `Send` only if the value is. The function was
-//! `Send` without that, since it hands its value over as it comes to its end. So what is known to be
-//! `Send` is kept until the release is over, and the rest is handed over at once, with the release
-//! on its way. The choice is made by method resolution, which prefers the trait that needs fewer
-//! references.
+//! A future that keeps a value across an await is `Send` only if the value is. Without the
+//! attribute the function returns its value at its end, so it could be `Send` with any value.
+//! Therefore a value that is known to be `Send` is kept until the release is over, and any other
+//! value is returned at once, while the release is in progress. Method resolution makes the choice:
+//! it prefers the trait that needs fewer references.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use std::pin::Pin;
 pub struct Output<T>(PhantomData<fn() -> T>);
 
 impl<T> Output<T> {
-    /// That of this body, which is moved: where it was borrowed it would stay, to the compiler, in
-    /// the future around it, and once more in its box.
+    /// For this body, which is moved: a borrowed body would stay in the enclosing future for the
+    /// compiler, and exist once more in its box.
     pub fn of<F: Future<Output = T>>(body: F) -> (Self, Pin<Box<F>>) {
         (Self(PhantomData), Box::pin(body))
     }
@@ -27,7 +27,7 @@ impl<T> fmt::Debug for Output<T> {
     }
 }
 
-/// Never called: says what a body returns.
+/// Never called: carries the return type of a body.
 pub fn never<T>() -> T {
     unreachable!("never called")
 }
@@ -58,7 +58,7 @@ impl<T> Unsendable for &Output<T> {
 
 /// Whether a value can wait.
 pub trait Keep<T> {
-    /// Gives the value back where it cannot.
+    /// Returns the value if it cannot wait.
     fn put(&mut self, value: T) -> Option<T>;
 
     /// Takes the value that has waited.

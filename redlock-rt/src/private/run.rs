@@ -1,7 +1,7 @@
 //! A body under its lock, from the acquisition to the end of the release.
 //!
-//! What depends on the type of the body is a few lines; the rest depends on its output at most, and
-//! is shared by all functions of a crate that return the same.
+//! Only a few lines depend on the type of the body. The rest depends at most on its output, and is
+//! shared by all functions of a crate with the same return type.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,27 +11,27 @@ use super::output::Keep;
 use super::session::{Progress, Session};
 use crate::error::Error;
 
-/// Runs a body as soon as its lock is held. Dropped before it is ready, it drops the body first,
-/// then queues the release.
+/// Runs a body as soon as its lock is held. If it is dropped before it is ready, it drops the body
+/// first, and then queues the release.
 pub struct Run<F: Future, K, E: FnOnce(Error) -> F::Output> {
     course: Course,
     own: Own<F, E>,
     output: K,
 }
 
-/// What is of the function's own types.
+/// The parts with the function's own types.
 struct Own<F, E> {
-    /// Boxed: one that is moved into the futures around it would make room for itself in each.
+    /// Boxed: a body that is moved into the enclosing futures would add its size to each.
     body: Option<Pin<Box<F>>>,
-    /// Makes the value of a call whose body has none.
+    /// Creates the value of a call whose body returned none.
     fail: Option<E>,
 }
 
-/// The way to a lock.
+/// The acquisition of a lock.
 #[must_use]
 pub struct Entering(Pin<Box<dyn Future<Output = Result<Session, Error>> + Send>>);
 
-/// How far a call has come.
+/// The progress of a call.
 enum Course {
     Entering(Entering),
     Running(Session),
@@ -46,8 +46,8 @@ impl Entering {
         Self(Box::pin(entering))
     }
 
-    /// Runs `body` once the lock is held; its value waits in `output`, if it can, until it is
-    /// released. What else happens becomes a value by `fail`.
+    /// Runs `body` once the lock is held. Its value waits in `output` for the release, if it can.
+    /// `fail` converts errors to a value.
     pub fn run<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output>(
         self,
         output: K,
@@ -67,7 +67,7 @@ impl Future for Entering {
 }
 
 impl Session {
-    /// As [`Entering::run`], under what is held already.
+    /// As [`Entering::run`], for a lock that is held already.
     pub fn run<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output>(
         self,
         output: K,
@@ -92,7 +92,7 @@ impl<F: Future, K, E: FnOnce(Error) -> F::Output> Run<F, K, E> {
     }
 }
 
-/// A body, of whatever type.
+/// A body of any type.
 trait Body<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T>;
     fn clear(&mut self);
@@ -174,7 +174,7 @@ impl Course {
         }
     }
 
-    /// Drops a body that has not come to its end.
+    /// Drops a body that has not completed.
     fn abandon<T>(&mut self, own: &mut dyn Body<T>) {
         if let Self::Running(session) = self {
             session.enter(&mut || own.clear());

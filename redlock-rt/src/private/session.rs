@@ -28,29 +28,29 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A lock that is held for one body, and the release of it. Dropping it queues the release.
 pub struct Session {
     terms: Terms,
-    /// What the body runs in, from its first poll on.
+    /// The scope of the body, from its first poll on.
     scope: Option<ReentryScope>,
-    /// Made when the body first waits: most of those that do not wait need none.
+    /// Created when the body first waits: most bodies that do not wait need none.
     lost: Option<Boxed<LostReason>>,
     release: Option<Boxed<Result<(), Error>>>,
-    /// `None` where there is no lock, or not any more.
+    /// `None` if there is no lock, or no longer one.
     guard: Option<Arc<Guard>>,
 }
 
-/// What was agreed on with the function.
+/// The options of the function.
 #[derive(Clone)]
 struct Terms {
     label: &'static str,
-    /// Of no lock, there is none.
+    /// `None` without a lock.
     client: Option<Client>,
     on_lost: OnLost,
 }
 
-/// How far a body has come.
+/// The progress of a body.
 pub(super) enum Progress {
     Pending,
     Completed,
-    /// The lock was lost: before the body began, or it is to be dropped.
+    /// The lock was lost before the body began, or the body must be dropped.
     Lost(Error),
 }
 
@@ -65,7 +65,7 @@ impl Session {
         Self::of(terms, Some(Arc::new(guard)))
     }
 
-    /// Of a body that runs without a lock.
+    /// For a body that runs without a lock.
     pub(super) fn without() -> Self {
         let terms = Terms {
             label: "",
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// The guard, for the body to see. A function that may run without a lock cannot ask for it.
+    /// The guard for the body. A function that may run without a lock cannot ask for it.
     pub fn held(&self) -> Held {
         match &self.guard {
             Some(guard) => Held(Arc::clone(guard)),
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Does something in what the body runs in.
+    /// Runs a closure in the scope of the body.
     pub(super) fn enter(&self, part: &mut dyn FnMut()) {
         match &self.scope {
             Some(scope) => scope.enter(part),
@@ -136,13 +136,13 @@ impl Session {
         }
     }
 
-    /// Leaves the release to the background.
+    /// Releases in the background.
     pub(super) fn leave(&mut self) {
         self.lost = None;
         self.guard = None;
     }
 
-    /// Of a body that completed and whose value cannot wait: leaves the release to the background.
+    /// For a completed body whose value cannot wait: releases in the background.
     pub(super) fn completed(&mut self) -> Result<(), Error> {
         let guard = self.guard.take();
         self.leave();
@@ -156,10 +156,10 @@ impl Session {
         lost_error(&name(self.guard.as_deref()), reason, what)
     }
 
-    /// Of a body that completed: releases the lock, and waits for that as long as it may matter.
-    /// After that, and where it fails, it goes on in the background.
+    /// For a completed body: releases the lock, and waits for that while it may matter. After that,
+    /// and after a failure, the release continues in the background.
     pub(super) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // It shares the guard.
+        // The body shares the guard.
         self.lost = None;
         if let Some(guard) = self.guard.take().and_then(Arc::into_inner) {
             self.release = Some(Box::pin(self.terms.clone().release(guard)));
@@ -200,14 +200,14 @@ impl Terms {
         Ok(())
     }
 
-    /// A body completed, and the lock was not held any more. `None`: that is all that is known.
+    /// A body completed, and the lock was no longer held. `None`: the reason is unknown.
     fn late(&self, name: &Arc<str>, reason: Option<LostReason>) -> Result<(), Error> {
         if let Some(client) = &self.client {
             client.late_losses().report(self.label, name, reason);
         }
         match self.on_lost {
             OnLost::ErrorAfter => {
-                // Where nothing told why, its release found nothing.
+                // Without a known reason, the release found no lock.
                 let reason = reason.unwrap_or(LostReason::Deleted);
                 Err(lost_error(name, reason, "the body had completed"))
             }

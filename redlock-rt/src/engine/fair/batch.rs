@@ -1,4 +1,4 @@
-//! Which beats go in one call.
+//! The choice of the beats of one call.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,16 +8,16 @@ use super::{FairMap, waiters::FairWaiters};
 use crate::clock;
 use crate::shim::lock;
 
-/// The most names in one call: few enough not to hold up the server.
+/// The most names in one call: few enough not to delay the server.
 const MOST_NAMES: usize = 100;
-/// No more names come into a call that asks about so many owners.
+/// A call that asks about this many owners takes no more names.
 const MOST_OWNERS: usize = 400;
 
 impl FairMap {
-    /// Takes the names whose beats are due, as many as one call is for, and with them those that are due
-    /// within half of the time since the first one's last beat. So names that began at different moments
-    /// come together, and one that has just looked brings no others along. Calls for one slot of a
-    /// cluster would be cut here.
+    /// Takes the names with due beats, up to the limit of one call, and the names that are due
+    /// within half of the time since the first one's last beat. So names that began at different
+    /// moments share calls, and a name that has just looked takes no others along. A cluster would
+    /// need one call per slot, split here.
     pub(super) fn pick(&self, now: Instant) -> Vec<PendingBeat> {
         let mut batch: Vec<PendingBeat> = Vec::new();
         let (mut horizon, mut owners) = (now, 0);
@@ -48,7 +48,7 @@ impl FairMap {
     }
 }
 
-/// A beat under way. One that is dropped unanswered is repeated soon.
+/// A beat in progress. A beat that is dropped without a reply is repeated soon.
 pub(super) struct PendingBeat {
     pub(super) waiters: Arc<FairWaiters>,
     pub(super) request: BeatRequest,
@@ -64,7 +64,7 @@ impl PendingBeat {
         }
     }
 
-    /// Hands what Redis said to `act`.
+    /// Passes the reply to `act`.
     pub(super) fn answered(mut self, act: impl FnOnce(&FairWaiters)) {
         self.answered = true;
         act(&self.waiters);

@@ -17,27 +17,27 @@ use crate::shim::Mutex;
 use crate::wire::keys::{fair_twin, wake_channel};
 use crate::wire::{Recipe, Turn};
 
-/// The waiters by name, and the signal of the task that beats for them.
+/// The waiters by name, and the signal of the task that sends their beats.
 pub(in crate::engine) struct FairMap {
     pub(super) client: ClientId,
     pub(super) hub: Arc<Hub>,
-    /// Where clients of ours announce the turns of this one's waiters.
+    /// The channel on which our clients announce the turns of this client's waiters.
     channel: String,
-    /// To that channel, while anybody waits for any name.
+    /// The subscription to that channel, while there are waiters for any name.
     wake: Subscription,
-    /// Whether it is known that the channel is heard, or that Redis does not allow it: a beat that is
-    /// sent now is not too early.
+    /// Whether the channel is confirmed, or Redis does not allow it: a beat is not too early then.
     listening: AtomicBool,
-    /// The polling fallback of the heads of queues; varied by up to as much again.
+    /// The polling fallback of the heads of queues, lengthened at random by up to the same time
+    /// again.
     pub(super) poll_interval: Duration,
-    /// Tickets of all names.
+    /// The number of tickets of all names.
     tickets: AtomicUsize,
     names: WeakMap<LockName, FairWaiters>,
     /// Numbers the names in the schedule.
     numbers: AtomicU64,
     /// When the beat of each name is due.
     pub(super) schedule: Mutex<Schedule<Weak<FairWaiters>>>,
-    /// Can be read without the lock, since every lock of another kind asks.
+    /// Can be read without the mutex, since every lock of another kind reads it.
     used: AtomicBool,
     pub(in crate::engine) signal: Signal,
 }
@@ -119,14 +119,14 @@ impl FairMap {
         self.listening.load(Ordering::Acquire)
     }
 
-    /// All names that have tickets by now look again; those that get some later ask by themselves.
+    /// All names with tickets look again; names that get tickets later ask by themselves.
     fn look_again(&self) {
         self.listening.store(true, Ordering::Release);
         let all = self.names.all();
         all.iter().for_each(|waiters| waiters.beat_now());
     }
 
-    /// Whether anybody ever waited.
+    /// Whether there ever was a waiter.
     pub(in crate::engine) fn is_used(&self) -> bool {
         self.used.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Waiters that have a place of their own in a queue in Redis.
+//! Waiters with their own place in a queue in Redis.
 //!
 //! ```text
 //! acquire ──FairTicket──▶ FairWaiters (one name) ──wakes──▶ the waiter's own queue ──▶ acquire tries
@@ -7,14 +7,15 @@
 //! ```
 //!
 //! A waiter queues by one call and then sleeps. The waiter is woken when its turn is announced, or
-//! when a beat says that it is next and the lock is free. `FairWaiters` are all waiters of this client
-//! for one name: one beat says that the client is alive, whatever the number of its waiters. While one
-//! of them is the head of the queue in Redis, the beat also is its look at the lock, when the holder's
-//! lease is over and every poll interval. Beats of up to a hundred names go in one call, as renewals do.
+//! when a beat says that it is next and the lock is free. `FairWaiters` are all waiters of this
+//! client for one name: one beat reports that the client is alive, whatever the number of its
+//! waiters. While one of them is the head of the queue in Redis, the beat also checks the lock,
+//! when the holder's lease is over and every poll interval. Beats of up to a hundred names go in
+//! one call, as renewals do.
 //!
 //! Clients of this crate announce all turns of a client on one channel of that client. Redisson
-//! announces turns on a channel of the waiter: if a Redisson client holds the lock or is queued, the
-//! channels of the oldest waiters are subscribed to.
+//! announces turns on a channel of the waiter: if a Redisson client holds the lock or is queued,
+//! the client subscribes to the channels of its oldest waiters.
 //!
 //! # Lock order
 //!

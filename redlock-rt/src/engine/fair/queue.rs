@@ -1,17 +1,17 @@
 //! The waiters of one client for one fair lock, and when the next beat is due for them.
 //!
-//! Pure state: time comes in as an argument, and the waiters to wake go out as a return value. A waiter
-//! is known by its owner number, and woken through its own local queue (`Q`).
+//! Pure state: the time is an argument, and the waiters to wake are a return value. A waiter is
+//! identified by its owner number, and woken through its own local queue (`Q`).
 //!
 //! # Invariants
 //!
-//! 1. After a beat was asked for, one is sent: if another is under way, or no waiter is queued yet, it
-//!    follows.
-//! 2. A waiter with a ticket is never taken out of the queue in Redis: the ticket is made before the
-//!    first call is sent, and dropped after the last. Owner numbers are not used again, so no waiter is
-//!    queued under a number that had no ticket at any time since Redis reported it.
-//! 3. A number whose ticket was dropped while a beat was under way is not taken for a left-over: Redis
-//!    may have reported it before. That is so in most beats while the lock is handed on quickly.
+//! 1. After a beat was requested, one is sent. If another is in progress, or no waiter is queued
+//!    yet, it follows later.
+//! 2. A waiter with a ticket is never removed from the queue in Redis: the ticket is made before
+//!    the first call is sent, and dropped after the last. Owner numbers are not used again, so no
+//!    waiter is queued under a number that had no ticket at any time since Redis reported it.
+//! 3. A number whose ticket was dropped during a beat does not count as a left-over: Redis may have
+//!    reported it before. This happens in most beats while the lock is handed over quickly.
 
 #[cfg(test)]
 mod tests;
@@ -21,29 +21,29 @@ use std::time::{Duration, Instant};
 
 use crate::engine::wait::Health;
 
-/// A beat asks about so many of the oldest waiters: other clients drop from the front.
+/// The number of oldest waiters that a beat asks about: other clients drop waiters from the front.
 const ASKED_ABOUT: usize = 50;
-/// So many of the oldest waiters have channels of their own in a mixed queue: more than turns that
-/// come during one SUBSCRIBE.
+/// The number of oldest waiters with a subscription in a mixed queue: more than the turns during
+/// one SUBSCRIBE.
 const WITH_CHANNELS: usize = 4;
 /// The pause before a beat that follows a failed one, or an announcement for a number without a
 /// ticket (as a rule that waiter has been served).
 pub(super) const SOON: Duration = Duration::from_millis(250);
-/// One beat takes so many left-over waiters out of the queue.
+/// The most left-over waiters that one beat removes from the queue.
 const MOST_LEFT_OVER: usize = 50;
 
-/// A waiter, and how it is woken.
+/// A waiter, and how to wake it.
 #[derive(Debug)]
 struct FairWaiter<Q> {
     queue: Q,
-    /// Its key in `FairWaitQueue::queued`, once Redis has said that it is queued.
+    /// Its key in `FairWaitQueue::queued`, after Redis has reported that it is queued.
     position: Option<u64>,
 }
 
 /// What a beat reports and asks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BeatRequest {
-    /// Numbers that are to leave the queue, since no waiter has them.
+    /// Numbers without a waiter, to be removed from the queue.
     pub(super) left_over: Vec<u64>,
     /// Numbers to ask about.
     pub(super) oldest: Vec<u64>,
@@ -61,15 +61,15 @@ pub(super) struct FairWaitQueue<Q> {
     positions: u64,
     /// Whether another client that is not ours held the lock or was queued when one of the waiters queued.
     mixed: bool,
-    /// The waiter that is the head of the queue in Redis, as far as Redis has said.
+    /// The waiter that is the head of the queue in Redis, as reported by Redis.
     head: Option<u64>,
-    /// Numbers that Redis reported as the head, and that have no ticket: their leave has not come.
+    /// Numbers without a ticket that Redis reported as the head: their leave has not arrived.
     left_over: Vec<u64>,
-    /// While a beat is under way, the numbers whose tickets were dropped since it began.
+    /// During a beat, the numbers whose tickets were dropped since it began.
     left: Option<BTreeSet<u64>>,
-    /// When the next beat is due, unless one is asked for.
+    /// When the next beat is due, unless one is requested.
     due: Option<Instant>,
-    /// By when a beat was asked for since the last one began.
+    /// The latest time of a beat that was requested since the last one began.
     asked_by: Option<Instant>,
     /// When the last beat ended.
     last_beat: Option<Instant>,
@@ -130,9 +130,9 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.waiters.is_empty()
     }
 
-    /// Redis has said that this waiter is queued, and whether the queue is `mixed`. `look_at`: the waiter
-    /// is the head, and the next beat is due at this moment at the latest. Returns whether no other waiter
-    /// is queued.
+    /// Redis has reported that this waiter is queued, and whether the queue is `mixed`. `look_at`:
+    /// the waiter is the head, and the next beat is due at this moment at the latest. Returns
+    /// whether no other waiter is queued.
     pub(super) fn is_queued(&mut self, number: u64, mixed: bool, look_at: Option<Instant>) -> bool {
         let Some(waiter) = self.waiters.get_mut(&number) else {
             return false;
@@ -157,8 +157,8 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.ask(now + SOON);
     }
 
-    /// A beat reported this number as the head. Returns its queue. If it has no ticket, and had none when
-    /// the beat began, the next beat is due now and takes it out of the queue.
+    /// A beat reported this number as the head. Returns its queue. If it has no ticket, and had
+    /// none when the beat began, the next beat is due now and removes it from the queue.
     fn reported_head(&mut self, number: u64, now: Instant) -> Option<Q> {
         let queue = self.queue_of(number);
         let left = self.left.as_ref();
@@ -176,7 +176,7 @@ impl<Q: Clone> FairWaitQueue<Q> {
         Some(self.waiters.get(&number)?.queue.clone())
     }
 
-    /// Whether one of the waiters is the head of the queue in Redis, as far as Redis has said.
+    /// Whether one of the waiters is the head of the queue in Redis, as reported by Redis.
     pub(super) fn has_head(&self) -> bool {
         self.head.is_some()
     }
@@ -193,28 +193,28 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.queued.values().copied().take(most).collect()
     }
 
-    /// The waiters that a beat asks about; the first call of others is under way.
+    /// The waiters that a beat asks about; the first call of the others is in progress.
     fn oldest(&self) -> impl Iterator<Item = u64> {
         self.queued.values().copied().take(ASKED_ABOUT)
     }
 
-    /// When the next beat is due; `None` while one is under way. If no waiter is queued, one that was
-    /// asked for is owed.
+    /// When the next beat is due; `None` during a beat. If no waiter is queued, a requested beat is
+    /// sent later.
     pub(super) fn due(&self) -> Option<Instant> {
         let asked = self.asked_by.filter(|_| !self.queued.is_empty());
         let due = self.due.map(|due| asked.map_or(due, |at| at.min(due)));
         due.filter(|_| self.left.is_none())
     }
 
-    /// Asks for a beat at this moment at the latest, unless nobody waits.
+    /// Requests a beat at this moment at the latest, if there are waiters.
     pub(super) fn ask(&mut self, at: Instant) {
         if self.due.is_some() {
             self.asked_by = Some(self.asked_by.map_or(at, |asked| asked.min(at)));
         }
     }
 
-    /// A beat begins; the next is due at `until` unless one is asked for. If no waiter is queued, none
-    /// is sent.
+    /// A beat begins; the next is due at `until` unless one is requested. If no waiter is queued,
+    /// none is sent.
     pub(super) fn begin_beat(&mut self, now: Instant, until: Instant) -> Option<BeatRequest> {
         self.due = self.due.map(|_| until);
         let oldest: Vec<u64> = self.oldest().collect();
@@ -257,7 +257,8 @@ impl<Q: Clone> FairWaitQueue<Q> {
         woken
     }
 
-    /// Redis has answered a beat; the next is due at `until`, or when one was asked for meanwhile.
+    /// Redis has answered a beat; the next is due at `until`, or earlier if one was requested
+    /// meanwhile.
     pub(super) fn beat_answered(&mut self, now: Instant, until: Instant) {
         self.end_beat(now, until);
         self.fallback_at = None;

@@ -1,4 +1,4 @@
-//! The task that beats.
+//! The task that sends the beats.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::connection::{Caller, Connection, Delivery, Fault};
 use crate::shim::lock;
 use crate::wire::{Beat, Heartbeat, Reply, beat};
 
-/// Calls under way at once: while one of them is not answered the others go on.
+/// The number of calls in progress at once: a call without a reply does not block the others.
 const MOST_CALLS: usize = 4;
 
 /// Runs until the client is shut down.
@@ -27,7 +27,7 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, connection: Arc<Connection
             under_way.push(send(&map, batch, &connection));
         }
         let next = lock(&map.schedule).arm(clock::now());
-        // Where no more calls may be sent, the end of one is waited for.
+        // If no more calls may be sent, waits for the end of one.
         let next = next.filter(|_| under_way.len() < MOST_CALLS);
         tokio::select! {
             () = map.signal.notified() => {}
@@ -37,8 +37,8 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, connection: Arc<Connection
     }
 }
 
-/// Sends the beats of a batch, and hands on the answers. If Redis refuses them, which one of several
-/// names may have brought about, it sends each half alone.
+/// Sends the beats of a batch, and passes the replies on. If Redis refuses them, which one of
+/// several names may have caused, it sends each half alone.
 async fn send(map: &FairMap, batch: Vec<PendingBeat>, connection: &Connection) {
     let together = batch.len() > 1;
     let mut parts = vec![batch];
@@ -47,14 +47,14 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, connection: &Connection) {
         let call = beat(&map.client, &of);
         let asked = Delivery::default().attempt(connection, || call, None).await;
         let Some(asked) = asked else {
-            // What is dropped counts as failed.
+            // Dropped beats count as failed.
             return;
         };
         let decode = |reply: Reply| Beat::decode_all(reply, part.len()).map_err(Fault::from);
         let now = clock::now();
         match asked.and_then(decode) {
             Ok(beats) => {
-                // One draw for all: they go on together.
+                // One random value for all, so that they stay together.
                 let spread = fastrand::f64();
                 for (pending, beat) in part.into_iter().zip(&beats) {
                     if !together {

@@ -1,6 +1,7 @@
 //! The waiters of one client for one fair lock.
 //!
-//! Whatever changes their queue, the moment of the next beat goes into the schedule under its lock.
+//! After every change of their queue, the time of the next beat goes into the schedule under its
+//! mutex.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,8 @@ pub(crate) struct FairWaiters {
     /// Whether a beat of several names was refused because of this one.
     apart: AtomicBool,
     queue: Mutex<FairWaitQueue<Arc<Waiting>>>,
-    /// To the channels of the oldest waiters, where clients that are not ours announce their turns. By
-    /// owner number.
+    /// The subscriptions to the channels of the oldest waiters, on which other clients announce
+    /// turns. By owner number.
     channels: Mutex<BTreeMap<u64, Subscription>>,
 }
 
@@ -57,7 +58,7 @@ impl FairWaiters {
         self.keys().map_or(SOON, FairQueue::beat_every)
     }
 
-    /// The polling fallback: how long the head goes without a look although nothing was announced.
+    /// The polling fallback: the interval after which the head looks without an announcement.
     fn poll_within(&self, spread: f64) -> Duration {
         self.map.poll_interval.mul_f64(1.0 + spread)
     }
@@ -128,13 +129,13 @@ impl FairWaiters {
             channels.insert(number, subscription);
         }
         drop(channels);
-        // With no lock held: this takes the hub's.
+        // With no mutex held, since this takes the hub's.
         drop(ended);
     }
 
-    /// Asks Redis who is next: what was announced up to now may not have been heard.
+    /// Asks Redis who is next: earlier announcements may have been missed.
     pub(super) fn beat_now(&self) {
-        // A ticket that is dropped may bring it about.
+        // A dropped ticket may cause this.
         let now = clock::now_in_drop();
         self.update(|queue| queue.ask(now));
     }
@@ -149,7 +150,7 @@ impl FairWaiters {
         own.inspect(|own| own.notify()).is_some()
     }
 
-    /// A turn was announced for a number that has no ticket.
+    /// A turn was announced for a number without a ticket.
     pub(super) fn unclaimed(&self) {
         let now = clock::now();
         self.update(|queue| queue.unclaimed(now));
@@ -179,7 +180,7 @@ impl FairWaiters {
         let dropped = &beat.missing;
         let every = self.beat_every().mul_f64(0.9 + 0.1 * spread);
         let soon = (!dropped.is_empty()).then_some(SOON);
-        // Redis expires by the millisecond: one more, and the lease is over.
+        // Redis expires keys by the millisecond, so one more millisecond.
         let over = beat.lease.map(|lease| lease + Duration::from_millis(1));
         let looks = [Some(self.poll_within(spread)), over];
         let woken = self.update(|queue| {
@@ -199,7 +200,7 @@ impl FairWaiters {
         woken.iter().for_each(|own| own.notify());
     }
 
-    /// Redis refused a beat for good: the oldest waiters learn the reason from tries of their own.
+    /// Redis refused a beat for good: the oldest waiters get the reason from their own tries.
     pub(super) fn beat_refused(&self, now: Instant) {
         self.apart.store(true, Ordering::Relaxed);
         let pause = self.beat_every().min(self.poll_within(fastrand::f64()));
@@ -210,8 +211,8 @@ impl FairWaiters {
         woken.iter().for_each(|own| own.notify());
     }
 
-    /// A beat did not reach Redis. While that goes on, the head tries by itself every poll interval: its
-    /// calls use another connection.
+    /// A beat did not reach Redis. While beats fail, the head tries by itself every poll interval:
+    /// its calls use another connection.
     pub(super) fn beat_failed(&self, now: Instant) {
         let again = clock::after(now, self.beat_every().min(SOON));
         let fallback = clock::after(now, self.poll_within(fastrand::f64()));
@@ -251,14 +252,14 @@ pub(crate) struct FairTicket {
 }
 
 impl FairTicket {
-    /// Redis has said that the waiter is queued. `mixed`: clients that are not ours are queued too, or
-    /// hold the lock. `look_at`: the waiter is the head, and a beat looks again at this moment. From now
-    /// on the waiter is woken when it may have the lock.
+    /// Redis has reported that the waiter is queued. `mixed`: clients that are not ours are queued
+    /// too, or hold the lock. `look_at`: the waiter is the head, and a beat looks again at this
+    /// moment. From now on the waiter is woken when it may have the lock.
     pub(crate) fn queued(&self, mixed: bool, look_at: Option<Instant>) {
         let waiters = &self.waiters;
         let is_first = waiters.update(|queue| queue.is_queued(self.number, mixed, look_at));
         waiters.map.listen();
-        // The first beat finds what Redis still has of this client, and this client has not.
+        // The first beat finds waiters that Redis still has and this client has not.
         if is_first && waiters.map.is_listening() {
             waiters.beat_now();
         }

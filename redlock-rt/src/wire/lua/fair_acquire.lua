@@ -1,4 +1,4 @@
--- Takes a free fair lock for a new hold, if nobody else is next, or queues for it.
+-- Takes a free fair lock for a new hold, if no other owner is next, or queues for it.
 --
 -- Prelude: lock_hash, fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
@@ -10,13 +10,13 @@
 --   a client that is not ours has the lock or is queued too, else 0}
 --
 -- Invariants:
--- * An owner number is minted for one hold, so finding the owner here means that this very call ran
---   before and its reply was lost.
--- * A waiter of ours has its own time, and the waits of waiters of other clients before it: nothing
---   for those of ours, so nothing adds up over hand-overs, and taking the lock need not shift the
---   deadlines of all others.
--- * Behind a hash that is no lock nobody queues (WRONGTYPE).
--- * Where an ACL forbids PEXPIRE nothing is left.
+-- * An owner number is used for one hold only. So if the owner is here, this same call ran before
+--   and its reply was lost.
+-- * The deadline of a waiter of ours contains its own time and the waits of other clients' waiters
+--   before it, but not of our waiters. So nothing adds up over hand-overs, and taking the lock need
+--   not shift the deadlines of all others.
+-- * A hash that is not a lock is refused (WRONGTYPE), without queueing.
+-- * If an ACL forbids PEXPIRE, nothing is left.
 -- Redisson: RedissonFairLock.tryLockInner.
 
 -- Whoever is before a waiter came before it: what is said when it queues holds for as long as it waits.

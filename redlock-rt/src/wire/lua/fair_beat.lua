@@ -1,4 +1,5 @@
--- Says that a client is alive, for all its waiters of many fair locks, and tells who is next of each.
+-- Marks a client as alive, for all its waiters of many fair locks, and returns who is next for each
+-- lock.
 --
 -- Prelude: lock_hash, fair_wake, fair_queue
 -- KEYS: 1..n four of each lock: the lock, queue, deadlines, notes
@@ -10,13 +11,13 @@
 --   TTL, 0: it is free), the numbers of those of its oldest waiters that are not queued}
 --
 -- Invariants:
--- * A waiter that was dropped all the same is told, and queues again.
--- * Who has no task any more is taken out of the queue, and keeps what it may hold.
--- * Whoever is next is woken where the lock is free: its announcement may have been lost.
--- * A key that is no lock is refused (WRONGTYPE), as by an attempt to acquire: whoever is next looks by
---   this call alone.
--- * What was done for one lock stays where another fails the call; it may be repeated.
--- Redisson: has none; a waiter that died is next until its deadline.
+-- * A dropped live waiter is reported, and queues again.
+-- * An owner without a task is removed from the queue; a hold of it stays.
+-- * If the lock is free, the next waiter is woken: its announcement may have been lost.
+-- * A key that is not a lock is refused (WRONGTYPE), as by an attempt to acquire: the next waiter
+--   looks only by this call.
+-- * If one lock makes the call fail, the effects for earlier locks stay; the call may be repeated.
+-- Redisson: has no equivalent; a waiter that died is next until its deadline.
 local client, at = ARGV[3], 4
 local replies = {}
 

@@ -1,4 +1,4 @@
--- Frees a fair lock whoever holds it, and wakes the waiter that is next.
+-- Frees a fair lock, whoever holds it, and wakes the next waiter.
 --
 -- Prelude: lock_hash, fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
@@ -8,8 +8,8 @@
 --   0 = Redis refused to, the waiter}
 --
 -- Invariants:
--- * A key, or a hash, that is no lock is refused (WRONGTYPE) rather than deleted.
--- * The queue stays: those who wait go on.
+-- * A key or a hash that is not a lock is refused (WRONGTYPE), not deleted.
+-- * The queue stays: waiters continue to wait.
 -- Redisson: RedissonFairLock.forceUnlock.
 turn_to(0, ARGV[3], ARGV[4])
 if redis.call('HLEN', KEYS[1]) == 0 then

@@ -1,4 +1,4 @@
--- The queue of a fair lock; the start of every script that changes it.
+-- The queue of a fair lock: common code of every script that changes it.
 --
 -- Prelude: fair_wake
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 queue (LIST of owners, the head is next),
@@ -7,18 +7,18 @@
 -- Returns: nothing
 --
 -- Invariants:
--- * A waiter of ours is dead when its client has not been heard for a while, whatever its deadline;
---   any other waiter is dead at its deadline, and one without a deadline is not (Redisson). One of
---   ours without a deadline is what was left of a waiter that queued again.
--- * The deadline of a waiter of another client is what Redisson would have given it behind waiters
---   of its own with the same waits. Redisson gives it the deadline of the one before it, and its
---   wait. Where that one is ours it is put right by the first script of ours that follows, and ends
---   in .5 from then on; so does what Redisson adds to it, which needs no correction.
--- * The deadline of a live waiter of ours has room for the waits of all waiters of other clients
---   before it, since Redisson brings all deadlines nearer by the wait of the one that takes the lock.
--- * Only where waiters of other clients are queued beside ours the whole queue is read. A waiter of
---   another client comes in at the end, so it is found there by the first script that follows.
--- * Deadlines without a queue are nobody's: who had one must queue again.
+-- * A waiter of ours is dead when its client has sent no heartbeat for a while, whatever its
+--   deadline. Any other waiter is dead at its deadline, and without a deadline it is alive (as in
+--   Redisson). A waiter of ours without a deadline is a left-over of one that queued again.
+-- * The deadline of another client's waiter is what Redisson would have given it behind its own
+--   waiters with the same waits. Redisson gives it the deadline of the waiter before it, plus its
+--   wait. If that waiter is ours, the next script of ours corrects the deadline, which ends in .5
+--   from then on. Deadlines that Redisson derives from it also end in .5, and need no correction.
+-- * The deadline of a live waiter of ours has room for the waits of all other clients' waiters
+--   before it, since Redisson reduces all deadlines by the wait of the waiter that takes the lock.
+-- * The whole queue is read only if waiters of other clients are queued beside ours. Another
+--   client's waiter enters at the end, so the next script finds it there.
+-- * Deadlines without a queue are void: their owners must queue again.
 -- Redisson: the head of every RFairLock script.
 -- A live waiter of ours comes no nearer to its deadline.
 local NEAR = 60000

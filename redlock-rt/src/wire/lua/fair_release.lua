@@ -1,17 +1,17 @@
--- Ends a hold of a fair lock, or leaves its queue, and wakes the waiter that is next.
+-- Ends a hold of a fair lock, or leaves its queue, and wakes the next waiter.
 --
 -- Prelude: fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
 --   for which a waiter counts at most, 5 owner
--- Returns: 1 = released, 0 = the lock does not exist, -1 = somebody else has it; where a waiter was to
---   be woken, {that, 1 = announced or 0 = Redis refused to, the waiter}
+-- Returns: 1 = released, 0 = the lock does not exist, -1 = another owner has it; where a waiter was
+--   to be woken, {that, 1 = announced or 0 = Redis refused to, the waiter}
 --
 -- Invariants:
--- * Afterwards the owner neither holds the lock nor waits for it; without its field no newer hold
---   is freed, so it may be late or repeated.
--- * It leaves the queue also where the lock has become a key of another type (WRONGTYPE): while its
---   client is heard it would stay next for ever.
+-- * Afterwards the owner neither holds the lock nor waits for it. Without its field no newer hold
+--   is freed, so the call may be late or repeated.
+-- * The owner leaves the queue even if the lock has become a key of another type (WRONGTYPE): while
+--   its client is alive it would stay next for ever.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
 turn_to(0, ARGV[3], ARGV[4])
 local owner = ARGV[5]

@@ -1,15 +1,15 @@
--- Wakes a waiter of a fair lock; the start of scripts that do.
+-- Wakes a waiter of a fair lock: common code of several scripts.
 --
 -- KEYS: none
 -- ARGV: none
 -- Returns: nothing
 --
 -- Invariants:
--- * A waiter of ours is woken through the one channel of its client, which is told the number of the
---   owner and the name of the lock. So a client that waits for many locks needs no subscription for
---   each of them, and no pattern, with which the server compares whatever anybody publishes.
+-- * A waiter of ours is woken through the one channel of its client; the message has the owner's
+--   number and the lock's name. So a client that waits for many locks needs no subscription for
+--   each, and no pattern, which the server would compare with every message.
 -- * A waiter of another client is woken through its own channel, as Redisson wakes it.
--- * A refusal to publish (an ACL) is no failure: waiters look by themselves.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: subscribes each waiter to a channel of its own.
 local function client_of(owner)
     return string.match(owner, '^(.*):') or owner
