@@ -89,7 +89,16 @@ impl ClientId {
     pub(crate) const MARK: &str = "8fa1";
 
     pub(crate) fn random() -> Self {
-        let mut id = uuid::Uuid::new_v4().hyphenated().to_string();
+        Self::of(uuid::Uuid::new_v4())
+    }
+
+    /// One that is the same in each run of a simulation.
+    pub(crate) fn fixed(number: u128) -> Self {
+        Self::of(uuid::Uuid::from_u128(number))
+    }
+
+    fn of(id: uuid::Uuid) -> Self {
+        let mut id = id.hyphenated().to_string();
         id.replace_range(14..18, Self::MARK);
         Self(id.into())
     }

@@ -18,6 +18,8 @@
 //! | [`ENDS`] | all that ends what tasks of the same client wait for |
 //! | [`LeakCheck`] | nothing is left at the end of a test |
 //! | [`History`], [`Turns`] | no two holders at once, over several processes |
+//! | [`history`] | the rules by which what several clients did is right |
+//! | [`sim`] | the library on a simulated network, in simulated time |
 //! | [`eventually`], [`within`] | waiting under a deadline |
 
 // The harness fails a test by panicking, so a section about it in each item would say nothing.
@@ -29,7 +31,7 @@ mod driver;
 mod ends;
 mod eventually;
 mod executor;
-mod history;
+pub mod history;
 mod leak;
 mod monitor;
 mod names;
@@ -44,6 +46,7 @@ mod recorder;
 mod redisson;
 mod scripts;
 mod server;
+pub mod sim;
 mod told;
 mod trace;
 mod wires;
@@ -56,7 +59,7 @@ pub use self::{
     ends::{ENDS, End},
     eventually::{Verdict, eventually, within},
     executor::block_on,
-    history::{History, Overlap, Turn, Turns},
+    history::{Overlap, Turn, TurnLog as History, Turns},
     leak::LeakCheck,
     monitor::{Monitor, MonitorLine},
     names::unique,

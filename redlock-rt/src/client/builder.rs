@@ -18,6 +18,7 @@ use crate::sync::check_lease;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ClientBuilder {
+    id: Option<u128>,
     url: Option<Secret>,
     connector: Option<Connector>,
     roots: Vec<u8>,
@@ -50,6 +51,7 @@ impl fmt::Debug for Secret {
 impl ClientBuilder {
     pub(super) fn new() -> Self {
         Self {
+            id: None,
             url: None,
             connector: None,
             roots: Vec::new(),
@@ -243,6 +245,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Makes the client's UUID from this number, except for its mark. Two clients with one number
+    /// take each other's locks for their own: only for simulations, whose runs must be alike.
+    #[doc(hidden)]
+    pub fn fixed_id(mut self, number: u128) -> Self {
+        self.id = Some(number);
+        self
+    }
+
     /// Returns the client, which connects when it is first used.
     ///
     /// # Errors
@@ -299,6 +309,7 @@ impl ClientBuilder {
             false => Spawner::default(),
         };
         let config = Config {
+            id: self.id,
             dialer,
             spawner,
             timeouts: self.timeouts,

@@ -59,9 +59,11 @@ pub use self::listener::Listener;
 pub use self::session::Session;
 
 use self::serve::Shared;
+use self::state::Source;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::ToSocketAddrs;
 
 /// An in-process server for development and tests. See the [module](self).
@@ -118,21 +120,54 @@ impl Engine {
     /// Starts an empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::start(None)
+        Self::start(None, Source::Process)
     }
 
     /// Starts an empty engine that requires a password, as with `requirepass`.
     #[must_use]
     pub fn with_password(password: impl AsRef<[u8]>) -> Self {
-        Self::start(Some(password.as_ref()))
+        Self::start(Some(password.as_ref()), Source::Process)
     }
 
-    fn start(password: Option<&[u8]>) -> Self {
+    /// Starts an empty engine for a deterministic simulation: its time since the Unix epoch is what
+    /// `time` returns, and all that it draws follows from `seed`.
+    ///
+    /// The time must not go back. It is asked once for each command or script.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// use redlock_rt::embedded::Engine;
+    ///
+    /// let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
+    /// let time = Arc::clone(&clock);
+    /// let engine = Engine::simulated(7, move || Duration::from_millis(time.load(Ordering::Relaxed)));
+    /// // Leases move on with it.
+    /// clock.fetch_add(30_000, Ordering::Relaxed);
+    /// # drop(engine);
+    /// ```
+    #[must_use]
+    pub fn simulated(seed: u64, time: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let time = Box::new(time);
+        Self::start(None, Source::Simulation { seed, time })
+    }
+
+    /// Restarts the engine as a server that keeps its keys: every connection ends, scripts are
+    /// forgotten, and its `run_id` is another. [`Listener`]s go on.
+    pub fn restart(&self) {
+        self.shared.restart();
+    }
+
+    fn start(password: Option<&[u8]>, source: Source) -> Self {
         tracing::warn!(
             "embedded engine started: in memory only, for development and tests, not a database"
         );
         Self {
-            shared: Arc::new(Shared::new(password)),
+            shared: Arc::new(Shared::new(password, source)),
         }
     }
 

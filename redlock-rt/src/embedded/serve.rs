@@ -5,7 +5,7 @@ use super::outbox::Outbox;
 use super::parser::Parser;
 use super::resp::{Fail, Reply};
 use super::scripts::Scripts;
-use super::state::{State, lock};
+use super::state::{Source, State, lock};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the lock order of the module.
@@ -15,8 +15,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(password: Option<&[u8]>) -> Self {
-        let state = Arc::new(Mutex::new(State::new(password.map(Into::into))));
+    pub(super) fn new(password: Option<&[u8]>, source: Source) -> Self {
+        let state = Arc::new(Mutex::new(State::new(password.map(Into::into), source)));
         let scripts = Mutex::new(Scripts::new(Arc::clone(&state)));
         Self { scripts, state }
     }
@@ -59,6 +59,13 @@ impl Shared {
     pub(super) fn disconnect(&self, id: u64, discard: bool) {
         let scripts = lock(&self.scripts);
         lock(&self.state).disconnect(id, discard);
+        self.finish(scripts);
+    }
+
+    pub(super) fn restart(&self) {
+        let mut scripts = lock(&self.scripts);
+        scripts.flush();
+        lock(&self.state).restart();
         self.finish(scripts);
     }
 

@@ -15,17 +15,42 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where an engine has its time and its random choices from.
+pub(super) enum Source {
+    /// Tokio's clock and the process.
+    Process,
+    /// A simulation: one history for each seed.
+    Simulation { seed: u64, time: Box<Time> },
+}
+
+/// Tells the time since the Unix epoch.
+pub(super) type Time = dyn Fn() -> Duration + Send + Sync;
+
+enum Clock {
+    Tokio(TokioClock),
+    Given(Box<Time>),
+}
+
+impl Clock {
+    fn read(&mut self) -> Duration {
+        match self {
+            Self::Tokio(clock) => clock.read(),
+            Self::Given(time) => time(),
+        }
+    }
+}
+
 /// Tokio's clock, counted from the wall clock's reading at the start.
 ///
 /// It adds up differences instead of measuring from one instant: an engine may be used from two
 /// runtimes, and a paused clock that was advanced in the first must not stop time in the second.
 #[derive(Debug)]
-struct Clock {
+struct TokioClock {
     time: Duration,
     seen: Instant,
 }
 
-impl Clock {
+impl TokioClock {
     fn start() -> Self {
         let time = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -102,8 +127,11 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(password: Option<Blob>) -> Self {
-        let mut clock = Clock::start();
+    pub(super) fn new(password: Option<Blob>, source: Source) -> Self {
+        let (mut clock, random) = match source {
+            Source::Process => (Clock::Tokio(TokioClock::start()), random_seed()),
+            Source::Simulation { seed, time } => (Clock::Given(time), seed),
+        };
         let now = clock.read();
         let mut state = Self {
             dbs: (0..DATABASES).map(|_| Db::default()).collect(),
@@ -117,10 +145,25 @@ impl State {
             now,
             wakers: Vec::new(),
             clock,
-            random: random_seed(),
+            random,
         };
-        state.run_id = (0..40).map(|_| format!("{:x}", state.random(16))).collect();
+        state.name_process();
         state
+    }
+
+    fn name_process(&mut self) {
+        self.run_id = (0..40).map(|_| format!("{:x}", self.random(16))).collect();
+    }
+
+    /// Begins as another process does: without clients, under a name of its own. Keys are kept.
+    pub(super) fn restart(&mut self) {
+        let mut clients: Vec<u64> = self.clients.keys().copied().collect();
+        clients.sort_unstable();
+        for client in clients {
+            self.disconnect(client, true);
+        }
+        self.connections = 0;
+        self.name_process();
     }
 
     /// Reads the clock; the command or script that follows sees this time throughout.
@@ -262,7 +305,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_follows_a_paused_clock() {
-        let mut state = State::new(None);
+        let mut state = State::new(None, Source::Process);
         let start = state.now;
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(state.now, start, "time stands still within a command");
@@ -272,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_disconnected_client_leaves_nothing() {
-        let mut state = State::new(None);
+        let mut state = State::new(None, Source::Process);
         let (id, _out) = state.register();
         for kind in [Kind::Channel, Kind::Pattern] {
             assert!(state.subscribe(id, kind, b"a*") > 0);

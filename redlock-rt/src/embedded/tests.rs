@@ -56,6 +56,56 @@ async fn a_lock_script_runs() {
 }
 
 #[tokio::test]
+async fn a_restart_keeps_the_keys_and_nothing_else() {
+    let engine = Engine::new();
+    let (mut first, mut second) = (engine.connect(), engine.connect());
+    let loaded = ask(&mut first, "SCRIPT LOAD \"return 1\"").await;
+    let digest = loaded.lines().nth(1).unwrap().to_owned();
+    ask(&mut first, "SET key value").await;
+    ask(&mut second, "SUBSCRIBE channel").await;
+    let run_id = |info: String| {
+        info.lines()
+            .find(|line| line.starts_with("run_id:"))
+            .map(str::to_owned)
+    };
+    let before = run_id(ask(&mut first, "INFO server").await);
+
+    engine.restart();
+
+    assert!(first.write_all(b"PING\r\n").await.is_err());
+    assert_eq!(second.read(&mut [0; 16]).await.unwrap(), 0);
+    let mut third = engine.connect();
+    assert_eq!(id(&mut third).await, "1");
+    assert_eq!(ask(&mut third, "GET key").await, "$5\r\nvalue\r\n");
+    assert_eq!(ask(&mut third, "PUBLISH channel m").await, ":0\r\n");
+    let refused = ask(&mut third, &format!("EVALSHA {digest} 0")).await;
+    assert!(refused.starts_with("-NOSCRIPT"), "{refused}");
+    assert_ne!(run_id(ask(&mut third, "INFO server").await), before);
+}
+
+#[tokio::test]
+async fn a_simulated_engine_has_the_time_and_the_choices_that_it_is_given() {
+    let time = Arc::new(Mutex::new(Duration::from_secs(100)));
+    let given = Arc::clone(&time);
+    let of_seed = |seed| {
+        let given = Arc::clone(&given);
+        Engine::simulated(seed, move || *given.lock().unwrap())
+    };
+    let mut session = of_seed(7).connect();
+    assert_eq!(
+        ask(&mut session, "TIME").await,
+        "*2\r\n$3\r\n100\r\n$1\r\n0\r\n"
+    );
+    ask(&mut session, "SET key value PX 5000").await;
+    *time.lock().unwrap() += Duration::from_secs(5);
+    assert_eq!(ask(&mut session, "EXISTS key").await, ":0\r\n");
+
+    let info = ask(&mut session, "INFO server").await;
+    assert_eq!(ask(&mut of_seed(7).connect(), "INFO server").await, info);
+    assert_ne!(ask(&mut of_seed(8).connect(), "INFO server").await, info);
+}
+
+#[tokio::test]
 async fn script_errors_say_where() {
     let engine = Engine::new();
     let mut session = engine.connect();

@@ -23,6 +23,8 @@ use crate::name::{ClientId, LockName};
 /// The configuration of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    /// In place of a random identity; for simulations.
+    pub(crate) id: Option<u128>,
     pub(crate) dialer: Dialer,
     pub(crate) spawner: Spawner,
     pub(crate) timeouts: Timeouts,
@@ -44,6 +46,7 @@ impl Config {
     /// A client of the server that these streams lead to; all its times are `span`.
     pub(crate) fn for_tests(connector: Connector, span: Duration) -> Self {
         Self {
+            id: None,
             dialer: Dialer::through(connector),
             spawner: Spawner::default(),
             timeouts: Timeouts {
@@ -116,7 +119,7 @@ impl Engine {
                 },
             ))
         };
-        let id = ClientId::random();
+        let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
         let hub = Arc::new(Hub::new(config.linger));
         Arc::new(Self {
             fair: Arc::new(FairMap::new(id.clone(), &hub, config.poll_interval)),

@@ -200,6 +200,7 @@ impl HoldGuard {
                 GuardState::Released => return LostReason::ShutDown,
             };
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = clock::sleep_until(until) => {}
             }

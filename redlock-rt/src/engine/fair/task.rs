@@ -30,9 +30,11 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, connection: Arc<Connection
         // If no more calls may be sent, waits for the end of one.
         let next = next.filter(|_| under_way.len() < MOST_CALLS);
         tokio::select! {
-            () = map.signal.notified() => {}
-            () = clock::sleep_until(next.unwrap_or_else(clock::now)), if next.is_some() => {}
+            // Every turn checks what is due and what a signal announces.
+            biased;
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = clock::sleep_until(next.unwrap_or_else(clock::now)), if next.is_some() => {}
+            () = map.signal.notified() => {}
         }
     }
 }

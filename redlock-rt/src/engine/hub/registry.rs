@@ -279,7 +279,10 @@ impl<L: Clone> Registry<L> {
     /// There is a new connection: subscribes to all wanted channels.
     pub(super) fn connected(&mut self) {
         self.connected = true;
-        for (channel, entry) in &mut self.channels {
+        let mut channels: Vec<_> = self.channels.iter_mut().collect();
+        // In an order that a simulation repeats.
+        channels.sort_unstable_by_key(|(channel, _)| *channel);
+        for (channel, entry) in channels {
             Self::send(&mut self.effects, true, channel, entry);
         }
     }

@@ -169,14 +169,25 @@ async fn listen(
         let wakes = [linger_until, next_ping, overdue_at, deaf_at];
         let wake_at = wakes.into_iter().flatten().min();
         tokio::select! {
-            message = messages.next() => match message {
-                Some(message) => {
-                    // The connection is slow or busy, but works.
+            // In a fixed order, so that a simulation repeats itself. Messages can arrive without end,
+            // so all branches that they must not delay come first. What a signal announces is
+            // checked in every turn.
+            biased;
+            () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
+                // All arrived messages are read before a message counts as missing.
+                if hub.hear_all(&mut messages) {
                     deaf_at = None;
-                    hub.heard(&message);
                 }
-                None => return None,
-            },
+                if deaf_at.is_some_and(|at| at <= clock::now()) {
+                    return Some(Fault::timed_out("own announcements are not heard"));
+                }
+                if hub.overdue() {
+                    // Also if a PING is in progress: only the reply to a new PING comes after the
+                    // published messages.
+                    ping = Some(sign_of_life(subscriber.clone(), response));
+                    deaf_at = Some(clock::now() + DEAF);
+                }
+            }
             Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
                 Ok(()) => hub.confirmed(&effect),
                 Err(fault) if fault.is_passing_for(Caller::Subscription) => return Some(fault),
@@ -200,22 +211,15 @@ async fn listen(
                     tracing::debug!("redis does not publish for us; our own waiters are told directly");
                 }
             }
-            () = hub.signal.notified() => {}
-            () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
-                // All arrived messages are read before a message counts as missing.
-                if hub.hear_all(&mut messages) {
+            message = messages.next() => match message {
+                Some(message) => {
+                    // The connection is slow or busy, but works.
                     deaf_at = None;
+                    hub.heard(&message);
                 }
-                if deaf_at.is_some_and(|at| at <= clock::now()) {
-                    return Some(Fault::timed_out("own announcements are not heard"));
-                }
-                if hub.overdue() {
-                    // Also if a PING is in progress: only the reply to a new PING comes after the
-                    // published messages.
-                    ping = Some(sign_of_life(subscriber.clone(), response));
-                    deaf_at = Some(clock::now() + DEAF);
-                }
-            }
+                None => return None,
+            },
+            () = hub.signal.notified() => {}
         }
     }
 }

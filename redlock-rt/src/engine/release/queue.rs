@@ -230,6 +230,8 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>) {
             under_way.push(next.run());
         }
         tokio::select! {
+            // What a signal tells of is looked at in every turn.
+            biased;
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
             () = releases.signal.notified() => {}
         }

@@ -32,7 +32,7 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
 }
 
 /// The key of a queue.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) kind: &'static str,
     pub(crate) name: LockName,

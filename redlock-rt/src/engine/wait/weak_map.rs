@@ -23,7 +23,7 @@ impl<K, V> Default for WeakMap<K, V> {
     }
 }
 
-impl<K: Eq + Hash, V> WeakMap<K, V> {
+impl<K: Eq + Hash + Ord, V> WeakMap<K, V> {
     /// The value of a key, made if there is none.
     pub(crate) fn get_or_make(&self, key: K, make: impl FnOnce() -> Arc<V>) -> Arc<V> {
         let mut map = lock(&self.0);
@@ -44,7 +44,14 @@ impl<K: Eq + Hash, V> WeakMap<K, V> {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<V>> {
-        lock(&self.0).values().filter_map(Weak::upgrade).collect()
+        let map = lock(&self.0);
+        let known = map.iter();
+        let mut all: Vec<_> = known
+            .filter_map(|(key, value)| Some((key, value.upgrade()?)))
+            .collect();
+        // In an order that a simulation repeats.
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all.into_iter().map(|(_, value)| value).collect()
     }
 
     /// How many keys there are of this kind.

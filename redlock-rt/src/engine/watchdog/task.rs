@@ -67,8 +67,9 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
         let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
         let sleep = sleep.into_iter().chain(watchdog.losses.wake_at()).min();
         tokio::select! {
-            () = watchdog.signal.notified() => {}
-            () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}
+            // Answers first: there are no more than were asked for. Every turn checks what is due
+            // and what a signal announces.
+            biased;
             Some(answered) = under_way.next(), if !under_way.is_empty() => {
                 watchdog.take_in(&connection, answered, &mut under_way);
             }
@@ -78,6 +79,8 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
                     watchdog.unreachable(&fault);
                 }
             }
+            () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}
+            () = watchdog.signal.notified() => {}
         }
     }
 }

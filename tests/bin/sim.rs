@@ -1,0 +1,165 @@
+//! Runs simulations by their seeds; see `docs/testing.md`.
+
+// The results are what this program is for.
+#![allow(clippy::print_stdout)]
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Parser;
+use tests::sim::{Plan, run, shrink};
+
+/// The real library on a simulated network: one seed, one history.
+#[derive(Parser)]
+struct Options {
+    /// Runs this one seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Prints the time line.
+    #[arg(long)]
+    trace: bool,
+    /// Prints the plan.
+    #[arg(long)]
+    plan: bool,
+    /// Runs these seeds on all cores: A..B, B not included.
+    #[arg(long, value_parser = range)]
+    seeds: Option<(u64, u64)>,
+    /// Runs so many seeds that nobody chose.
+    #[arg(long)]
+    fresh: Option<u64>,
+    /// Does not look for a smaller plan that fails.
+    #[arg(long)]
+    no_shrink: bool,
+    /// Goes on after a seed that fails.
+    #[arg(long)]
+    all: bool,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let parsed = text
+        .split_once("..")
+        .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    parsed.ok_or_else(|| format!("{text:?} is not A..B"))
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let failed = match (options.seed, options.seeds, options.fresh) {
+        (Some(seed), ..) => one(seed, &options),
+        (None, Some((from, to)), _) => many(from, to, &options),
+        (None, None, Some(count)) => {
+            let from = fresh();
+            many(from, from + count, &options)
+        }
+        (None, None, None) => many(0, 200, &options),
+    };
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// A seed that nobody chose.
+fn fresh() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs()) * 1_000_000
+}
+
+fn one(seed: u64, options: &Options) -> bool {
+    let plan = Plan::of_seed(seed);
+    if options.plan {
+        println!("{plan:#?}");
+    }
+    let start = Instant::now();
+    let report = run(&plan);
+    if options.trace {
+        for line in &report.lines {
+            println!("{line}");
+        }
+    }
+    let granted = report
+        .history
+        .acquisitions
+        .iter()
+        .filter(|one| one.grant.is_some())
+        .count();
+    println!(
+        "seed {seed}: {} acquisitions, {granted} granted, {} faults, {} ms simulated, {} lines, {:?}",
+        report.history.acquisitions.len(),
+        plan.faults.len(),
+        report.history.end,
+        report.lines.len(),
+        start.elapsed(),
+    );
+    for violation in &report.violations {
+        println!("VIOLATION of {violation}");
+    }
+    let failed = !report.violations.is_empty();
+    if failed && !options.no_shrink {
+        print_smaller(&plan);
+    }
+    failed
+}
+
+fn print_smaller(plan: &Plan) {
+    let smaller = shrink(plan);
+    let text = serde_json::to_string(&smaller).unwrap_or_default();
+    println!("to paste into tests/sim/regressions.rs:\n");
+    println!(
+        "#[test]\nfn seed_{}() {{\n    replay(r#\"{text}\"#);\n}}\n",
+        plan.seed
+    );
+    for violation in run(&smaller).violations {
+        println!("there: VIOLATION of {violation}");
+    }
+}
+
+fn many(from: u64, to: u64, options: &Options) -> bool {
+    let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let start = Instant::now();
+    println!("seeds {from}..{to}");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= to {
+                        return;
+                    }
+                    let violations = run(&Plan::of_seed(seed)).violations;
+                    if let Some(first) = violations.first() {
+                        println!("seed {seed}: {} violations: {first}", violations.len());
+                        failed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(seed);
+                        if !options.all {
+                            next.store(to, Ordering::Relaxed);
+                        }
+                    }
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if done % 100 == 0 {
+                        println!("{done} of {} seeds, {:?}", to - from, start.elapsed());
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.sort_unstable();
+    let done = done.into_inner();
+    println!(
+        "{done} seeds in {:?}, {} failed: {failed:?}",
+        start.elapsed(),
+        failed.len()
+    );
+    if let Some(seed) = failed.first().filter(|_| !options.no_shrink) {
+        print_smaller(&Plan::of_seed(*seed));
+    }
+    !failed.is_empty()
+}

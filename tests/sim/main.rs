@@ -1,0 +1,78 @@
+//! The library on a simulated network. Many more seeds: `cargo run --release -p tests --bin sim`.
+
+mod regressions;
+
+use tests::sim::{Plan, run};
+
+/// Seeds that are run in every build; `./ci/test` runs more of them, optimised.
+const SEEDS: std::ops::Range<u64> = 0..16;
+
+#[test]
+fn one_seed_is_one_history() {
+    for seed in [3, 10, 11, 25] {
+        let plan = Plan::of_seed(seed);
+        let first = run(&plan).lines;
+        // Whatever else ran on this thread meanwhile.
+        run(&Plan::of_seed(seed + 1));
+        let again = run(&plan).lines;
+        let place = first
+            .iter()
+            .zip(&again)
+            .position(|(one, other)| one != other);
+        let place = place.unwrap_or(first.len().min(again.len()));
+        assert_eq!(
+            first.get(place),
+            again.get(place),
+            "seed {seed}, line {place}"
+        );
+    }
+}
+
+#[test]
+fn a_plan_is_what_its_text_says() {
+    for seed in 0..50 {
+        let plan = Plan::of_seed(seed);
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Plan>(&text).unwrap(),
+            plan,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn no_seed_breaks_a_rule() {
+    for seed in SEEDS {
+        let report = run(&Plan::of_seed(seed));
+        let broken: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+        assert!(
+            broken.is_empty(),
+            "seed {seed}; see `cargo run --release -p tests --bin sim -- --seed {seed} --trace`:\n{}",
+            broken.join("\n")
+        );
+    }
+}
+
+/// A simulation in which nothing happens proves nothing.
+#[test]
+fn locks_are_had_waited_for_and_cancelled() {
+    use tests::history::Outcome;
+
+    let (mut granted, mut cancelled, mut waited, mut tokens) = (0, 0, 0, 0);
+    for seed in SEEDS {
+        for one in run(&Plan::of_seed(seed)).history.acquisitions {
+            let returned = one.returned.as_ref();
+            cancelled += usize::from(returned.is_some_and(|(_, end)| *end == Outcome::Cancelled));
+            if let Some(grant) = one.grant {
+                granted += 1;
+                waited += usize::from(grant.at > one.called + 100);
+                tokens += usize::from(grant.token.is_some());
+            }
+        }
+    }
+    assert!(granted > 100, "{granted} holds");
+    assert!(waited > 20, "{waited} had waited");
+    assert!(cancelled > 10, "{cancelled} were cancelled");
+    assert!(tokens > 5, "{tokens} had tokens");
+}

@@ -1,0 +1,1 @@
+//! Plans that once broke a rule, as small as they could be made.

@@ -1,0 +1,61 @@
+//! Fair locks are had in the order in which Redis queued those who wait.
+//!
+//! Who is not heard any more loses its place, so this is asked only of waiters whose process no
+//! fault struck while they were queued.
+
+use super::{History, Sight, Violation};
+
+const RULE: &str = "fifo";
+
+pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+    let mut keys: Vec<&str> = history.sights.iter().map(|sight| &*sight.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let of_key = |sight: &&Sight| sight.key == key;
+        let sights: Vec<&Sight> = history.sights.iter().filter(of_key).collect();
+        for pair in sights.windows(2) {
+            overtaken(history, key, &sights, pair[0], pair[1], broken);
+        }
+    }
+}
+
+fn overtaken(
+    history: &History,
+    key: &str,
+    sights: &[&Sight],
+    before: &Sight,
+    after: &Sight,
+    broken: &mut Vec<Violation>,
+) {
+    let Some(holder) = after
+        .holder
+        .as_ref()
+        .filter(|_| after.holder != before.holder)
+    else {
+        return;
+    };
+    // Who was not queued, and came past all that are, overtook them too.
+    let place = before.queue.iter().position(|owner| owner == holder);
+    let ahead = &before.queue[..place.unwrap_or(before.queue.len())];
+    for owner in ahead.iter().filter(|owner| after.queue.contains(owner)) {
+        let Some(process) = process_of(history, owner) else {
+            continue;
+        };
+        let queued = sights.iter().find(|sight| sight.queue.contains(owner));
+        let since = queued.map_or(before.at, |sight| sight.at);
+        if history.is_calm(process, since, after.at)
+            && !history.wiped(key).any(|wiped| wiped.until >= since)
+        {
+            let what = format!("{key}: {holder} had it before {owner}, queued since {since} ms");
+            broken.push(Violation::new(RULE, after.at, what));
+        }
+    }
+}
+
+/// The process of an owner; `None` for one that is not ours.
+fn process_of(history: &History, owner: &str) -> Option<u32> {
+    let (client, _) = owner.rsplit_once(':')?;
+    let known = history.clients.iter().find(|(name, _)| name == client);
+    known.map(|(_, process)| *process)
+}

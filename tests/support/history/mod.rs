@@ -1,0 +1,66 @@
+//! What several clients did, and the rules by which it is right.
+//!
+//! Whoever runs them (the simulation, or a program on a real server) writes a [`History`] with one
+//! clock that all share; [`check`] reads it and names what breaks a rule. Nothing in here runs, waits
+//! or draws, so the rules are tested with histories written by hand.
+
+mod bounds;
+mod exclusion;
+mod fifo;
+mod latches;
+mod record;
+mod serving;
+mod tokens;
+mod turns;
+
+use std::fmt;
+
+pub use self::{
+    record::{
+        Acquisition, End, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome, Sight, Strike,
+        Terms, Wiped,
+    },
+    turns::{History as TurnLog, Overlap, Turn, Turns},
+};
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule's name.
+    pub rule: &'static str,
+    /// When it was broken, or seen to be.
+    pub at: Ms,
+    /// By whom, and how.
+    pub what: String,
+}
+
+impl Violation {
+    /// Tells of a broken rule.
+    pub fn new(rule: &'static str, at: Ms, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { rule, at, what }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} ms: {}", self.rule, self.at, self.what)
+    }
+}
+
+/// Names all that breaks a rule, in order of time.
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut broken = Vec::new();
+    for rule in [
+        exclusion::check,
+        fifo::check,
+        tokens::check,
+        bounds::check,
+        serving::check,
+        latches::check,
+    ] {
+        rule(history, &mut broken);
+    }
+    broken.sort_by_key(|violation| violation.at);
+    broken
+}

@@ -1,0 +1,49 @@
+//! Fencing tokens grow in the order of the holds.
+
+use super::{Grant, History, Violation};
+
+const RULE: &str = "tokens";
+
+pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+    for key in history.keys() {
+        let mut holds: Vec<(u64, u64, &Grant)> = history
+            .of_key(key)
+            .into_iter()
+            .filter_map(|of| {
+                let grant = of.grant.as_ref()?;
+                Some((grant.token?, of.called, grant))
+            })
+            .collect();
+        holds.sort_by_key(|(token, called, _)| (*token, *called));
+        for pair in holds.windows(2) {
+            let [(first, _, one), (second, _, other)] = pair else {
+                continue;
+            };
+            if first == second && one.owner != other.owner {
+                let what = format!(
+                    "{key}: {} and {} have token {first}",
+                    one.owner, other.owner
+                );
+                broken.push(Violation::new(RULE, other.at, what));
+            }
+        }
+        // Who called after another had its token has a greater one. In order of tokens, nobody may
+        // have called after the end of a call that comes behind.
+        let mut latest: Option<(u64, u64, &Grant)> = None;
+        for &(token, called, grant) in &holds {
+            if let Some((before, asked, other)) = latest
+                && asked > grant.at
+                && before < token
+            {
+                let what = format!(
+                    "{key}: {} asked at {asked} ms and has token {before}, {} had {token} at {} ms",
+                    other.owner, grant.owner, grant.at
+                );
+                broken.push(Violation::new(RULE, other.at, what));
+            }
+            if latest.is_none_or(|(_, asked, _)| called > asked) {
+                latest = Some((token, called, grant));
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What is written down while a simulation runs: the history, and the time line.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::history::{Acquisition, End, Grant, History, LatchCall, Ms, Outcome};
+
+/// One host's clock beside that of the simulation.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<Mutex<Anchor>>);
+
+struct Anchor {
+    /// A moment on the host's clock, and the simulation's time then.
+    host: Option<Instant>,
+    time: Ms,
+    /// How far the host may run from there.
+    window: Ms,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Anchor {
+            host: None,
+            time: 0,
+            window: 0,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Anchor> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the host runs for so long; to be called inside its runtime.
+    pub(super) fn begin(&self, time: Ms, window: Ms) {
+        let host = Some(Instant::now());
+        *self.lock() = Anchor { host, time, window };
+    }
+
+    /// The simulation's time, as the host sees it.
+    pub(super) fn now(&self) -> Ms {
+        let anchor = self.lock();
+        let passed = anchor.host.map_or(Duration::ZERO, |host| {
+            // In a destructor outside of the runtime there is no clock to ask.
+            match tokio::runtime::Handle::try_current() {
+                Ok(_) => Instant::now().saturating_duration_since(host),
+                Err(_) => Duration::ZERO,
+            }
+        });
+        let passed = u64::try_from(passed.as_millis()).unwrap_or(0);
+        anchor.time + passed.min(anchor.window)
+    }
+}
+
+/// What all write to.
+#[derive(Clone)]
+pub(super) struct Log(Arc<Mutex<Written>>);
+
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) history: History,
+    pub(super) lines: Vec<(Ms, String)>,
+    /// On which host each process ran.
+    pub(super) hosts: Vec<(u32, usize)>,
+    /// Processes that are no more: what their remains do, nobody sees.
+    ended: BTreeSet<u32>,
+}
+
+impl Log {
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn line(&self, at: Ms, text: impl Into<String>) {
+        self.lock().lines.push((at, text.into()));
+    }
+
+    /// A process has crashed: nobody hears of it any more, and what it held is left.
+    pub(super) fn crashed(&self, process: u32, at: Ms) {
+        let mut written = self.lock();
+        written.ended.insert(process);
+        for one in &mut written.history.acquisitions {
+            let Some(grant) = one.grant.as_mut().filter(|_| one.process == process) else {
+                continue;
+            };
+            // A release that nobody saw the end of may not have been heard.
+            grant.ended = Some((grant.ended.map_or(at, |(at, _)| at), End::Left));
+        }
+    }
+
+    /// Begins to write down a call.
+    pub(super) fn call(&self, clock: &Clock, who: String, of: Acquisition) -> Entry {
+        let mut written = self.lock();
+        let place = written.history.acquisitions.len();
+        let process = of.process;
+        let line = format!(
+            "{who} asks for {} ({:?}, wait {:?})",
+            of.key, of.mode, of.bound
+        );
+        written.lines.push((of.called, line));
+        written.history.acquisitions.push(of);
+        Entry {
+            log: self.clone(),
+            clock: clock.clone(),
+            place,
+            process,
+            who,
+            over: false,
+        }
+    }
+
+    /// Begins to write down what is done with a latch.
+    pub(super) fn latch(&self, call: LatchCall) -> usize {
+        let mut written = self.lock();
+        written.history.latches.push(call);
+        written.history.latches.len() - 1
+    }
+}
+
+/// One acquisition that is under way, or its hold. Dropped in the middle, it was cancelled.
+pub(super) struct Entry {
+    log: Log,
+    clock: Clock,
+    place: usize,
+    process: u32,
+    who: String,
+    over: bool,
+}
+
+impl Entry {
+    fn write(&self, line: &str, change: impl FnOnce(&mut Acquisition, Ms)) {
+        let now = self.clock.now();
+        let mut written = self.log.lock();
+        if written.ended.contains(&self.process) {
+            return;
+        }
+        let key = written.history.acquisitions[self.place].key.clone();
+        if !line.is_empty() {
+            written
+                .lines
+                .push((now, format!("{} {line} {key}", self.who)));
+        }
+        change(&mut written.history.acquisitions[self.place], now);
+    }
+
+    /// It was given out.
+    pub(super) fn granted(&self, owner: &str, token: Option<u64>, lease: Option<Ms>, valid: bool) {
+        self.write(&format!("has (as {owner}, token {token:?})"), |one, now| {
+            one.returned = Some((now, Outcome::Granted));
+            one.grant = valid.then(|| Grant {
+                owner: owner.to_owned(),
+                at: now,
+                believed: now,
+                token,
+                lease,
+                ended: None,
+            });
+        });
+    }
+
+    /// It was not given out.
+    pub(super) fn refused(mut self, outcome: Outcome) {
+        self.over = true;
+        self.write(&format!("does not get ({outcome:?})"), |one, now| {
+            one.returned = Some((now, outcome));
+        });
+    }
+
+    /// The guard says that it is held.
+    pub(super) fn believes(&self) {
+        self.write("", |one, now| {
+            if let Some(grant) = &mut one.grant {
+                grant.believed = now;
+            }
+        });
+    }
+
+    /// Something happened meanwhile.
+    pub(super) fn note(&self, what: &str) {
+        self.write(what, |_, _| {});
+    }
+
+    /// The lease is another.
+    pub(super) fn lengthened(&self, lease: Ms) {
+        self.write(&format!("extends to {lease} ms"), |one, _| {
+            if let Some(grant) = &mut one.grant {
+                grant.lease = grant.lease.map(|old| old.max(lease));
+            }
+        });
+    }
+
+    /// The end of the hold begins.
+    pub(super) fn ends(&self, how: &str) {
+        self.write(how, |one, now| {
+            if let Some(grant) = &mut one.grant {
+                grant.ended = Some((now, End::Released));
+            }
+        });
+    }
+
+    /// All is over.
+    pub(super) fn over(mut self, how: &str) {
+        self.over = true;
+        self.note(how);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        self.write("is dropped with", |one, now| {
+            if one.returned.is_none() {
+                one.returned = Some((now, Outcome::Cancelled));
+            }
+            if let Some(grant) = one.grant.as_mut().filter(|grant| grant.ended.is_none()) {
+                grant.ended = Some((now, End::Released));
+            }
+        });
+    }
+}

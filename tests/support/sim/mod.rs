@@ -1,0 +1,33 @@
+//! The real library on a simulated network, in simulated time: one seed, one history.
+//!
+//! Each host is a process with a client of the library, on a runtime of its own whose clock is
+//! paused; the server is the embedded engine. All run on one thread, a millisecond at a time: what a
+//! host sends arrives later, so nothing depends on the order in which the hosts are run. A [`Plan`] says
+//! what all do and what goes wrong; [`run`] brings it about, and [`history::check`](crate::history::check)
+//! judges it.
+//!
+//! ```text
+//! seed ─▶ Plan ─▶ run ─▶ hosts (library) ─▶ net ─▶ server (embedded engine)
+//!                  │         └──▶ log ─▶ History ─▶ check ─▶ violations
+//!                  └▶ faults
+//! ```
+
+mod act;
+mod generate;
+mod guard;
+mod log;
+mod machine;
+mod net;
+mod plan;
+mod run;
+mod server;
+mod shrink;
+mod stream;
+
+pub use self::{
+    plan::{
+        Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Step, Terms, Thing, Trouble, Turn,
+    },
+    run::{Report, run},
+    shrink::shrink,
+};

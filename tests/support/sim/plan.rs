@@ -1,0 +1,323 @@
+//! What is to happen in one run, all of it: drawn from a seed, or read from a text.
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::Ms;
+
+/// One run. The same plan gives the same history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Of all that is still drawn while it runs: the ways of messages, the order of hosts, pauses of
+    /// the library.
+    pub seed: u64,
+    /// What all have in common.
+    pub terms: Terms,
+    /// What is shared.
+    pub things: Vec<Thing>,
+    /// What each host does: a list of steps for each of its tasks.
+    pub hosts: Vec<Vec<Vec<Step>>>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// The network's, and how clients are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The shortest and the longest way of a message.
+    pub latency: (Ms, Ms),
+    /// `ClientBuilder::lease`.
+    pub lease: Ms,
+    /// `ClientBuilder::response_timeout`.
+    pub response: Ms,
+    /// `ClientBuilder::connect_timeout`.
+    pub connect: Ms,
+    /// `ClientBuilder::poll_interval`.
+    pub poll: Ms,
+    /// `ClientBuilder::linger`.
+    pub linger: Ms,
+    /// `ClientBuilder::waiter_timeout`.
+    pub waiter: Ms,
+    /// By how many in a hundred thousand the clock of each host is fast, in turn; negative: slow.
+    pub skew: [i64; 3],
+}
+
+/// Something that is shared, by its place in the plan: its kind, and a number that its kind needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Thing {
+    /// An `RLock`.
+    Reentrant,
+    /// A `FairLock`.
+    Fair,
+    /// A `FencedLock`.
+    Fenced,
+    /// A `SpinLock`.
+    Spin,
+    /// A `ReadWriteLock`.
+    ReadWrite,
+    /// A `MultiLock` of two names of its own.
+    Multi,
+    /// A `Semaphore` of so many permits.
+    Semaphore(u32),
+    /// A `PermitExpirableSemaphore` of so many permits.
+    Permits(u32),
+    /// A `CountDownLatch` of this count.
+    Latch(u64),
+}
+
+impl Thing {
+    /// The key of the thing at this place.
+    pub fn key(self, place: usize) -> String {
+        let kind = match self {
+            Self::Reentrant => "lock",
+            Self::Fair => "fair",
+            Self::Fenced => "fenced",
+            Self::Spin => "spin",
+            Self::ReadWrite => "rw",
+            Self::Multi => "multi",
+            Self::Semaphore(_) => "semaphore",
+            Self::Permits(_) => "permits",
+            Self::Latch(_) => "latch",
+        };
+        format!("{kind}:{place}")
+    }
+}
+
+/// One thing that a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Takes and gives back a lock or permits.
+    Turn(Turn),
+    /// Counts a latch down.
+    CountDown {
+        /// Which.
+        thing: usize,
+        /// After how long.
+        after: Ms,
+        /// Whether by a guard that is dropped.
+        by_guard: bool,
+    },
+    /// Waits for a latch.
+    Await {
+        /// Which.
+        thing: usize,
+        /// After how long.
+        after: Ms,
+        /// For how long at most.
+        wait: Option<Ms>,
+    },
+    /// Looks at the count of a latch, or whether a lock is locked.
+    Look {
+        /// At which.
+        thing: usize,
+        /// After how long.
+        after: Ms,
+    },
+    /// Shuts the client of its host down; the next step uses a new one.
+    ShutDown {
+        /// After how long.
+        after: Ms,
+        /// How long it may drain; `None`: at once.
+        drain: Option<Ms>,
+    },
+}
+
+/// One turn with a lock or with permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// With which.
+    pub thing: usize,
+    /// After how long.
+    pub after: Ms,
+    /// Of a read-write lock: to write. Of a semaphore: to take two permits.
+    pub strong: bool,
+    /// For how long to wait; `None`: for ever, 0: not at all.
+    pub wait: Option<Ms>,
+    /// The lease, where it is not the client's.
+    pub lease: Option<Ms>,
+    /// Whether it is renewed.
+    pub renew: bool,
+    /// When the acquisition is dropped.
+    pub cut: Option<Cut>,
+    /// For how long it is held.
+    pub hold: Ms,
+    /// What is done meanwhile.
+    pub meanwhile: Meanwhile,
+    /// How it ends.
+    pub end: Ending,
+}
+
+/// When a call is dropped, if it has not returned before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cut {
+    /// After it was polled so often.
+    Polls(u32),
+    /// After so long.
+    After(Ms),
+}
+
+/// What is done under a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Meanwhile {
+    /// Nothing.
+    Nothing,
+    /// `extend` to so long.
+    Extend(Ms),
+    /// `reenter`, the second guard dropped.
+    Reenter,
+    /// `run`, whose body takes the same lock again.
+    Nest,
+}
+
+/// How a hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// `unlock`.
+    Unlock,
+    /// `unlock`, dropped after so many polls.
+    Cut(u32),
+    /// The guard is dropped.
+    Drop,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// When.
+    pub at: Ms,
+    /// What.
+    pub what: Trouble,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trouble {
+    /// Nothing gets from the host to the server, or back, or both; it arrives when that is over.
+    Partition {
+        /// Which host.
+        host: usize,
+        /// To the server.
+        up: bool,
+        /// From the server.
+        down: bool,
+        /// For how long.
+        lasts: Ms,
+    },
+    /// Messages of the host take longer.
+    Slow {
+        /// Which host.
+        host: usize,
+        /// By how much at most.
+        more: Ms,
+        /// For how long.
+        lasts: Ms,
+    },
+    /// A connection is lost in the middle of something.
+    Cut {
+        /// Of which host.
+        host: usize,
+        /// After so many messages to the server.
+        after: u32,
+        /// Where.
+        place: Place,
+    },
+    /// All connections of a host go silent: nothing arrives any more, and nobody hears of it.
+    Silence {
+        /// Which host.
+        host: usize,
+    },
+    /// What the host sent is still on its way when its connection ends.
+    Stray {
+        /// Which host.
+        host: usize,
+        /// For how long.
+        lasts: Ms,
+    },
+    /// The server refuses what a host asks.
+    Refuse {
+        /// Which host; `None`: all of them.
+        host: Option<usize>,
+        /// With which words.
+        with: Refusal,
+        /// For how long.
+        lasts: Ms,
+    },
+    /// A host crashes, and starts again.
+    CrashHost {
+        /// Which host.
+        host: usize,
+        /// Whether the server hears of it.
+        silent: bool,
+        /// For how long it is away.
+        lasts: Ms,
+    },
+    /// A host stands still.
+    PauseHost {
+        /// Which host.
+        host: usize,
+        /// For how long.
+        lasts: Ms,
+    },
+    /// The runtime of a host ends, and its client lives on in another one.
+    EndRuntime {
+        /// Which host.
+        host: usize,
+    },
+    /// The server crashes, and starts again.
+    CrashServer {
+        /// Whether it has its keys then.
+        keeps: bool,
+        /// Whether connections end without a word.
+        silent: bool,
+        /// For how long it is away.
+        lasts: Ms,
+    },
+    /// The server stands still.
+    PauseServer {
+        /// For how long.
+        lasts: Ms,
+    },
+    /// Another, empty server answers at the address; connections that are open lead to the old one.
+    Replace {
+        /// For how long they do.
+        lasts: Ms,
+    },
+    /// FLUSHALL.
+    Flush,
+    /// SCRIPT FLUSH.
+    ForgetScripts,
+    /// The key of a thing is evicted.
+    Evict {
+        /// Which.
+        thing: usize,
+    },
+}
+
+/// Where a connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// Before the message.
+    Before,
+    /// In the middle of it.
+    Middle,
+    /// After it, before its reply.
+    After,
+    /// In the middle of the reply.
+    Reply,
+}
+
+/// With which words a server refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A script runs for too long.
+    Busy,
+    /// It reads its data.
+    Loading,
+    /// There is no memory; only what writes.
+    OutOfMemory,
+    /// There are too many clients; only fresh connections.
+    MaxClients,
+    /// Nobody listens; only fresh connections.
+    Dial,
+    /// An ACL forbids scripts.
+    Forbidden,
+}

@@ -1,0 +1,376 @@
+//! The server's side: embedded engines, fed with what arrives.
+//!
+//! An engine has no task and no timer of its own, so there is no runtime here: a message is run at
+//! the moment at which it arrives, and what it brings about is sent back at once.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use redlock_rt::embedded::{Engine, Session};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::net::{Item, Net};
+use super::plan::{Place, Refusal};
+use crate::history::Ms;
+use crate::proxy::{take_frame, words};
+
+/// When the simulation begins, since the Unix epoch.
+const EPOCH: Ms = 1_700_000_000_000;
+
+/// All engines that answer, or did, at the one address.
+pub(super) struct Server {
+    time: Arc<AtomicU64>,
+    engines: Vec<Engine>,
+    seed: u64,
+    sessions: BTreeMap<u64, Connection>,
+    /// What each host is refused, and all.
+    pub(super) refusals: Vec<(Option<usize>, Refusal)>,
+    /// The newest engine that each process was answered by, and when first.
+    newest: BTreeMap<u32, (usize, Ms)>,
+    /// Processes that asked an engine later than they should have, and when.
+    pub(super) outdated: Vec<(u32, Ms)>,
+    /// For how long a process may go on to ask an engine after it was answered by a newer one.
+    pub(super) may_ask: Ms,
+    /// By how many in a hundred thousand its clock is fast.
+    skew: i64,
+    /// Names of scripts by their digests, as far as they were loaded.
+    scripts: BTreeMap<String, String>,
+}
+
+struct Connection {
+    /// Which of the engines it leads to.
+    engine: usize,
+    session: Session,
+    /// A part of a request.
+    rest: BytesMut,
+    fresh: bool,
+}
+
+/// What the server tells whoever writes the time line.
+pub(super) type Tell<'a> = dyn FnMut(usize, String) + 'a;
+
+impl Server {
+    pub(super) fn new(seed: u64, skew: i64) -> Self {
+        let mut server = Self {
+            time: Arc::new(AtomicU64::new(EPOCH)),
+            engines: Vec::new(),
+            seed,
+            sessions: BTreeMap::new(),
+            refusals: Vec::new(),
+            newest: BTreeMap::new(),
+            outdated: Vec::new(),
+            may_ask: Ms::MAX,
+            skew,
+            scripts: BTreeMap::new(),
+        };
+        server.replace();
+        server
+    }
+
+    /// Sets the clock.
+    pub(super) fn at(&self, now: Ms) {
+        let skewed = i64::try_from(now).unwrap_or(i64::MAX);
+        let skewed = skewed + skewed * self.skew / 100_000;
+        let time = EPOCH + u64::try_from(skewed).unwrap_or(0);
+        self.time.fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// Puts another, empty engine behind the address.
+    pub(super) fn replace(&mut self) {
+        let time = Arc::clone(&self.time);
+        let now = move || Duration::from_millis(time.load(Ordering::Relaxed));
+        let seed = self.seed.wrapping_add(self.engines.len() as u64 * 7919);
+        self.engines.push(Engine::simulated(seed, now));
+    }
+
+    fn engine(&self) -> &Engine {
+        self.engines.last().expect("there is one from the start")
+    }
+
+    /// The engines that were replaced are gone; answers which connections led there.
+    pub(super) fn end_old(&mut self) -> Vec<u64> {
+        let newest = self.engines.len() - 1;
+        let old = self.sessions.iter().filter(|(_, one)| one.engine < newest);
+        let old: Vec<u64> = old.map(|(id, _)| *id).collect();
+        for id in &old {
+            self.sessions.remove(id);
+        }
+        old
+    }
+
+    /// All connections end at the server; who is connected is told of it elsewhere.
+    pub(super) fn crash(&mut self, keeps: bool) {
+        self.sessions.clear();
+        self.engine().restart();
+        if !keeps {
+            self.ask(&["FLUSHALL"]);
+        }
+    }
+
+    /// Runs one command past the network; its reply as it is.
+    pub(super) fn ask(&self, words: &[&str]) -> Bytes {
+        let mut session = self.engine().connect();
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
+        }
+        write(&mut session, &request);
+        match read(&mut session) {
+            Some(reply) => reply,
+            None => Bytes::new(),
+        }
+    }
+
+    /// As [`ask`](Self::ask), where a list of words is answered.
+    pub(super) fn list(&self, words: &[&str]) -> Vec<String> {
+        let reply = self.ask(words);
+        let list = crate::proxy::words(&reply);
+        list.iter()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
+    }
+
+    /// Runs one message that has arrived; answers whether there was one.
+    pub(super) fn run_one(&mut self, net: &mut Net, tell: &mut Tell<'_>) -> bool {
+        let Some((id, item)) = net.next_up() else {
+            return false;
+        };
+        self.take(net, id, item, tell);
+        self.send(net);
+        true
+    }
+
+    /// A connection ends at the server.
+    pub(super) fn disconnect(&mut self, id: u64) {
+        self.sessions.remove(&id);
+    }
+
+    fn take(&mut self, net: &mut Net, id: u64, item: Item, tell: &mut Tell<'_>) {
+        let Some(link) = net.links.get(&id) else {
+            return;
+        };
+        let (host, process) = (link.host, link.process);
+        let Item::Data(bytes) = item else {
+            self.sessions.remove(&id);
+            net.forget(id);
+            return;
+        };
+        let connection = match self.sessions.remove(&id) {
+            Some(connection) => connection,
+            // A connection that was there before the server crashed.
+            None if net.links.get(&id).is_some_and(|link| link.known) => {
+                net.reply(id, Item::Reset);
+                return;
+            }
+            None => Connection {
+                engine: self.engines.len() - 1,
+                session: self.engine().connect(),
+                rest: BytesMut::new(),
+                fresh: true,
+            },
+        };
+        if let Some(link) = net.links.get_mut(&id) {
+            link.known = true;
+        }
+        let (newest, since) = *self
+            .newest
+            .entry(process)
+            .and_modify(|(newest, since)| {
+                if *newest < connection.engine {
+                    (*newest, *since) = (connection.engine, net.now);
+                }
+            })
+            .or_insert((connection.engine, net.now));
+        if connection.engine < newest && net.now > since.saturating_add(self.may_ask) {
+            self.outdated.push((process, net.now));
+        }
+        match cut(net, host) {
+            None => {
+                if let Some(connection) = self.feed(net, (id, host), connection, &bytes, tell) {
+                    self.sessions.insert(id, connection);
+                }
+            }
+            Some(place) => {
+                tell(
+                    host,
+                    format!("   # connection {id} is cut {place:?} a message"),
+                );
+                let now = net.now;
+                net.cut.push((host, now));
+                let until = match place {
+                    Place::Before => 0,
+                    Place::Middle => bytes.len() / 2,
+                    Place::After | Place::Reply => bytes.len(),
+                };
+                let fed = self.feed(net, (id, host), connection, &bytes[..until], tell);
+                if place == Place::Reply
+                    && let Some(mut connection) = fed
+                    && let Some(reply) = read(&mut connection.session)
+                {
+                    net.reply(id, Item::Data(reply.slice(..reply.len() / 2)));
+                }
+                net.reply(id, Item::Reset);
+            }
+        }
+    }
+
+    /// Gives a connection its bytes, request by request; `None` where it was turned away.
+    fn feed(
+        &mut self,
+        net: &mut Net,
+        (id, host): (u64, usize),
+        mut connection: Connection,
+        bytes: &[u8],
+        tell: &mut Tell<'_>,
+    ) -> Option<Connection> {
+        connection.rest.extend_from_slice(bytes);
+        while let Ok(Some(frame)) = take_frame(&mut connection.rest) {
+            let request = words(&frame);
+            self.learn(&request);
+            tell(host, format!("   {id}> {}", self.readable(&request)));
+            let fresh = std::mem::replace(&mut connection.fresh, false);
+            match self.refusal(host, fresh, &request) {
+                Some(text) => {
+                    tell(host, format!("   {id}< {}", text.trim_end()));
+                    // What was asked before is answered before.
+                    if let Some(reply) = read(&mut connection.session) {
+                        net.reply(id, Item::Data(reply));
+                    }
+                    net.reply(id, Item::Data(Bytes::from_static(text.as_bytes())));
+                    if text.contains("max number") {
+                        net.reply(id, Item::End);
+                        return None;
+                    }
+                }
+                None => write(&mut connection.session, &frame),
+            }
+        }
+        Some(connection)
+    }
+
+    fn refusal(&self, host: usize, fresh: bool, request: &[Bytes]) -> Option<&'static str> {
+        let command = request.first().map_or(&b""[..], |word| word);
+        let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
+        let script = is("EVALSHA") || is("EVAL");
+        let mut all = self.refusals.iter();
+        all.find_map(|(of, refusal)| {
+            if of.is_some_and(|of| of != host) {
+                return None;
+            }
+            match refusal {
+                Refusal::Busy if !is("SUBSCRIBE") => Some(
+                    "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or \
+                          SHUTDOWN NOSAVE.\r\n",
+                ),
+                Refusal::Loading => Some("-LOADING Redis is loading the dataset in memory\r\n"),
+                Refusal::OutOfMemory if script => {
+                    Some("-OOM command not allowed when used memory > 'maxmemory'.\r\n")
+                }
+                Refusal::MaxClients if fresh => Some("-ERR max number of clients reached\r\n"),
+                Refusal::Forbidden if script => {
+                    Some("-NOPERM this user has no permissions to run the 'evalsha' command\r\n")
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// Sends what the engines have to say, to whomever.
+    fn send(&mut self, net: &mut Net) {
+        let mut over = Vec::new();
+        for (id, connection) in &mut self.sessions {
+            // The end of a stream comes behind what was said before it.
+            while let Poll::Ready(bytes) = poll_read(&mut connection.session) {
+                if bytes.is_empty() {
+                    over.push(*id);
+                    break;
+                }
+                net.reply(*id, Item::Data(bytes));
+            }
+        }
+        for id in over {
+            self.sessions.remove(&id);
+            net.reply(id, Item::End);
+        }
+    }
+
+    /// Keeps what a script is called: by its first line, which says what it is for.
+    fn learn(&mut self, request: &[Bytes]) {
+        if let [script, load, text] = request
+            && script.eq_ignore_ascii_case(b"SCRIPT")
+            && load.eq_ignore_ascii_case(b"LOAD")
+        {
+            let digest = sha1_smol::Sha1::from(text).digest().to_string();
+            let text = String::from_utf8_lossy(text);
+            let name = text
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches(['-', ' ']);
+            self.scripts.insert(digest, format!("[{name}]"));
+        }
+    }
+
+    fn readable(&self, request: &[Bytes]) -> String {
+        let mut text = String::new();
+        for (place, word) in request.iter().enumerate() {
+            let word = String::from_utf8_lossy(word);
+            let word = match place {
+                1 => self.scripts.get(&*word).map_or(&*word, |name| name),
+                _ => &word,
+            };
+            let short = word.lines().next().unwrap_or_default();
+            match short.char_indices().nth(60) {
+                Some((end, _)) => text.push_str(&short[..end]),
+                None => text.push_str(short),
+            }
+            text.push(' ');
+        }
+        text
+    }
+}
+
+/// Whether the connection of this message is to be cut now, and where.
+fn cut(net: &mut Net, host: usize) -> Option<Place> {
+    let cuts = &mut net.paths[host].cuts;
+    for (after, _) in cuts.iter_mut() {
+        *after = after.saturating_sub(1);
+    }
+    let due = cuts.iter().position(|(after, _)| *after == 0)?;
+    Some(cuts.remove(due).1)
+}
+
+fn write(session: &mut Session, bytes: &[u8]) {
+    let mut cx = Context::from_waker(Waker::noop());
+    // An engine takes all at once, or has ended; then there is nobody to tell.
+    let _ = Pin::new(session).poll_write(&mut cx, bytes);
+}
+
+fn read(session: &mut Session) -> Option<Bytes> {
+    match poll_read(session) {
+        Poll::Ready(bytes) if !bytes.is_empty() => Some(bytes),
+        _ => None,
+    }
+}
+
+fn poll_read(session: &mut Session) -> Poll<Bytes> {
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut all = BytesMut::new();
+    let mut room = [0; 4096];
+    loop {
+        let mut into = ReadBuf::new(&mut room);
+        match Pin::new(&mut *session).poll_read(&mut cx, &mut into) {
+            Poll::Ready(Ok(())) if !into.filled().is_empty() => {
+                all.extend_from_slice(into.filled())
+            }
+            Poll::Pending if all.is_empty() => return Poll::Pending,
+            // The end of a stream is told when all before it was read.
+            _ => return Poll::Ready(all.freeze()),
+        }
+    }
+}
