@@ -52,7 +52,7 @@ pub(crate) struct ServeArgs {
     pub(crate) keep: Duration,
 
     /// How far apart the waiting room lets its visitors in.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = super::long_duration)]
     pub(crate) pace: Duration,
 
     /// Takes the header `x-user-id` for a session. For tests: it lets everybody be everybody.

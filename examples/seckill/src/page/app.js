@@ -147,7 +147,8 @@ function makePanel(letter, sale) {
       for (const name of ['sold', 'duplicates', 'oversold', 'room']) {
         part[name].textContent = plain(state[name]);
       }
-      part.rate.textContent = plain(rate(samples, state.done));
+      part.orders.textContent = plain(rate(samples, 'sold', state.done));
+      part.rate.textContent = plain(rate(samples, 'ended', state.done));
       part.holding.textContent = plain(state.live.holding);
       part.waiting.textContent = plain(state.live.waiting);
       part.holders.textContent = users(state.live.holders, state.live.holding);
@@ -170,11 +171,11 @@ function showStock(part, stock, atStart) {
 }
 
 /** Of the last second while it runs, of all of it when it is over. */
-function rate(samples, done) {
+function rate(samples, what, done) {
   const last = samples[samples.length - 1];
-  const since = done ? { at: 0, ended: 0 } : samples.find((sample) => last.at - sample.at <= 1000);
+  const since = done ? { at: 0, [what]: 0 } : samples.find((sample) => last.at - sample.at <= 1000);
   const time = last.at - since.at;
-  return time > 0 ? Math.round(((last.ended - since.ended) * 1000) / time) : 0;
+  return time > 0 ? Math.round(((last[what] - since[what]) * 1000) / time) : 0;
 }
 
 function users(some, count) {

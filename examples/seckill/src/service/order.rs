@@ -118,7 +118,7 @@ impl Shop {
 
     /// The same with a token for the database: it refuses who has lost the lock and goes on.
     #[distributed_lock(
-        key = "fenced-order:<user_id>",
+        key = "order:<user_id>",
         kind = fenced,
         token = token,
         wait = "1s",

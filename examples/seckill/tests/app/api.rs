@@ -164,6 +164,21 @@ fn a_user_whose_lock_stays_taken_is_told_to_come_back() {
 }
 
 #[test]
+fn what_takes_too_long_is_given_up_and_nothing_is_ordered() {
+    let world = World::sqlite();
+    let instance = world.serve(&["--think", "60s"]);
+    let voucher = instance.voucher(&on_sale("Tea", 3));
+    instance.order(7, &voucher).is_problem(503, "timed-out");
+    block_on(eventually(LONG, async || {
+        !world.lock_is_taken("order:7").await
+    }));
+    let books = instance
+        .get(&format!("/api/vouchers/{voucher}/books"))
+        .json();
+    assert_eq!(books["sold"], 0);
+}
+
+#[test]
 fn a_session_is_a_signed_cookie_of_any_instance() {
     let world = World::sqlite();
     let (one, other) = (world.serve(&[]), world.serve(&[]));

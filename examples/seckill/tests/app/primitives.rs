@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tests::eventually;
@@ -202,7 +203,8 @@ fn a_sale_with_a_waiting_room_is_entered_by_a_pass() {
 #[test]
 fn a_visitor_who_goes_away_leaves_the_queue() {
     let world = World::sqlite();
-    let instance = world.serve(&["--pace", "2s"]);
+    // Nobody else is let in for as long as this test may take.
+    let instance = world.serve(&["--pace", "3600s"]);
     let voucher = instance.voucher(&on_sale("Tea", 5));
     let enter = |user: i64| {
         let request = format!(
@@ -212,18 +214,21 @@ fn a_visitor_who_goes_away_leaves_the_queue() {
             .lines()
             .map_while(Result::ok)
     };
-    let mut first = enter(7);
-    first
-        .find(|line| line.starts_with("event: admitted"))
-        .unwrap();
+    let told = |lines: &mut dyn Iterator<Item = String>, what: &str| {
+        let until = Instant::now() + LONG;
+        // A stream that says nothing new is kept alive by an empty line now and then.
+        let line = lines
+            .take_while(|_| Instant::now() < until)
+            .find(|line| line.contains(what));
+        line.unwrap_or_else(|| panic!("never told {what}"))
+    };
+    told(&mut enter(7), "admitted");
     let mut second = enter(8);
-    second
-        .find(|line| line.starts_with("event: position"))
-        .unwrap();
+    told(&mut second, "\"before\":0");
     let mut third = enter(9);
-    third.find(|line| line.contains("\"before\":1")).unwrap();
+    told(&mut third, "\"before\":1");
     drop(second);
-    third.find(|line| line.contains("\"before\":0")).unwrap();
+    told(&mut third, "\"before\":0");
 }
 
 #[test]
