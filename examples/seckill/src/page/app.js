@@ -111,16 +111,23 @@ async function startRush(event) {
 
 function watch(id, panel) {
   return new Promise((over) => {
-    const source = new EventSource(`/api/rushes/${id}/events`);
-    source.addEventListener('rush', (event) => {
-      const state = JSON.parse(event.data);
-      panel.show(state);
-      if (state.done) {
-        source.close();
-        over();
-      }
-    });
-    // A stream that is cut is opened again by the browser, on another instance.
+    const open = () => {
+      const source = new EventSource(`/api/rushes/${id}/events`);
+      source.addEventListener('rush', (event) => {
+        const state = JSON.parse(event.data);
+        panel.show(state);
+        if (state.done) {
+          source.close();
+          over();
+        }
+      });
+      // The browser opens a stream that was cut again, on another instance, but gives up one that
+      // was refused.
+      source.addEventListener('error', () => {
+        if (source.readyState === EventSource.CLOSED) setTimeout(open, 1000);
+      });
+    };
+    open();
   });
 }
 
