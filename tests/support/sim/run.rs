@@ -288,6 +288,9 @@ impl World {
         if self.plan.faults.iter().any(forbids) {
             return left;
         }
+        for what in self.lost_permits() {
+            left.push(Violation::new("leftovers", self.now, what));
+        }
         for what in self.keys_of_the_living() {
             left.push(Violation::new("leftovers", self.now, what));
         }
@@ -321,6 +324,26 @@ impl World {
         busy
     }
 
+    /// Semaphores without leases that have not all of their permits, although nobody took any along.
+    fn lost_permits(&self) -> Vec<String> {
+        let takes = |fault: &Fault| matches!(fault.what, Trouble::CrashHost { .. });
+        if self.plan.faults.iter().any(takes) {
+            return Vec::new();
+        }
+        let things = self.plan.things.iter().enumerate();
+        let lost = things.filter_map(|(place, thing)| {
+            let Thing::Semaphore(limit) = *thing else {
+                return None;
+            };
+            let key = thing.key(place);
+            let left = self.server.ask(&["GET", &key]);
+            let left = String::from_utf8_lossy(&left);
+            let left: u32 = left.lines().nth(1)?.parse().ok()?;
+            (left != limit).then(|| format!("{key} has {left} of {limit} permits"))
+        });
+        lost.collect()
+    }
+
     /// Keys in Redis that name a client that is there and has nothing.
     fn keys_of_the_living(&self) -> Vec<String> {
         let mut found = Vec::new();
@@ -345,7 +368,7 @@ impl World {
             for word in words {
                 let owner = living
                     .iter()
-                    .find(|(client, _)| word.contains(client.as_str()));
+                    .find(|(client, _)| word.contains(&format!("{client}:")));
                 if let Some((_, process)) = owner {
                     found.push(format!("{key} has {word} of process {process}"));
                 }

@@ -177,21 +177,16 @@ impl Server {
         if let Some(link) = net.links.get_mut(&id) {
             link.known = true;
         }
-        let (newest, since) = *self
-            .newest
-            .entry(process)
-            .and_modify(|(newest, since)| {
-                if *newest < connection.engine {
-                    (*newest, *since) = (connection.engine, net.now);
-                }
-            })
-            .or_insert((connection.engine, net.now));
+        let newest = self.newest.get(&process).copied();
+        let (newest, since) = newest.unwrap_or((connection.engine, net.now));
         if connection.engine < newest && net.now > since.saturating_add(self.may_ask) {
             self.outdated.push((process, net.now));
         }
         match cut(net, host) {
             None => {
-                if let Some(connection) = self.feed(net, (id, host), connection, &bytes, tell) {
+                if let Some(connection) =
+                    self.feed(net, (id, host, process), connection, &bytes, tell)
+                {
                     self.sessions.insert(id, connection);
                 }
             }
@@ -207,7 +202,7 @@ impl Server {
                     Place::Middle => bytes.len() / 2,
                     Place::After | Place::Reply => bytes.len(),
                 };
-                let fed = self.feed(net, (id, host), connection, &bytes[..until], tell);
+                let fed = self.feed(net, (id, host, process), connection, &bytes[..until], tell);
                 if place == Place::Reply
                     && let Some(mut connection) = fed
                     && let Some(reply) = read(&mut connection.session)
@@ -223,7 +218,7 @@ impl Server {
     fn feed(
         &mut self,
         net: &mut Net,
-        (id, host): (u64, usize),
+        (id, host, process): (u64, usize, u32),
         mut connection: Connection,
         bytes: &[u8],
         tell: &mut Tell<'_>,
@@ -247,7 +242,10 @@ impl Server {
                         return None;
                     }
                 }
-                None => write(&mut connection.session, &frame),
+                None => {
+                    self.answered(process, &connection, &request, net.now);
+                    write(&mut connection.session, &frame);
+                }
             }
         }
         Some(connection)
@@ -296,6 +294,17 @@ impl Server {
         for id in over {
             self.sessions.remove(&id);
             net.reply(id, Item::End);
+        }
+    }
+
+    /// Keeps which engine a process was told the name of.
+    fn answered(&mut self, process: u32, by: &Connection, request: &[Bytes], now: Ms) {
+        let named = request
+            .first()
+            .is_some_and(|word| word.eq_ignore_ascii_case(b"INFO"));
+        let known = self.newest.get(&process);
+        if named && known.is_none_or(|(newest, _)| *newest < by.engine) {
+            self.newest.insert(process, (by.engine, now));
         }
     }
 
