@@ -173,6 +173,7 @@ pub mod embedded;
 mod engine;
 mod error;
 mod limit;
+mod mutant;
 mod name;
 mod pause;
 mod shim;

@@ -29,6 +29,10 @@ struct Options {
     /// Runs so many seeds that nobody chose.
     #[arg(long)]
     fresh: Option<u64>,
+    /// Runs these seeds once with each of the deliberate bugs, and says which seed finds it. For a
+    /// build with `--cfg redlock_mutants`.
+    #[arg(long)]
+    mutants: bool,
     /// Does not look for a smaller plan that fails.
     #[arg(long)]
     no_shrink: bool,
@@ -36,6 +40,19 @@ struct Options {
     #[arg(long)]
     all: bool,
 }
+
+/// The names in `redlock-rt/src/mutant.rs` and where it is asked.
+const MUTANTS: &[&str] = &[
+    "a_cancelled_acquisition_is_forgotten",
+    "a_fair_lock_goes_to_whoever_asks",
+    "a_guard_outlives_its_deadline",
+    "a_release_does_not_look_whose_the_lock_is",
+    "a_renewal_recreates_a_lost_key",
+    "a_subscription_lingers_for_ever",
+    "a_token_does_not_follow_the_clock",
+    "a_wait_has_no_bound_while_dialing",
+    "nobody_looks_again_after_subscribing",
+];
 
 fn range(text: &str) -> Result<(u64, u64), String> {
     let parsed = text
@@ -46,6 +63,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.mutants {
+        let to = options.seeds.map_or(300, |(_, to)| to);
+        return mutants(to);
+    }
     let failed = match (options.seed, options.seeds, options.fresh) {
         (Some(seed), ..) => one(seed, &options),
         (None, Some((from, to)), _) => many(from, to, &options),
@@ -59,6 +80,41 @@ fn main() -> ExitCode {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
+    }
+}
+
+/// Whether each deliberate bug is found within so many seeds.
+fn mutants(seeds: u64) -> ExitCode {
+    let program = std::env::current_exe().expect("this program runs");
+    let range = format!("0..{seeds}");
+    let mut missed = Vec::new();
+    for name in MUTANTS {
+        let run = std::process::Command::new(&program)
+            .args(["--seeds", &range, "--no-shrink"])
+            .env("REDLOCK_MUTANT", name)
+            .output()
+            .expect("this program can be run");
+        let told = String::from_utf8_lossy(&run.stdout);
+        let found = told.lines().find(|line| line.contains("violations:"));
+        match found {
+            Some(found) => println!("{name}: {found}"),
+            None if run.status.success() => {
+                println!("{name}: NOT FOUND in {seeds} seeds");
+                missed.push(*name);
+            }
+            // A bug that makes the library panic, or hang, was found as well.
+            None => println!("{name}: the run ended with {}", run.status),
+        }
+    }
+    println!(
+        "{} of {} found",
+        MUTANTS.len() - missed.len(),
+        MUTANTS.len()
+    );
+    if missed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

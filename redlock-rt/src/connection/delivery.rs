@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::link::Exchange;
 use super::reconnect::Connection;
 use crate::clock;
+use crate::mutant;
 use crate::wire::{Call, Reply};
 
 /// The delivery of one command, over as many connections as it takes.
@@ -143,6 +144,7 @@ async fn start(
         Ok(exchange) => return Some(Ok(exchange)),
         Err(call) => call,
     };
+    let until = until.filter(|_| !mutant::on("a_wait_has_no_bound_while_dialing"));
     before(until, connection.call(call)).await
 }
 

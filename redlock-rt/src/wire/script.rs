@@ -32,11 +32,23 @@ impl Script {
         self.name
     }
 
+    #[cfg(not(redlock_mutants))]
     pub(crate) fn text(&self) -> &'static str {
         self.text
     }
 
+    #[cfg(redlock_mutants)]
+    pub(crate) fn text(&self) -> &'static str {
+        crate::mutant::script(self.name, self.text)
+    }
+
     pub(crate) fn sha(&self) -> &str {
+        #[cfg(redlock_mutants)]
+        return sha1_smol::Sha1::from(self.text())
+            .digest()
+            .to_string()
+            .leak();
+        #[cfg(not(redlock_mutants))]
         &self.sha
     }
 

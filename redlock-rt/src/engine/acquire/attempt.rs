@@ -11,6 +11,7 @@ use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, Request, Terms, Waiting};
 use crate::engine::release::{Cleanup, Open, OrphanedAttempt};
 use crate::error::Error;
+use crate::mutant;
 use crate::wire::{AcquireReply, Recipe};
 
 /// If an attempt is dropped before the owner number has a hold, the release queue makes sure that
@@ -119,7 +120,8 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if self.done || !self.is_open() {
+        let forgotten = mutant::on("a_cancelled_acquisition_is_forgotten");
+        if self.done || !self.is_open() || forgotten {
             return;
         }
         let orphan = OrphanedAttempt {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::after;
 pub use crate::error::LostReason;
+use crate::mutant;
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,6 +268,9 @@ impl Lease {
             .map_or(self.deadline, |until| until.min(self.deadline));
         let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
         match self.phase {
+            Phase::Lost(LostReason::Expired) if mutant::on("a_guard_outlives_its_deadline") => {
+                GuardState::Held { until }
+            }
             // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
             // is decided at the deadline, so that it stays the same.
             Phase::Lost(LostReason::Expired)

@@ -32,6 +32,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::mutant;
+
 /// When a subscription without listeners ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum End {
@@ -191,6 +193,9 @@ impl<L: Clone> Registry<L> {
     }
 
     fn end_if_lingering(&mut self, channel: &str, until: Instant) {
+        if mutant::on("a_subscription_lingers_for_ever") {
+            return;
+        }
         let phase = self.channels.get(channel).map(|entry| entry.phase);
         if phase == Some(Phase::Lingering { until }) {
             self.end(channel);

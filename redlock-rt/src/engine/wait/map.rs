@@ -17,6 +17,7 @@ use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
+use crate::mutant;
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};
 
@@ -231,6 +232,9 @@ impl<S: Subject> Drop for Waiters<S> {
 impl<S: Subject> Listener for Waiters<S> {
     /// The head tries in any case: a hold of this client may have been released by force before.
     fn confirmed(&self) {
+        if mutant::on("nobody_looks_again_after_subscribing") {
+            return;
+        }
         self.notify();
     }
 
