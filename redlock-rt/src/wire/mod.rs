@@ -3,6 +3,7 @@
 //! The format is Redisson's; `docs/protocol.md` lists every key.
 
 mod fair;
+mod fair_queue;
 mod fenced;
 mod fenced_value;
 pub(crate) mod keys;
@@ -20,9 +21,8 @@ mod script;
 mod semaphore;
 mod spin;
 
-pub(crate) use self::fair::{
-    Beat, FairQueue, FairTerms, FairWire, Heartbeat, Turn, beat, position as fair_position,
-};
+pub(crate) use self::fair::{Beat, FairWire, Heartbeat, Turn, beat, position as fair_position};
+pub(crate) use self::fair_queue::{FairQueue, FairTerms};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fair::FairQueue;
+use super::fair_queue::FairQueue;
 use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
