@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     let mut locks = locks.map_err(|error| error.to_string())?;
     let client = locks.clients.remove(0);
     let at_database = |error: &dyn std::fmt::Display| format!("--database: {error}");
-    let store = Store::open(&args.database)
+    let store = Store::open(&args.database, args.database_timeout)
         .await
         .map_err(|error| at_database(&error))?;
     let payments = args.payments.as_deref().map(payments).transpose()?;

@@ -31,6 +31,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
     pub(crate) database: DatabaseUrl,
 
+    /// How long a start waits for the database, and a request for a connection to it.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration, overrides_with = "database_timeout")]
+    pub(crate) database_timeout: Duration,
+
     /// Payment service, such as the one of `seckill payments`.
     #[arg(long, value_name = "URL")]
     pub(crate) payments: Option<String>,

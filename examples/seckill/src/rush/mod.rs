@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -24,6 +24,9 @@ mod crowd;
 pub(crate) mod remote;
 pub(crate) mod share;
 pub(crate) mod summary;
+
+/// The database is a file of this process's own.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A sale in this process ends with the process, in milliseconds.
 const LONGEST_SALE: i64 = 24 * 3600 * 1000;
@@ -73,7 +76,7 @@ async fn open(args: &RushArgs, file: &Path) -> Result<Open, Box<dyn Error>> {
     let database = DatabaseUrl::file(file)?;
     let mut instances = Vec::new();
     for client in std::mem::take(&mut locks.clients) {
-        let store = Store::open(&database).await?;
+        let store = Store::open(&database, DATABASE_TIMEOUT).await?;
         let redis = locks.redis.clone();
         instances.push(Arc::new(Shop::new(
             client,

@@ -40,9 +40,6 @@ const SQLITE_CONNECTIONS: u32 = 3;
 /// Connections of one instance to PostgreSQL, which refuses more than 100 in all by default.
 const POSTGRES_CONNECTIONS: u32 = 12;
 
-/// How long a statement may wait for a connection, and a start for the database.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// What makes SQLite a server's database. The time-out comes first: the next one needs it.
 const SQLITE_SETTINGS: &str = "
     PRAGMA busy_timeout = 5000;
@@ -67,11 +64,12 @@ pub(crate) struct Store {
 
 impl Store {
     /// Connects to the database, whose tables are there or are made by [`migrate`](Self::migrate).
+    /// Connecting has this time, and so has a statement that waits for a connection.
     ///
     /// # Errors
     ///
     /// No database answers at the URL, or none of that name.
-    pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, StoreError> {
+    pub(crate) async fn open(url: &DatabaseUrl, timeout: Duration) -> Result<Self, StoreError> {
         sqlx::any::install_drivers(&[sqlx::sqlite::any::DRIVER, sqlx::postgres::any::DRIVER]).ok();
         let connections = if url.is_sqlite() {
             SQLITE_CONNECTIONS
@@ -81,7 +79,7 @@ impl Store {
         let options: AnyConnectOptions = url.as_str().parse()?;
         let pool = AnyPoolOptions::new()
             .max_connections(connections)
-            .acquire_timeout(CONNECT_TIMEOUT)
+            .acquire_timeout(timeout)
             .after_connect(|connection, _| {
                 Box::pin(async move {
                     if connection.backend_name() == "SQLite" {
@@ -92,7 +90,7 @@ impl Store {
             })
             // A pool tries again and again to connect; the first time, the first answer counts.
             .connect_lazy_with(options.clone().disable_statement_logging());
-        let first = tokio::time::timeout(CONNECT_TIMEOUT, options.connect()).await;
+        let first = tokio::time::timeout(timeout, options.connect()).await;
         first
             .map_err(|_| sqlx::Error::PoolTimedOut)??
             .close()

@@ -5,6 +5,9 @@ use tempfile::TempDir;
 
 use super::*;
 
+/// A machine with much else to do takes its time to connect.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Makes a module with each test on both databases.
 macro_rules! on_both {
     ($($test:ident)*) => {
@@ -56,11 +59,11 @@ async fn postgres_shop() -> TestShop {
 }
 
 async fn open(url: &DatabaseUrl, directory: Option<TempDir>) -> TestShop {
-    let store = Store::open(url).await.unwrap();
+    let store = Store::open(url, TIMEOUT).await.unwrap();
     store.migrate().await.unwrap();
     TestShop {
         store,
-        other: Store::open(url).await.unwrap(),
+        other: Store::open(url, TIMEOUT).await.unwrap(),
         _directory: directory,
     }
 }
@@ -350,13 +353,17 @@ async fn settings_of_sqlite_are_those_of_a_server() {
 #[tokio::test]
 async fn a_database_that_is_not_there_is_told_at_once() {
     let missing = shared_postgres().url("nobody_made_this");
-    let error = Store::open(&missing.parse().unwrap()).await.unwrap_err();
+    let error = Store::open(&missing.parse().unwrap(), TIMEOUT)
+        .await
+        .unwrap_err();
     assert!(!error.is_unavailable(), "{error:?}");
     assert!(error.to_string().contains("nobody_made_this"), "{error}");
 
     let nobody = RedisServer::start();
     let url = format!("postgres://shop@{}/shop", nobody.address());
     nobody.kill();
-    let error = Store::open(&url.parse().unwrap()).await.unwrap_err();
+    let error = Store::open(&url.parse().unwrap(), TIMEOUT)
+        .await
+        .unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
 }

@@ -43,7 +43,7 @@ fn a_database_that_goes_away_is_told_and_nothing_is_half_done() {
     let database = Postgres::start();
     let mut world = World::sqlite();
     world.database = database.create_database();
-    let instance = world.serve(&[]);
+    let instance = world.serve(&["--database-timeout", "3s"]);
     let voucher = instance.voucher(&on_sale("Tea", 3));
     assert_eq!(instance.order(7, &voucher).status, 201);
     database.stop();

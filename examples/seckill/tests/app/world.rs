@@ -127,6 +127,9 @@ impl World {
             &self.database,
             "--namespace",
             &self.namespace,
+            // A machine with much else to do takes its time to connect.
+            "--database-timeout",
+            "30s",
         ];
         Instance::start(&[&own, flags].concat())
     }
