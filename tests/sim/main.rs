@@ -19,7 +19,7 @@ fn one_seed_is_one_history() {
             .iter()
             .zip(&again)
             .position(|(one, other)| one != other);
-        let place = place.unwrap_or(first.len().min(again.len()));
+        let place = place.unwrap_or_else(|| first.len().min(again.len()));
         assert_eq!(
             first.get(place),
             again.get(place),

@@ -283,7 +283,7 @@ impl Host {
         let thing = self.plan.things[turn.thing];
         let lease = match thing {
             Thing::Semaphore(_) => None,
-            _ => Some(turn.lease.unwrap_or(self.terms().lease)),
+            _ => Some(turn.lease.unwrap_or_else(|| self.terms().lease)),
         };
         entry.granted(&held.owner(), token(&held), lease, held.is_valid());
         let asked = match turn.meanwhile {

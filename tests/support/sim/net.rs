@@ -101,7 +101,8 @@ impl Shared {
 }
 
 impl Net {
-    pub(super) fn new(hosts: usize, latency: (Ms, Ms), seed: u64) -> Shared {
+    /// A network in which nothing is under way yet.
+    pub(super) fn shared(hosts: usize, latency: (Ms, Ms), seed: u64) -> Shared {
         Shared(Arc::new(Mutex::new(Self {
             now: 0,
             links: BTreeMap::new(),

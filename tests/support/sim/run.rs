@@ -94,7 +94,7 @@ pub fn run(plan: &Plan) -> Report {
 impl World {
     fn new(plan: &Plan) -> Self {
         let plan = Arc::new(plan.clone());
-        let net = Net::new(
+        let net = Net::shared(
             plan.hosts.len(),
             plan.terms.latency,
             plan.seed ^ 0x6e65_7477,
