@@ -33,6 +33,9 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
             "redis.call('HDEL', KEYS[1], ARGV[1]) == 0",
             "redis.call('DEL', KEYS[1]) == 0",
         ),
+        "latch_count_down" if on("a_repeat_counts_again") => {
+            replaced("if noted then", "if false then")
+        }
         "fair_acquire" if on("a_fair_lock_goes_to_whoever_asks") => {
             replaced("(not head or head == owner)", "true")
         }

@@ -44,10 +44,16 @@ struct Options {
 /// The names in `redlock-rt/src/mutant.rs` and where it is asked.
 const MUTANTS: &[&str] = &[
     "a_cancelled_acquisition_is_forgotten",
+    "a_client_sends_no_beats",
+    "a_connection_to_the_old_server_is_kept",
+    "a_dead_connection_is_not_killed",
     "a_fair_lock_goes_to_whoever_asks",
+    "a_fault_of_dialing_ends_a_release",
     "a_guard_outlives_its_deadline",
+    "a_permit_is_not_passed_on",
     "a_release_does_not_look_whose_the_lock_is",
     "a_renewal_recreates_a_lost_key",
+    "a_repeat_counts_again",
     "a_subscription_lingers_for_ever",
     "a_token_does_not_follow_the_clock",
     "a_wait_has_no_bound_while_dialing",

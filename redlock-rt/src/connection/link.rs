@@ -182,16 +182,16 @@ impl Link {
 
     /// Ends a broken connection's client on the server, so that its remaining bytes never run.
     /// Returns whether this is certain.
-    pub(super) async fn kill_ghost(&self, ghost: &Identity) -> Result<bool, Fault> {
+    pub(super) async fn kill_stale_client(&self, stale: &Identity) -> Result<bool, Fault> {
         let Some(identity) = &self.identity else {
             return Ok(false);
         };
-        if identity.run_id != ghost.run_id {
+        if identity.run_id != stale.run_id {
             // That server process has ended, with its clients.
             return Ok(true);
         }
         let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("ID").arg(ghost.client_id);
+        kill.arg("KILL").arg("ID").arg(stale.client_id);
         let reply = self.conn.clone().send_packed_command(&kill).await;
         match reply.map_err(Fault::of_dialing)? {
             Value::ServerError(error) => {

@@ -15,6 +15,7 @@ use super::link::{Exchange, Identity, Link, OnDown};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;
+use crate::mutant;
 use crate::pause::{Growth, Pause};
 use crate::wire::Call;
 
@@ -74,7 +75,7 @@ struct Slot {
     link: Option<Arc<Link>>,
     /// The client id of the previous, broken link, which the server may still read. There is at
     /// most one: no link is used before the previous one has certainly ended.
-    ghost: Option<Identity>,
+    stale: Option<Identity>,
     /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
     quiet: Option<Instant>,
     /// The task that dials; one at a time.
@@ -293,13 +294,14 @@ impl Shared {
         let link = Link::open(&self.dialer, &self.spawner, &self.server, within, on_down).await?;
         // Before anything is repeated or compensated here, commands in broken connections must not
         // be able to run any more.
-        let ghost = self.slot().ghost.clone();
-        if let Some(ghost) = ghost {
-            let sure = link.kill_ghost(&ghost).await?;
+        let spared = mutant::on("a_dead_connection_is_not_killed");
+        let stale = self.slot().stale.clone().filter(|_| !spared);
+        if let Some(stale) = stale {
+            let sure = link.kill_stale_client(&stale).await?;
             if !sure && link.identity().is_some() {
                 self.server.is_missing(Right::ClientKill);
             }
-            self.slot().ghost = None;
+            self.slot().stale = None;
         }
         Ok(link)
     }
@@ -384,7 +386,7 @@ impl Slot {
             self.back_off();
         }
         self.quiet = None;
-        self.ghost = dead.identity().cloned();
+        self.stale = dead.identity().cloned();
     }
 }
 

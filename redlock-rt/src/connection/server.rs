@@ -24,6 +24,7 @@ use super::fault::Fault;
 use super::info::{Info, Unfit};
 use super::journal::{Journal, Right};
 use crate::clock;
+use crate::mutant;
 
 /// The number of abandoned servers to remember.
 const MOST_LEFT: usize = 8;
@@ -203,7 +204,7 @@ impl CurrentServer {
         }
         state.ties.retain(|tie| tie.strong_count() > 0);
         let mut left: Vec<Arc<Tie>> = Vec::new();
-        if arrival == Arrival::Moved {
+        if arrival == Arrival::Moved && !mutant::on("a_connection_to_the_old_server_is_kept") {
             left.extend(state.ties.drain(..).filter_map(|tie| tie.upgrade()));
             // Under the mutex: when the next connection arrives, no connection to the old server is
             // in use.

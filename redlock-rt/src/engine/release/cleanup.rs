@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::engine::hold::{Hold, Request};
 use crate::engine::news::News;
 use crate::error::{Error, ErrorKind};
+use crate::mutant;
 use crate::name::LockName;
 use crate::pause::Pause;
 use crate::wire::{AcquireReply, Call, HoldReply, Reply};
@@ -253,7 +254,8 @@ impl Cleanup {
                 Ok(reply) => return Some(Progress::Over(Ok(reply))),
                 Err(fault) => fault,
             };
-            if !fault.is_passing_for(Caller::Cleanup) {
+            let ends = mutant::on("a_fault_of_dialing_ends_a_release") && fault.is_of_dialing();
+            if ends || !fault.is_passing_for(Caller::Cleanup) {
                 return Some(Progress::Over(Err(fault)));
             }
             if !fault.is_passing_for(Caller::Call) {

@@ -36,6 +36,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::mutant;
+
 /// A place in the queue. The later it was given, the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(u64);
@@ -254,6 +256,7 @@ impl<T: Clone> WaitQueue<T> {
         match departure {
             // Of a lock with one holder at a time, whatever was announced is over now.
             Departure::Served { shared, more } => self.permit = shared && (self.permit || more),
+            Departure::GaveUp { .. } if mutant::on("a_permit_is_not_passed_on") => {}
             Departure::GaveUp { passes_on } => self.permit |= tried || passes_on,
         }
         // The outcome of a call of the head will not be told here.
