@@ -50,11 +50,20 @@ fn assert_adds_up(summary: &Value) {
     );
 }
 
+/// It ends well unless more than one request in a hundred was refused after its wait: how many are
+/// depends on what else the machine does.
+#[track_caller]
+fn assert_judged(output: &Output, summary: &Value) {
+    let patient = number(summary, "busy") * 100 <= number(summary, "requests");
+    assert_eq!(output.status.success(), patient, "{output:?}");
+    assert_eq!(number(summary, "duplicates"), 0, "{summary}");
+}
+
 #[test]
 fn with_the_lock_every_user_has_at_most_one_order() {
     let output = rush(&["--json"]);
     let summary = summary(&output);
-    assert!(output.status.success(), "{output:?}");
+    assert_judged(&output, &summary);
     assert_adds_up(&summary);
     assert_eq!(number(&summary, "users"), 1000);
     assert_eq!(number(&summary, "instances"), 4);
@@ -86,7 +95,7 @@ async fn two_rushes_on_one_redis_come_out_right_and_leave_nothing() {
     });
     for output in [one, other] {
         let summary = summary(&output);
-        assert!(output.status.success(), "{output:?}");
+        assert_judged(&output, &summary);
         assert_adds_up(&summary);
         assert_eq!(summary["backend"], "redis");
         assert_eq!(number(&summary, "sold"), 40);
@@ -126,7 +135,7 @@ fn more_vouchers_than_users_leave_some_over() {
         "--json",
     ]);
     let summary = summary(&output);
-    assert!(output.status.success(), "{output:?}");
+    assert_judged(&output, &summary);
     assert_adds_up(&summary);
     assert_eq!(number(&summary, "sold"), 50);
     assert_eq!(number(&summary, "already") + number(&summary, "busy"), 100);

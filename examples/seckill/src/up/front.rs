@@ -55,7 +55,7 @@ pub(super) fn router(places: Places, chaos: Option<Arc<Chaos>>) -> Router {
 }
 
 /// Hands a request to the next instance. One that cannot be connected to has not seen it, so it may
-/// go to another; one that was connected to may have done what it was asked for.
+/// go to another; one that was connected to may have done what it was asked for, unless that was to read.
 async fn hand_on(State(front): State<Front>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let body = to_bytes(body, LARGEST).await.map_err(|_| {
@@ -73,6 +73,7 @@ async fn hand_on(State(front): State<Front>, request: Request) -> Result<Respons
         .map_or("/", |path| path.as_str())
         .to_owned();
 
+    let only_reads = parts.method.is_safe();
     let places = front.places.all();
     let first = front.turn.fetch_add(1, Ordering::Relaxed);
     for place in (0..places.len()).map(|step| places[(first + step) % places.len()]) {
@@ -88,6 +89,8 @@ async fn hand_on(State(front): State<Front>, request: Request) -> Result<Respons
         match front.http.send(request).await {
             Ok(response) => return Ok(answered(response)),
             Err(CallError::Connect) => {}
+            // A request that only reads may be made twice.
+            Err(_) if only_reads => {}
             Err(error) => {
                 let detail = format!("{error}; look whether it was done");
                 return Err(Problem::new(StatusCode::BAD_GATEWAY, "cut-off", detail));
