@@ -12,6 +12,9 @@ use super::problem::Problem;
 /// The largest body that is read.
 pub(super) const LARGEST: usize = 16 * 1024;
 
+/// How JSON writes the one character that a text in PostgreSQL may not have.
+const NUL: &[u8] = b"\\u0000";
+
 /// A body of JSON.
 #[derive(Debug)]
 pub(super) struct Body<T>(pub(super) T);
@@ -31,14 +34,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                     ),
                     _ => Problem::new(StatusCode::BAD_REQUEST, "cut-off", "the body ends early"),
                 })?;
+        let invalid =
+            |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
+        if bytes.windows(NUL.len()).any(|text| text == NUL) {
+            return Err(invalid("no text may have the character U+0000".to_owned()));
+        }
         serde_json::from_slice(&bytes)
             .map(Self)
             .map_err(|error| match error.classify() {
-                Category::Data => Problem::new(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    "invalid",
-                    error.to_string(),
-                ),
+                Category::Data => invalid(error.to_string()),
                 _ => Problem::new(StatusCode::BAD_REQUEST, "no-json", error.to_string()),
             })
     }

@@ -11,6 +11,7 @@ use crate::service::Shop;
 
 mod assets;
 mod body;
+mod id;
 mod layers;
 mod openapi;
 mod orders;

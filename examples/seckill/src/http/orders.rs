@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use serde::Deserialize;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::body::Body;
+use super::id::Id;
 use super::problem::Problem;
 use super::session::{User, has_pass};
 use crate::service::Shop;
@@ -20,7 +21,7 @@ use crate::store::Order;
 pub(super) async fn place(
     State(app): State<App>,
     User(user): User,
-    Path(voucher): Path<String>,
+    Id(voucher): Id,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Problem> {
     let pass = has_pass(&app, &headers, &voucher, user);
@@ -42,7 +43,7 @@ pub(super) async fn mine(
 pub(super) async fn pay(
     State(shop): State<Arc<Shop>>,
     User(user): User,
-    Path(order): Path<String>,
+    Id(order): Id,
 ) -> Result<Json<Order>, Problem> {
     Ok(Json(shop.pay(user, &order).await?))
 }
@@ -50,7 +51,7 @@ pub(super) async fn pay(
 pub(super) async fn offer(
     State(shop): State<Arc<Shop>>,
     User(user): User,
-    Path(order): Path<String>,
+    Id(order): Id,
 ) -> Result<Json<Order>, Problem> {
     Ok(Json(shop.offer(user, &order).await?))
 }
@@ -64,7 +65,7 @@ pub(super) struct SwapFor {
 pub(super) async fn swap(
     State(shop): State<Arc<Shop>>,
     User(user): User,
-    Path(order): Path<String>,
+    Id(order): Id,
     Body(asked): Body<SwapFor>,
 ) -> Result<Json<Value>, Problem> {
     shop.swap(user, &order, &asked.for_order_id).await?;

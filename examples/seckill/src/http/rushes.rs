@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
 use super::body::Body;
+use super::id::Id;
 use super::problem::Problem;
 use crate::service::{RushRequest, RushState, Shop};
 
@@ -22,7 +23,7 @@ pub(super) async fn begin(
 
 pub(super) async fn state(
     State(shop): State<Arc<Shop>>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Json<RushState>, Problem> {
     Ok(Json(shop.rush_state(&id).await?))
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures::stream::{self, Stream, StreamExt};
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::App;
+use super::id::Id;
 use super::problem::Problem;
 use super::session::{User, pass};
 use crate::service::RoomEvent;
@@ -23,7 +24,7 @@ const SAMPLE: Duration = Duration::from_millis(100);
 /// Tells how a rush goes until nothing more is to come.
 pub(super) async fn rush(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     // An unknown rush is a problem and not a stream.
     app.shop.rush_state(&id).await?;
@@ -50,7 +51,7 @@ pub(super) async fn rush(
 pub(super) async fn room(
     State(app): State<App>,
     User(user): User,
-    Path(voucher): Path<String>,
+    Id(voucher): Id,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let places = app.shop.enter(&voucher).await?;
     let closing = app.closing.clone();

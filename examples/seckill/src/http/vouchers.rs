@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{AppendHeaders, IntoResponse};
 use serde_json::{Value, json};
 
 use super::body::Body;
+use super::id::Id;
 use super::problem::Problem;
 use crate::service::{CreateVoucher, Shop};
 use crate::store::Voucher;
@@ -33,12 +34,12 @@ pub(super) async fn list(State(shop): State<Arc<Shop>>) -> Answer<Vec<Voucher>> 
     Ok(Json(shop.vouchers().await?))
 }
 
-pub(super) async fn get(State(shop): State<Arc<Shop>>, Path(id): Path<String>) -> Answer<Voucher> {
+pub(super) async fn get(State(shop): State<Arc<Shop>>, Id(id): Id) -> Answer<Voucher> {
     Ok(Json(shop.voucher(&id).await?))
 }
 
 /// What the orders table says: the oracle of a rush.
-pub(super) async fn books(State(shop): State<Arc<Shop>>, Path(id): Path<String>) -> Answer<Value> {
+pub(super) async fn books(State(shop): State<Arc<Shop>>, Id(id): Id) -> Answer<Value> {
     shop.voucher(&id).await?;
     let books = shop.books(&id).await?;
     Ok(Json(json!({

@@ -62,6 +62,33 @@ fn a_body_that_is_none_is_refused() {
     assert_eq!(instance.get("/api/vouchers").json(), json!([]));
 }
 
+/// PostgreSQL has no text with this character, and none that is not UTF-8.
+#[test]
+fn a_text_that_no_database_takes_is_refused() {
+    let world = World::postgres();
+    let instance = world.serve(&[]);
+    for name in ["a\0b", "\0"] {
+        instance
+            .post("/api/vouchers", &on_sale(name, 1))
+            .is_problem(422, "invalid");
+    }
+    for id in ["%00", "%ff", "a%00b"] {
+        instance
+            .get(&format!("/api/vouchers/{id}"))
+            .is_problem(404, "not-found");
+        instance
+            .get(&format!("/api/rushes/{id}"))
+            .is_problem(404, "not-found");
+        instance.order(7, id).is_problem(404, "not-found");
+    }
+    let swap = json!({ "for_order_id": "\0" });
+    let order = "/api/voucher-orders/00000000-0000-7000-8000-000000000000/swap";
+    instance
+        .as_user(7, "POST", order, &swap)
+        .is_problem(422, "invalid");
+    assert_eq!(instance.get("/health").status, 200);
+}
+
 #[test]
 fn an_unknown_page_or_method_is_a_problem_too() {
     let world = World::sqlite();
