@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, LockOptions, ReadGuard, ReadWriteLock};
 use serde::Deserialize;
@@ -58,7 +58,15 @@ pub(super) struct Catalogue {
     lock: ReadWriteLock,
     copy: Arc<Mutex<Option<Copy>>>,
     /// One request at a time makes a copy; the others wait for it.
-    filling: tokio::sync::Mutex<u64>,
+    filling: tokio::sync::Mutex<Filling>,
+}
+
+#[derive(Debug, Default)]
+struct Filling {
+    /// Of the newest copy.
+    number: u64,
+    /// When the read lock could not be had, if that was the last that was tried.
+    refused_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -164,27 +172,42 @@ impl Shop {
         if let Some(page) = self.catalogue.page() {
             return Ok(page);
         }
-        let mut number = self.catalogue.filling.lock().await;
+        let mut filling = self.catalogue.filling.lock().await;
         if let Some(page) = self.catalogue.page() {
             return Ok(page);
+        }
+        // Where locks cannot be had, one request a second waits for one. The others would otherwise
+        // wait one after the other.
+        if filling
+            .refused_at
+            .is_some_and(|at| at.elapsed() < READ_WAIT)
+        {
+            drop(filling);
+            return Ok(Arc::new(self.load().await?));
         }
         let options = LockOptions::new().wait(READ_WAIT).lease(READ_LEASE);
         let guard = match self.catalogue.lock.read_with(options).await {
             Ok(guard) => guard,
             // A copy may not be kept without the lock, but the tables are always right.
             Err(error) if error.is_unavailable() || error.is_timed_out() => {
+                filling.refused_at = Some(Instant::now());
+                drop(filling);
                 return Ok(Arc::new(self.load().await?));
             }
             Err(error) => return Err(error.into()),
         };
         let page = Arc::new(self.load().await?);
-        *number += 1;
+        *filling = Filling {
+            number: filling.number + 1,
+            refused_at: None,
+        };
+        let number = filling.number;
         let old = lock(&self.catalogue.copy).replace(Copy {
-            number: *number,
+            number,
             page: Arc::clone(&page),
             guard,
         });
-        let (place, number) = (Arc::clone(&self.catalogue.copy), *number);
+        let place = Arc::clone(&self.catalogue.copy);
         tokio::spawn(async move {
             put_away(old).await;
             tokio::time::sleep(KEPT).await;

@@ -1,5 +1,7 @@
 //! Redis or the database goes away in the middle, and comes back.
 
+use std::thread;
+
 use serde_json::{Value, json};
 use tests::{Postgres, RedisServer, eventually};
 
@@ -36,6 +38,30 @@ fn a_redis_that_is_away_is_told_and_nothing_is_ordered() {
         .unwrap()
         .clone();
     assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
+fn requests_do_not_wait_one_after_the_other_while_redis_is_away() {
+    let redis = RedisServer::start();
+    let mut world = World::sqlite();
+    world.redis = redis.url();
+    let instance = world.serve(&[]);
+    let voucher = instance.voucher(&on_sale("Tea", 30));
+    redis.kill();
+    thread::scope(|scope| {
+        let orders: Vec<_> = (1..=30)
+            .map(|user| {
+                scope.spawn({
+                    let (instance, voucher) = (&instance, &voucher);
+                    move || instance.order(user, voucher)
+                })
+            })
+            .collect();
+        for order in orders {
+            // A wait of a second each would end with the time-out of a request.
+            order.join().unwrap().is_problem(503, "locks-unavailable");
+        }
+    });
 }
 
 #[test]
