@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
 /// The header by which a session is sent.
-pub(crate) const COOKIE: &str = "cookie";
+const COOKIE: &str = "cookie";
 
 /// A client with a bound on each call.
 #[derive(Clone, Debug)]

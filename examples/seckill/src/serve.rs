@@ -1,6 +1,5 @@
 //! One instance: the shop, its jobs, and the port on which it is served.
 
-use std::future::Future;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,39 +138,34 @@ pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
 /// What an instance does by itself. All of it ends when this is dropped.
 fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, url: &str, key: Key) -> JoinSet<()> {
     let mut jobs = JoinSet::new();
-    let (shop, instance, url) = (Arc::clone(shop), Arc::clone(instance), url.to_owned());
-    let (beating, beaten) = (Arc::clone(&shop), Arc::clone(&instance));
-    jobs.spawn(every(BEAT, "beat", move || {
-        let (shop, instance, url) = (Arc::clone(&beating), Arc::clone(&beaten), url.clone());
-        async move { shop.beat(&instance, &url).await }
+    let (beating, name, url) = (Arc::clone(shop), Arc::clone(instance), url.to_owned());
+    jobs.spawn(every(BEAT, "beat", async move || {
+        beating.beat(&name, &url).await
     }));
-    let settling = Arc::clone(&shop);
-    jobs.spawn(every(BEAT, "settle", move || {
-        let shop = Arc::clone(&settling);
-        async move { shop.settle().await.map(drop) }
+    let settling = Arc::clone(shop);
+    jobs.spawn(every(BEAT, "settle", async move || {
+        settling.settle().await.map(drop)
     }));
-    let pruning = Arc::clone(&shop);
-    jobs.spawn(every(BEAT, "prune", move || {
-        let shop = Arc::clone(&pruning);
-        async move { shop.prune().await.map(drop) }
+    let pruning = Arc::clone(shop);
+    jobs.spawn(every(BEAT, "prune", async move || {
+        pruning.prune().await.map(drop)
     }));
-    jobs.spawn(every(LOOK, "rush", move || {
-        let (shop, instance, key) = (Arc::clone(&shop), Arc::clone(&instance), key.clone());
-        async move {
-            if let Some((share, rush)) = shop.take_share(&instance).await? {
-                tokio::spawn(share::drive(shop, instance, key, share, rush));
-            }
-            Ok(())
+    let (shop, instance) = (Arc::clone(shop), Arc::clone(instance));
+    jobs.spawn(every(LOOK, "rush", async move || {
+        if let Some((share, rush)) = shop.take_share(&instance).await? {
+            let (shop, instance) = (Arc::clone(&shop), Arc::clone(&instance));
+            tokio::spawn(share::drive(shop, instance, key.clone(), share, rush));
         }
+        Ok(())
     }));
     jobs
 }
 
 /// Does something again and again. What fails is logged, and tried again at the next time.
-async fn every<F: Future<Output = Result<(), ShopError>>>(
+async fn every(
     period: Duration,
     what: &'static str,
-    mut job: impl FnMut() -> F,
+    mut job: impl AsyncFnMut() -> Result<(), ShopError>,
 ) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -166,6 +166,7 @@ fn the_summary_is_a_table_and_nothing_else_is_said() {
     ] {
         assert!(text.contains(name), "{name} is missing from\n{text}");
     }
+    assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
     // Standard error is a pipe here, so not even a progress bar.
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }

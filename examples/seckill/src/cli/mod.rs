@@ -91,13 +91,9 @@ mod tests {
 
     #[test]
     fn defaults_are_the_documented_ones() {
+        assert_eq!(rush(&[]).unwrap(), RushArgs::default());
         assert_eq!(
-            rush(&[]).unwrap(),
             RushArgs::default(),
-            "what the program takes for its defaults"
-        );
-        assert_eq!(
-            rush(&[]).unwrap(),
             RushArgs {
                 users: 1000,
                 stock: 200,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 
 use super::duration;
 use crate::service::LockKind;
@@ -91,21 +91,10 @@ impl fmt::Display for FaultAt {
 }
 
 impl Default for RushArgs {
+    /// What the command line means that says nothing.
     fn default() -> Self {
-        Self {
-            users: 1000,
-            stock: 200,
-            instances: 4,
-            requests_per_user: 3,
-            concurrency: 64,
-            redis: None,
-            lock: LockKind::Rlock,
-            stall_one_in: 0,
-            json: false,
-            think: Duration::from_millis(2),
-            http: Vec::new(),
-            fault: None,
-        }
+        let nothing = Self::augment_args(clap::Command::new("rush")).get_matches_from(["rush"]);
+        Self::from_arg_matches(&nothing).expect("each option has a default")
     }
 }
 

@@ -1,37 +1,26 @@
-//! The page. Its files are part of the program: nothing is built and nothing comes from elsewhere.
+//! The page. Its files are part of the program: nothing is built, and nothing is loaded from elsewhere.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
-    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")], text)
-}
+/// Path, type and text of each file.
+pub(super) const FILES: [(&str, &str, &str); 6] = [
+    ("/", HTML, include_str!("../page/index.html")),
+    ("/app.js", SCRIPT, include_str!("../page/app.js")),
+    ("/style.css", CSS, include_str!("../page/style.css")),
+    ("/icon.svg", SVG, include_str!("../page/icon.svg")),
+    ("/docs", HTML, include_str!("../page/docs.html")),
+    ("/docs.js", SCRIPT, include_str!("../page/docs.js")),
+];
 
-pub(super) async fn index() -> impl IntoResponse {
-    file(HTML, include_str!("../page/index.html"))
-}
-
-pub(super) async fn script() -> impl IntoResponse {
-    file(SCRIPT, include_str!("../page/app.js"))
-}
-
-pub(super) async fn style() -> impl IntoResponse {
-    file(CSS, include_str!("../page/style.css"))
-}
-
-pub(super) async fn icon() -> impl IntoResponse {
-    file(SVG, include_str!("../page/icon.svg"))
-}
-
-pub(super) async fn docs() -> impl IntoResponse {
-    file(HTML, include_str!("../page/docs.html"))
-}
-
-pub(super) async fn docs_script() -> impl IntoResponse {
-    file(SCRIPT, include_str!("../page/docs.js"))
+pub(super) fn file<S: Clone + Send + Sync + 'static>(
+    kind: &'static str,
+    text: &'static str,
+) -> MethodRouter<S> {
+    get(async move || ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")], text))
 }

@@ -21,13 +21,12 @@ pub(crate) fn router(app: App) -> Router {
     let constant = |name: HeaderName, value: &'static str| {
         SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value))
     };
-    Router::new()
-        .route("/", get(assets::index))
-        .route("/app.js", get(assets::script))
-        .route("/style.css", get(assets::style))
-        .route("/icon.svg", get(assets::icon))
-        .route("/docs", get(assets::docs))
-        .route("/docs.js", get(assets::docs_script))
+    let files = assets::FILES
+        .into_iter()
+        .fold(Router::new(), |files, (path, kind, text)| {
+            files.route(path, assets::file(kind, text))
+        });
+    files
         .route("/openapi.json", get(openapi::document))
         .route("/health", get(health))
         .route("/chaos", get(chaos))

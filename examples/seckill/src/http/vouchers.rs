@@ -45,7 +45,7 @@ pub(super) async fn books(State(shop): State<Arc<Shop>>, Id(id): Id) -> Answer<V
     Ok(Json(json!({
         "sold": books.sold,
         "buyers": books.buyers,
-        "duplicates": books.sold - books.buyers,
+        "duplicates": books.duplicates(),
     })))
 }
 

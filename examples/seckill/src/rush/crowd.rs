@@ -22,8 +22,8 @@ pub(crate) struct Crowd {
     /// Where instances, or what stands in front of them, can be reached.
     pub(crate) targets: Vec<String>,
     pub(crate) voucher_id: String,
-    /// Users with the cookies of their sessions.
-    pub(crate) users: Vec<(i64, String)>,
+    /// The cookies of the users' sessions.
+    pub(crate) sessions: Vec<String>,
     pub(crate) requests_per_user: usize,
     pub(crate) concurrency: usize,
 }
@@ -59,7 +59,7 @@ impl Tally {
 impl Crowd {
     /// Requests of all users.
     pub(crate) fn requests(&self) -> u64 {
-        (self.users.len() * self.requests_per_user) as u64
+        (self.sessions.len() * self.requests_per_user) as u64
     }
 
     /// Sends all requests, at most `concurrency` of them at a time.
@@ -69,7 +69,7 @@ impl Crowd {
         let http = HttpClient::new(PATIENCE);
         let together = u32::try_from(self.requests_per_user).unwrap_or(u32::MAX);
         let mut requests = JoinSet::new();
-        for (number, (_, session)) in self.users.into_iter().enumerate() {
+        for (number, session) in self.sessions.into_iter().enumerate() {
             // A user comes with all requests or not yet, so that they really do start together.
             let mut places = Arc::clone(&in_flight)
                 .acquire_many_owned(together)

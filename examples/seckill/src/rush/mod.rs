@@ -14,16 +14,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::{Barrier, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-use self::summary::{Summary, Tally};
+use self::summary::Summary;
+use self::tally::Tally;
 use crate::cli::RushArgs;
 use crate::locks::{Locks, namespace};
 use crate::service::{self, CreateVoucher, NewSale, Placed, Shop, ShopConfig, ShopError};
 use crate::store::{DatabaseUrl, Store};
 
 mod crowd;
+mod problems;
 pub(crate) mod remote;
 pub(crate) mod share;
-pub(crate) mod summary;
+mod summary;
+mod tally;
 
 /// The database is a file of this process's own.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(30);

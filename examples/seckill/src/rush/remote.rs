@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::crowd::{Crowd, Tally};
+use super::problems::Problems;
 use crate::cli::{FaultAt, RushArgs};
 use crate::client::{HttpClient, Reply};
 use crate::service::{LockKind, now};
@@ -87,7 +88,7 @@ pub(crate) async fn run(args: &RushArgs) -> Result<RemoteSummary, Box<dyn Error>
     let made = made.map_err(|error| format!("--http {shop}: {error}"))?;
     let voucher_id = text(&made, "id").map_err(|error| format!("--http {shop}: {error}"))?;
     let crowd = Crowd {
-        users: sessions(&http, &targets, args.users).await?,
+        sessions: sessions(&http, &targets, args.users).await?,
         targets: targets.clone(),
         voucher_id: voucher_id.clone(),
         requests_per_user: args.requests_per_user as usize,
@@ -144,49 +145,32 @@ pub(crate) async fn run(args: &RushArgs) -> Result<RemoteSummary, Box<dyn Error>
 impl RemoteSummary {
     /// What went wrong: empty means that the sale came out right.
     pub(crate) fn problems(&self, lock: LockKind) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut check = |fine: bool, problem: String| {
-            if !fine {
-                problems.push(problem);
-            }
-        };
-        let ended: u64 = self.ends.values().sum();
-        check(
-            ended == self.requests,
-            format!("{ended} of {} requests are accounted for", self.requests),
-        );
+        let mut problems = Problems::default();
+        problems.accounted(self.ends.values().sum(), self.requests);
         let ordered = self.ends.get("ordered").copied().unwrap_or_default();
-        check(
-            self.sold >= ordered,
+        problems.unless(self.sold >= ordered, || {
             format!(
                 "{ordered} orders were answered and {} are in the table",
                 self.sold
-            ),
-        );
+            )
+        });
         // A Redis that forgets may give a plain lock twice: that is what the fault is there to show.
         let forgets = self
             .fault
             .as_ref()
             .is_some_and(|fault| fault.contains("without-data"));
         if lock == LockKind::Fenced || (lock == LockKind::Rlock && !forgets) {
-            check(
-                self.duplicates == 0,
-                format!("{} duplicate orders", self.duplicates),
-            );
+            problems.duplicates(self.duplicates);
         }
-        check(
-            self.oversold == 0,
-            format!("{} sold beyond the stock", self.oversold),
-        );
+        problems.oversold(self.oversold);
         if lock.is_sound() && self.fault.is_none() {
             for (end, count) in &self.ends {
-                check(
-                    EXPECTED.contains(&end.as_str()),
-                    format!("{count} requests ended as {end}"),
-                );
+                problems.unless(EXPECTED.contains(&end.as_str()), || {
+                    format!("{count} requests ended as {end}")
+                });
             }
         }
-        problems
+        problems.into()
     }
 }
 
@@ -234,7 +218,7 @@ impl fmt::Display for RemoteSummary {
 pub(crate) async fn again(args: &RushArgs, voucher_id: &str) -> Result<u64, Box<dyn Error>> {
     let http = HttpClient::new(PATIENCE);
     let crowd = Crowd {
-        users: sessions(&http, &args.http, args.users).await?,
+        sessions: sessions(&http, &args.http, args.users).await?,
         targets: args.http.clone(),
         voucher_id: voucher_id.to_owned(),
         requests_per_user: 1,
@@ -251,7 +235,7 @@ async fn sessions(
     http: &HttpClient,
     targets: &[String],
     users: u32,
-) -> Result<Vec<(i64, String)>, String> {
+) -> Result<Vec<String>, String> {
     stream::iter(1..=users)
         .map(|user| async move {
             let target = &targets[user as usize % targets.len()];
@@ -263,8 +247,7 @@ async fn sessions(
                 .ok()
                 .and_then(|reply| reply.set_cookie)
                 .and_then(|cookie| Some(cookie.split(';').next()?.to_owned()));
-            let cookie = cookie.ok_or_else(|| format!("--http {target}: it begins no session"))?;
-            Ok((i64::from(user), cookie))
+            cookie.ok_or_else(|| format!("--http {target}: it begins no session"))
         })
         .buffered(LOGINS)
         .try_collect()

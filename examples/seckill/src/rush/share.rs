@@ -25,9 +25,9 @@ pub(crate) async fn drive(shop: Arc<Shop>, instance: Arc<str>, key: Key, share: 
     let crowd = Crowd {
         targets,
         voucher_id: rush.voucher_id.clone(),
-        users: (1..=rush.users)
+        sessions: (1..=rush.users)
             .filter(|user| user % share.parts == share.part)
-            .map(|user| (user, cookie_of(&key, user)))
+            .map(|user| cookie_of(&key, user))
             .collect(),
         requests_per_user: usize::try_from(rush.requests_per_user).unwrap_or(1),
         concurrency: usize::try_from(rush.concurrency / share.parts).unwrap_or(1),

@@ -3,76 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::problems::Problems;
+use super::tally::Tally;
 use crate::cli::RushArgs;
-use crate::service::{Answer, Placed, ShopError};
 use crate::store::Books;
-
-/// An hour in microseconds; a wait beyond it counts as one.
-const LONGEST_WAIT: u64 = 60 * 60 * 1_000_000;
-
-/// Counts how the requests end, one call of [`add`](Self::add) or [`fail`](Self::fail) for each.
-#[derive(Debug)]
-pub(crate) struct Tally {
-    orders: u64,
-    already: u64,
-    sold_out: u64,
-    busy: u64,
-    errors: u64,
-    first_error: Option<String>,
-    /// Microseconds from the call to the start of the body, of the requests that got there.
-    waits: Histogram<u64>,
-}
-
-impl Tally {
-    pub(crate) fn new() -> Self {
-        Self {
-            orders: 0,
-            already: 0,
-            sold_out: 0,
-            busy: 0,
-            errors: 0,
-            first_error: None,
-            waits: Histogram::new_with_bounds(1, LONGEST_WAIT, 3)
-                .expect("the bounds are constants"),
-        }
-    }
-
-    /// Counts a request that came to its end.
-    pub(crate) fn add(&mut self, end: Result<Placed, ShopError>) {
-        match end {
-            Ok(Placed { answer, waited }) => {
-                match answer {
-                    Answer::Ordered(_) => self.orders += 1,
-                    Answer::Already => self.already += 1,
-                    Answer::SoldOut => self.sold_out += 1,
-                    Answer::Overtaken => self.busy += 1,
-                }
-                let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-                self.waits.saturating_record(micros);
-            }
-            Err(error) if error.is_busy() => self.busy += 1,
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    /// Counts a request that failed.
-    pub(crate) fn fail(&mut self, error: &dyn fmt::Display) {
-        self.errors += 1;
-        self.first_error.get_or_insert_with(|| error.to_string());
-    }
-
-    /// What the first request that failed said.
-    pub(crate) fn first_error(&self) -> Option<&str> {
-        self.first_error.as_deref()
-    }
-
-    fn wait(&self, quantile: f64) -> u64 {
-        self.waits.value_at_quantile(quantile)
-    }
-}
 
 /// The outcome of a rush. Its fields are the fields of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -108,7 +44,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn new(args: &RushArgs, tally: &Tally, books: Books, took: Duration) -> Self {
+    pub(super) fn new(args: &RushArgs, tally: &Tally, books: Books, took: Duration) -> Self {
         let stock = u64::from(args.stock);
         let requests = args.requests();
         let seconds = took.as_secs_f64();
@@ -132,8 +68,8 @@ impl Summary {
             busy: tally.busy,
             errors: tally.errors,
             sold: books.sold,
-            duplicates: books.sold - books.buyers,
-            oversold: books.sold.saturating_sub(stock),
+            duplicates: books.duplicates(),
+            oversold: books.oversold(stock),
             seconds,
             requests_per_second: requests as f64 / seconds,
             lock_wait_p50_us: tally.wait(0.50),
@@ -146,44 +82,29 @@ impl Summary {
     /// Under a lock that is there to be seen failing, only the program's own bookkeeping is held to
     /// anything.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut check = |fine: bool, problem: String| {
-            if !fine {
-                problems.push(problem);
-            }
-        };
-
+        let mut problems = Problems::default();
         let ended = self.orders + self.already + self.sold_out + self.busy + self.errors;
-        check(
-            ended == self.requests,
-            format!("{ended} of {} requests are accounted for", self.requests),
-        );
+        problems.accounted(ended, self.requests);
         if !self.sound {
-            return problems;
+            return problems.into();
         }
 
         let due = self.stock.min(self.users);
-        check(
-            self.duplicates == 0,
-            format!("{} duplicate orders", self.duplicates),
-        );
-        check(
-            self.oversold == 0,
-            format!("{} sold beyond the stock", self.oversold),
-        );
-        check(self.errors == 0, format!("{} requests failed", self.errors));
-        check(
-            self.busy * 100 <= self.requests,
+        problems.duplicates(self.duplicates);
+        problems.oversold(self.oversold);
+        problems.unless(self.errors == 0, || {
+            format!("{} requests failed", self.errors)
+        });
+        problems.unless(self.busy * 100 <= self.requests, || {
             format!(
                 "{} of {} requests were refused as busy, over 1 %",
                 self.busy, self.requests
-            ),
-        );
-        check(
-            self.sold == due,
-            format!("{} sold where {due} should have been", self.sold),
-        );
-        problems
+            )
+        });
+        problems.unless(self.sold == due, || {
+            format!("{} sold where {due} should have been", self.sold)
+        });
+        problems.into()
     }
 }
 
@@ -358,46 +279,5 @@ mod tests {
             ..off
         };
         assert_eq!(counted.problems(), [""; 0]);
-    }
-
-    #[test]
-    fn the_tally_counts_each_request_once() {
-        let mut tally = Tally::new();
-        let waited = Duration::from_millis(5);
-        tally.add(Ok(Placed {
-            answer: Answer::Ordered("1".to_owned()),
-            waited,
-        }));
-        tally.add(Ok(Placed {
-            answer: Answer::Already,
-            waited,
-        }));
-        tally.add(Ok(Placed {
-            answer: Answer::SoldOut,
-            waited,
-        }));
-        tally.add(Err(ShopError::NotOnSale));
-        tally.fail(&"second");
-        assert_eq!((tally.orders, tally.already, tally.sold_out), (1, 1, 1));
-        assert_eq!((tally.busy, tally.errors, tally.waits.len()), (0, 2, 3));
-        assert!(tally.first_error().unwrap().starts_with("this voucher"));
-        assert!((5_000..5_010).contains(&tally.wait(0.5)));
-    }
-
-    #[test]
-    fn the_table_names_every_count() {
-        let text = good().to_string();
-        for name in [
-            "orders",
-            "sold",
-            "duplicate orders",
-            "oversold",
-            "busy",
-            "errors",
-            "p99",
-        ] {
-            assert!(text.contains(name), "{name} is missing from\n{text}");
-        }
-        assert!(text.lines().all(|line| line == line.trim_end()));
     }
 }

@@ -5,7 +5,7 @@
 //! lock, so all copies of all instances are put away by then: a voucher that was made is in every
 //! list from that moment. The stock in a copy is as old as the copy; orders do not go by it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use redlock_rt::{Client, LockOptions, ReadGuard, ReadWriteLock};
 use serde::Deserialize;
 
 use super::{LockKind, Shop, ShopError, new_id, now};
-use crate::store::{Books, NewVoucher, Sale, StoreError, Voucher};
+use crate::store::{Books, Sale, StoreError, Voucher};
 
 /// How long a copy is kept, and so how long who changes something waits for it.
 const KEPT: Duration = Duration::from_millis(250);
@@ -126,20 +126,16 @@ impl Shop {
 
     /// Adds a voucher, and its sale if it has one.
     pub(crate) async fn create_voucher(&self, asked: CreateVoucher) -> Result<Voucher, ShopError> {
-        let voucher = checked(asked, self.config.lock, now())?;
+        let now = now();
+        let voucher = checked(asked, self.config.lock, now)?;
         let made = self
-            .change_catalogue(async || self.store.create_voucher(&voucher).await)
+            .change_catalogue(async || self.store.create_voucher(&voucher, now).await)
             .await?;
         if !made {
             return Err(ShopError::NameTaken(voucher.name));
         }
         tracing::info!(voucher = voucher.id, name = voucher.name, "voucher made");
-        Ok(Voucher {
-            id: voucher.id,
-            name: voucher.name,
-            price_cents: voucher.price_cents,
-            sale: voucher.sale,
-        })
+        Ok(voucher)
     }
 
     /// Changes what is for sale while no instance answers from a copy.
@@ -223,8 +219,7 @@ impl Shop {
             .iter()
             .filter_map(|voucher| Some((voucher.id.clone(), voucher.sale.clone()?)))
             .collect();
-        self.sold_out
-            .retain(&sales.keys().cloned().collect::<HashSet<_>>());
+        self.sold_out.renew(&sales);
         Ok(Page { vouchers, sales })
     }
 }
@@ -242,7 +237,7 @@ fn lock(copy: &Mutex<Option<Copy>>) -> MutexGuard<'_, Option<Copy>> {
 }
 
 /// Checks what somebody asks for.
-fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<NewVoucher, ShopError> {
+fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<Voucher, ShopError> {
     let name = asked.name.trim();
     if name.is_empty() || name.chars().count() > LONGEST_NAME {
         let problem = format!("expected 1 to {LONGEST_NAME} characters");
@@ -256,11 +251,10 @@ fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<NewVoucher,
         .sale
         .map(|sale| checked_sale(sale, lock, now))
         .transpose()?;
-    Ok(NewVoucher {
+    Ok(Voucher {
         id: new_id(),
         name: name.to_owned(),
         price_cents: asked.price_cents,
-        created_at: now,
         sale,
     })
 }

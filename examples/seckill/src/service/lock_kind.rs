@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use serde::Deserialize;
 
 /// What an order is placed under, from nothing to what holds whatever happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum LockKind {
     /// Nothing: two requests of one user both look, and both buy.
     Off,
@@ -57,7 +59,13 @@ impl FromStr for LockKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        <Self as ValueEnum>::from_str(text, false)
+        <Self as ValueEnum>::from_str(text, false).map_err(|_| {
+            let names: Vec<_> = Self::value_variants()
+                .iter()
+                .map(|kind| kind.as_str())
+                .collect();
+            format!("expected one of {}", names.join(", "))
+        })
     }
 }
 
@@ -71,6 +79,7 @@ mod tests {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
         assert_eq!("on".parse(), Ok(LockKind::Rlock));
-        assert!("maybe".parse::<LockKind>().is_err());
+        let refused = "maybe".parse::<LockKind>().unwrap_err();
+        assert!(refused.contains("setnx-ttl"), "{refused}");
     }
 }

@@ -1,11 +1,12 @@
 //! An order: look whether the user has one, think, buy. One request of a user at a time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use redlock_rt::distributed_lock;
 
+use super::live::Visit;
 use super::{LockKind, Shop, ShopError, new_id, now};
 use crate::store::{Bought, NewOrder, Order, Sale, StoreError};
 
@@ -51,12 +52,12 @@ impl SoldOut {
             .insert(voucher.to_owned());
     }
 
-    /// Forgets the sales that are no more.
-    pub(super) fn retain(&self, on_sale: &HashSet<String>) {
-        self.0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|voucher| on_sale.contains(voucher));
+    /// Learns which sales there are, and of which nothing is left.
+    pub(super) fn renew(&self, sales: &HashMap<String, Sale>) {
+        let mut sold_out = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        sold_out.retain(|voucher| sales.contains_key(voucher));
+        let nothing_left = sales.iter().filter(|(_, sale)| sale.stock == 0);
+        sold_out.extend(nothing_left.map(|(voucher, _)| voucher.clone()));
     }
 }
 
@@ -83,20 +84,24 @@ impl Shop {
             });
         }
         let kind = sale.lock.parse().unwrap_or(self.config.lock);
-        let visit = self.live.wait(voucher_id, user_id);
+        let span = tracing::Span::current();
         match kind {
-            LockKind::Rlock => self.place_order(user_id, voucher_id, called, visit).await,
-            LockKind::Fenced => self.place_fenced(user_id, voucher_id, called, visit).await,
-            LockKind::Off => {
-                self.look_think_buy(user_id, voucher_id, called, visit, None)
-                    .await
-            }
+            LockKind::Off => {}
+            kind if kind.is_raw() => _ = span.record("lock", format!("raw-order:{user_id}")),
+            _ => _ = span.record("lock", format!("order:{user_id}")),
+        }
+        let turn = Turn {
+            voucher_id,
+            called,
+            visit: self.live.wait(voucher_id, user_id),
+        };
+        match kind {
+            LockKind::Rlock => self.place_order(user_id, turn).await,
+            LockKind::Fenced => self.place_fenced(user_id, turn).await,
+            LockKind::Off => self.look_think_buy(user_id, turn, None).await,
             LockKind::Setnx | LockKind::SetnxTtl | LockKind::Token => {
-                let name = format!("raw-order:{user_id}");
-                let held = self.raw.lock(kind, &name).await?;
-                let placed = self
-                    .look_think_buy(user_id, voucher_id, called, visit, None)
-                    .await;
+                let held = self.raw.lock(kind, &format!("raw-order:{user_id}")).await?;
+                let placed = self.look_think_buy(user_id, turn, None).await;
                 self.raw.unlock(held).await?;
                 placed
             }
@@ -105,15 +110,8 @@ impl Shop {
 
     /// Places an order while no other request of this user is in here, on any instance.
     #[distributed_lock(key = "order:<user_id>", wait = "1s", client = self.locks)]
-    async fn place_order(
-        &self,
-        user_id: i64,
-        voucher_id: &str,
-        called: Instant,
-        visit: super::live::Visit<'_>,
-    ) -> Result<Placed, ShopError> {
-        self.look_think_buy(user_id, voucher_id, called, visit, None)
-            .await
+    async fn place_order(&self, user_id: i64, turn: Turn<'_>) -> Result<Placed, ShopError> {
+        self.look_think_buy(user_id, turn, None).await
     }
 
     /// The same with a token for the database: it refuses who has lost the lock and goes on.
@@ -124,43 +122,34 @@ impl Shop {
         wait = "1s",
         client = self.locks
     )]
-    async fn place_fenced(
-        &self,
-        user_id: i64,
-        voucher_id: &str,
-        called: Instant,
-        visit: super::live::Visit<'_>,
-    ) -> Result<Placed, ShopError> {
+    async fn place_fenced(&self, user_id: i64, turn: Turn<'_>) -> Result<Placed, ShopError> {
         let fence = Fence {
             name: format!("order:{user_id}"),
             token: i64::try_from(token).unwrap_or(i64::MAX),
         };
-        self.look_think_buy(user_id, voucher_id, called, visit, Some(fence))
-            .await
+        self.look_think_buy(user_id, turn, Some(fence)).await
     }
 
     /// One order per user: look, think, buy. Right only while nobody else does so for this user.
     ///
     /// With a fence it is right in any case. The fence is raised before the look and compared in the
-    /// transaction: who has raised it later comes after the look of an earlier one, whose transaction
-    /// is then refused; or after its transaction, and sees the order.
+    /// transaction. So whoever raises it later either comes before the transaction of the earlier
+    /// one, which is then refused, or comes after it and sees the order.
     async fn look_think_buy(
         &self,
         user_id: i64,
-        voucher_id: &str,
-        called: Instant,
-        visit: super::live::Visit<'_>,
+        turn: Turn<'_>,
         fence: Option<Fence>,
     ) -> Result<Placed, ShopError> {
-        let waited = called.elapsed();
-        let _inside = visit.begins(waited);
-        let span = tracing::Span::current();
-        span.record("lock", format!("order:{user_id}"));
-        span.record("lock_wait_ms", waited.as_secs_f64() * 1000.0);
+        let waited = turn.called.elapsed();
+        let _inside = turn.visit.begins(waited);
+        tracing::Span::current().record("lock_wait_ms", waited.as_secs_f64() * 1000.0);
 
-        let answer = self.answer(user_id, voucher_id, fence.as_ref()).await?;
+        let answer = self
+            .answer(user_id, turn.voucher_id, fence.as_ref())
+            .await?;
         if answer == Answer::SoldOut {
-            self.sold_out.insert(voucher_id);
+            self.sold_out.insert(turn.voucher_id);
         }
         Ok(Placed { answer, waited })
     }
@@ -212,6 +201,13 @@ impl Shop {
     pub(crate) async fn orders_of(&self, user_id: i64) -> Result<Vec<Order>, ShopError> {
         Ok(self.store.orders_of(user_id).await?)
     }
+}
+
+/// A request in front of its lock.
+struct Turn<'a> {
+    voucher_id: &'a str,
+    called: Instant,
+    visit: Visit<'a>,
 }
 
 /// A fence in the database and the token that is to pass it.

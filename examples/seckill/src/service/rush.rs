@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{LiveReport, Shop, ShopError, WAIT_BOUNDS, millis, new_id, now};
-use crate::store::{NewRush, Part, Rush, Share};
+use crate::store::{Part, Rush, Share};
 
 /// How long an instance that says nothing counts as there.
 const SILENT: Duration = Duration::from_secs(3);
@@ -122,15 +122,14 @@ impl Shop {
         self.start(&id)
             .try_set_count(instances.len() as u64)
             .await?;
-        let rush = NewRush {
-            id: id.clone(),
+        let rush = Rush {
             voucher_id: asked.voucher_id,
             users: asked.users,
             requests_per_user: asked.requests_per_user,
             concurrency: asked.concurrency,
             begun_at: now(),
         };
-        self.store.begin_rush(&rush, &instances).await?;
+        self.store.begin_rush(&id, &rush, &instances).await?;
         Ok(id)
     }
 
@@ -194,10 +193,8 @@ impl Shop {
             stock_at_start: sale.stock_at_start,
             stock: sale.stock,
             sold: books.sold,
-            duplicates: books.sold - books.buyers,
-            oversold: books
-                .sold
-                .saturating_sub(sale.stock_at_start.unsigned_abs()),
+            duplicates: books.duplicates(),
+            oversold: books.oversold(sale.stock_at_start.unsigned_abs()),
             wait_bounds_us: WAIT_BOUNDS,
             live: LiveReport::default(),
             room,

@@ -29,10 +29,10 @@ mod vouchers;
 
 pub(crate) use self::error::StoreError;
 pub(crate) use self::orders::{Books, Bought, NewOrder, Order, Swap, Swapped};
-pub(crate) use self::rushes::{NewRush, Part, Rush, Share};
+pub(crate) use self::rushes::{Part, Rush, Share};
 pub(crate) use self::settlements::Settlement;
 pub(crate) use self::url::DatabaseUrl;
-pub(crate) use self::vouchers::{NewVoucher, Sale, Voucher};
+pub(crate) use self::vouchers::{Sale, Voucher};
 
 /// Connections of one instance to SQLite: more would only queue for its single write lock.
 const SQLITE_CONNECTIONS: u32 = 3;

@@ -72,6 +72,18 @@ pub(crate) struct Books {
     pub(crate) buyers: u64,
 }
 
+impl Books {
+    /// Orders beyond the first of each user.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.sold - self.buyers
+    }
+
+    /// Orders beyond the stock at the start.
+    pub(crate) fn oversold(&self, stock: u64) -> u64 {
+        self.sold.saturating_sub(stock)
+    }
+}
+
 type Row = (String, String, i64, i64, Option<i64>, i64, i64);
 
 impl Store {

@@ -2,18 +2,6 @@
 
 use super::{Store, StoreError};
 
-/// A rush that is about to be.
-#[derive(Clone, Debug)]
-pub(crate) struct NewRush {
-    pub(crate) id: String,
-    pub(crate) voucher_id: String,
-    pub(crate) users: i64,
-    pub(crate) requests_per_user: i64,
-    pub(crate) concurrency: i64,
-    /// Milliseconds since 1970.
-    pub(crate) begun_at: i64,
-}
-
 /// A rush, as it was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Rush {
@@ -37,7 +25,6 @@ pub(crate) struct Share {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) instance_id: String,
-    pub(crate) part: i64,
     pub(crate) done: bool,
     /// What the instance said last: a JSON object, or nothing yet.
     pub(crate) report: String,
@@ -69,7 +56,7 @@ impl Store {
         Ok(())
     }
 
-    /// The instances that were seen since, as id and URL; the others are forgotten.
+    /// The instances that were seen since, as id and URL.
     pub(crate) async fn instances(
         &self,
         seen_since: i64,
@@ -85,7 +72,8 @@ impl Store {
     /// Notes a rush with a share for each of the instances.
     pub(crate) async fn begin_rush(
         &self,
-        rush: &NewRush,
+        id: &str,
+        rush: &Rush,
         instances: &[String],
     ) -> Result<(), StoreError> {
         let mut transaction = self.pool.begin().await?;
@@ -93,7 +81,7 @@ impl Store {
             "INSERT INTO rushes (id, voucher_id, users, requests_per_user, concurrency, begun_at) \
              VALUES ($1, $2, $3, $4, $5, $6)",
         )
-        .bind(&rush.id)
+        .bind(id)
         .bind(&rush.voucher_id)
         .bind(rush.users)
         .bind(rush.requests_per_user)
@@ -106,7 +94,7 @@ impl Store {
                 "INSERT INTO rush_shares (rush_id, instance_id, part, parts) \
                  VALUES ($1, $2, $3, $4)",
             )
-            .bind(&rush.id)
+            .bind(id)
             .bind(instance)
             .bind(part)
             .bind(i64::try_from(instances.len()).unwrap_or(i64::MAX))
@@ -186,8 +174,8 @@ impl Store {
 
     /// How far all shares of a rush are.
     pub(crate) async fn parts(&self, rush: &str) -> Result<Vec<Part>, StoreError> {
-        let rows: Vec<(String, i64, i64, String, i64)> = sqlx::query_as(
-            "SELECT instance_id, part, done, report, reported_at FROM rush_shares \
+        let rows: Vec<(String, i64, String, i64)> = sqlx::query_as(
+            "SELECT instance_id, done, report, reported_at FROM rush_shares \
              WHERE rush_id = $1 ORDER BY part",
         )
         .bind(rush)
@@ -195,9 +183,8 @@ impl Store {
         .await?;
         Ok(rows
             .into_iter()
-            .map(|(instance_id, part, done, report, reported_at)| Part {
+            .map(|(instance_id, done, report, reported_at)| Part {
                 instance_id,
-                part,
                 done: done != 0,
                 report,
                 reported_at,

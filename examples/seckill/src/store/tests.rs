@@ -70,11 +70,10 @@ async fn open(url: &DatabaseUrl, directory: Option<TempDir>) -> TestShop {
 
 /// A voucher on sale from 1000 to 2000.
 async fn on_sale(store: &Store, id: &str, stock: i64) {
-    let voucher = NewVoucher {
+    let voucher = Voucher {
         id: id.to_owned(),
         name: format!("voucher {id}"),
         price_cents: 250,
-        created_at: 500,
         sale: Some(Sale {
             stock_at_start: stock,
             stock,
@@ -84,7 +83,7 @@ async fn on_sale(store: &Store, id: &str, stock: i64) {
             waiting_room: true,
         }),
     };
-    assert!(store.create_voucher(&voucher).await.unwrap());
+    assert!(store.create_voucher(&voucher, 500).await.unwrap());
 }
 
 async fn buy(store: &Store, voucher: &str, user: i64) -> Bought {
@@ -171,14 +170,13 @@ async fn a_raised_fence_keeps_out_who_came_before(shop: &TestShop) {
 
 async fn two_vouchers_of_one_name_are_refused(shop: &TestShop) {
     on_sale(&shop.store, "a", 5).await;
-    let again = NewVoucher {
+    let again = Voucher {
         id: "b".to_owned(),
         name: "voucher a".to_owned(),
         price_cents: 1,
-        created_at: 600,
         sale: None,
     };
-    assert!(!shop.other.create_voucher(&again).await.unwrap());
+    assert!(!shop.other.create_voucher(&again, 600).await.unwrap());
     assert_eq!(shop.store.voucher("b").await.unwrap(), None);
     // The transaction that failed left its connection in order.
     on_sale(&shop.other, "c", 1).await;
@@ -187,14 +185,13 @@ async fn two_vouchers_of_one_name_are_refused(shop: &TestShop) {
 async fn a_voucher_is_listed_with_its_sale(shop: &TestShop) {
     let store = &shop.store;
     on_sale(store, "a", 5).await;
-    let plain = NewVoucher {
+    let plain = Voucher {
         id: "b".to_owned(),
         name: "without a sale".to_owned(),
         price_cents: 9,
-        created_at: 501,
         sale: None,
     };
-    assert!(store.create_voucher(&plain).await.unwrap());
+    assert!(store.create_voucher(&plain, 501).await.unwrap());
     let listed = shop.other.vouchers().await.unwrap();
     assert_eq!(
         listed
@@ -309,15 +306,14 @@ async fn a_share_of_a_rush_is_taken_once(shop: &TestShop) {
     let instances: Vec<_> = store.instances(200).await.unwrap();
     let ids: Vec<_> = instances.into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids, ["one", "two"]);
-    let rush = NewRush {
-        id: "r".to_owned(),
+    let rush = Rush {
         voucher_id: "a".to_owned(),
         users: 10,
         requests_per_user: 3,
         concurrency: 4,
         begun_at: 300,
     };
-    store.begin_rush(&rush, &ids).await.unwrap();
+    store.begin_rush("r", &rush, &ids).await.unwrap();
     let share = store.take_share("two").await.unwrap().unwrap();
     assert_eq!((&*share.rush_id, share.part, share.parts), ("r", 1, 2));
     assert_eq!(store.take_share("two").await.unwrap(), None);

@@ -30,16 +30,6 @@ pub(crate) struct Sale {
     pub(crate) waiting_room: bool,
 }
 
-/// A voucher that is about to be.
-#[derive(Clone, Debug)]
-pub(crate) struct NewVoucher {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) price_cents: i64,
-    pub(crate) created_at: i64,
-    pub(crate) sale: Option<Sale>,
-}
-
 /// How many vouchers are listed.
 const LISTED: i64 = 200;
 
@@ -57,7 +47,11 @@ type Row = (
 
 impl Store {
     /// Adds a voucher with its sale, both or none; `false` where one of that name is there.
-    pub(crate) async fn create_voucher(&self, new: &NewVoucher) -> Result<bool, StoreError> {
+    pub(crate) async fn create_voucher(
+        &self,
+        new: &Voucher,
+        created_at: i64,
+    ) -> Result<bool, StoreError> {
         let mut transaction = self.pool.begin().await?;
         let made = sqlx::query(
             "INSERT INTO vouchers (id, name, price_cents, created_at) VALUES ($1, $2, $3, $4)",
@@ -65,7 +59,7 @@ impl Store {
         .bind(&new.id)
         .bind(&new.name)
         .bind(new.price_cents)
-        .bind(new.created_at)
+        .bind(created_at)
         .execute(&mut *transaction)
         .await
         .map_err(StoreError::from);

@@ -161,6 +161,23 @@ fn a_user_whose_lock_stays_taken_is_told_to_come_back() {
         line.contains("lock=\"order:7\"") && line.contains("lock_wait_ms="),
         "{line}"
     );
+    let refused = log.lines().find(|line| line.contains("status=423"));
+    assert!(refused.unwrap().contains("lock=\"order:7\""), "{log}");
+
+    // Without a lock there is none to name.
+    let mut unlocked = on_sale("Rice", 1);
+    unlocked["sale"]["lock"] = json!("off");
+    let unlocked = instance.voucher(&unlocked);
+    assert_eq!(instance.order(7, &unlocked).status, 201);
+    let log = instance.log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("status=201") && line.contains(&format!("{unlocked}/seckill")));
+    let line = line.unwrap_or_else(|| panic!("no line of the order in\n{log}"));
+    assert!(
+        !line.contains("lock=") && line.contains("lock_wait_ms="),
+        "{line}"
+    );
 }
 
 #[test]

@@ -148,6 +148,16 @@ fn two_users_swap_their_vouchers() {
     twice.is_problem(409, "swapped-twice");
 }
 
+/// Enters the waiting room, and returns the lines of the stream.
+fn enter(instance: &Instance, voucher: &str, user: i64) -> impl Iterator<Item = String> {
+    let request = format!(
+        "GET /api/vouchers/{voucher}/waiting-room HTTP/1.1\r\nhost: x\r\nx-user-id: {user}\r\n\r\n"
+    );
+    BufReader::new(instance.open(request.as_bytes()))
+        .lines()
+        .map_while(Result::ok)
+}
+
 #[test]
 fn a_sale_with_a_waiting_room_is_entered_by_a_pass() {
     let world = World::sqlite();
@@ -157,14 +167,7 @@ fn a_sale_with_a_waiting_room_is_entered_by_a_pass() {
     let voucher = instance.voucher(&asked);
     instance.order(7, &voucher).is_problem(403, "no-pass");
 
-    let enter = |user: i64| {
-        let request = format!(
-            "GET /api/vouchers/{voucher}/waiting-room HTTP/1.1\r\nhost: x\r\nx-user-id: {user}\r\n\r\n"
-        );
-        BufReader::new(instance.open(request.as_bytes()))
-            .lines()
-            .map_while(Result::ok)
-    };
+    let enter = |user| enter(&instance, &voucher, user);
     let pass_of = |lines: &mut dyn Iterator<Item = String>| -> (String, Vec<String>) {
         let mut places = Vec::new();
         for line in lines {
@@ -206,14 +209,7 @@ fn a_visitor_who_goes_away_leaves_the_queue() {
     // Nobody else is let in for as long as this test may take.
     let instance = world.serve(&["--pace", "3600s"]);
     let voucher = instance.voucher(&on_sale("Tea", 5));
-    let enter = |user: i64| {
-        let request = format!(
-            "GET /api/vouchers/{voucher}/waiting-room HTTP/1.1\r\nhost: x\r\nx-user-id: {user}\r\n\r\n"
-        );
-        BufReader::new(instance.open(request.as_bytes()))
-            .lines()
-            .map_while(Result::ok)
-    };
+    let enter = |user| enter(&instance, &voucher, user);
     let told = |lines: &mut dyn Iterator<Item = String>, what: &str| {
         let until = Instant::now() + LONG;
         // A stream that says nothing new is kept alive by an empty line now and then.
