@@ -23,7 +23,8 @@ fn rust(version: &str) -> Rust {
 
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        // Not offline: a fresh machine has not downloaded the packages of other platforms.
+        .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use redis::aio::MultiplexedConnection;
-use redlock_rt::{Client, ClientBuilder, FairLockGuard, embedded::Engine};
+use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, Unlocked, embedded::Engine};
 use tests::{Recorder, calls, connection_over, eventually, unique, within};
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -22,6 +22,7 @@ const S: Duration = Duration::from_secs(1);
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:1";
 
 struct Silent {
+    engine: Engine,
     name: String,
     redis: MultiplexedConnection,
     client: Client,
@@ -35,11 +36,11 @@ impl Silent {
         let engine = Engine::new();
         let redis = connection_over(engine.connect()).await.unwrap();
         let (recorder, refuses) = (Recorder::default(), Arc::<AtomicBool>::default());
-        let (wrap, refused) = (recorder.clone(), Arc::clone(&refuses));
+        let (wrap, refused, server) = (recorder.clone(), Arc::clone(&refuses), engine.clone());
         let builder = Client::builder().connector(move || {
             let stream = match refused.load(Ordering::Relaxed) {
                 true => Err(io::ErrorKind::ConnectionRefused.into()),
-                false => Ok(wrap.wrap(engine.connect())),
+                false => Ok(wrap.wrap(server.connect())),
             };
             async move { stream }
         });
@@ -49,6 +50,7 @@ impl Silent {
         known.unlock().await.unwrap();
         recorder.mark();
         Self {
+            engine,
             name,
             redis,
             client,
@@ -76,12 +78,30 @@ impl Silent {
 
     /// Begins to wait, and is queued.
     async fn waiter(&self) -> JoinHandle<FairLockGuard> {
-        let lock = self.client.fair_lock(&self.name);
+        self.waiter_of(&self.client, LockOptions::new()).await
+    }
+
+    async fn waiter_of(&self, client: &Client, options: LockOptions) -> JoinHandle<FairLockGuard> {
+        let lock = client.fair_lock(&self.name);
         let waiter = lock.clone();
-        let waiting = tokio::spawn(async move { waiter.lock().await.unwrap() });
-        eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+        let before = lock.queue_len().await.unwrap();
+        let waiting = tokio::spawn(async move { waiter.lock_with(options).await.unwrap() });
+        eventually(DEADLINE, async || lock.queue_len().await.unwrap() > before).await;
         waiting
     }
+
+    /// Another client of the same server.
+    fn other_client(&self) -> Client {
+        let engine = self.engine.clone();
+        let connect = move || std::future::ready(Ok(engine.connect()));
+        let builder = Client::builder().connector(connect);
+        let builder = builder.poll_interval(NEVER).waiter_timeout(NEVER);
+        builder.build().unwrap()
+    }
+}
+
+fn fixed(lease: Duration) -> LockOptions {
+    LockOptions::new().lease(lease).renew(false)
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,5 +162,57 @@ async fn next_waiter_polls_while_beats_fail() {
     let freed = Instant::now();
     let guard = within(DEADLINE, waiting).await.unwrap();
     assert!(freed.elapsed() <= 4 * S, "{:?}", freed.elapsed());
+    guard.unlock().await.unwrap();
+}
+
+/// The lease of a holder that neither releases nor dies ends, which is announced to nobody.
+#[tokio::test(start_paused = true)]
+async fn a_lock_stayed_free_for_up_to_a_beat_after_the_lease_of_who_came_before() {
+    for same_client in [true, false] {
+        let silent = Silent::open(|b| b.poll_interval(NEVER).waiter_timeout(NEVER)).await;
+        let behind = match same_client {
+            true => silent.client.clone(),
+            false => silent.other_client(),
+        };
+        let first = silent.client.fair_lock(&silent.name).lock().await.unwrap();
+        let second = silent.waiter_of(&silent.client, fixed(S)).await;
+        let third = silent.waiter_of(&behind, LockOptions::new()).await;
+        first.unlock().await.unwrap();
+        let second = within(DEADLINE, second).await.unwrap();
+        let taken = Instant::now();
+        let third = within(DEADLINE, third).await.unwrap();
+        let late = taken.elapsed() - S;
+        assert!(late < S / 100, "{late:?} after the end of the lease");
+        assert!(!second.is_valid());
+        third.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_found_the_lock_free_woke_nobody() {
+    let silent = Silent::open(|b| b.poll_interval(NEVER).waiter_timeout(NEVER)).await;
+    let first = silent.client.fair_lock(&silent.name).lock().await.unwrap();
+    let waiting = silent.waiter().await;
+    let _: i64 = silent.ask(&["DEL", &silent.name]).await;
+    let released = Instant::now();
+    assert_eq!(first.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let second = within(DEADLINE, waiting).await.unwrap();
+    assert!(released.elapsed() < S / 100, "{:?}", released.elapsed());
+    second.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_one_that_gave_up_learned_the_end_of_the_lease_by_a_beat_only() {
+    let silent = Silent::open(|b| b.poll_interval(NEVER).waiter_timeout(NEVER)).await;
+    silent.java_locks(3 * S).await;
+    let started = Instant::now();
+    let gives_up = silent.waiter().await;
+    let waiting = silent
+        .waiter_of(&silent.other_client(), LockOptions::new())
+        .await;
+    gives_up.abort();
+    let guard = within(DEADLINE, waiting).await.unwrap();
+    let late = started.elapsed() - 3 * S;
+    assert!(late < S / 100, "{late:?} after the end of the lease");
     guard.unlock().await.unwrap();
 }

@@ -53,7 +53,7 @@ impl Engine {
         let name = recipe.name().as_str();
         let message = Message {
             channel: wake_channel(&self.id),
-            payload: Turn { number, name }.encode(),
+            payload: Turn::encode_now(number, name),
         };
         self.tell(&message, news)
     }

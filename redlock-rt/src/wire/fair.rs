@@ -54,23 +54,30 @@ pub(crate) fn position(name: &LockName, owner: Option<&HoldId>) -> Call {
         .arg(owner.map_or("", HoldId::as_str))
 }
 
-/// What a client hears on its [channel](keys::wake_channel): which of its waiters is next, and for
-/// which name. Where two names have one queue, that may be the other one.
+/// A message on the [channel](keys::wake_channel) of a client: the waiter that is next, and the name of
+/// its lock. If two names have one queue, the name may be the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn<'a> {
     pub(crate) number: u64,
     pub(crate) name: &'a str,
+    /// The time until the holder's lease ends; `None`: the waiter may try now.
+    pub(crate) left: Option<Duration>,
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn encode(self) -> String {
-        format!("{} {}", self.number, self.name)
+    /// The message that a waiter may try now.
+    pub(crate) fn encode_now(number: u64, name: &str) -> String {
+        format!("{number} {name}")
     }
 
     pub(crate) fn decode(payload: &'a str) -> Option<Self> {
         let (number, name) = payload.split_once(' ')?;
+        let (number, left) = match number.split_once('@') {
+            Some((number, left)) => (number, Some(Duration::from_millis(left.parse().ok()?))),
+            None => (number, None),
+        };
         let number = number.parse().ok()?;
-        Some(Self { number, name })
+        Some(Self { number, name, left })
     }
 }
 
@@ -249,13 +256,15 @@ mod tests {
 
     #[test]
     fn a_name_may_have_blanks() {
-        let heard = |number, name| Some(Turn { number, name });
-        assert_eq!(Turn::decode("7 svc:order"), heard(7, "svc:order"));
-        assert_eq!(Turn::decode("7  a b"), heard(7, " a b"));
-        let wake = heard(7, " a b").unwrap();
-        assert_eq!(wake.encode(), "7  a b");
-        assert_eq!(Turn::decode("x a"), None);
-        assert_eq!(Turn::decode("0"), None);
+        let heard = |number, name, left| Some(Turn { number, name, left });
+        assert_eq!(Turn::decode("7 svc:order"), heard(7, "svc:order", None));
+        assert_eq!(Turn::decode("7  a b"), heard(7, " a b", None));
+        assert_eq!(Turn::encode_now(7, " a b"), "7  a b");
+        let left = Some(Duration::from_millis(365));
+        assert_eq!(Turn::decode("7@365 a@b c"), heard(7, "a@b c", left));
+        for payload in ["x a", "0", "7@ a", "7@-1 a", "@5 a"] {
+            assert_eq!(Turn::decode(payload), None, "{payload}");
+        }
     }
 
     #[test]

@@ -142,13 +142,13 @@ impl Listener for FairMap {
     }
 
     fn heard(&self, message: &Message) {
-        let Some(Turn { number, name }) = Turn::decode(&message.payload) else {
+        let Some(Turn { number, name, left }) = Turn::decode(&message.payload) else {
             return;
         };
         let twin = fair_twin(name);
         let names = [Some(name), twin.as_deref()].into_iter().flatten();
         let known: Vec<_> = names.filter_map(|name| self.get(name)).collect();
-        if !known.iter().any(|waiters| waiters.wake(number)) {
+        if !known.iter().any(|waiters| waiters.is_next(number, left)) {
             known.iter().for_each(|waiters| waiters.unclaimed());
         }
     }

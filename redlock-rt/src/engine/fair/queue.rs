@@ -151,6 +151,17 @@ impl<Q: Clone> FairWaitQueue<Q> {
         is_first
     }
 
+    /// This number was announced as the head, and the lock is free at `look_at` at the latest. Returns
+    /// whether it is the number of a waiter; then the next beat is due at that moment at the latest.
+    pub(super) fn is_next(&mut self, number: u64, look_at: Instant) -> bool {
+        let known = self.waiters.contains_key(&number);
+        if known {
+            self.head = Some(number);
+            self.ask(look_at);
+        }
+        known
+    }
+
     /// An announcement came for a number without a ticket: the next beat, which asks who is next, is
     /// due soon.
     pub(super) fn unclaimed(&mut self, now: Instant) {

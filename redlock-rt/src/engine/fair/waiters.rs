@@ -144,10 +144,15 @@ impl FairWaiters {
         lock(&self.queue).queue_of(number).is_some()
     }
 
-    /// It is the turn of the waiter of this number. Returns whether that is one of these.
-    pub(super) fn wake(&self, number: u64) -> bool {
-        let own = lock(&self.queue).queue_of(number);
-        own.inspect(|own| own.notify()).is_some()
+    /// The waiter of this number is next. It tries now, or a beat looks when the lease of the holder has
+    /// ended, in `left`. Returns whether the number is one of these waiters.
+    pub(super) fn is_next(&self, number: u64, left: Option<Duration>) -> bool {
+        let Some(left) = left else {
+            let own = lock(&self.queue).queue_of(number);
+            return own.inspect(|own| own.notify()).is_some();
+        };
+        let over = clock::after(clock::now(), after_expiry(left));
+        self.update(|queue| queue.is_next(number, over))
     }
 
     /// A turn was announced for a number without a ticket.
@@ -180,9 +185,7 @@ impl FairWaiters {
         let dropped = &beat.missing;
         let every = self.beat_every().mul_f64(0.9 + 0.1 * spread);
         let soon = (!dropped.is_empty()).then_some(SOON);
-        // Redis expires keys by the millisecond, so one more millisecond.
-        let over = beat.lease.map(|lease| lease + Duration::from_millis(1));
-        let looks = [Some(self.poll_within(spread)), over];
+        let looks = [Some(self.poll_within(spread)), beat.lease.map(after_expiry)];
         let woken = self.update(|queue| {
             let woken = queue.reported(head, beat.is_free, dropped, now);
             let looks = looks.into_iter().flatten().filter(|_| queue.has_head());
@@ -223,6 +226,11 @@ impl FairWaiters {
     }
 }
 
+/// Redis expires keys by the millisecond, so one more millisecond.
+fn after_expiry(left: Duration) -> Duration {
+    left + Duration::from_millis(1)
+}
+
 impl Listener for FairWaiters {
     fn confirmed(&self) {
         self.beat_now();
@@ -233,7 +241,7 @@ impl Listener for FairWaiters {
         let Some(Ok(number)) = number.map(|(_, number)| number.parse()) else {
             return;
         };
-        if !self.wake(number) {
+        if !self.is_next(number, None) {
             self.unclaimed();
         }
     }

@@ -54,6 +54,7 @@ if ttl == -2 and (not head or head == owner) then
         look()
         take_out(owner)
         settle(1)
+        tell_next(tonumber(lease))
     end
     return nil
 end

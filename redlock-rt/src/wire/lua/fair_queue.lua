@@ -24,8 +24,10 @@
 local NEAR = 60000
 -- What a waiter of another client has at least, from when one of ours has made it the next.
 local GRACE = 5000
--- Clients are heard every 30 s at least: after so long nobody is left of whom nothing is noted.
-local UNHEARD = 35000
+-- The longest time between two heartbeats of a client.
+local LONGEST_BEAT = 30000
+-- After so long without a note no client is left of which nothing is noted.
+local UNHEARD = LONGEST_BEAT + 5000
 
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -278,6 +280,15 @@ local woken, told
 local function wake_next(head)
     if head then
         woken, told = head, wake(head, LOCK, ARGV[1], ARGV[2], WAITERS) and 1 or 0
+    end
+end
+
+-- The waiter that has become next is told when the lease of the holder ends, if that may be before the
+-- next heartbeat of its client, which asks. Redisson's waiters know how long they have to wait.
+local function tell_next(left)
+    local head = left >= 0 and left < LONGEST_BEAT and redis.call('LINDEX', QUEUE, 0)
+    if head and is_ours(head) then
+        wake(head, LOCK, ARGV[1], ARGV[2], WAITERS, left)
     end
 end
 

@@ -1,4 +1,4 @@
--- Ends a hold of a fair lock, or leaves its queue, and wakes the next waiter.
+-- Ends a hold of a fair lock, or leaves its queue, and wakes the next waiter of a free lock.
 --
 -- Prelude: fair_wake, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
@@ -21,18 +21,20 @@ if ended == 1 then
     wake_next(head_of_queue())
     return answer(1)
 end
-local held = redis.call('EXISTS', KEYS[1])
+local first = redis.call('LINDEX', KEYS[2], 0) == owner
 if deadline_of(owner) then
-    local first = redis.call('LINDEX', KEYS[2], 0) == owner
     look()
     take_out(owner)
     settle(1)
-    local head = head_of_queue()
-    if first and held == 0 then
-        wake_next(head)
-    end
+end
+local head, left = head_of_queue(), redis.call('PTTL', KEYS[1])
+if left == -2 then
+    -- The lease of this hold or of another has ended, which was announced to nobody.
+    wake_next(head)
+elseif first then
+    tell_next(left)
 end
 if type(ended) == 'table' then
     return ended
 end
-return answer(-held)
+return answer(left == -2 and 0 or -1)

@@ -8,6 +8,8 @@
 -- * A waiter of ours is woken through the one channel of its client; the message has the owner's
 --   number and the lock's name. So a client that waits for many locks needs no subscription for
 --   each, and no pattern, which the server would compare with every message.
+-- * A waiter of ours that is next, but cannot have the lock yet, is told when the holder's lease ends:
+--   NUMBER@MS. Its client looks again then, since the end of a lease is announced to nobody.
 -- * A waiter of another client is woken through its own channel, as Redisson wakes it.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: subscribes each waiter to a channel of its own.
@@ -22,12 +24,13 @@ end
 
 -- Returns false where Redis refuses to publish. `publish`: the command for the channels of waiters,
 -- which are in the slot of their lock; a client's channel is in none. `clients`, `waiters`: prefixes of
--- the channels.
-local function wake(waiter, name, publish, clients, waiters)
+-- the channels. `left`: the ms until the holder's lease ends; nil: the waiter may try now.
+local function wake(waiter, name, publish, clients, waiters, left)
     local sent
     if is_ours(waiter) then
         local client = client_of(waiter)
-        local message = string.sub(waiter, #client + 2) .. ' ' .. name
+        local number = string.sub(waiter, #client + 2)
+        local message = (left and number .. '@' .. left or number) .. ' ' .. name
         sent = redis.pcall('PUBLISH', clients .. ':' .. client, message)
     else
         sent = redis.pcall(publish, waiters .. ':' .. waiter, '0')

@@ -43,6 +43,26 @@ fn a_beat_is_due_when_the_lease_before_the_head_is_over() {
 }
 
 #[test]
+fn an_announced_head_has_a_beat_when_the_lease_before_it_ends() {
+    let now = Instant::now();
+    let mut queue = FairWaitQueue::default();
+    queue.enter(1, "a", now + 9 * S);
+    assert!(!queue.is_next(2, now + S), "no waiter has this number");
+    // The announcement may come before the reply that says that the waiter is queued.
+    assert!(queue.is_next(1, now + S));
+    assert_eq!(queue.due(), Some(now + 9 * S));
+    queue.is_queued(1, false, None);
+    assert!(queue.has_head());
+    assert_eq!(queue.due(), Some(now + S));
+    // The reply to a beat that was sent before does not cancel it.
+    queue.begin_beat(now, now + 9 * S).unwrap();
+    assert!(queue.is_next(1, now + S));
+    queue.reported(None, false, &[], now);
+    queue.beat_answered(now, now + 9 * S);
+    assert_eq!(queue.due(), Some(now + S));
+}
+
+#[test]
 fn the_head_tries_by_itself_while_beats_fail() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
