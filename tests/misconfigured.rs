@@ -373,7 +373,10 @@ async fn errors_of_connections_did_not_name_the_server() {
             "{debug}"
         );
     };
+    let guard = client.rlock("b").lock().await.unwrap();
     proxy.go_silent();
+    // What goes on in the background says so, and where.
+    assert(guard.unlock().await.unwrap_err());
     assert(client.rlock("a").try_lock().await.unwrap_err());
     let wait = LockOptions::new().wait(Duration::from_millis(100));
     assert(client.rlock("a").lock_with(wait).await.unwrap_err());

@@ -535,7 +535,8 @@ impl PendingCleanup {
         let mut error = Error::new(kind, action);
         if let Some(cleanup) = &self.cleanup {
             error = error.named(cleanup.name().as_arc());
-            error = error.detail(GOES_ON);
+            let server = cleanup.engine().main.place();
+            error = error.detail(format!("{server}: {GOES_ON}"));
         }
         error
     }
