@@ -1,41 +1,35 @@
-//! A reply is lost, or a command, or it comes too late: whatever became of it, no lock is left
-//! without a holder, none is freed twice, and there is no error for one that was in fact released.
+//! A command or a reply is lost, or comes too late. In each case no lock is left without a holder, no
+//! lock is freed twice, and a release that has run is no error.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     panic::Location,
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, RLock, RLockGuard, Unlocked};
-use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, Which, calls, eventually, shared_server, trace_init,
-    unique, within,
-};
+use tests::{Matcher, Proxy, RedisServer, Which, World, calls, eventually, shared_server, within};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How long a call may take. The client waits half of it for a reply before it gives the connection
-/// up. Short, since each lost reply costs as much; and far longer than a reply takes.
+/// The time-out of a call. After half of it without a reply the client closes the connection. Short,
+/// since each lost reply costs this time; far longer than a reply takes.
 const RESPONSE: Duration = Duration::from_millis(1200);
-/// The end of a wait may come so late: threads that have to wait for a processor.
+/// How late a wait may end if threads have to wait for a processor.
 const LATE: Duration = Duration::from_secs(1);
-
-/// Polling that does not come within a test, so that it is the announcement that wakes.
-const NEVER: Duration = Duration::from_secs(600);
 
 /// How a command or its reply is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// The command is carried out, and no reply comes on a connection that stays open.
+    /// The command runs, but no reply comes on the connection, which stays open.
     Reply,
-    /// Neither arrives, and the connection stays open.
+    /// The command does not arrive, and the connection stays open.
     Request,
-    /// The connection ends when the command was carried out.
+    /// The connection ends after the command has run.
     CutAfter,
     /// The connection ends before the command arrives.
     CutBefore,
@@ -43,30 +37,36 @@ enum Loss {
 
 const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
 
-/// How often in a row a call that waits for nobody is repeated in its time.
+/// How many losses in a row a call survives that does not wait for a lock.
 fn tries(loss: Loss) -> &'static [usize] {
     match loss {
-        // Each takes half of the time.
+        // Each loss takes half of the time.
         Loss::Reply | Loss::Request => &[1],
         Loss::CutAfter | Loss::CutBefore => &[1, 3],
     }
 }
 
-/// Every kind of loss, side by side: most of the time is spent waiting.
+/// Tests all kinds of loss concurrently, since they mostly wait.
 async fn each(losses: &[Loss], test: impl AsyncFn(Loss)) {
     join_all(losses.iter().map(|&loss| test(loss))).await;
 }
 
-/// A client behind a proxy that loses what it is told to, and another client without.
+/// A client behind a proxy that loses commands or replies, and another client without a proxy.
 struct Stage {
-    name: String,
+    world: World,
     proxy: Proxy,
     client: Client,
     lock: RLock,
     other_client: Client,
     other: RLock,
-    redis: MultiplexedConnection,
-    leaks: LeakCheck,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Stage {
@@ -75,32 +75,23 @@ impl Stage {
     }
 
     async fn patient(what: &str, response: Duration) -> Self {
-        trace_init();
         let server = shared_server();
-        let (name, proxy) = (unique(what), Proxy::to(&server));
-        let client = Client::builder()
-            .url(&proxy.url())
-            .response_timeout(response)
-            .connect_timeout(2 * RESPONSE)
-            .linger(Duration::from_millis(20));
-        let client = client.build().unwrap();
-        let other_client = Client::builder()
-            .url(&server.url())
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let other_client = other_client.build().unwrap();
-        let leaks = LeakCheck::on(&server, &name).await;
+        let mut world = World::on(&server, what).await;
+        let (proxy, other_client) = (Proxy::to(&server), world.client());
+        world.clients_connect_to(proxy.url());
+        let client = world.client_with(|builder| {
+            let builder = builder.response_timeout(response);
+            builder.connect_timeout(2 * RESPONSE)
+        });
         let stage = Self {
-            lock: client.rlock(&name),
-            other: other_client.rlock(&name),
-            redis: server.connect().await.unwrap(),
-            leaks: leaks.client(&client).client(&other_client),
+            lock: client.rlock(&world.name),
+            other: other_client.rlock(&world.name),
+            world,
             proxy,
             client,
             other_client,
-            name,
         };
-        // Connects and has the server know the scripts: from here on a call is one frame.
+        // Connects and loads the scripts, so that from here on each call is one frame.
         let guard = stage.lock.lock().await.unwrap();
         guard.reenter().await.unwrap().unlock().await.unwrap();
         guard.unlock().await.unwrap();
@@ -120,7 +111,7 @@ impl Stage {
         calls("rlock_release").mentioning(&self.name)
     }
 
-    /// Has the next of these calls lost, as many as said.
+    /// Loses the next `times` of these calls.
     fn lose(&self, loss: Loss, calls: Matcher, times: usize) {
         match loss {
             Loss::Reply => self.proxy.swallow_reply(calls, times),
@@ -142,38 +133,29 @@ impl Stage {
         }
     }
 
-    /// Waits until nothing is on its way any more on a connection that the client gave up: it was
-    /// carried out, or it never will be.
+    /// Waits until no command is in flight on a connection that the client has closed: each has run,
+    /// or will never run.
     async fn ended(&self, connection: u64) {
         let which = Which::Connection(connection);
         eventually(DEADLINE, async || self.proxy.connections(which).is_empty()).await;
     }
 
-    /// Waits until a task of the other client waits for the lock and listens.
+    /// Waits until a task of the other client waits for the lock and is subscribed.
     async fn other_waits(&self) {
         eventually(DEADLINE, async || {
-            let list = redis::cmd("PUBSUB")
-                .arg(&["CHANNELS", &format!("*{}*", self.name)])
-                .to_owned();
-            let channels: Vec<String> = list.query_async(&mut self.redis.clone()).await.unwrap();
+            let pattern = format!("*{}*", self.name);
+            let channels: Vec<String> = self.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
             self.other_client.stats().waiting == 1 && channels.len() == 1
         })
         .await;
     }
 
-    /// The lock as it stands in Redis: owner -> hold count.
+    /// The lock in Redis: owner -> hold count.
     async fn hash(&self) -> BTreeMap<String, u32> {
-        let get = redis::cmd("HGETALL").arg(&self.name).to_owned();
-        get.query_async(&mut self.redis.clone()).await.unwrap()
+        self.redis(&["HGETALL", &self.name]).await
     }
 
-    async fn ttl(&self) -> Duration {
-        let get = redis::cmd("PTTL").arg(&self.name).to_owned();
-        let millis: i64 = get.query_async(&mut self.redis.clone()).await.unwrap();
-        Duration::from_millis(millis.try_into().unwrap())
-    }
-
-    /// This guard and nobody else has the lock, so often, and not longer than the key lives.
+    /// Only this guard has the lock, with this hold count, and no longer than the key lives.
     #[track_caller]
     fn assert_held(&self, guard: &RLockGuard, count: u32) -> impl Future<Output = ()> {
         let expected = BTreeMap::from([(guard.hold_id().to_string(), count)]);
@@ -183,7 +165,7 @@ impl Stage {
             let GuardState::Held { until } = guard.state() else {
                 panic!("{caller}: {guard:?}");
             };
-            let expires = self.ttl().await + Duration::from_millis(1);
+            let expires = self.ttl().await.unwrap() + Duration::from_millis(1);
             assert!(until <= Instant::now() + expires, "{caller}: {guard:?}");
         }
     }
@@ -199,13 +181,9 @@ impl Stage {
             }
         }
     }
-
-    async fn assert_clean(self) {
-        self.leaks.assert_clean().await;
-    }
 }
 
-/// A lock is acquired, once and not twice, over lost commands and replies.
+/// A lock is acquired once and not twice when commands or replies are lost.
 async fn acquisition(loss: Loss) {
     let stage = Stage::set("acquisition").await;
     for times in [1, 3] {
@@ -240,7 +218,7 @@ async fn an_acquisition_that_is_cut_off() {
     acquisition(Loss::CutBefore).await;
 }
 
-/// A caller whose wait ends with the outcome unknown is told so in time, and leaves no lock.
+/// A caller whose wait ends with the outcome unknown gets the error in time, and leaves no lock.
 #[tokio::test]
 async fn a_wait_that_ends_with_the_outcome_unknown_leaves_nothing() {
     each(&LOSSES, async |loss| {
@@ -256,7 +234,7 @@ async fn a_wait_that_ends_with_the_outcome_unknown_leaves_nothing() {
             waited >= wait && waited < wait + LATE,
             "{loss:?}: {waited:?}"
         );
-        // Far below the lease: what may have been acquired is released in the background.
+        // Far below the lease: a lock that may have been acquired is released in the background.
         let guard = within(DEADLINE, stage.other.lock()).await.unwrap();
         stage.assert_held(&guard, 1).await;
         guard.unlock().await.unwrap();
@@ -280,7 +258,7 @@ async fn a_try_whose_outcome_is_unknown_leaves_nothing() {
     .await;
 }
 
-/// A lock that was in fact released is told to be, and a waiter has it.
+/// A release that has run is reported as such, and a waiter gets the lock.
 async fn release(loss: Loss) {
     let stage = Stage::set("release").await;
     for &times in tries(loss) {
@@ -329,7 +307,7 @@ async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost() {
             stage.lose(loss, release, times);
             let outcome = guard.unlock().await.unwrap();
             assert!(matches!(outcome, Unlocked::Kept { .. }), "{outcome:?}");
-            assert!(stage.ttl().await > LEAST / 2);
+            assert!(stage.ttl().await > Some(LEAST / 2));
             assert!(stage.lock.force_unlock().await.unwrap());
         }
         stage.assert_clean().await;
@@ -354,7 +332,7 @@ async fn a_dropped_guard_whose_release_is_lost() {
     .await;
 }
 
-/// Whoever is next does not wait until the last holder knows.
+/// The next holder does not wait until the last holder gets its reply.
 #[tokio::test]
 async fn the_next_holder_has_it_while_the_reply_is_missing() {
     let stage = Stage::set("missing").await;
@@ -376,7 +354,7 @@ async fn the_next_holder_has_it_while_the_reply_is_missing() {
     stage.assert_clean().await;
 }
 
-/// The reply is lost, and by the time that the release is repeated there is a newer hold.
+/// The reply is lost, and when the release is repeated, there is a newer hold.
 async fn a_repeated_release_frees_no_newer_hold(by: impl Fn(&Stage) -> &RLock) {
     let stage = Stage::set("repeated").await;
     let guard = stage.lock.lock().await.unwrap();
@@ -402,7 +380,7 @@ async fn a_repeated_release_frees_no_newer_hold_of_another_client() {
     a_repeated_release_frees_no_newer_hold(|stage| &stage.other).await;
 }
 
-/// The reply to the release may be lost for longer than the lease: it was released all the same.
+/// The reply to a release is missing for longer than the lease; the lock counts as released.
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_for_longer_than_the_lease() {
     each(&[Loss::Reply, Loss::CutAfter], async |loss| {
@@ -419,8 +397,8 @@ async fn a_release_whose_reply_is_lost_for_longer_than_the_lease() {
     .await;
 }
 
-/// The only error for a release: nothing is heard of it for as long as it is waited for. It goes on
-/// then, and frees nothing but its own hold.
+/// The only error of a release: no reply comes during the call. The release then continues in the
+/// background, and frees only its own hold.
 #[tokio::test]
 async fn a_release_that_is_never_answered_goes_on_in_the_background() {
     let stage = Stage::set("never").await;
@@ -437,7 +415,7 @@ async fn a_release_that_is_never_answered_goes_on_in_the_background() {
     stage.assert_clean().await;
 }
 
-/// The hold count is right whatever was lost when it changed, and so is the lease.
+/// The hold count and the lease are right after each kind of loss.
 async fn reentry(loss: Loss) {
     let stage = Stage::set("reentry").await;
     for &times in tries(loss) {
@@ -450,7 +428,7 @@ async fn reentry(loss: Loss) {
         stage.assert_held(&outer, 1).await;
         stage.lose(loss, stage.updates(), times);
         outer.extend(Duration::from_secs(90)).await.unwrap();
-        assert!(stage.ttl().await > Duration::from_secs(80));
+        assert!(stage.ttl().await > Some(Duration::from_secs(80)));
         stage.assert_held(&outer, 1).await;
         assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
         stage.assert_free().await;
@@ -478,7 +456,7 @@ async fn a_reentry_that_is_cut_off() {
     reentry(Loss::CutBefore).await;
 }
 
-/// A re-entry whose wait ends with the outcome unknown is as if it had not been.
+/// A re-entry whose wait ends with the outcome unknown is undone.
 #[tokio::test]
 async fn a_reentry_with_the_outcome_unknown_is_set_back() {
     each(&LOSSES, async |loss| {
@@ -488,7 +466,7 @@ async fn a_reentry_with_the_outcome_unknown_is_set_back() {
         let wait = Duration::from_millis(80);
         let inner = outer.run(stage.lock.lock_with(LockOptions::new().wait(wait)));
         match inner.await.unwrap() {
-            // A cut connection is known at once, so that there is time for more tries.
+            // The client notices a cut connection at once, so there is time for more tries.
             Ok(inner) if matches!(loss, Loss::CutAfter | Loss::CutBefore) => drop(inner),
             Ok(inner) => panic!("{loss:?}: {inner:?} without a reply"),
             Err(error) => {
@@ -504,11 +482,11 @@ async fn a_reentry_with_the_outcome_unknown_is_set_back() {
     .await;
 }
 
-/// By the time of the repeat the lock was somebody else's.
+/// At the time of the repeat another client had the lock.
 #[tokio::test]
 async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder() {
     let stage = Stage::set("forced").await;
-    // The server knows the script from here on.
+    // Loads the script.
     assert!(!stage.lock.force_unlock().await.unwrap());
     let guard = stage.lock.lock().await.unwrap();
     let connection = stage.connection();
@@ -529,7 +507,7 @@ async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder()
     stage.assert_clean().await;
 }
 
-/// What is asked about a lock is asked again.
+/// Calls that only read are repeated.
 #[tokio::test]
 async fn questions_are_repeated() {
     each(&LOSSES, async |loss| {
@@ -543,7 +521,7 @@ async fn questions_are_repeated() {
             calls("rlock_force_release").mentioning(&stage.name),
             1,
         );
-        // That is no question: it is sent once.
+        // This call changes the lock, so it is sent once.
         let error = stage.lock.force_unlock().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         stage.lock.force_unlock().await.unwrap();
@@ -554,7 +532,7 @@ async fn questions_are_repeated() {
     .await;
 }
 
-// Commands that are on their way while the client has long been connected anew: they must not run.
+// Commands that are still in flight when the client has a new connection must not run.
 
 #[tokio::test]
 async fn a_delayed_acquisition_does_not_run_after_its_repeat() {
@@ -632,17 +610,16 @@ async fn a_delayed_release_frees_no_newer_hold_of_the_same_client() {
 /// As above, but the command waits in the server's socket rather than on the way there.
 #[tokio::test]
 async fn commands_that_a_resumed_server_reads_leave_nothing() {
-    trace_init();
-    let (server, name) = (RedisServer::start(), unique("socket"));
-    let client = Client::builder()
-        .url(&server.url())
-        .response_timeout(RESPONSE)
-        .connect_timeout(DEADLINE);
-    let client = client.build().unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
-    let lock = client.rlock(&name);
+    let server = RedisServer::start();
+    let world = World::on(&server, "socket").await;
+    let client = world.client_with(|builder| {
+        let builder = builder.response_timeout(RESPONSE);
+        builder.connect_timeout(DEADLINE)
+    });
+    let lock = client.rlock(&world.name);
     lock.lock().await.unwrap().unlock().await.unwrap();
-    let held = client.rlock(format!("{name}:held")).lock().await.unwrap();
+    let held = client.rlock(format!("{}:held", world.name));
+    let held = held.lock().await.unwrap();
     server.pause();
     let start = Instant::now();
     let wait = Duration::from_millis(50);
@@ -656,7 +633,7 @@ async fn commands_that_a_resumed_server_reads_leave_nothing() {
     let error = within(DEADLINE, held.unlock()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
     server.resume();
-    let other = Client::connect(&server.url()).await.unwrap().rlock(&name);
+    let other = world.client().rlock(&world.name);
     let guard = within(DEADLINE, other.lock()).await.unwrap();
     eventually(DEADLINE, async || client.stats().releases == 0).await;
     assert_eq!(
@@ -664,5 +641,5 @@ async fn commands_that_a_resumed_server_reads_leave_nothing() {
         Some(guard.hold_id())
     );
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    world.assert_clean().await;
 }

@@ -3,13 +3,18 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    ops::Deref,
+    time::{Duration, Instant},
+};
 
 use futures::future::join_all;
 use redlock_rt::{
-    Client, ErrorKind, GuardState, LockOptions, LostReason, RLockGuard, Shutdown, Unlocked,
+    Client, ClientBuilder, ErrorKind, GuardState, LockOptions, LostReason, RLockGuard, Shutdown,
+    Unlocked,
 };
-use tests::{Gate, LeakCheck, Matcher, Proxy, RedisServer, eventually, unique, within};
+use tests::{Gate, Matcher, Proxy, RedisServer, World, eventually, within};
 use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -19,32 +24,56 @@ const COUNT: usize = 100;
 
 type Waiter = JoinHandle<Result<RLockGuard, redlock_rt::Error>>;
 
-/// A client in front of a server of its own, so that all connections there are the client's.
+/// A client in front of a server of its own, so that all connections there are the client's but
+/// those of the test.
 struct Stage {
+    world: World,
     server: RedisServer,
-    control: redis::aio::MultiplexedConnection,
+    /// The connections of the test.
+    own: BTreeSet<String>,
     client: Client,
-    prefix: String,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Stage {
     async fn set(what: &str) -> Self {
-        let server = RedisServer::start();
-        let client = Client::builder().url(&server.url());
-        Self::with(what, server, client.build().unwrap()).await
+        Self::with(what, |builder| builder).await
     }
 
-    async fn with(what: &str, server: RedisServer, client: Client) -> Self {
+    async fn with(what: &str, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let server = RedisServer::start();
+        let world = World::on(&server, what).await;
+        Self::of(world, server, |world| world.client_with(options)).await
+    }
+
+    /// A client that reaches the server by a proxy.
+    async fn behind_proxy(what: &str) -> (Self, Proxy) {
+        let server = RedisServer::start();
+        let mut world = World::on(&server, what).await;
+        let proxy = Proxy::to(&server);
+        world.clients_connect_to(proxy.url());
+        let stage = Self::of(world, server, |world| world.client_with(|builder| builder)).await;
+        (stage, proxy)
+    }
+
+    async fn of(world: World, server: RedisServer, client: impl FnOnce(&World) -> Client) -> Self {
         Self {
-            control: server.connect().await.unwrap(),
+            own: connections(&world).await,
+            client: client(&world),
+            world,
             server,
-            client,
-            prefix: unique(what),
         }
     }
 
     fn name(&self, number: usize) -> String {
-        format!("{}:{number}", self.prefix)
+        format!("{}:{number}", self.world.name)
     }
 
     /// Takes `COUNT` locks and has one task wait for each.
@@ -66,53 +95,35 @@ impl Stage {
     }
 
     async fn channels(&self) -> usize {
-        let channels: Vec<String> = redis::cmd("PUBSUB")
-            .arg("CHANNELS")
-            .query_async(&mut self.control.clone())
-            .await
-            .unwrap();
+        let channels: Vec<String> = self.redis(&["PUBSUB", "CHANNELS"]).await;
         channels.len()
     }
 
     async fn keys(&self) -> usize {
-        let size = redis::cmd("DBSIZE").to_owned();
-        size.query_async(&mut self.control.clone()).await.unwrap()
-    }
-
-    /// The connections of the client, as the server sees them.
-    async fn connections(&self) -> Vec<String> {
-        let me: i64 = redis::cmd("CLIENT")
-            .arg("ID")
-            .query_async(&mut self.control.clone())
-            .await
-            .unwrap();
-        let list: String = redis::cmd("CLIENT")
-            .arg("LIST")
-            .query_async(&mut self.control.clone())
-            .await
-            .unwrap();
-        let others = |line: &&str| !line.starts_with(&format!("id={me} "));
-        list.lines().filter(others).map(str::to_owned).collect()
+        self.redis(&["DBSIZE"]).await
     }
 
     /// No task of the client is left, and no connection of it on the server.
     async fn assert_ended(&self) {
         eventually(DEADLINE, async || {
             let tasks = self.client.stats().tasks;
-            let connections = self.connections().await;
+            let connections = connections(&self.world).await;
+            let connections = &connections - &self.own;
             if tasks == 0 && connections.is_empty() {
                 Ok(())
             } else {
-                Err(format!("{tasks} tasks, connections {connections:#?}"))
+                Err(format!("{tasks} tasks, connections {connections:?}"))
             }
         })
         .await;
     }
+}
 
-    async fn assert_clean(&self) {
-        let check = LeakCheck::on(&self.server, &self.prefix).await;
-        check.client(&self.client).assert_clean().await;
-    }
+/// The ids of all connections that the server has.
+async fn connections(world: &World) -> BTreeSet<String> {
+    let list: String = world.redis(&["CLIENT", "LIST"]).await;
+    let ids = list.lines().filter_map(|line| line.split(' ').next());
+    ids.map(str::to_owned).collect()
 }
 
 fn assert_shut_down<T>(outcome: Result<T, redlock_rt::Error>) {
@@ -232,10 +243,8 @@ async fn drain_releases_what_is_held_longer() {
 
 #[tokio::test]
 async fn abandon_leaves_the_locks_to_their_leases() {
-    let server = RedisServer::start();
     let lease = Duration::from_secs(3);
-    let client = Client::builder().url(&server.url()).lease(lease);
-    let stage = Stage::with("abandon", server, client.build().unwrap()).await;
+    let stage = Stage::with("abandon", |builder| builder.lease(lease)).await;
     let (guards, waiters) = stage.crowd().await;
 
     within(PROMPT, stage.client.shutdown(Shutdown::Abandon))
@@ -275,9 +284,7 @@ async fn a_guard_of_an_ended_client_opens_no_connection() {
     stage.assert_ended().await;
     assert_eq!(stage.keys().await, 2);
     for number in 0..2 {
-        let mut delete = redis::cmd("DEL");
-        delete.arg(stage.name(number));
-        delete.exec_async(&mut stage.control.clone()).await.unwrap();
+        let _: bool = stage.redis(&["DEL", &stage.name(number)]).await;
     }
     stage.assert_clean().await;
 }
@@ -362,10 +369,7 @@ async fn a_client_that_was_never_used_shuts_down() {
 /// A client that acquires while it is shut down gives nothing out, and leaves nothing either,
 /// however far the acquisition has come.
 async fn release_all_catches(what: &str, hold: impl FnOnce(&Proxy, Matcher) -> Gate, keys: usize) {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let client = Client::builder().url(&proxy.url()).build().unwrap();
-    let stage = Stage::with(what, server, client).await;
+    let (stage, proxy) = Stage::behind_proxy(what).await;
     // Loads the scripts.
     let warm = stage.client.rlock(stage.name(0)).lock().await.unwrap();
     warm.unlock().await.unwrap();
@@ -403,10 +407,7 @@ async fn release_all_catches_an_acquisition_that_redis_has_answered() {
 /// Likewise for a release that a caller waits for.
 #[tokio::test]
 async fn release_all_waits_for_releases_under_way() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let client = Client::builder().url(&proxy.url()).build().unwrap();
-    let stage = Stage::with("releasing", server, client).await;
+    let (stage, proxy) = Stage::behind_proxy("releasing").await;
     let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
     let gate = proxy.hold_request(Matcher::command("EVALSHA").mentioning(stage.name(0)));
     let unlocking = tokio::spawn(guard.unlock());
@@ -425,14 +426,12 @@ async fn release_all_waits_for_releases_under_way() {
 /// Where Redis does not answer, the shut-down ends all the same, and says what it left.
 #[tokio::test]
 async fn release_all_ends_without_redis() {
-    let server = RedisServer::start();
     let second = Duration::from_millis(100);
-    let client = Client::builder()
-        .url(&server.url())
-        .response_timeout(second)
-        .connect_timeout(second)
-        .lease(Duration::from_secs(2));
-    let stage = Stage::with("paused", server, client.build().unwrap()).await;
+    let options = |builder: ClientBuilder| {
+        let builder = builder.response_timeout(second).connect_timeout(second);
+        builder.lease(Duration::from_secs(2))
+    };
+    let stage = Stage::with("paused", options).await;
     let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
     stage.server.pause();
     // Connecting and two answers.
@@ -459,13 +458,11 @@ async fn release_all_says_what_becomes_of_what_it_left() {
         (0, 1, LASTING.to_owned()),
         (2, 1, format!("{LEASED}, {LASTING}")),
     ] {
-        let server = RedisServer::start();
-        let client = Client::builder()
-            .url(&server.url())
-            .response_timeout(brief)
-            .connect_timeout(brief)
-            .lease(Duration::from_secs(2));
-        let stage = Stage::with("left", server, client.build().unwrap()).await;
+        let options = |builder: ClientBuilder| {
+            let builder = builder.response_timeout(brief).connect_timeout(brief);
+            builder.lease(Duration::from_secs(2))
+        };
+        let stage = Stage::with("left", options).await;
         let (mut guards, mut taken) = (Vec::new(), Vec::new());
         for number in 0..locks {
             let lock = stage.client.rlock(stage.name(number));
@@ -489,17 +486,17 @@ async fn release_all_says_what_becomes_of_what_it_left() {
         stage.server.resume();
         drop((guards, taken));
         stage.assert_ended().await;
+        let _: () = stage.redis(&["FLUSHALL"]).await;
+        stage.assert_clean().await;
     }
 }
 
 /// Nor is a latch counted down that nobody could be told of.
 #[tokio::test]
 async fn release_all_says_that_a_latch_was_not_counted_down() {
-    let server = RedisServer::start();
     let brief = Duration::from_millis(100);
-    let client = Client::builder().url(&server.url());
-    let client = client.response_timeout(brief).connect_timeout(brief);
-    let stage = Stage::with("left-latch", server, client.build().unwrap()).await;
+    let options = |builder: ClientBuilder| builder.response_timeout(brief).connect_timeout(brief);
+    let stage = Stage::with("left-latch", options).await;
     let latch = stage.client.count_down_latch(stage.name(0));
     latch.try_set_count(1).await.unwrap();
     stage.server.pause();
@@ -511,19 +508,19 @@ async fn release_all_says_that_a_latch_was_not_counted_down() {
     assert!(error.to_string().ends_with(says), "{error}");
     stage.server.resume();
     stage.assert_ended().await;
+    let _: () = stage.redis(&["FLUSHALL"]).await;
+    stage.assert_clean().await;
 }
 
 /// A client ends with its last handle and guard: what its guards hold is still released.
 #[tokio::test]
 async fn guards_that_outlive_the_last_handle_are_released() {
-    let stage = Stage::set("last-handle").await;
-    let Stage {
-        server,
-        client,
-        control,
-        prefix,
-    } = stage;
-    let names: Vec<_> = (0..COUNT).map(|i| format!("{prefix}:{i}")).collect();
+    let server = RedisServer::start();
+    let world = World::on(&server, "last-handle").await;
+    let own = connections(&world).await;
+    // Not watched: the leak check would keep a handle of it.
+    let client = world.builder().build().unwrap();
+    let names: Vec<_> = (0..COUNT).map(|i| format!("{}:{i}", world.name)).collect();
     let mut guards = Vec::new();
     for name in &names {
         let short = LockOptions::new().lease(Duration::from_millis(400));
@@ -531,29 +528,22 @@ async fn guards_that_outlive_the_last_handle_are_released() {
     }
     drop(client);
     // It still is renewed: longer than its lease.
-    let key = names[0].clone();
-    let mut renewed = control.clone();
     let first = guards.first().unwrap();
     let GuardState::Held { until } = first.state() else {
         panic!("{:?}", first.state());
     };
     eventually(DEADLINE, || std::future::ready(Instant::now() > until)).await;
     assert!(first.is_valid());
-    let ttl: i64 = redis::cmd("PTTL")
-        .arg(key)
-        .query_async(&mut renewed)
-        .await
-        .unwrap();
+    let ttl: i64 = world.redis(&["PTTL", &names[0]]).await;
     assert!(ttl > 0, "{ttl}");
 
     let last = guards.pop().unwrap();
     drop(guards);
-    let probe = Client::connect(&server.url()).await.unwrap();
     let stage = Stage {
+        client: world.client(),
+        world,
         server,
-        client: probe,
-        control,
-        prefix,
+        own,
     };
     eventually(PROMPT, async || stage.keys().await == 1).await;
     let outcome = last.unlock().await.unwrap();

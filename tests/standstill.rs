@@ -4,11 +4,10 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ErrorKind, LockOptions, PermitOptions, Quorum};
-use tests::{RedisServer, eventually, trace_init, unique, within};
+use tests::{RedisServer, World, eventually, within};
 use tokio::task::block_in_place;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -18,10 +17,17 @@ const STANDSTILL: Duration = Duration::from_millis(2800);
 const BRIEF: Duration = Duration::from_millis(200);
 
 struct Stage {
+    world: World,
     server: RedisServer,
     client: Client,
-    redis: MultiplexedConnection,
-    name: String,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Stage {
@@ -30,24 +36,19 @@ impl Stage {
     }
 
     async fn at(what: &str, login: impl FnOnce(&str) -> String) -> Self {
-        trace_init();
         let server = RedisServer::start();
-        let redis = server.connect().await.unwrap();
-        let builder = Client::builder().url(&login(&server.url())).lease(LEASE);
-        let builder = builder.response_timeout(BRIEF).connect_timeout(BRIEF);
+        let mut world = World::on(&server, what).await;
+        world.clients_connect_to(login(&server.url()));
+        // Connects when it is first used: rights are given before.
+        let client = world.client_with(|builder| {
+            let builder = builder.lease(LEASE).response_timeout(BRIEF);
+            builder.connect_timeout(BRIEF)
+        });
         Self {
-            // Connects when it is first used: rights are given before.
-            client: builder.build().unwrap(),
-            redis,
+            world,
             server,
-            name: unique(what),
+            client,
         }
-    }
-
-    async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
     fn stand_still(&self) {
@@ -65,7 +66,18 @@ impl Stage {
     async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.redis(&["KEYS", "*"]).await;
         keys.retain(|key| !key.starts_with("redlock_op"));
+        keys.sort();
         keys
+    }
+
+    /// No key is left but notes and these, and nothing else.
+    async fn assert_left(&self, keys: &[String]) {
+        assert_eq!(self.keys().await, keys);
+        for key in keys {
+            let _: bool = self.redis(&["DEL", key]).await;
+        }
+        self.remove_notes().await;
+        self.assert_clean().await;
     }
 }
 
@@ -82,7 +94,7 @@ async fn a_failed_lock_call_left_a_lock_when_the_server_went_on() {
     let error = lock.lock_with(brief()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     stage.go_on().await;
-    assert_eq!(stage.keys().await, [""; 0]);
+    stage.assert_left(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +116,7 @@ async fn a_failed_read_or_write_or_several_at_once_left_locks_when_the_server_we
     );
     assert!(read.is_err() && write.is_err() && both.is_err());
     stage.go_on().await;
-    assert_eq!(stage.keys().await, [""; 0]);
+    stage.assert_left(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,6 +140,7 @@ async fn failed_acquisitions_kept_permits_when_the_server_went_on() {
         .redis(&["MGET", &name("leased"), &name("plain")])
         .await;
     assert_eq!(free, [2, 2]);
+    stage.assert_left(&[name("leased"), name("plain")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,7 +154,7 @@ async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
     let error = lock.lock_with(brief()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     stage.go_on().await;
-    assert_eq!(stage.keys().await, [stage.name.as_str()]);
+    stage.assert_left(std::slice::from_ref(&stage.name)).await;
 }
 
 /// What was sent, and what was not, before the server stood still.
@@ -164,9 +177,7 @@ async fn drops_while_the_server_is_stopped_are_settled_once_it_continues() {
     stage.go_on().await;
     assert_eq!(plain.available_permits().await.unwrap(), 2);
     assert_eq!(latch.count().await.unwrap(), 1, "each counted once");
-    let mut left = stage.keys().await;
-    left.sort();
-    assert_eq!(left, [name("latch"), name("plain")]);
+    stage.assert_left(&[name("latch"), name("plain")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,7 +193,9 @@ async fn a_red_lock_stayed_on_a_server_that_stood_still() {
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
     slow.go_on().await;
-    assert_eq!(slow.keys().await, [""; 0]);
+    for stage in others.iter().chain([&slow]) {
+        stage.assert_left(&[]).await;
+    }
 }
 
 /// As long as there is no connection nothing is sent, so there is nothing more to take back.
@@ -204,7 +217,7 @@ async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
     }
     assert_eq!(stage.client.stats().releases, kept);
     stage.go_on().await;
-    assert_eq!(stage.keys().await, [""; 0]);
+    stage.assert_left(&[]).await;
 }
 
 /// Nothing ends the dead connection then, but the release is sent all the same.
@@ -224,4 +237,5 @@ async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     // And the client is of use again.
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
+    stage.assert_left(&[]).await;
 }

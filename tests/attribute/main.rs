@@ -30,12 +30,12 @@ mod web;
 macro_rules! behaviours {
     ($($module:ident: $($behaviour:ident),+;)+) => {
         mod embedded {
-            each! { tokio::test(start_paused = true), crate::world::Embedded, $($module: $($behaviour),+;)+ }
+            each! { tokio::test(start_paused = true), tests::Embedded, $($module: $($behaviour),+;)+ }
         }
         mod redis {
             each! {
                 tokio::test(flavor = "multi_thread", worker_threads = 2),
-                crate::world::Redis,
+                tests::Redis,
                 $($module: $($behaviour),+;)+
             }
         }

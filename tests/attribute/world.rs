@@ -1,14 +1,13 @@
 //! What a behaviour is given: clients, names of its own, a look into Redis, the leak check.
 
 use std::{
-    cell::RefCell,
+    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder, Error, LateLoss, embedded::Engine};
-use tests::{LeakCheck, Wires, connection_over, shared_server, trace_init, unique, within};
+use redlock_rt::{Client, ClientBuilder, Error, LateLoss};
+use tests::{Backend, Wires, unique, within};
 use tokio::time::Instant;
 
 /// What most functions here return. (The value of a function whose type may not be `Send` does not
@@ -28,105 +27,49 @@ pub(crate) const OFTEN: Duration = Duration::from_millis(20);
 /// Polling that does not come within a test, so that it is an announcement that wakes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
-/// Where the locks are.
-pub(crate) trait Backend: Send + Sync + 'static {
-    fn open() -> Self;
-
-    /// A way to it.
-    fn wires(&self) -> Wires;
-
-    /// A plain connection to it.
-    async fn connect(&self) -> MultiplexedConnection;
-}
-
-/// The shared server.
-pub(crate) struct Redis;
-
-impl Backend for Redis {
-    fn open() -> Self {
-        Self
-    }
-
-    fn wires(&self) -> Wires {
-        Wires::to_address(shared_server().address())
-    }
-
-    async fn connect(&self) -> MultiplexedConnection {
-        shared_server().connect().await.unwrap()
-    }
-}
-
-/// An engine of the test's own.
-pub(crate) struct Embedded(Engine);
-
-impl Backend for Embedded {
-    fn open() -> Self {
-        Self(Engine::new())
-    }
-
-    fn wires(&self) -> Wires {
-        Wires::to_engine(&self.0)
-    }
-
-    async fn connect(&self) -> MultiplexedConnection {
-        connection_over(self.0.connect()).await.unwrap()
-    }
-}
-
 /// Runs one behaviour and looks what it has left.
 pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
-    trace_init();
-    let backend = B::open();
-    let name = unique(name);
-    let redis = backend.connect().await;
-    let leaks = LeakCheck::over(backend.connect().await, &name);
+    let backend = Arc::new(B::open(1));
     let world = World {
-        wires: Box::new(move || backend.wires()),
-        name,
-        redis,
-        leaks: RefCell::new(Some(leaks)),
+        world: tests::World::of(&backend, 0, &unique(name)).await,
+        wires: Box::new(move || backend.wires(0)),
     };
     within(2 * DEADLINE, behaviour(&world)).await;
-    let leaks = world.leaks.take().unwrap();
-    leaks.assert_clean().await;
+    world.assert_clean().await;
 }
 
 pub(crate) struct World {
+    world: tests::World,
     wires: Box<dyn Fn() -> Wires + Send + Sync>,
-    /// The name of a lock, and the prefix of all others.
-    pub(crate) name: String,
-    redis: MultiplexedConnection,
-    leaks: RefCell<Option<LeakCheck>>,
+}
+
+impl Deref for World {
+    type Target = tests::World;
+
+    fn deref(&self) -> &tests::World {
+        &self.world
+    }
 }
 
 impl World {
-    /// A client that is woken by announcements only.
-    pub(crate) fn client(&self) -> Client {
-        self.client_with(|builder| builder)
-    }
-
-    /// A client of these options; it must have nothing left in the end.
+    /// A client of these options that is woken by announcements only.
     pub(crate) fn client_with(
         &self,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
-        self.wired(options).0
+        self.world.client_with(|_| options(self.builder()))
     }
 
-    /// As [`client_with`](Self::client_with), and its way to the server.
+    /// As [`client_with`](Self::client_with), and the connections of the client.
     pub(crate) fn wired(
         &self,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> (Client, Wires) {
         let wires = (self.wires)();
         // Short, since the end of each test waits for it.
-        let builder = wires.builder().server_name("the one");
-        let builder = builder
-            .linger(Duration::from_millis(20))
-            .poll_interval(NEVER);
-        let client = options(builder).build().unwrap();
-        let mut leaks = self.leaks.borrow_mut();
-        *leaks = leaks.take().map(|check| check.client(&client));
+        let builder = wires.builder().linger(Duration::from_millis(20));
+        let client = options(builder.poll_interval(NEVER)).build().unwrap();
+        self.watch(&client);
         (client, wires)
     }
 
@@ -142,19 +85,6 @@ impl World {
     /// Another name of this test.
     pub(crate) fn named(&self, what: &str) -> String {
         format!("{}:{what}", self.name)
-    }
-
-    /// Sends a command to Redis.
-    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
-    }
-
-    /// The TTL of the lock; `None` where there is none.
-    pub(crate) async fn ttl(&self) -> Option<Duration> {
-        let millis: i64 = self.redis(&["PTTL", &self.name]).await;
-        u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
     pub(crate) async fn is_there(&self, name: &str) -> bool {

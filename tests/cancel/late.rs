@@ -8,9 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redlock_rt::{Client, LockOptions, Owner, RLock, Unlocked};
-use tests::{
-    Frame, Gate, LeakCheck, Matcher, Proxy, SharedServer, eventually, shared_server, unique,
-};
+use tests::{Frame, Gate, Matcher, Proxy, World, eventually, shared_server};
 
 use crate::DEADLINE;
 
@@ -18,38 +16,32 @@ use crate::DEADLINE;
 const RESPONSE: Duration = Duration::from_millis(150);
 
 struct Stage {
-    server: SharedServer,
+    world: World,
     proxy: Proxy,
     client: Client,
     lock: RLock,
     /// The same lock as another client sees it.
     seen: RLock,
-    name: String,
 }
 
 impl Stage {
     async fn set(what: &str) -> Self {
         let server = shared_server();
-        let proxy = Proxy::to(&server);
-        let builder = Client::builder()
-            .url(&proxy.url())
-            .response_timeout(RESPONSE);
-        let client = builder.build().unwrap();
-        let name = unique(what);
-        let lock = client.rlock(&name);
+        let mut world = World::on(&server, what).await;
+        let (seen, proxy) = (world.client().rlock(&world.name), Proxy::to(&server));
+        world.clients_connect_to(proxy.url());
+        let client = world.client_with(|builder| builder.response_timeout(RESPONSE));
+        let lock = client.rlock(&world.name);
         // Loads the scripts.
         let guard = lock.lock().await.unwrap();
         guard.reenter().await.unwrap().unlock().await.unwrap();
         guard.unlock().await.unwrap();
-        let other = Client::connect(&server.url()).await.unwrap();
-        let seen = other.rlock(&name);
         Self {
-            server,
+            world,
             proxy,
             client,
             lock,
             seen,
-            name,
         }
     }
 
@@ -64,7 +56,7 @@ impl Stage {
     /// connection passes.
     fn hold_first(&self, kind: fn(&Frame) -> bool) -> (Gate, Arc<OnceLock<Frame>>) {
         let first: Arc<OnceLock<Frame>> = Arc::default();
-        let (found, name) = (first.clone(), self.name.clone());
+        let (found, name) = (first.clone(), self.world.name.clone());
         let gate = self.proxy.hold_request(Matcher::when(move |frame| {
             frame.mentions(&name)
                 && kind(frame)
@@ -79,7 +71,6 @@ impl Stage {
 
         gate.open();
         // Answered, or dropped with its connection, which the server has ended.
-        let mut control = self.server.connect().await.unwrap();
         eventually(DEADLINE, async || {
             !self
                 .proxy
@@ -88,7 +79,7 @@ impl Stage {
         })
         .await;
         // Whatever the server had read of it by then is done when this is answered.
-        redis::cmd("PING").exec_async(&mut control).await.unwrap();
+        let _: () = self.world.redis(&["PING"]).await;
     }
 
     async fn settled(&self) {
@@ -96,8 +87,7 @@ impl Stage {
     }
 
     async fn assert_clean(self) {
-        let check = LeakCheck::on(&self.server, &self.name).await;
-        check.client(&self.client).assert_clean().await;
+        self.world.assert_clean().await;
     }
 }
 

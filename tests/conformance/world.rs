@@ -7,9 +7,9 @@ use std::{
 };
 
 use futures::future::join_all;
-use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redis::FromRedisValue;
 use redlock_rt::{ClientBuilder, GuardState, HoldId};
-use tests::{Backend, LeakCheck, eventually, trace_init, unique, within};
+use tests::{Backend, eventually, unique, within};
 use tokio::time::Instant;
 
 use crate::{
@@ -40,42 +40,34 @@ pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 /// Runs one behaviour and looks what it has left.
 pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
-    trace_init();
-    let backend = B::open(S::SERVERS);
-    let name = unique(name);
-    let (mut redis, mut leaks) = (Vec::new(), Vec::new());
+    let (backend, name) = (Arc::new(B::open(S::SERVERS)), unique(name));
+    let mut servers = Vec::new();
     for server in 0..S::SERVERS {
-        redis.push(backend.connect(server).await);
-        leaks.push(LeakCheck::over(backend.connect(server).await, &name));
+        servers.push(tests::World::of(&backend, server, &name).await);
     }
     let places = S::places(&name);
     let world = World {
-        client: Box::new(move |server| backend.client(server)),
+        servers,
         need: S::need(places.len()),
         places,
         name,
-        redis,
-        leaks: RefCell::new(leaks),
         beside: RefCell::default(),
     };
     within(6 * DEADLINE, behaviour(&world)).await;
     world.remove_what_stays::<S>().await;
-    for leaks in world.leaks.take() {
-        leaks.assert_clean().await;
+    for server in world.servers {
+        server.assert_clean().await;
     }
 }
 
 pub(crate) struct World {
-    client: Box<dyn Fn(usize) -> ClientBuilder + Send + Sync>,
+    servers: Vec<tests::World>,
     /// The name of the lock, and the prefix of all others.
     pub(crate) name: String,
     /// The keys that are the lock, each on its server.
     places: Vec<(usize, String)>,
     /// Whoever has so many of them has the lock.
     need: usize,
-    /// One for each server.
-    redis: Vec<MultiplexedConnection>,
-    leaks: RefCell<Vec<LeakCheck>>,
     /// What stands in Redis besides the lock for somebody who is played.
     beside: RefCell<Vec<String>>,
 }
@@ -102,37 +94,20 @@ impl World {
 
     /// A client of these options; it must have nothing left in the end.
     pub(crate) fn client_with(&self, options: impl Fn(ClientBuilder) -> ClientBuilder) -> Party {
-        let clients = (0..self.redis.len()).map(|server| {
-            // Short, since the end of each test waits for it.
-            let builder = (self.client)(server).linger(Duration::from_millis(20));
-            options(builder).build().unwrap()
-        });
-        let clients: Vec<_> = clients.collect();
-        let mut leaks = self.leaks.borrow_mut();
-        for client in &clients {
-            let check = leaks.remove(0).client(client);
-            leaks.push(check);
-        }
-        Party::new(clients)
+        let servers = self.servers.iter();
+        Party::new(servers.map(|server| server.client_with(&options)).collect())
     }
 
     /// Sends a command to Redis, of several servers to the first.
     pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        self.redis_at(0, words).await
-    }
-
-    async fn redis_at<T: FromRedisValue>(&self, server: usize, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        let mut redis = self.redis[server].clone();
-        command.query_async(&mut redis).await.unwrap()
+        self.servers[0].redis(words).await
     }
 
     /// Sends a command of these words about each key that is the lock; the key is the second.
     pub(crate) async fn each<T: FromRedisValue>(&self, command: &str, words: &[&str]) -> Vec<T> {
         let answers = self.places.iter().map(async |(server, key)| {
             let words = [&[command, key], words].concat();
-            self.redis_at(*server, &words).await
+            self.servers[*server].redis(&words).await
         });
         // At the same time: one that is found gone may have the others released.
         join_all(answers).await
@@ -145,7 +120,8 @@ impl World {
         for (server, key) in S::places(&guard.name()) {
             let mut found = None;
             for field in owners.iter().map(S::field) {
-                let count = self.redis_at(server, &["HGET", &key, &field]).await;
+                let words = ["HGET", &key, &field];
+                let count = self.servers[server].redis(&words).await;
                 found = found.or(count);
             }
             counts.push(found);
@@ -215,7 +191,7 @@ impl World {
             let fields = S::fields(owner, 1);
             let mut words = vec!["EVAL", script, "1", key, &millis];
             words.extend(fields.iter().flat_map(|(field, value)| [&**field, value]));
-            let _: u8 = self.redis_at(*server, &words).await;
+            let _: u8 = self.servers[*server].redis(&words).await;
         }
         if let Some(key) = S::lease_key(&self.name, &owners[0]) {
             let _: () = self.redis(&["SET", &key, "1", "PX", &millis]).await;

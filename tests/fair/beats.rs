@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, FairLock, FairLockGuard, LockOptions, Owner};
 use tests::{Frame, Proxy, RedisServer, Which, calls, eventually, within};
-use tokio::task::JoinHandle;
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
 
 /// The subscription was confirmed while a beat was under way. What was announced before is found
 /// by a beat that is sent after it, and none was sent before the next was due, 30 s later.
@@ -43,8 +42,6 @@ async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
     pass(third).await;
     stage.assert_clean().await;
 }
-
-type Waiting = JoinHandle<Result<FairLockGuard, redlock_rt::Error>>;
 
 /// So many locks that `holder` has, and `client` waits for.
 async fn waited_for(

@@ -5,29 +5,30 @@ use std::time::Duration;
 use redlock_rt::{ErrorKind, LockOptions, Owner};
 use tests::within;
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
 
 const SHORT: Duration = Duration::from_millis(300);
+
+async fn assert_refused(waiting: Vec<Waiting>) {
+    for task in waiting {
+        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    }
+}
 
 /// Its release was refused before it had left the queue. There it stood, and counted as alive, for
 /// as long as its process waited for the lock: nobody was ever next.
 #[tokio::test]
 async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
-    let mut stage = Stage::open("fair-wrong-type").await;
+    let stage = Stage::open("fair-wrong-type").await;
     // Beats and looks, both often.
     let client =
         stage.client_with(|builder| builder.waiter_timeout(2 * SHORT).poll_interval(SHORT));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let first = wait(&lock, &Owner::new(), LockOptions::new());
-    stage.queued(1).await;
-    let second = wait(&lock, &Owner::new(), LockOptions::new());
-    stage.queued(2).await;
+    let waiting = stage.queue_up(&lock, 2).await;
     let _: () = stage.redis(&["SET", &stage.name, "text"]).await;
-    for task in [first, second] {
-        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
-    }
+    assert_refused(waiting).await;
     stage.queued(0).await;
     let _: i64 = stage.redis(&["DEL", &stage.name]).await;
     drop(guard);
@@ -37,19 +38,13 @@ async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
 /// Whoever is next looks by the beats of its client, which refuse what a try would refuse.
 #[tokio::test]
 async fn waiters_hear_from_a_beat_that_the_lock_became_a_hash_of_somebody_else() {
-    let mut stage = Stage::open("fair-no-lock").await;
+    let stage = Stage::open("fair-no-lock").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let first = wait(&lock, &Owner::new(), LockOptions::new());
-    stage.queued(1).await;
-    let second = wait(&lock, &Owner::new(), LockOptions::new());
-    stage.queued(2).await;
+    let waiting = stage.queue_up(&lock, 2).await;
     let _: i64 = stage.redis(&["HSET", &stage.name, "a", "text"]).await;
-    for task in [first, second] {
-        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
-    }
+    assert_refused(waiting).await;
     stage.queued(0).await;
     let _: i64 = stage.redis(&["DEL", &stage.name]).await;
     drop(guard);
@@ -60,14 +55,11 @@ async fn waiters_hear_from_a_beat_that_the_lock_became_a_hash_of_somebody_else()
 /// waiter that is alive.
 #[tokio::test]
 async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
-    let mut stage = Stage::open("fair-no-deadlines").await;
+    let stage = Stage::open("fair-no-deadlines").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let waiting: Vec<_> = (0..3)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
-    stage.queued(3).await;
+    let waiting = stage.queue_up(&lock, 3).await;
     let queue = stage.queue().await;
     let _: i64 = stage.redis(&["DEL", &stage.deadlines_key()]).await;
     tests::eventually(DEADLINE, async || {
@@ -91,14 +83,11 @@ async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
 /// They had their deadlines still, and so were not missed.
 #[tokio::test]
 async fn waiters_whose_queue_was_deleted_without_their_deadlines_waited_for_ever() {
-    let mut stage = Stage::open("fair-no-queue").await;
+    let stage = Stage::open("fair-no-queue").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let waiting: Vec<_> = (0..3)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
-    stage.queued(3).await;
+    let waiting = stage.queue_up(&lock, 3).await;
     let _: i64 = stage.redis(&["DEL", &stage.queue_key()]).await;
     stage.queued(3).await;
     guard.unlock().await.unwrap();
@@ -111,7 +100,7 @@ async fn waiters_whose_queue_was_deleted_without_their_deadlines_waited_for_ever
 /// It was made anew to count one waiter less, and waiters of other clients kept it.
 #[tokio::test]
 async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
-    let mut stage = Stage::open("fair-no-ttl").await;
+    let stage = Stage::open("fair-no-ttl").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
@@ -143,19 +132,13 @@ async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
 /// Their beats were refused, and they slept on.
 #[tokio::test]
 async fn waiters_whose_queue_became_a_key_of_another_type_never_heard_of_it() {
-    let mut stage = Stage::open("fair-queue-type").await;
+    let stage = Stage::open("fair-queue-type").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let waiting: Vec<_> = (0..3)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
-    stage.queued(3).await;
+    let waiting = stage.queue_up(&lock, 3).await;
     let _: () = stage.redis(&["SET", &stage.queue_key(), "text"]).await;
-    for task in waiting {
-        let error = within(DEADLINE, task).await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
-    }
+    assert_refused(waiting).await;
     let keys = [stage.queue_key(), stage.deadlines_key()];
     let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1]]).await;
     let key = format!("redlock_fair:{{{}}}", stage.name);

@@ -14,7 +14,7 @@ const LATE: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_waiter_delays_those_behind_it_by_the_waiter_timeout() {
     let alive = Duration::from_secs(2);
-    let mut stage = Stage::open("fair-killed").await;
+    let stage = Stage::open("fair-killed").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
@@ -40,7 +40,7 @@ async fn a_killed_waiter_delays_those_behind_it_by_the_waiter_timeout() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_release_finds_that_the_first_waiters_are_dead() {
     let alive = Duration::from_secs(2);
-    let mut stage = Stage::open("fair-dead-heads").await;
+    let stage = Stage::open("fair-dead-heads").await;
     let holder = stage.client().fair_lock(&stage.name);
     let guard = holder.lock().await.unwrap();
     let mut driver = Driver::start(env!("CARGO_BIN_EXE_driver"));
@@ -122,7 +122,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
 /// A process that was paused for longer than the others bear loses its place, and queues again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_process_queues_again() {
-    let mut stage = Stage::open("fair-paused").await;
+    let stage = Stage::open("fair-paused").await;
     let alive = Duration::from_millis(900);
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let lock = client.fair_lock(&stage.name);

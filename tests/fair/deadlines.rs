@@ -28,7 +28,7 @@ async fn java(stage: &Stage) -> (RedissonClient, RedissonFairLock) {
     (client, lock)
 }
 
-fn ours(stage: &mut Stage) -> FairLock {
+fn ours(stage: &Stage) -> FairLock {
     let client = stage.client_with(|builder| builder.lease(LEASE));
     client.fair_lock(&stage.name)
 }
@@ -41,8 +41,8 @@ async fn left(stage: &Stage, owner: &str) -> f64 {
 
 /// Behind waiters of Java it was 4 s, behind `count` of ours 300 s more for each.
 async fn a_dead_java_waiter_behind(count: usize) {
-    let mut stage = Stage::open("fair-dead-java").await;
-    let lock = ours(&mut stage);
+    let stage = Stage::open("fair-dead-java").await;
+    let lock = ours(&stage);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
     let mut waiting = Vec::new();
@@ -87,7 +87,7 @@ async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
     let (_client, theirs) = java(&stage).await;
     assert!(theirs.lock(1, None).await.unwrap());
     let direct = std::mem::replace(&mut stage.url, proxy.url());
-    let lock = ours(&mut stage);
+    let lock = ours(&stage);
     stage.url = direct;
     let mut dead = Vec::new();
     for queued in 1..=2 {
@@ -150,7 +150,7 @@ fn ours_waits(
 
 /// The second lost its place when the first took the lock: Redisson brought its deadline nearer by an
 /// hour.
-async fn java_waits_of(stage: &mut Stage, lock: RedissonFairLock, wait: Option<Duration>) {
+async fn java_waits_of(stage: &Stage, lock: RedissonFairLock, wait: Option<Duration>) {
     let ours = ours(stage);
     assert!(lock.lock(1, None).await.unwrap());
     let served = Served::default();
@@ -171,26 +171,26 @@ async fn java_waits_of(stage: &mut Stage, lock: RedissonFairLock, wait: Option<D
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn java_waiters_that_wait_for_an_hour_made_one_of_ours_lose_its_place() {
-    let mut stage = Stage::open("fair-hour").await;
+    let stage = Stage::open("fair-hour").await;
     let (_client, theirs) = java(&stage).await;
-    java_waits_of(&mut stage, theirs, Some(3600 * S)).await;
+    java_waits_of(&stage, theirs, Some(3600 * S)).await;
     stage.assert_clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_timeout_of_a_week_made_one_of_ours_lose_its_place() {
-    let mut stage = Stage::open("fair-week").await;
+    let stage = Stage::open("fair-week").await;
     let (_client, theirs) = java(&stage).await;
     let theirs = theirs.wait_timeout(7 * 24 * 3600 * S);
-    java_waits_of(&mut stage, theirs, None).await;
+    java_waits_of(&stage, theirs, None).await;
     stage.assert_clean().await;
 }
 
 /// Each of ours counts its own wait, up to 300 s, and each of Java's its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_busy_mixed_queue_a_java_waiter_had_an_hour_and_more() {
-    let mut stage = Stage::open("fair-mixed").await;
-    let lock = ours(&mut stage);
+    let stage = Stage::open("fair-mixed").await;
+    let lock = ours(&stage);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
     let began = stage.now().await;
@@ -243,9 +243,9 @@ async fn in_a_busy_mixed_queue_a_java_waiter_had_an_hour_and_more() {
 /// Whoever was not heard since then was taken for a waiter of Java, or for dead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_waiters_keep_their_places_when_the_notes_are_evicted() {
-    let mut stage = Stage::open("fair-evicted").await;
-    let guard = ours(&mut stage).lock().await.unwrap();
-    let locks = [ours(&mut stage), ours(&mut stage)];
+    let stage = Stage::open("fair-evicted").await;
+    let guard = ours(&stage).lock().await.unwrap();
+    let locks = [ours(&stage), ours(&stage)];
     let (_client, theirs) = java(&stage).await;
     let served = Served::default();
     let mut tasks = Vec::new();
@@ -272,8 +272,8 @@ async fn live_waiters_keep_their_places_when_the_notes_are_evicted() {
 /// Its client could not be told from one of Java, and it stayed for five minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evicted() {
-    let mut stage = Stage::open("fair-forgotten").await;
-    let lock = ours(&mut stage);
+    let stage = Stage::open("fair-forgotten").await;
+    let lock = ours(&stage);
     let guard = lock.lock().await.unwrap();
     // Killed, and what was noted of it is gone.
     let dead = "00000000-0000-8fa1-8000-000000000000:1";
@@ -296,7 +296,7 @@ async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evi
 #[tokio::test]
 async fn clients_that_came_and_went_were_noted_for_ever() {
     const CLIENTS: usize = 200;
-    let mut stage = Stage::open("fair-came").await;
+    let stage = Stage::open("fair-came").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
@@ -323,8 +323,8 @@ async fn clients_that_came_and_went_were_noted_for_ever() {
 /// one whose time was over, and Redisson did drop it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_minutes() {
-    let mut stage = Stage::open("fair-unbounded").await;
-    let lock = ours(&mut stage);
+    let stage = Stage::open("fair-unbounded").await;
+    let lock = ours(&stage);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
     let mut waiting = vec![wait(&lock, &Owner::new(), LockOptions::new())];
@@ -356,8 +356,8 @@ async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_min
 /// The script failed: it took what it had read of the queue for what was left of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_behind_only_dead_waiters_of_a_mixed_queue_got_an_error() {
-    let mut stage = Stage::open("fair-all-dead").await;
-    let lock = ours(&mut stage);
+    let stage = Stage::open("fair-all-dead").await;
+    let lock = ours(&stage);
     let guard = lock.lock().await.unwrap();
     // Killed; one of Java behind it has given up.
     let client = "00000000-0000-8fa1-8000-000000000000";

@@ -28,7 +28,7 @@ async fn java_waits(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_wakes_the_other_in_turn() {
-    let mut stage = Stage::open("fair-both").await;
+    let stage = Stage::open("fair-both").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (client, theirs) = java(&stage).await;
     assert!(theirs.lock(1, None).await.unwrap());
@@ -57,7 +57,7 @@ async fn each_wakes_the_other_in_turn() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_passes_over_the_other() {
-    let mut stage = Stage::open("fair-pass").await;
+    let stage = Stage::open("fair-pass").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let guard = ours.lock().await.unwrap();
@@ -80,7 +80,7 @@ async fn neither_passes_over_the_other() {
 /// Taking the lock, Redisson brings everybody's deadline nearer by its own wait.
 #[tokio::test]
 async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
-    let mut stage = Stage::open("fair-java-head").await;
+    let stage = Stage::open("fair-java-head").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     // It may wait for three times as long as others.
@@ -107,7 +107,7 @@ async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
 
 #[tokio::test]
 async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
-    let mut stage = Stage::open("fair-past").await;
+    let stage = Stage::open("fair-past").await;
     let alive = Duration::from_millis(300);
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let ours = client.fair_lock(&stage.name);
@@ -142,7 +142,7 @@ async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
     const ROUNDS: usize = 1000;
-    let mut stage = Stage::open("fair-sane").await;
+    let stage = Stage::open("fair-sane").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let tasks: Vec<_> = (0..4)
@@ -177,7 +177,7 @@ async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
 
 #[tokio::test]
 async fn a_leaving_waiter_shortens_the_deadlines_of_java_waiters() {
-    let mut stage = Stage::open("fair-leaves").await;
+    let stage = Stage::open("fair-leaves").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let guard = ours.lock().await.unwrap();
@@ -196,7 +196,7 @@ async fn a_leaving_waiter_shortens_the_deadlines_of_java_waiters() {
 
 #[tokio::test]
 async fn java_finds_what_it_expects() {
-    let mut stage = Stage::open("fair-shape").await;
+    let stage = Stage::open("fair-shape").await;
     let client = stage.client();
     let ours = client.fair_lock(&stage.name);
     let guard = ours.lock().await.unwrap();

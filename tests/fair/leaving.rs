@@ -9,7 +9,7 @@ use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 #[tokio::test]
 async fn a_waiter_whose_time_runs_out_leaves_the_queue() {
-    let mut stage = Stage::open("fair-timeout").await;
+    let stage = Stage::open("fair-timeout").await;
     let lock = stage.client().fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
     let options = LockOptions::new().wait(Duration::from_millis(100));
@@ -22,7 +22,7 @@ async fn a_waiter_whose_time_runs_out_leaves_the_queue() {
 
 #[tokio::test]
 async fn a_dropped_waiter_leaves_the_queue_and_those_behind_keep_their_order() {
-    let mut stage = Stage::open("fair-drop").await;
+    let stage = Stage::open("fair-drop").await;
     let lock = stage.client().fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
     let owners = [Owner::new(), Owner::new(), Owner::new()];
@@ -108,7 +108,7 @@ async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
 
 #[tokio::test]
 async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
-    let mut stage = Stage::open("fair-shutdown").await;
+    let stage = Stage::open("fair-shutdown").await;
     let (ours, others) = (stage.client(), stage.client());
     let guard = others.fair_lock(&stage.name).lock().await.unwrap();
     let lock = ours.fair_lock(&stage.name);
@@ -150,7 +150,7 @@ async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
 #[tokio::test]
 async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
     let server = RedisServer::start();
-    let mut stage = Stage::on(&server, "fair-outage").await;
+    let stage = Stage::on(&server, "fair-outage").await;
     let client = stage.client_with(|builder| {
         builder
             .lease(Duration::from_secs(1))
@@ -183,7 +183,7 @@ async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
 /// Somebody deleted the queue, or the server was flushed.
 #[tokio::test]
 async fn waiters_that_are_not_queued_any_more_queue_again() {
-    let mut stage = Stage::open("fair-flushed").await;
+    let stage = Stage::open("fair-flushed").await;
     let short = Duration::from_millis(300);
     let client = stage.client_with(|builder| builder.waiter_timeout(short));
     let lock = client.fair_lock(&stage.name);
@@ -205,7 +205,7 @@ async fn waiters_that_are_not_queued_any_more_queue_again() {
 #[tokio::test]
 async fn a_wait_in_vain_for_a_dead_redis_is_unavailable() {
     let server = RedisServer::start();
-    let mut stage = Stage::on(&server, "fair-unavailable").await;
+    let stage = Stage::on(&server, "fair-unavailable").await;
     let client = stage.client_with(|builder| {
         builder
             .waiter_timeout(Duration::from_millis(300))
@@ -242,12 +242,9 @@ async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
     stage.url = own;
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let first = wait(&lock, &Owner::new(), LockOptions::new());
-    stage.queued(1).await;
-    let second = wait(&lock, &Owner::new(), LockOptions::new());
-    stage.queued(2).await;
+    let waiting = stage.queue_up(&lock, 2).await;
     guard.unlock().await.unwrap();
-    for task in [first, second] {
+    for task in waiting {
         pass(task).await;
     }
     let _: i64 = stage.redis(&["ACL", "DELUSER", &user]).await;

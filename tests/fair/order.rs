@@ -10,7 +10,7 @@ use crate::stage::{DEADLINE, Stage, wait};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_of_several_clients_are_served_in_the_order_of_their_coming() {
     const WAITERS: usize = 24;
-    let mut stage = Stage::open("fair-order").await;
+    let stage = Stage::open("fair-order").await;
     let locks: Vec<_> = (0..3)
         .map(|_| stage.client().fair_lock(&stage.name))
         .collect();
@@ -37,7 +37,7 @@ async fn waiters_of_several_clients_are_served_in_the_order_of_their_coming() {
 
 #[tokio::test]
 async fn a_try_is_refused_while_the_queue_is_not_empty() {
-    let mut stage = Stage::open("fair-barging").await;
+    let stage = Stage::open("fair-barging").await;
     let (ours, others) = (stage.client(), stage.client());
     let lock = ours.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
@@ -59,7 +59,7 @@ async fn a_try_is_refused_while_the_queue_is_not_empty() {
 
 #[tokio::test]
 async fn an_owner_learns_its_place() {
-    let mut stage = Stage::open("fair-place").await;
+    let stage = Stage::open("fair-place").await;
     let client = stage.client();
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();

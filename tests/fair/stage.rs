@@ -1,20 +1,30 @@
 //! A fair lock on a server, and a look into its queue.
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder, FairLock, LockOptions, Owner};
-use tests::{LeakCheck, RedisServer, eventually, shared_server, trace_init, unique, within};
+use redlock_rt::{Client, ClientBuilder, Error, FairLock, FairLockGuard, LockOptions, Owner};
+use tests::{RedisServer, World, eventually, shared_server, within};
+use tokio::task::JoinHandle;
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// Polling that does not come within a test: whoever wakes was told.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
+/// A task that [waits](wait) for a lock.
+pub(crate) type Waiting = JoinHandle<Result<FairLockGuard, Error>>;
+
 pub(crate) struct Stage {
-    pub(crate) name: String,
+    world: World,
+    /// Where clients connect from now on.
     pub(crate) url: String,
-    redis: MultiplexedConnection,
-    leaks: Option<LeakCheck>,
+}
+
+impl Deref for Stage {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Stage {
@@ -23,38 +33,23 @@ impl Stage {
     }
 
     pub(crate) async fn on(server: &RedisServer, what: &str) -> Self {
-        trace_init();
-        let name = unique(what);
         Self {
+            world: World::on(server, what).await,
             url: server.url(),
-            redis: connect(server).await,
-            leaks: Some(LeakCheck::on(server, &name).await),
-            name,
         }
     }
 
     /// A client that is woken by announcements only, and by its beats.
-    pub(crate) fn client(&mut self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client_with(|builder| builder)
     }
 
     pub(crate) fn client_with(
-        &mut self,
+        &self,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
-        let builder = Client::builder()
-            .url(&self.url)
-            .poll_interval(NEVER)
-            .linger(Duration::from_millis(20));
-        let client = options(builder).build().unwrap();
-        self.leaks = self.leaks.take().map(|leaks| leaks.client(&client));
-        client
-    }
-
-    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
+        let builder = self.world.builder().url(&self.url);
+        self.world.client_with(|_| options(builder))
     }
 
     pub(crate) fn queue_key(&self) -> String {
@@ -110,33 +105,25 @@ impl Stage {
         .await;
     }
 
-    pub(crate) async fn assert_clean(mut self) {
-        self.leaks.take().unwrap().assert_clean().await;
+    /// Has so many tasks wait for a lock, one after the other.
+    pub(crate) async fn queue_up(&self, lock: &FairLock, count: usize) -> Vec<Waiting> {
+        let mut waiting = Vec::new();
+        for number in 1..=count {
+            waiting.push(wait(lock, &Owner::new(), LockOptions::new()));
+            self.queued(number).await;
+        }
+        waiting
     }
 }
 
-/// A connection that waits for its answers: beside thousands of tasks they take long to be read.
-async fn connect(server: &RedisServer) -> MultiplexedConnection {
-    let client = redis::Client::open(server.url()).unwrap();
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE));
-    let connected = client.get_multiplexed_async_connection_with_config(&config);
-    connected.await.unwrap()
-}
-
 /// Waits in a task of its own, and answers when it has the lock.
-pub(crate) fn wait(
-    lock: &FairLock,
-    owner: &Owner,
-    options: LockOptions,
-) -> tokio::task::JoinHandle<Result<redlock_rt::FairLockGuard, redlock_rt::Error>> {
+pub(crate) fn wait(lock: &FairLock, owner: &Owner, options: LockOptions) -> Waiting {
     let (lock, options) = (lock.clone(), options.owner(owner));
     tokio::spawn(async move { lock.lock_with(options).await })
 }
 
 /// Has the lock in time, and gives it back.
-pub(crate) async fn pass(
-    waiting: tokio::task::JoinHandle<Result<redlock_rt::FairLockGuard, redlock_rt::Error>>,
-) {
+pub(crate) async fn pass(waiting: Waiting) {
     let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
 }

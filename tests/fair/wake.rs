@@ -43,7 +43,7 @@ async fn some_have_channels(stage: &Stage, uuid: &str) {
 async fn each_fair_lock_that_was_waited_for_cost_every_publish() {
     const NAMES: usize = 300;
     let server = RedisServer::start();
-    let mut stage = Stage::on(&server, "fair-names").await;
+    let stage = Stage::on(&server, "fair-names").await;
     let (ours, others) = (stage.client(), stage.client());
     let lock = |client: &redlock_rt::Client, at| client.fair_lock(format!("{}:{at}", stage.name));
     let mut guards = Vec::new();
@@ -71,7 +71,7 @@ async fn each_fair_lock_that_was_waited_for_cost_every_publish() {
 
 #[tokio::test]
 async fn a_client_hears_on_its_channel_which_waiter_is_next_for_which_lock() {
-    let mut stage = Stage::open("fair-channel").await;
+    let stage = Stage::open("fair-channel").await;
     let never = |builder: redlock_rt::ClientBuilder| builder.waiter_timeout(NEVER);
     let ours = stage.client_with(|builder| never(builder).namespace("svc"));
     let others = stage.client_with(|builder| never(builder).namespace("svc"));
@@ -108,7 +108,7 @@ async fn a_client_hears_on_its_channel_which_waiter_is_next_for_which_lock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_java_release_wakes_ours_however_long_the_queue() {
     const TURNS: u64 = 3 * HEADS as u64;
-    let mut stage = Stage::open("fair-alternate").await;
+    let stage = Stage::open("fair-alternate").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let ours = client.fair_lock(&stage.name);
     let java = RedissonClient::connect(&stage.url).await.unwrap();
@@ -233,7 +233,7 @@ async fn a_waiter_for_another_name_is_heard_at_once() {
 /// The names `a` and `{a}` have one queue: who frees the one may wake who waits for the other.
 #[tokio::test]
 async fn a_turn_announced_for_the_name_in_braces_is_heard() {
-    let mut stage = Stage::open("fair-twin").await;
+    let stage = Stage::open("fair-twin").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let plain = client.fair_lock(&stage.name);
     let braced = client.fair_lock(format!("{{{}}}", stage.name));

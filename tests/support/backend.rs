@@ -7,32 +7,39 @@ use std::sync::OnceLock;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
 
-use crate::{RedisServer, connection_over, connection_to, shared_server};
+use crate::{RedisServer, Wires, connection_over, connection_to, shared_server};
 
 /// A place that clients connect to.
 pub trait Backend: Send + Sync + 'static {
-    /// So many servers, for one test.
+    /// Opens this many servers for one test.
     fn open(servers: usize) -> Self;
 
-    /// A client of one of them with default options.
+    /// A client of one server, with default options.
     fn client(&self, server: usize) -> ClientBuilder;
 
-    /// A plain connection to it.
+    /// Connections to one server that a test can disturb.
+    fn wires(&self, server: usize) -> Wires;
+
+    /// A plain connection to one server.
     fn connect(&self, server: usize) -> impl Future<Output = MultiplexedConnection> + Send;
 }
 
-/// The shared server, and others that are shared likewise.
+/// The shared server, and further shared servers.
 #[derive(Debug)]
 pub struct Redis;
 
-/// More than one is for locks of several servers.
+/// For locks over several servers.
 static OTHERS: [OnceLock<RedisServer>; 2] = [OnceLock::new(), OnceLock::new()];
 
 impl Redis {
     fn url(server: usize) -> String {
+        Self::with(server, RedisServer::url)
+    }
+
+    fn with<T>(server: usize, ask: impl FnOnce(&RedisServer) -> T) -> T {
         match server.checked_sub(1) {
-            None => shared_server().url(),
-            Some(other) => OTHERS[other].get_or_init(RedisServer::start).url(),
+            None => ask(&shared_server()),
+            Some(other) => ask(OTHERS[other].get_or_init(RedisServer::start)),
         }
     }
 }
@@ -44,6 +51,10 @@ impl Backend for Redis {
 
     fn client(&self, server: usize) -> ClientBuilder {
         Client::builder().url(&Self::url(server))
+    }
+
+    fn wires(&self, server: usize) -> Wires {
+        Wires::to_address(Self::with(server, RedisServer::address))
     }
 
     async fn connect(&self, server: usize) -> MultiplexedConnection {
@@ -62,6 +73,10 @@ impl Backend for Embedded {
 
     fn client(&self, server: usize) -> ClientBuilder {
         Client::builder().embedded(&self.0[server])
+    }
+
+    fn wires(&self, server: usize) -> Wires {
+        Wires::to_engine(&self.0[server])
     }
 
     async fn connect(&self, server: usize) -> MultiplexedConnection {

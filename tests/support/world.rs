@@ -1,22 +1,22 @@
-//! What a test is given: clients, a name of its own, a look into Redis, the leak check; on any backend,
-//! or on a server, also by way of a proxy.
+//! The common parts of a test: clients, a unique name, commands to Redis, the leak check. On any
+//! backend or server, also through a proxy.
 
-use std::{cell::RefCell, fmt, time::Duration};
+use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder};
 
 use crate::{Backend, LeakCheck, RedisServer, eventually, trace_init, unique};
 
-/// For what must happen.
+/// The limit for events that must happen.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
 /// See the module.
 pub struct World {
     client: Box<dyn Fn() -> ClientBuilder + Send + Sync>,
-    /// The name of what is tested, and the prefix of all others.
+    /// The name of the lock under test, and the prefix of all other names.
     pub name: String,
     redis: MultiplexedConnection,
     leaks: RefCell<Option<LeakCheck>>,
@@ -25,9 +25,14 @@ pub struct World {
 impl World {
     /// A world of the test `what`.
     pub async fn open<B: Backend>(what: &str) -> Self {
-        let backend = B::open(1);
-        let connections = [backend.connect(0).await, backend.connect(0).await];
-        Self::over(connections, unique(what), move || backend.client(0))
+        Self::of(&Arc::new(B::open(1)), 0, &unique(what)).await
+    }
+
+    /// A world on this server of a backend, for keys that have this name.
+    pub async fn of<B: Backend>(backend: &Arc<B>, server: usize, name: &str) -> Self {
+        let connections = [backend.connect(server).await, backend.connect(server).await];
+        let backend = Arc::clone(backend);
+        Self::over(connections, name.to_owned(), move || backend.client(server))
     }
 
     /// A world of the test `what` on this server.
@@ -35,7 +40,7 @@ impl World {
         Self::named(server, &unique(what)).await
     }
 
-    /// A world on this server, of what has this name already.
+    /// A world on this server, for an existing name.
     pub async fn named(server: &RedisServer, name: &str) -> Self {
         let mut connections = Vec::new();
         for _ in 0..2 {
@@ -62,17 +67,17 @@ impl World {
         }
     }
 
-    /// Clients connect to this URL from now on, as that of a proxy.
+    /// Clients connect to this URL from now on, such as that of a proxy.
     pub fn clients_connect_to(&mut self, url: String) {
         self.client = Box::new(move || Client::builder().url(&url));
     }
 
-    /// A client that is woken by announcements only.
+    /// A client whose waiters are woken by announcements only.
     pub fn client(&self) -> Client {
         self.client_with(|_| self.builder())
     }
 
-    /// A client of these options; it must have nothing left in the end.
+    /// A client with these options, [watched](Self::watch).
     pub fn client_with(&self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         let client = options(self.lingering()).build();
         let client = client.expect("the options are right");
@@ -80,7 +85,7 @@ impl World {
         client
     }
 
-    /// What makes a client that is woken by announcements only, which is to be
+    /// The builder of a client whose waiters are woken by announcements only. The client is to be
     /// [watched](Self::watch).
     pub fn builder(&self) -> ClientBuilder {
         self.lingering().poll_interval(NEVER)
@@ -91,7 +96,7 @@ impl World {
         (self.client)().linger(Duration::from_millis(20))
     }
 
-    /// This client must have nothing left in the end.
+    /// The leak check covers this client.
     pub fn watch(&self, client: &Client) {
         let mut leaks = self.leaks.borrow_mut();
         *leaks = leaks.take().map(|check| check.client(client));
@@ -104,24 +109,24 @@ impl World {
         self.query(&command).await
     }
 
-    /// Sends a command that is not all text.
+    /// Sends a command whose words are not all text.
     pub async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> T {
         let answer = command.query_async(&mut self.redis.clone()).await;
         answer.expect("redis does it")
     }
 
-    /// The TTL of the key of that name; `None` where there is none.
+    /// The TTL of the key `name`; `None` without a key or without a TTL.
     pub async fn ttl(&self) -> Option<Duration> {
         let millis: i64 = self.redis(&["PTTL", &self.name]).await;
         u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
-    /// Whether there is a key of that name.
+    /// Whether the key `name` exists.
     pub async fn is_there(&self) -> bool {
         self.redis(&["EXISTS", &self.name]).await
     }
 
-    /// Waits until so many connections are subscribed to a channel.
+    /// Waits until this many connections are subscribed to a channel.
     pub async fn subscribed_to(&self, channel: &str, count: usize) {
         eventually(DEADLINE, async || {
             let (_, there): (String, usize) = self.redis(&["PUBSUB", "NUMSUB", channel]).await;
@@ -134,8 +139,8 @@ impl World {
         .await;
     }
 
-    /// Removes what goes by itself within minutes, after a look that it will: notes of operations,
-    /// and marks of latches.
+    /// Removes notes of operations and marks of latches, after a check that each of them would expire
+    /// within minutes.
     pub async fn remove_notes(&self) {
         let mut left = Vec::new();
         for prefix in ["redlock_op", "redlock_latch_end"] {
