@@ -41,8 +41,29 @@ async fn subscribed(world: &World, count: usize) {
 
 #[track_caller]
 fn assert_kind<T>(outcome: Result<T, Error>, kind: ErrorKind) {
+    assert_says(outcome, kind, "");
+}
+
+#[track_caller]
+fn assert_says<T>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
     let error = outcome.err().unwrap();
     assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+/// The latch ended without being counted down.
+#[track_caller]
+fn assert_gone(world: &World, outcome: Result<(), Error>, kind: ErrorKind) {
+    let error = outcome.as_ref().unwrap_err();
+    assert!(error.is_latch_gone() && !error.is_timed_out());
+    let says = format!("wait for latch {:?}: the latch ", world.name);
+    assert_says(outcome, kind, &says);
+}
+
+/// The mark of how the last latch of the name ended.
+async fn is_marked(world: &World) -> bool {
+    let mark = format!("redlock_latch_end:{{{}}}", world.name);
+    world.redis(&["EXISTS", &mark]).await
 }
 
 pub(crate) async fn a_count_is_set_once(world: &World) {
@@ -70,10 +91,15 @@ pub(crate) async fn nothing_goes_below_zero(world: &World) {
     for _ in 0..3 {
         assert_eq!(latch.count_down().await.unwrap(), 0);
     }
-    assert!(!world.is_there().await);
+    let guard = latch.count_down_guard().unwrap();
+    assert_eq!(guard.count_down().await.unwrap(), 0);
+    let pattern = format!("*{}*", world.name);
+    let keys: Vec<String> = world.redis(&["KEYS", &pattern]).await;
+    assert_eq!(keys, [""; 0], "nothing is created");
     // Nothing was stored up.
     assert!(latch.try_set_count(1).await.unwrap());
     assert_kind(latch.wait_with(Duration::ZERO).await, ErrorKind::TimedOut);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
@@ -119,7 +145,7 @@ pub(crate) async fn a_wait_runs_out(world: &World) {
         let waited = latch.wait_with(WAIT).await;
         assert_passed(start, WAIT);
         assert_eq!(waited.as_ref().unwrap_err().name(), Some(&*world.name));
-        assert_kind(waited, ErrorKind::TimedOut);
+        assert_says(waited, ErrorKind::TimedOut, "waited 1s");
     }
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
@@ -128,7 +154,12 @@ pub(crate) async fn a_wait_of_zero_looks_once(world: &World) {
     let client = world.client();
     let latch = client.count_down_latch(&world.name);
     assert!(latch.try_set_count(1).await.unwrap());
-    assert_kind(latch.wait_with(Duration::ZERO).await, ErrorKind::TimedOut);
+    let refused = latch.wait_with(Duration::ZERO).await;
+    let says = format!(
+        "wait for latch {:?}: timed out before it opened",
+        world.name
+    );
+    assert_says(refused, ErrorKind::TimedOut, &says);
     assert_eq!(client.stats().subscriptions, 0, "it does not wait");
     latch.count_down().await.unwrap();
     latch.wait_with(Duration::ZERO).await.unwrap();
@@ -184,37 +215,64 @@ pub(crate) async fn a_guard_counts_once(world: &World) {
 }
 
 pub(crate) async fn a_deleted_latch_is_told(world: &World) {
-    let latch = latch(world, 1).await;
-    let waiting = wait(&elsewhere(world));
-    subscribed(world, 1).await;
+    let (latch, other) = (latch(world, 1).await, elsewhere(world));
+    let waiting = [wait(&latch), wait(&other), wait(&other)];
+    subscribed(world, 2).await;
     assert!(latch.delete().await.unwrap());
-    assert_kind(ended(waiting).await, ErrorKind::LatchDeleted);
-    assert_kind(elsewhere(world).wait().await, ErrorKind::LatchDeleted);
+    for waiting in waiting {
+        assert_gone(world, ended(waiting).await, ErrorKind::LatchDeleted);
+    }
+    assert_gone(world, other.wait().await, ErrorKind::LatchDeleted);
+    let looked = other.wait_with(Duration::ZERO).await;
+    assert_gone(world, looked, ErrorKind::LatchDeleted);
+    assert!(!latch.delete().await.unwrap());
+    assert!(!other.delete().await.unwrap());
     assert_eq!(latch.count().await.unwrap(), 0);
     assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_gone(world, latch.wait().await, ErrorKind::LatchDeleted);
 }
 
 pub(crate) async fn an_expired_latch_is_told(world: &World) {
     let client = world.client();
-    let latch = client.count_down_latch(&world.name).ttl(LEASE);
-    let start = Instant::now();
-    assert!(latch.try_set_count(1).await.unwrap());
-    let ttl = world.ttl().await.unwrap();
-    assert!(ttl <= LEASE, "{ttl:?}");
-    let waited = within(DEADLINE, elsewhere(world).wait()).await;
-    assert_passed(start, LEASE);
-    assert_kind(waited, ErrorKind::LatchExpired);
-    assert_kind(latch.wait().await, ErrorKind::LatchExpired);
-    assert_kind(
-        latch.wait_with(Duration::ZERO).await,
-        ErrorKind::LatchExpired,
+    const TTL: Duration = Duration::from_millis(1200);
+    let (latch, other) = (
+        client.count_down_latch(&world.name).ttl(TTL),
+        elsewhere(world),
     );
+    // Connected from here on.
+    assert_eq!(other.count().await.unwrap(), 0);
+    let start = Instant::now();
+    assert!(latch.try_set_count(2).await.unwrap());
+    let ttl = world.ttl().await.unwrap();
+    assert!(ttl <= TTL, "{ttl:?}");
+    let waiting = [wait(&latch), wait(&other), wait(&other)];
+    assert_eq!(other.count_down().await.unwrap(), 1);
+    let ttl = world.ttl().await.unwrap();
+    assert!(ttl <= TTL, "counting down keeps it: {ttl:?}");
+    for waiting in waiting {
+        assert_gone(world, ended(waiting).await, ErrorKind::LatchExpired);
+    }
+    assert_passed(start, TTL);
+    assert_gone(world, latch.wait().await, ErrorKind::LatchExpired);
+    assert_eq!(other.count_down().await.unwrap(), 0);
+    let looked = latch.wait_with(Duration::ZERO).await;
+    assert_gone(world, looked, ErrorKind::LatchExpired);
+    // The next one has no TTL by this.
+    assert!(other.try_set_count(1).await.unwrap());
+    assert!(!is_marked(world).await);
+    assert_eq!(world.ttl().await, None);
+    other.count_down().await.unwrap();
+    other.wait().await.unwrap();
 }
 
 pub(crate) async fn a_latch_counted_down_in_time_does_not_expire(world: &World) {
     let latch = elsewhere(world).ttl(HELD);
     assert!(latch.try_set_count(1).await.unwrap());
+    let waiting = wait(&latch);
+    subscribed(world, 1).await;
     latch.count_down().await.unwrap();
+    ended(waiting).await.unwrap();
+    assert!(!is_marked(world).await);
     tokio::time::sleep(HELD).await;
     latch.wait().await.unwrap();
 }
@@ -223,6 +281,7 @@ pub(crate) async fn a_new_latch_forgets_the_last_end(world: &World) {
     let latch = latch(world, 1).await;
     assert!(latch.delete().await.unwrap());
     assert!(latch.try_set_count(1).await.unwrap());
+    assert!(!is_marked(world).await);
     assert_kind(latch.wait_with(Duration::ZERO).await, ErrorKind::TimedOut);
     assert_eq!(latch.count_down().await.unwrap(), 0);
     latch.wait().await.unwrap();
@@ -245,41 +304,54 @@ pub(crate) async fn a_count_that_nobody_announced_is_found_by_polling(world: &Wo
 pub(crate) async fn a_shut_down_sends_waiters_away(world: &World) {
     let client = world.client();
     let latch = client.count_down_latch(&world.name);
-    assert!(latch.try_set_count(2).await.unwrap());
-    let waiting = wait(&latch);
-    waits(&client, 1).await;
+    assert!(latch.try_set_count(3).await.unwrap());
+    let waiting = [(); 3].map(|()| wait(&latch));
+    waits(&client, 3).await;
     drop(latch.count_down_guard().unwrap());
+    let late = latch.count_down_guard().unwrap();
     client.shutdown(Shutdown::ReleaseAll).await.unwrap();
-    assert_kind(ended(waiting).await, ErrorKind::ShutDown);
+    for waiting in waiting {
+        assert_says(ended(waiting).await, ErrorKind::ShutDown, &world.name);
+    }
     assert_kind(latch.wait().await, ErrorKind::ShutDown);
     assert_kind(latch.count_down().await, ErrorKind::ShutDown);
+    assert_kind(late.count_down().await, ErrorKind::ShutDown);
     let elsewhere = elsewhere(world);
-    assert_eq!(elsewhere.count().await.unwrap(), 1, "the guard counted");
+    assert_eq!(
+        elsewhere.count().await.unwrap(),
+        2,
+        "the first guard counted"
+    );
     assert!(elsewhere.delete().await.unwrap());
 }
 
 pub(crate) async fn what_cannot_be_is_refused(world: &World) {
     let client = world.client();
-    for bad in ["", "a\0b", &"x".repeat(513)] {
+    let long = "x".repeat(513);
+    for (bad, says) in [("", "blank"), ("a\0b", "NUL"), (&long, "512 bytes")] {
         let latch = client.count_down_latch(bad);
-        assert_kind(latch.try_set_count(1).await, ErrorKind::BadInput);
-        assert_kind(latch.count_down().await, ErrorKind::BadInput);
-        assert_kind(latch.count_down_guard(), ErrorKind::BadInput);
-        assert_kind(latch.wait().await, ErrorKind::BadInput);
-        assert_kind(latch.count().await, ErrorKind::BadInput);
-        assert_kind(latch.delete().await, ErrorKind::BadInput);
+        assert_says(latch.try_set_count(1).await, ErrorKind::BadInput, says);
+        assert_says(latch.count_down().await, ErrorKind::BadInput, says);
+        assert_says(latch.count_down_guard(), ErrorKind::BadInput, says);
+        assert_says(latch.wait().await, ErrorKind::BadInput, says);
+        assert_says(latch.wait_with(WAIT).await, ErrorKind::BadInput, says);
+        assert_says(latch.count().await, ErrorKind::BadInput, says);
+        assert_says(latch.delete().await, ErrorKind::BadInput, says);
     }
     let latch = client.count_down_latch(&world.name);
-    assert_kind(latch.try_set_count(0).await, ErrorKind::BadInput);
-    assert_kind(
-        latch.try_set_count((1 << 53) + 1).await,
-        ErrorKind::BadInput,
-    );
+    let says = format!("set latch {:?}", world.name);
+    assert_says(latch.try_set_count(0).await, ErrorKind::BadInput, &says);
+    let too_many = latch.try_set_count((1 << 53) + 1).await;
+    assert_says(too_many, ErrorKind::BadInput, "2^53");
     for ttl in [Duration::ZERO, Duration::MAX] {
         let latch = latch.clone().ttl(ttl);
-        assert_kind(latch.try_set_count(1).await, ErrorKind::BadInput);
+        let set = latch.try_set_count(1).await;
+        assert_says(set, ErrorKind::BadInput, "the ttl is");
     }
     assert!(!world.is_there().await);
+    assert!(latch.try_set_count(1 << 53).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), (1 << 53) - 1);
+    assert!(latch.delete().await.unwrap());
 }
 
 pub(crate) async fn another_type_of_value_is_told(world: &World) {

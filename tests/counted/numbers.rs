@@ -53,6 +53,10 @@ pub(crate) async fn a_limit_changes_no_number_that_is_set<S: Subject>(world: &Wo
     let semaphore = with_permits::<S>(&client, &world.name, 1).await.limited(5);
     let guard = semaphore.take(1).await.unwrap();
     assert!(semaphore.try_one().await.unwrap().is_none());
+    // Nor where the number is below zero.
+    semaphore.add(-2).await.unwrap();
+    assert!(semaphore.try_one().await.unwrap().is_none());
+    semaphore.add(2).await.unwrap();
     S::give_back(guard).await.unwrap();
     gone(world, 1).await;
 }

@@ -1,7 +1,5 @@
 //! What each operation does and answers.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use redlock_rt::{Client, Error, ErrorKind, Shutdown};
 use tests::{RedisServer, shared_server, within};
@@ -50,86 +48,6 @@ async fn a_latch_is_a_number_that_is_gone_at_zero() {
 }
 
 #[tokio::test]
-async fn below_zero_there_is_nothing() {
-    let stage = Stage::open("latch-below").await;
-    let latch = stage.latch();
-    for _ in 0..3 {
-        assert_eq!(latch.count_down().await.unwrap(), 0);
-    }
-    latch
-        .count_down_guard()
-        .unwrap()
-        .count_down()
-        .await
-        .unwrap();
-    assert_eq!((stage.count().await, stage.mark().await), (None, None));
-    assert!(stage.notes().await.is_empty(), "nothing is created");
-    // And nothing was stored up for the next one.
-    assert!(latch.try_set_count(1).await.unwrap());
-    assert_kind(
-        latch.wait_with(Duration::ZERO).await,
-        ErrorKind::TimedOut,
-        "",
-    );
-    assert_eq!(latch.count_down().await.unwrap(), 0);
-    assert_eq!(latch.count_down().await.unwrap(), 0);
-    stage.assert_clean().await;
-}
-
-#[tokio::test]
-async fn a_closed_latch_says_so_without_waiting() {
-    let stage = Stage::open("latch-zero").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    let refused = latch.wait_with(Duration::ZERO).await;
-    let says = format!(
-        "wait for latch {:?}: timed out before it opened: waited 0ns",
-        stage.name
-    );
-    assert_kind(refused, ErrorKind::TimedOut, &says);
-    let refused = latch.wait_with(Duration::from_millis(50)).await;
-    assert_kind(refused, ErrorKind::TimedOut, "waited 50ms");
-    latch.count_down().await.unwrap();
-    latch.wait_with(Duration::ZERO).await.unwrap();
-    stage.assert_clean().await;
-}
-
-#[tokio::test]
-async fn invalid_arguments_are_refused_and_change_nothing() {
-    let stage = Stage::open("latch-bad").await;
-    let client = stage.client();
-    let long = "x".repeat(513);
-    for (name, says) in [("", "blank"), ("a\0b", "NUL"), (&long, "512 bytes")] {
-        let latch = client.count_down_latch(name);
-        assert_kind(latch.try_set_count(1).await, ErrorKind::BadInput, says);
-        assert_kind(latch.count_down().await, ErrorKind::BadInput, says);
-        assert_kind(latch.count_down_guard(), ErrorKind::BadInput, says);
-        assert_kind(latch.wait().await, ErrorKind::BadInput, says);
-        assert_kind(latch.wait_with(DEADLINE).await, ErrorKind::BadInput, says);
-        assert_kind(latch.count().await, ErrorKind::BadInput, says);
-        assert_kind(latch.delete().await, ErrorKind::BadInput, says);
-    }
-    let latch = client.count_down_latch(&stage.name);
-    let set = latch.try_set_count(0).await;
-    assert_kind(
-        set,
-        ErrorKind::BadInput,
-        &format!("set latch {:?}", stage.name),
-    );
-    let too_many = latch.try_set_count((1 << 53) + 1).await;
-    assert_kind(too_many, ErrorKind::BadInput, "2^53");
-    for ttl in [Duration::ZERO, Duration::MAX] {
-        let set = latch.clone().ttl(ttl).try_set_count(1).await;
-        assert_kind(set, ErrorKind::BadInput, "the ttl is");
-    }
-    assert_eq!(stage.count().await, None);
-    assert!(latch.try_set_count(1 << 53).await.unwrap());
-    assert_eq!(latch.count_down().await.unwrap(), (1 << 53) - 1);
-    assert!(latch.delete().await.unwrap());
-    stage.assert_clean().await;
-}
-
-#[tokio::test]
 async fn another_type_of_value_is_told_to_all_that_wait() {
     let stage = Stage::open("latch-type").await;
     let client = stage.client();
@@ -148,29 +66,6 @@ async fn another_type_of_value_is_told_to_all_that_wait() {
     assert_kind(latch.count().await, ErrorKind::WrongType, &stage.name);
     let _: () = stage.redis(&["SET", &stage.name, "many"]).await;
     assert_kind(latch.wait().await, ErrorKind::WrongType, &stage.name);
-    let _: usize = stage.redis(&["DEL", &stage.name]).await;
-    stage.assert_clean().await;
-}
-
-#[tokio::test]
-async fn a_client_that_ends_wakes_its_waiters_and_counts_no_more() {
-    let stage = Stage::open("latch-shut").await;
-    let client = stage.client();
-    let latch = client.count_down_latch(&stage.name);
-    latch.try_set_count(3).await.unwrap();
-    let waits: Vec<_> = (0..3).map(|_| wait(&latch)).collect();
-    waiting(&client, 3).await;
-    // What was dropped before it ends is counted.
-    drop(latch.count_down_guard().unwrap());
-    let late = latch.count_down_guard().unwrap();
-    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
-    for waits in waits {
-        assert_kind(ended(waits).await, ErrorKind::ShutDown, &stage.name);
-    }
-    assert_eq!(stage.count().await, Some(2));
-    assert_kind(latch.wait().await, ErrorKind::ShutDown, &stage.name);
-    assert_kind(latch.count_down().await, ErrorKind::ShutDown, &stage.name);
-    assert_kind(late.count_down().await, ErrorKind::ShutDown, &stage.name);
     let _: usize = stage.redis(&["DEL", &stage.name]).await;
     stage.assert_clean().await;
 }

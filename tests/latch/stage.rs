@@ -68,11 +68,6 @@ impl Stage {
         self.redis(&["GET", &self.mark_key()]).await
     }
 
-    pub(crate) async fn notes(&self) -> Vec<String> {
-        let pattern = format!("redlock_op:{{{}}}:*", self.name);
-        self.redis(&["KEYS", &pattern]).await
-    }
-
     /// How many calls of scripts the server has carried out.
     pub(crate) async fn scripts_run(&self) -> usize {
         let info: String = self.redis(&["INFO", "commandstats"]).await;

@@ -26,6 +26,18 @@ async fn numbers_that_cannot_be_are_refused() {
         error(leased.acquire_many(bad).await.unwrap_err());
         error(leased.try_acquire_many(bad).await.unwrap_err());
     }
+    for bad in [0, TOO_MANY, u32::MAX] {
+        let (semaphore, leased) = (semaphore.clone().limit(bad), leased.clone().limit(bad));
+        for refused in [
+            semaphore.acquire().await.unwrap_err(),
+            semaphore.try_acquire().await.unwrap_err(),
+            leased.acquire().await.unwrap_err(),
+            leased.try_acquire().await.unwrap_err(),
+        ] {
+            assert!(refused.to_string().contains("limit"), "{refused}");
+            error(refused);
+        }
+    }
     error(semaphore.try_set_permits(TOO_MANY).await.unwrap_err());
     error(leased.set_permits(TOO_MANY).await.unwrap_err());
     let many = leased.acquire_many(1001).await;
@@ -55,18 +67,6 @@ async fn numbers_that_cannot_be_are_refused() {
         assert!(error.is_bad_input(), "{error}");
     }
     stage.end(2).await;
-}
-
-#[tokio::test]
-async fn an_unknown_permit_is_not_released() {
-    let stage = Stage::open("unknown").await;
-    let semaphore = stage.permits(1).await;
-    let error = semaphore.release(UNKNOWN).await.unwrap_err();
-    assert!(error.is_not_owner(), "{error}");
-    assert!(!semaphore.try_release(UNKNOWN).await.unwrap());
-    let long = Duration::from_secs(60);
-    assert!(!semaphore.update_lease(UNKNOWN, long).await.unwrap());
-    stage.end(1).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! Permits that come back by themselves, and guards that know when theirs did.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redlock_rt::{
@@ -15,8 +13,6 @@ use crate::stage::{DEADLINE, Stage};
 /// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
 /// for a processor come too late for that.
 const LEASE: Duration = Duration::from_millis(400);
-/// A lease within which something may be due.
-const HELD: Duration = Duration::from_secs(3);
 
 /// Nobody releases it or announces its end, and nobody polls: a waiter that did not know when the lease
 /// is over would wait for longer than the deadline, and one that asked again and again would be counted.
@@ -43,31 +39,6 @@ async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
     );
     drop((held, permit));
     stage.end(2).await;
-}
-
-#[tokio::test]
-async fn a_permit_is_renewed_while_its_guard_lives() {
-    let stage = Stage::open("renewed").await;
-    let semaphore = stage.permits(3).await;
-    let options = PermitOptions::new().lease(HELD);
-    let permits = semaphore
-        .acquire_with(options.clone().permits(2))
-        .await
-        .unwrap();
-    let fixed = semaphore.acquire_with(options.renew(false)).await.unwrap();
-    let GuardState::Held { until } = permits.state() else {
-        panic!("{permits:?}");
-    };
-    assert_eq!(within(DEADLINE, fixed.lost()).await, LostReason::Expired);
-    while Instant::now() < until + HELD / 3 {
-        assert!(permits.is_valid(), "{permits:?}");
-        assert!(semaphore.acquired().await.unwrap() >= 2);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
-    assert_eq!(fixed.release().await.unwrap(), Unlocked::AlreadyExpired);
-    assert_eq!(permits.release().await.unwrap(), Unlocked::Released);
-    stage.end(3).await;
 }
 
 #[tokio::test]
@@ -120,31 +91,6 @@ async fn a_guard_knows_that_its_permit_was_swept() {
 }
 
 #[tokio::test]
-async fn max_hold_ends_a_permit() {
-    let stage = Stage::open("max-hold").await;
-    let semaphore = stage.permits(1).await;
-    const MOST: Duration = Duration::from_millis(3500);
-    let options = PermitOptions::new().lease(HELD).max_hold(MOST);
-    let begin = Instant::now();
-    let permit = semaphore.acquire_with(options).await.unwrap();
-    assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::MaxHold);
-    let held = begin.elapsed();
-    assert!(
-        held >= MOST - MOST / 20 && held <= MOST + DEADLINE / 4,
-        "{held:?}"
-    );
-    // The next has it while the guard lives.
-    within(DEADLINE, semaphore.acquire())
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
-    stage.end(1).await;
-}
-
-#[tokio::test]
 async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
     let stage = Stage::open("ttl").await;
     let semaphore = stage.permits(1).await;
@@ -154,27 +100,6 @@ async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
     assert!((50_000..=60_000).contains(&ttl), "{ttl}");
     permit.release().await.unwrap();
     stage.end(1).await;
-}
-
-/// A release by id is for any process that knows it.
-#[tokio::test]
-async fn a_forgotten_permit_ends_by_its_id_or_with_its_lease() {
-    let stage = Stage::open("by-id").await;
-    let semaphore = stage.permits(2).await;
-    let options = || PermitOptions::new().lease(HELD);
-    let ids = semaphore.acquire_with(options()).await.unwrap().forget();
-    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
-    let elsewhere = stage.other().permit_expirable_semaphore(&stage.name);
-    elsewhere.release(&ids[0]).await.unwrap();
-    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
-    let ids = semaphore.acquire_with(options()).await.unwrap().forget();
-    let begin = Instant::now();
-    assert!(semaphore.update_lease(&ids[0], HELD + LEASE).await.unwrap());
-    let options = PermitOptions::new().wait(DEADLINE);
-    let both = semaphore.acquire_with(options.permits(2)).await.unwrap();
-    assert!(begin.elapsed() + Duration::from_millis(2) >= HELD + LEASE);
-    both.release().await.unwrap();
-    stage.end(2).await;
 }
 
 /// A call looks after no more than a hundred that are over.
@@ -235,58 +160,6 @@ async fn watchful(stage: &Stage) -> (PermitExpirableSemaphore, LeasedPermit) {
     let options = PermitOptions::new().renew(Duration::from_millis(20));
     let permit = semaphore.acquire_with(options).await.unwrap();
     (semaphore, permit)
-}
-
-struct Witness(Arc<AtomicBool>);
-
-impl Drop for Witness {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-#[tokio::test]
-async fn a_body_runs_under_a_permit_and_may_borrow() {
-    let stage = Stage::open("body").await;
-    let (semaphore, permit) = watchful(&stage).await;
-    let borrowed = String::from("output");
-    let body = async {
-        tokio::task::yield_now().await;
-        assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-        borrowed.as_str()
-    };
-    assert_eq!(within(DEADLINE, permit.run(body)).await.unwrap(), "output");
-    assert_eq!(permit.run(async { 7 }).await.unwrap(), 7);
-    assert!(permit.is_valid());
-    permit.release().await.unwrap();
-    stage.end(1).await;
-}
-
-#[tokio::test]
-async fn a_body_is_dropped_when_its_permit_is_lost() {
-    let stage = Stage::open("body-lost").await;
-    let (semaphore, permit) = watchful(&stage).await;
-    let dropped = Arc::new(AtomicBool::new(false));
-    let witness = Witness(Arc::clone(&dropped));
-    let body = async {
-        let _witness = witness;
-        semaphore.release(permit.id()).await.unwrap();
-        std::future::pending::<()>().await;
-    };
-    let error = within(DEADLINE, permit.run(body)).await.unwrap_err();
-    assert!(dropped.load(Ordering::SeqCst), "before run returns");
-    assert!(error.is_lost(), "{error}");
-    assert_eq!(error.name(), Some(stage.name.as_str()));
-    assert!(
-        error.to_string().contains("the body was dropped"),
-        "{error}"
-    );
-    // And another one is not started.
-    let body = async { panic!("under a permit that is lost") };
-    let error = within(DEADLINE, permit.run(body)).await.unwrap_err();
-    assert!(error.is_lost(), "{error}");
-    assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
-    stage.end(1).await;
 }
 
 /// Also where nobody can be asked: at its local deadline.

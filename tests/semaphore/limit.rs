@@ -48,56 +48,6 @@ async fn the_first_leased_acquisition_sets_the_number_and_costs_one_call() {
     stage.end(3).await;
 }
 
-#[tokio::test]
-async fn a_semaphore_that_exists_keeps_its_number() {
-    let stage = Stage::open("keeps").await;
-    let plain = stage.semaphore(1).await.limit(9);
-    let leased = stage
-        .client
-        .permit_expirable_semaphore(&stage.name)
-        .limit(9);
-    let guard = soon(plain.acquire()).await;
-    assert!(leased.try_acquire().await.unwrap().is_none());
-    guard.release().await.unwrap();
-    let permit = soon(leased.acquire()).await;
-    // Also one without a permit that is free, or with fewer than none.
-    plain.add_permits(-1).await.unwrap();
-    assert!(plain.try_acquire().await.unwrap().is_none());
-    assert!(leased.try_acquire().await.unwrap().is_none());
-    permit.release().await.unwrap();
-    stage.end(0).await;
-}
-
-#[tokio::test]
-async fn waiters_hear_that_the_number_was_set() {
-    for leased in [false, true] {
-        let stage = Stage::open("told").await;
-        let waiter = tokio::spawn({
-            let semaphore = stage.client.semaphore(&stage.name);
-            async move { semaphore.acquire().await }
-        });
-        stage.listening(1).await;
-        let other = stage.other();
-        let (mut guard, mut permit) = (None, None);
-        match leased {
-            false => guard = Some(soon(other.semaphore(&stage.name).limit(2).acquire()).await),
-            true => {
-                let semaphore = other.permit_expirable_semaphore(&stage.name).limit(2);
-                permit = Some(soon(semaphore.acquire()).await);
-            }
-        }
-        within(DEADLINE, waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        drop((guard, permit));
-        stage.end(2).await;
-    }
-}
-
 /// More are asked for than there will ever be: the semaphore is made, and the caller waits for more.
 #[tokio::test]
 async fn a_limit_below_what_is_asked_for_is_a_wait() {
@@ -120,49 +70,6 @@ async fn a_limit_below_what_is_asked_for_is_a_wait() {
             .is_timed_out()
     );
     stage.end(1).await;
-}
-
-#[tokio::test]
-async fn a_limit_that_cannot_be_is_refused() {
-    let stage = Stage::open("limits").await;
-    stage.semaphore(1).await;
-    stage.proxy.mark();
-    for bad in [0, i32::MAX as u32 + 1, u32::MAX] {
-        let plain = stage.client.semaphore(&stage.name).limit(bad);
-        let leased = stage
-            .client
-            .permit_expirable_semaphore(&stage.name)
-            .limit(bad);
-        for error in [
-            plain.acquire().await.unwrap_err(),
-            plain.try_acquire().await.unwrap_err(),
-            leased.acquire().await.unwrap_err(),
-            leased.try_acquire().await.unwrap_err(),
-        ] {
-            assert!(error.is_bad_input(), "{error}");
-            assert!(error.to_string().contains("limit"), "{error}");
-            assert_eq!(error.name(), Some(stage.name.as_str()));
-        }
-    }
-    assert_eq!(stage.proxy.counts().len(), 0);
-    stage.end(1).await;
-}
-
-/// What is held of a semaphore that somebody deleted counts in the one that is made anew.
-#[tokio::test]
-async fn a_number_made_anew_leaves_room_for_permits_that_are_held() {
-    let stage = Stage::open("anew").await;
-    let semaphore = stage
-        .client
-        .permit_expirable_semaphore(&stage.name)
-        .limit(2);
-    let held = soon(semaphore.acquire()).await;
-    let _: () = stage.redis(&["DEL", &stage.name]).await;
-    let second = soon(semaphore.acquire()).await;
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
-    held.release().await.unwrap();
-    second.release().await.unwrap();
-    stage.end(2).await;
 }
 
 /// Those of a semaphore without leases do not: its guards have no part in a new one.
