@@ -8,6 +8,7 @@
 //!
 //! On each server it is an ordinary hold of an ordinary RLock, renewed by that server's client.
 
+mod acquire;
 mod guard;
 mod quorum;
 mod repairer;
@@ -19,37 +20,21 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
+use self::acquire::Acquisition;
 pub use self::guard::RedLockGuard;
 pub use self::quorum::Quorum;
-use self::quorum::{Shared, begin, note_round};
-use self::repairer::RepairJob;
-use self::round::{Asking, Verdict};
-use super::group::{Group, roll_back};
+use self::quorum::Shared;
+use self::round::Asking;
 use super::guard::note_failure;
 use super::kind::AnyKind;
 use super::lock::Lock;
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
-use crate::engine::Health;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::{BadName, HoldId};
-use crate::pause::{Growth, Pause};
 use crate::wire::{Holder, RLockWire, Recipe};
 
 const ACTION: &str = "acquire lock";
-
-/// After a lease was over this often before its guard could be returned, the error says that the
-/// lease is too short.
-const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
-
-/// After a round without success: 4 to 100 ms. Varied, so that callers that split the servers among
-/// them do not meet again.
-const PAUSE: Pause = Pause::new(&Growth {
-    shortest: Duration::from_millis(4),
-    longest: Duration::from_millis(100),
-    factor: 1.5,
-    least: 0.25,
-});
 
 /// A lock over the servers of a [`Quorum`]: held while a majority of them have it.
 ///
@@ -146,9 +131,9 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](ErrorKind::BadInput), [`ShutDown`](ErrorKind::ShutDown);
-    /// [`WrongType`](ErrorKind::WrongType) and [`Denied`](ErrorKind::Denied) if so many servers
-    /// return it that no majority is left.
+    /// [`BadInput`](crate::ErrorKind::BadInput), [`ShutDown`](crate::ErrorKind::ShutDown);
+    /// [`WrongType`](crate::ErrorKind::WrongType) and [`Denied`](crate::ErrorKind::Denied) if so
+    /// many servers return it that no majority is left.
     pub async fn lock(&self) -> Result<RedLockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
@@ -165,8 +150,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Quorum`](ErrorKind::Quorum) if less than a majority answers
-    /// in time. Contention is not an error: the call returns `None`.
+    /// As [`lock`](Self::lock), and [`Quorum`](crate::ErrorKind::Quorum) if less than a majority
+    /// answers in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<RedLockGuard>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
         unless_contended(self.lock_with(options).await)
@@ -181,9 +166,9 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](ErrorKind::TimedOut) if another
-    /// owner held the lock ([`Contended`](ErrorKind::Contended) for a wait of zero), or
-    /// [`Quorum`](ErrorKind::Quorum) if less than a majority of the servers answered.
+    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if
+    /// another owner held the lock ([`Contended`](crate::ErrorKind::Contended) for a wait of zero), or
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority of the servers answered.
     pub async fn lock_with(&self, options: LockOptions) -> Result<RedLockGuard, Error> {
         self.acquire(&options, false).await
     }
@@ -198,8 +183,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the body was dropped. The result
-    /// of a completed body is never replaced by `Lost`, whatever the result of the release.
+    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
+    /// result of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
@@ -218,11 +203,6 @@ impl RedLock {
         let terms = engines.iter().map(|engine| options.terms(engine));
         let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;
         let lease = terms.iter().map(|terms| terms.lease).min();
-        let server_timeout = self.quorum.server_timeout(self.server_timeout, lease);
-        let started = clock::now();
-        let wait = options.waiting();
-        let tries_once = wait.is_some_and(|wait| wait.is_zero());
-        let deadline = wait.map(|wait| clock::after(started, wait));
         let asking = Asking {
             engines,
             recipes,
@@ -231,104 +211,14 @@ impl RedLock {
             for_body,
             under: None,
             need: self.quorum.need(),
-            server_timeout,
+            server_timeout: self.quorum.server_timeout(self.server_timeout, lease),
         };
-
-        let contenders = self.quorum.contenders(&*recipes[0]);
-        // A holder must not wait behind callers that wait for its release.
-        let passes = tries_once || asking.is_around();
-        let turn = match (passes, deadline) {
-            (true, _) => None,
-            (false, deadline) => {
-                let turn = self.quorum.turn(&contenders, deadline).await;
-                let turn = turn.ok_or_else(|| {
-                    let health = contenders.health();
-                    let silent = health.is_silent(started, server_timeout, clock::now());
-                    self.out_of_time(silent, wait)
-                })?;
-                Some(turn)
-            }
-        };
-        if turn.is_some() {
-            begin(&contenders);
-        }
-        let mut pause = PAUSE;
-        let mut expired_on_arrival = 0;
-        let mut first = true;
-        loop {
-            let round_started = clock::now();
-            let round_until = clock::after(round_started, server_timeout);
-            let bound = deadline.filter(|_| !tries_once);
-            let until = bound.map_or(round_until, |deadline| deadline.min(round_until));
-            let mut round = asking.round(until).await;
-            let verdict = round.verdict();
-            // A round that the end of the wait cut short says nothing about servers that did not
-            // answer.
-            let cut_short = until < round_until && !first;
-            if !(cut_short && verdict == Verdict::Starved) {
-                note_round(&contenders, verdict == Verdict::Starved);
-            }
-            first = false;
-            match verdict {
-                Verdict::Acquired => {
-                    let (parts, missing) = round.into_parts();
-                    let group = Group::new(&self.name, asking.need, engines.len(), parts);
-                    if group.state().is_valid() {
-                        let job = RepairJob::new(&asking, group, missing, round_started);
-                        return Ok(RedLockGuard::new(&self.quorum, job));
-                    }
-                    // Too late by the local clock: as if the lock had never been acquired.
-                    group.leave();
-                    expired_on_arrival += 1;
-                    if expired_on_arrival == MOST_EXPIRED_ON_ARRIVAL {
-                        let error = Error::new(ErrorKind::Lost, ACTION);
-                        return Err(named(error)
-                            .detail("the lease is over before enough servers have answered"));
-                    }
-                }
-                Verdict::Impossible => {
-                    let error = round.fatal.swap_remove(0);
-                    let (parts, _) = round.into_parts();
-                    roll_back(parts, until).await;
-                    return Err(named(error));
-                }
-                Verdict::Refused | Verdict::Starved => {
-                    let (parts, _) = round.into_parts();
-                    // Before the pause: another caller may need exactly these parts.
-                    let patience = clock::after(clock::now(), server_timeout);
-                    let until = bound.map_or(patience, |deadline| deadline.min(patience));
-                    roll_back(parts, until).await;
-                }
-            }
-            if tries_once {
-                return Err(match verdict {
-                    Verdict::Starved => self.starved(),
-                    _ => named(Error::new(ErrorKind::Contended, ACTION)),
-                });
-            }
-            let next = clock::after(clock::now(), pause.take());
-            if let Some(deadline) = deadline
-                && next >= deadline
-            {
-                clock::sleep_until(deadline).await;
-                return Err(self.out_of_time(contenders.health() == Health::Failing, wait));
-            }
-            clock::sleep_until(next).await;
-        }
+        let acquisition = Acquisition::new(self, asking, options.waiting());
+        acquisition.run().await
     }
 
     fn starved(&self) -> Error {
         self.quorum.starved(ACTION, &self.name)
-    }
-
-    fn out_of_time(&self, starved: bool, wait: Option<Duration>) -> Error {
-        if starved {
-            return self.starved();
-        }
-        let wait = wait.unwrap_or_default();
-        Error::new(ErrorKind::TimedOut, ACTION)
-            .named(&self.name)
-            .detail(format!("waited {wait:?}"))
     }
 
     /// Frees the lock on all servers, whoever holds it, and returns whether it was held.
@@ -339,8 +229,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// [`Quorum`](ErrorKind::Quorum) if less than a majority answers in time; the lock is freed on
-    /// the other servers nevertheless. [`BadInput`](ErrorKind::BadInput).
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers in time; the lock is
+    /// freed on the other servers nevertheless. [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         let freed = self.ask(async |lock| lock.force_unlock().await).await?;
         Ok(freed.into_iter().any(|freed| freed))
@@ -350,8 +240,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// [`Quorum`](ErrorKind::Quorum) if too few servers answer in time to decide.
-    /// [`BadInput`](ErrorKind::BadInput).
+    /// [`Quorum`](crate::ErrorKind::Quorum) if too few servers answer in time to decide.
+    /// [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn is_locked(&self) -> Result<bool, Error> {
         let (servers, need) = (self.quorum.engines.len(), self.quorum.need());
         let holders = self.survey().await?;
@@ -382,8 +272,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// [`Quorum`](ErrorKind::Quorum) if less than a majority answers in time.
-    /// [`BadInput`](ErrorKind::BadInput).
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers in time.
+    /// [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         Ok(holders.map(|holder| holder.owner).collect())
