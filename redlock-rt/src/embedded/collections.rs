@@ -135,7 +135,7 @@ impl SortedSet {
         self.order.partition_point(|(score, _)| holds(*score))
     }
 
-    /// Sets a score; gives the old one.
+    /// Sets a score; returns the old one.
     pub(super) fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
         // Small sorted sets keep whole scores as integers in Redis, which have no negative zero.
         let score = if score == 0.0 { 0.0 } else { score };

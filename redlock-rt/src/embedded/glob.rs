@@ -41,7 +41,7 @@ pub(super) fn all_or_matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern == b"*" || matches(pattern, text)
 }
 
-/// Matches one byte; gives the length of the pattern that it used.
+/// Matches one byte; returns the length of the pattern that it used.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

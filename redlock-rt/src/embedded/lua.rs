@@ -1,4 +1,4 @@
-//! Lua values and Redis replies, one into the other.
+//! Converts Lua values to Redis replies, and back.
 
 use super::num;
 use super::resp::{Fail, Reply};
@@ -6,16 +6,16 @@ use mlua::{Lua, MultiValue, Table, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Replies are not nested deeper: a table may contain itself.
+/// The deepest nesting of a reply: a table may contain itself.
 const MAX_DEPTH: usize = 128;
-/// Fields of the tables that stand for what only RESP3 has.
+/// Fields of the tables that represent types which only RESP3 has.
 const OF_RESP3: [&str; 5] = ["double", "map", "set", "big_number", "verbatim_string"];
 
 /// An error raised by a function of ours. Lua carries it as userdata until it is caught.
 #[derive(Debug)]
 pub(super) struct Raised {
     pub(super) text: Cow<'static, [u8]>,
-    /// Not to be caught by the script.
+    /// The script must not catch it.
     pub(super) fatal: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn raise(fail: Fail) -> mlua::Error {
 /// An error that Lua carried.
 pub(super) struct Explained {
     pub(super) text: Vec<u8>,
-    /// Must not be caught.
+    /// The script must not catch it.
     pub(super) fatal: bool,
     /// Of the form of an error reply, with its code in front; otherwise a plain message.
     pub(super) is_reply: bool,
@@ -65,7 +65,7 @@ pub(super) fn explain(error: &mlua::Error) -> Explained {
     }
 }
 
-/// The reply for an error that came out of a script unseen by its handler.
+/// The reply for an error of a script that its handler did not see.
 pub(super) fn failure(error: &mlua::Error) -> Fail {
     let Explained {
         mut text, is_reply, ..
@@ -80,7 +80,7 @@ pub(super) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// What a script gets from `redis.call`.
+/// The Lua value that `redis.call` returns for a reply.
 pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
     let wrapped = |field: &str, text: &[u8]| {
@@ -107,7 +107,7 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     }
 }
 
-/// What the caller of a script gets for the value that it returned.
+/// The reply for the value that a script returned.
 pub(super) fn from_lua(value: Value) -> mlua::Result<Reply> {
     convert(value, 0)
 }
@@ -147,7 +147,8 @@ fn convert_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
     Ok(Reply::Array(items))
 }
 
-/// C's cast to an integer as the processors do it: what does not fit is the smallest integer.
+/// C's cast to an integer, as x86 processors do it: a value out of range becomes the smallest
+/// integer.
 fn truncate(value: f64) -> i64 {
     // The bounds are the exact powers of two.
     if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {

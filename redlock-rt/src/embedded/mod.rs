@@ -129,10 +129,10 @@ impl Engine {
         Self::start(Some(password.as_ref()), Source::Process)
     }
 
-    /// Starts an empty engine for a deterministic simulation: its time since the Unix epoch is what
-    /// `time` returns, and all that it draws follows from `seed`.
+    /// Starts an empty engine for a deterministic simulation: `time` returns its time since the Unix
+    /// epoch, and its random numbers follow from `seed`.
     ///
-    /// The time must not go back. It is asked once for each command or script.
+    /// The time must not go back. Each command or script calls `time` once.
     ///
     /// # Examples
     ///
@@ -146,7 +146,7 @@ impl Engine {
     /// let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
     /// let time = Arc::clone(&clock);
     /// let engine = Engine::simulated(7, move || Duration::from_millis(time.load(Ordering::Relaxed)));
-    /// // Leases move on with it.
+    /// // Leases end by this time.
     /// clock.fetch_add(30_000, Ordering::Relaxed);
     /// # drop(engine);
     /// ```
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Restarts the engine as a server that keeps its keys: every connection ends, scripts are
-    /// forgotten, and its `run_id` is another. [`Listener`]s go on.
+    /// forgotten, and its `run_id` changes. [`Listener`]s continue.
     pub fn restart(&self) {
         self.shared.restart();
     }

@@ -29,7 +29,7 @@ pub(super) fn parse_int(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A float as `strtod` reads it, refusing NaN, blanks, and what over- or underflows.
+/// A float as `strtod` reads it. Refuses NaN, blanks, overflow and underflow.
 pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
     let value = strtod(text)?;
     let names_infinity = text.iter().any(|byte| matches!(byte, b'n' | b'N'));
@@ -42,8 +42,8 @@ pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
     (!vanished).then_some(value)
 }
 
-/// An end of a range of scores, read by C with fewer checks: blanks may lead, a NUL ends it,
-/// nothing is zero, and what overflows is infinite.
+/// One end of a range of scores, which C reads with fewer checks: leading blanks are allowed, a NUL
+/// ends the number, an empty text is zero, and an overflow is infinite.
 pub(super) fn parse_bound(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! What a session has yet to read, and who waits to read it.
+//! The unread bytes of a session, and the waker of its reader.
 
 use super::resp::Reply;
 use bytes::{Buf, BytesMut};
@@ -23,7 +23,7 @@ struct Pending {
     bytes: BytesMut,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// No more bytes will come; what is there may still be read.
+    /// No more bytes will come; the rest may still be read.
     closed: bool,
 }
 
@@ -32,7 +32,7 @@ impl Outbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a reply; gives the reader to wake.
+    /// Appends a reply; returns the reader to wake.
     pub(super) fn reply(&self, reply: &Reply) -> Option<Waker> {
         let mut pending = self.lock();
         if pending.closed {
@@ -50,7 +50,7 @@ impl Outbox {
         Ok(self.reply(message))
     }
 
-    /// Ends the stream, at once or after what was already answered.
+    /// Ends the stream, at once or after the replies that it has.
     pub(super) fn close(&self, discard: bool) -> [Option<Waker>; 2] {
         let mut pending = self.lock();
         pending.closed = true;

@@ -1,8 +1,8 @@
 -- Builds the globals that scripts see, and the function that runs a script.
 --
 -- Stock Lua 5.1 has no read-only tables, so scripts get proxies: reads fall through to the real
--- tables, writes are refused. What Rust raises arrives here as userdata; the catchers below turn
--- it into what Redis 7.0 gives: a table with `err`, or its text from pcall.
+-- tables, writes are refused. Errors from Rust arrive here as userdata; the catchers below turn
+-- them into errors as in Redis 7.0: a table with `err`, or its text from pcall.
 local native = ...
 local explain, where = native.explain, native.where
 local raw_pcall, raw_xpcall, raw_resume = pcall, xpcall, coroutine.resume
@@ -24,7 +24,7 @@ local function protect(real)
   return proxy
 end
 
--- A script that ran out of time must not catch that and go on.
+-- A script that ran out of time must not catch that and continue.
 local function caught(e)
   if type(e) ~= 'userdata' then return e end
   local text, fatal, is_reply = explain(e)
@@ -99,7 +99,7 @@ function globals.rawset(object, key, value)
   return raw_rawset(object, key, value)
 end
 function globals.collectgarbage(what, ...)
-  -- Nothing that would last beyond the script.
+  -- Ignores options whose effect would outlast the script.
   if what ~= nil and what ~= 'collect' and what ~= 'count' and what ~= 'step' then return 0 end
   return collectgarbage(what, ...)
 end

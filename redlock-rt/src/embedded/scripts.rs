@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PRELUDE: &str = include_str!("prelude.lua");
-/// A script that runs longer is stopped: it holds up every client.
+/// A script that runs longer is stopped, since it blocks every client.
 const TIME_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
-/// How often, in instructions of Lua, the time is looked at.
+/// The number of Lua instructions between two checks of the time.
 const CHECK_EVERY: u32 = 100_000;
 pub(super) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const CHUNK_NAME: &str = "@user_script";
@@ -57,7 +57,7 @@ impl Scripts {
         parse_digest(digest).is_some_and(|digest| self.cache.contains_key(&digest))
     }
 
-    /// Compiles a script and keeps it; gives its digest.
+    /// Compiles a script and keeps it; returns its digest.
     pub(super) fn load(&mut self, body: &[u8]) -> Result<String, Fail> {
         let digest = sha1_smol::Sha1::from(body).digest().to_string();
         let key = parse_digest(digest.as_bytes());
@@ -126,7 +126,7 @@ impl Scripts {
 struct Limit(Mutex<Option<Instant>>);
 
 impl Limit {
-    /// A script starts; its time counts from the first look at it.
+    /// Starts a script; its time counts from the first check.
     fn start(&self) {
         *lock(&self.0) = None;
     }

@@ -1,4 +1,4 @@
-//! What scripts can call apart from commands.
+//! The functions that scripts can call besides commands.
 
 use super::lua::{self, raise};
 use super::resp::VERSION;
@@ -39,7 +39,7 @@ fn script_place(lua: &Lua) -> Option<(String, usize)> {
     }
 }
 
-/// A number, unlike a string that reads as one.
+/// A number; a string that can be read as a number is none.
 fn number(value: Option<&Value>) -> Option<f64> {
     match value? {
         Value::Integer(value) => Some(*value as f64),

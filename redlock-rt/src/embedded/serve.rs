@@ -1,4 +1,4 @@
-//! What the sessions of an engine share, and the way of a request to its reply.
+//! The state that the sessions of an engine share, and the way from a request to its reply.
 
 use super::commands::{self, Command, Ctx, Handler, Run};
 use super::outbox::Outbox;
@@ -34,7 +34,7 @@ impl Shared {
         let mut scripts = lock(&self.scripts);
         loop {
             let mut state = lock(&self.state);
-            // A client that was killed has no further command executed.
+            // No further command of a killed client runs.
             if !state.clients.contains_key(&id) {
                 break;
             }
@@ -69,7 +69,7 @@ impl Shared {
         self.finish(scripts);
     }
 
-    /// Releases all locks, then wakes whoever was given something to read.
+    /// Releases all locks, then wakes the readers that have something to read.
     fn finish(&self, scripts: MutexGuard<'_, Scripts>) {
         let wakers = std::mem::take(&mut lock(&self.state).wakers);
         drop(scripts);
@@ -116,7 +116,7 @@ fn run_plain(
     reply
 }
 
-/// Finds the command and decides whether this client may send it now; gives its database too.
+/// Finds the command and checks that this client may send it now; also returns its database.
 fn admit(state: &State, id: u64, args: &[&[u8]]) -> Result<(&'static Command, usize), Fail> {
     let command = commands::find(args)?;
     let client = state.clients.get(&id).ok_or("ERR client is gone")?;

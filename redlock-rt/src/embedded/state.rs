@@ -1,4 +1,4 @@
-//! Everything the engine knows apart from its Lua scripts.
+//! The state of an engine, without its Lua scripts.
 
 use super::hash::{FastMap, FastSet};
 use super::outbox::Outbox;
@@ -15,7 +15,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where an engine has its time and its random choices from.
+/// The source of an engine's time and random numbers.
 pub(super) enum Source {
     /// Tokio's clock and the process.
     Process,
@@ -92,7 +92,7 @@ impl Client {
         &self.subscriptions[kind as usize]
     }
 
-    /// What a confirmation reports: channels and patterns are counted together.
+    /// The number in a confirmation, which counts channels and patterns together.
     pub(super) fn subscription_count(&self) -> usize {
         self.subscriptions.iter().map(FastSet::len).sum()
     }
@@ -120,7 +120,7 @@ pub(super) struct State {
     pub(super) port: u16,
     /// Time since the Unix epoch, frozen for the length of a command or a script.
     pub(super) now: Duration,
-    /// To be woken once no lock is held: what they wake may come straight back.
+    /// Woken when no lock is held, since a woken task may use the engine at once.
     pub(super) wakers: Vec<Waker>,
     clock: Clock,
     random: u64,
@@ -155,7 +155,7 @@ impl State {
         self.run_id = (0..40).map(|_| format!("{:x}", self.random(16))).collect();
     }
 
-    /// Begins as another process does: without clients, under a name of its own. Keys are kept.
+    /// Starts like a new process: without clients, with a new `run_id`. Keeps the keys.
     pub(super) fn restart(&mut self) {
         let mut clients: Vec<u64> = self.clients.keys().copied().collect();
         clients.sort_unstable();
@@ -246,7 +246,7 @@ impl State {
         client.subscription_count()
     }
 
-    /// Sends a message; gives the number of subscribers that it went to.
+    /// Sends a message; returns the number of its receivers.
     pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let mut sent = 0;
         let mut stuck = Vec::new();

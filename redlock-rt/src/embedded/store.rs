@@ -126,7 +126,7 @@ impl Db {
         self.value(key).is_some()
     }
 
-    /// Sets a string, dropping whatever was there; the expiry is kept on demand.
+    /// Sets a string and drops the old value; keeps the expiry on demand.
     pub(super) fn set_string(&mut self, key: &[u8], text: Blob, keep_expiry: bool) {
         self.expire_if_due(key);
         if let Some(entry) = self.entries.get_mut(key) {
@@ -172,7 +172,7 @@ impl Db {
         self.entries.get(key).map(|entry| entry.expires)
     }
 
-    /// Sets when a key expires; one in the past is for the next access to find.
+    /// Sets when a key expires. If that is in the past, the next access removes the key.
     pub(super) fn expire_at(&mut self, key: &[u8], at: i64) {
         let Some((name, _)) = self.entries.get_key_value(key) else {
             return;
@@ -202,7 +202,7 @@ impl Db {
         }
     }
 
-    /// Removes a few keys that are due, so that keys nobody asks for do not stay for ever.
+    /// Removes a few expired keys, so that a key that no command reads does not stay for ever.
     pub(super) fn sweep_some(&mut self) {
         for _ in 0..SWEEP {
             if !self.sweep_next() {

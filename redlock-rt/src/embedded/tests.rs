@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Sends a line and gives all that can be read without waiting.
+/// Sends a line and returns all that can be read without waiting.
 async fn ask(session: &mut Session, line: &str) -> String {
     session
         .write_all(format!("{line}\r\n").as_bytes())

@@ -1,4 +1,4 @@
-//! What a command is given, and how it reads its arguments.
+//! The context of a command, and how it reads its arguments.
 
 use super::super::num;
 use super::super::resp::{Fail, Reply};
@@ -14,7 +14,7 @@ pub(super) type Args<'a> = &'a [&'a [u8]];
 
 pub(in super::super) type Handler = fn(&mut Ctx<'_>, Args<'_>) -> Result<Reply, Fail>;
 
-/// What a command works on, and for whom.
+/// The state that a command works on, and its client.
 pub(in super::super) struct Ctx<'a> {
     pub(in super::super) state: &'a mut State,
     pub(in super::super) client: u64,
@@ -38,11 +38,11 @@ impl Ctx<'_> {
 #[derive(Clone, Copy)]
 pub(in super::super) enum Run {
     Plain(Handler),
-    /// Runs without the state being locked: given the client and its database.
+    /// Runs while the state is not locked; gets the client and its database.
     Script(fn(&mut Scripts, u64, usize, Args<'_>) -> Result<Reply, Fail>),
 }
 
-/// For containers: the arity keeps them from being called alone.
+/// For containers: their arity refuses a call without a subcommand.
 pub(super) fn no_subcommand(_: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
     Err(SYNTAX.into())
 }

@@ -55,7 +55,8 @@ pub(super) fn id(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
     Ok(Reply::Int(i64::try_from(ctx.client).unwrap_or(i64::MAX)))
 }
 
-/// A command of 7.2: clients send it without asking for the version first. Nothing shows it.
+/// A command of Redis 7.2, which clients send without asking for the version. No command shows the
+/// values.
 pub(super) fn set_info(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if is(args[2], "LIB-NAME") || is(args[2], "LIB-VER") {
         return Ok(Reply::Ok);
@@ -66,7 +67,7 @@ pub(super) fn set_info(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     Err(text.into())
 }
 
-/// Of the forms that Redis has, the one by id. Like those it spares the caller.
+/// Only the form with an ID. As in Redis, the caller is not killed.
 pub(super) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let [_, _, word, id] = args else {
         return Err("ERR the embedded engine kills by ID only".into());

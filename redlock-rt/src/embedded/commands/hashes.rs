@@ -59,8 +59,7 @@ pub(super) fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     ))
 }
 
-/// Draws fields: so many different ones, or, of a count below zero, so many of which some may be the
-/// same.
+/// Draws so many different fields; with a count below zero, the same field may be drawn again.
 pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let count = args.get(2).map(|count| int(count)).transpose()?;
     let with_values = match args.get(3..) {

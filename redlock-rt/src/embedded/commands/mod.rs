@@ -1,4 +1,4 @@
-//! The commands: how one is found, and what it is given.
+//! How a command is found and checked.
 
 mod call;
 mod connection;
@@ -90,7 +90,7 @@ fn lookup(container: Option<&str>, name: &[u8]) -> Option<&'static Command> {
 /// The command of a request; `Err` with the container whose subcommand is not known, if any.
 fn named(args: Args<'_>) -> Result<&'static Command, Option<&'static str>> {
     let name = args.first().copied().unwrap_or_default();
-    // A name with a bar is that of a subcommand, which is not called so.
+    // A name with a bar is ours for a subcommand; clients do not send it.
     let plain = if name.contains(&b'|') {
         None
     } else {

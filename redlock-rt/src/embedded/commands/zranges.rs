@@ -45,7 +45,8 @@ impl Wanted {
     }
 }
 
-/// ZRANGE, or ZRANGEBYSCORE, the name of which settles what options may settle of the other.
+/// ZRANGE, or ZRANGEBYSCORE (`fixed`), which has no options for the kind and the direction of the
+/// range.
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>, fixed: bool) -> Result<Reply, Fail> {
     let (mut by_score, mut reverse) = (fixed, false);
     let (mut with_scores, mut limit) = (false, None);
