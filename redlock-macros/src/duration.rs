@@ -1,12 +1,12 @@
 //! Durations as they are written in the attribute: `"500ms"`, `"1s"`, `"1m30s"`.
 //!
-//! A pure function over `&str`: nothing here knows of tokens or spans, so that every message can be
-//! tested without a compiler.
+//! A pure function over `&str`, without tokens and spans, so that every message can be tested
+//! without a compiler.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Longest first; a combined duration goes through them in this order.
+/// Longest first, which is also their order in a combined duration.
 const UNITS: [(&str, u64); 5] = [
     ("d", 86_400_000),
     ("h", 3_600_000),
@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
 ];
 
-/// Far below what overflows `PEXPIRE` or `Instant`, far above any lock that makes sense.
+/// Far below the limits of `PEXPIRE` and `Instant`, and far longer than any sensible lock.
 const LONGEST: u64 = 100 * 365 * 86_400_000;
 
 /// Why a text is no duration.
@@ -98,7 +98,7 @@ impl fmt::Display for Units {
     }
 }
 
-/// Parses a duration in whole milliseconds. Zero is a duration here; who does not want it says so.
+/// Parses a duration in whole milliseconds. Zero is allowed here; callers may refuse it.
 pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
     if text.is_empty() {
         return Err(DurationError::Empty);

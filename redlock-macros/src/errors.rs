@@ -19,12 +19,12 @@ impl Errors {
         self.push(syn::Error::new(span, message));
     }
 
-    /// On all of `tokens`: a span of its own covers only the first of several tokens.
+    /// Reports at all of `tokens`, since one span covers only the first of several tokens.
     pub(crate) fn on(&mut self, tokens: impl ToTokens, message: impl std::fmt::Display) {
         self.push(syn::Error::new_spanned(tokens, message));
     }
 
-    /// `value`, if there was no mistake.
+    /// Returns `value` if there was no mistake.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, Self> {
         match self.0 {
             None => Ok(value),

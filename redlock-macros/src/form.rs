@@ -1,13 +1,13 @@
-//! Where the work of a function is done: in itself, or in a future that it returns in a box. The
-//! latter is what `#[async_trait]` makes of an `async fn`, and what is written by hand where there
-//! can be none.
+//! Where the work of a function is done: in its body, or in a boxed future that it returns.
+//! `#[async_trait]` turns an `async fn` into the latter, and users write it by hand where an
+//! `async fn` is not possible.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, TokenStreamExt as _};
 use syn::parse::{ParseStream, Parser as _};
 use syn::{Attribute, GenericArgument, PathArguments, Token, Type, TypeParamBound, braced, token};
 
-/// Where the work is done that the lock is to guard.
+/// The place of the work that the lock guards.
 #[derive(Debug)]
 pub(crate) enum Form {
     /// In the body of the function: `async fn`.
@@ -31,15 +31,15 @@ pub(crate) struct Boxed {
     pub(crate) brace: token::Brace,
     /// `#![..]` at the start of the block.
     pub(crate) inner_attrs: Vec<Attribute>,
-    /// What stands in the block.
+    /// The content of the block.
     pub(crate) body: TokenStream,
 }
 
 impl Boxed {
-    /// Reads the body of a function; `None` if it does not end so.
+    /// Reads the body of a function; `None` if it ends in another way.
     pub(crate) fn read(body: TokenStream) -> Option<Self> {
         let mut tokens: Vec<TokenTree> = body.into_iter().collect();
-        // What a `macro_rules!` variable stands for is in invisible brackets.
+        // The value of a `macro_rules!` variable is in invisible brackets.
         while let Some(group) = group(tokens.last(), Delimiter::None) {
             tokens.pop();
             tokens.extend(group.stream());
@@ -78,7 +78,7 @@ impl Boxed {
         block.parse2(paren.stream()).ok()
     }
 
-    /// The body of the function, with `body` for what stood in the async block.
+    /// The body of the function, with `body` instead of the content of the async block.
     pub(crate) fn with_body(&self, body: &TokenStream) -> TokenStream {
         let mut tokens = self.before.clone();
         self.pin.to_tokens(&mut tokens);
@@ -101,7 +101,7 @@ fn group(token: Option<&TokenTree>, delimiter: Delimiter) -> Option<Group> {
     }
 }
 
-/// Where the path starts that `tokens` end in, if that is one to `Box::pin`, and one that starts a
+/// The start of the path at the end of `tokens`, if it is a path to `Box::pin` and starts a
 /// statement.
 fn path_start(tokens: &[TokenTree]) -> Option<usize> {
     let mut rest = tokens;
@@ -126,7 +126,7 @@ fn path_start(tokens: &[TokenTree]) -> Option<usize> {
     (is_box_pin && is_start).then_some(rest.len())
 }
 
-/// Whether something may return that is not the future at the end.
+/// Whether the function may return before the future at its end.
 fn returns(tokens: TokenStream) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(word) => word == "return",
@@ -165,7 +165,7 @@ pub(crate) fn boxed_output(ty: &Type) -> Option<&Type> {
     })
 }
 
-/// What a type is called, without its path.
+/// The name of a type, without its path.
 pub(crate) fn name(ty: &Type) -> Option<String> {
     match ungrouped(ty) {
         Type::Path(ty) => Some(ty.path.segments.last()?.ident.to_string()),

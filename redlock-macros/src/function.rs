@@ -1,4 +1,4 @@
-//! The annotated function. Its body stays what it is, tokens: so it compiles as fast as without the
+//! The annotated function. Its body is kept as tokens, so that it compiles as fast as without the
 //! attribute, and half-typed code still completes in an editor.
 
 use proc_macro2::{Ident, TokenStream};
@@ -62,7 +62,7 @@ impl Parse for Function {
     }
 }
 
-/// What stands here instead of a function, in words.
+/// Names the item that is here instead of a function.
 fn other_item(input: ParseStream<'_>) -> Option<&'static str> {
     if input.peek(Token![const]) && !input.peek2(Token![fn]) && is_constant(input) {
         return Some("a constant");
@@ -96,7 +96,7 @@ fn is_constant(input: ParseStream<'_>) -> bool {
 }
 
 impl Function {
-    /// The function with `body` for its own.
+    /// The function with `body` instead of its body.
     pub(crate) fn with_body(&self, body: &TokenStream, tokens: &mut TokenStream) {
         let Self {
             attrs,
@@ -117,8 +117,8 @@ impl Function {
         });
     }
 
-    /// Where the work is done. A function where it is done neither in itself nor in a boxed future
-    /// is refused by `check`, and counts as the former.
+    /// Where the work is done. `check` refuses a function whose work is done neither in its body nor
+    /// in a boxed future; here the work of such a function counts as done in its body.
     pub(crate) fn form(&self) -> Form {
         match self.boxed() {
             Some(boxed) => Form::Boxed(Box::new(boxed)),
@@ -126,8 +126,7 @@ impl Function {
         }
     }
 
-    /// The future that is returned in a box, if the function returns one and can be seen to make
-    /// it.
+    /// The boxed future, if the function returns one and its body visibly makes it.
     pub(crate) fn boxed(&self) -> Option<Boxed> {
         let (None, ReturnType::Type(_, ty)) = (&self.sig.asyncness, &self.sig.output) else {
             return None;
@@ -136,7 +135,7 @@ impl Function {
         Boxed::read(self.body.clone())
     }
 
-    /// What the work gives: the type that is returned, or that the returned future gives.
+    /// The output type of the work: the return type, or the output of the returned future.
     pub(crate) fn output(&self) -> Option<&Type> {
         match &self.sig.output {
             ReturnType::Type(_, ty) if self.sig.asyncness.is_none() => form::boxed_output(ty),
@@ -145,7 +144,7 @@ impl Function {
         }
     }
 
-    /// The names that the parameters bring into the body, `self` not among them.
+    /// The names of the parameters in the body, without `self`.
     pub(crate) fn bindings(&self) -> Vec<Ident> {
         let mut names = Vec::new();
         for parameter in self.typed_parameters() {
@@ -154,7 +153,7 @@ impl Function {
         names
     }
 
-    /// The parameters that have no name of their own: `Path(id): Path<u64>`, `_: Request`.
+    /// The parameters without a name: `Path(id): Path<u64>`, `_: Request`.
     pub(crate) fn unnamed_parameters(&self) -> impl Iterator<Item = &PatType> {
         self.typed_parameters()
             .filter(|parameter| !matches!(&*parameter.pat, Pat::Ident(_)))

@@ -1,4 +1,4 @@
-//! No input makes the parser panic, and whatever it is given ends in a plan or in a message.
+//! No input makes the parser panic, and each input ends in a plan or in a message.
 //! `REDLOCK_SOAK=1` tries many more inputs.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
@@ -17,7 +17,7 @@ fn config() -> ProptestConfig {
     ProptestConfig::with_cases(if soak { 20_000 } else { 400 })
 }
 
-/// Options as they may be written, none of them wrong by itself.
+/// Options, each of them right by itself.
 const OPTIONS: [&str; 40] = [
     r#"key = "order:<id>""#,
     r#"key = "<self.a.b():08x>""#,
@@ -61,7 +61,7 @@ const OPTIONS: [&str; 40] = [
     "crate = ::a::b",
 ];
 
-/// What stands in options, and what does not.
+/// Tokens that are valid in options, and tokens that are not.
 const PIECES: [&str; 64] = [
     "key",
     "keys",
@@ -166,7 +166,7 @@ fn concat(streams: Vec<TokenStream>) -> TokenStream {
     streams.into_iter().collect()
 }
 
-/// Right options, of which one token has been taken out, doubled or exchanged for another one.
+/// Right options in which one token is removed, doubled or replaced.
 fn mutilated() -> impl Strategy<Value = TokenStream> {
     let options = prop::collection::vec(select(&OPTIONS[..]), 1..5);
     (options, any::<prop::sample::Index>(), 0..3, soup(&PIECES)).prop_map(

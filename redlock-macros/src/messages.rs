@@ -17,7 +17,7 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// The one of `names` nearest to `wrong`, if one is near enough to be what was meant.
+/// The one of `names` nearest to `wrong`, if it is near enough to be the name that was meant.
 pub(crate) fn nearest<'a>(
     wrong: &str,
     names: impl IntoIterator<Item = &'a str>,
@@ -33,7 +33,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// Tokens as one would write them, nearly.
+/// Tokens nearly as a person writes them.
 pub(crate) fn code(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();
     for (apart, together) in [
@@ -54,8 +54,8 @@ pub(crate) fn code(tokens: impl ToTokens) -> String {
     text
 }
 
-/// Edits from one word to the other: characters put in, taken out, replaced or swapped with their
-/// neighbour.
+/// The number of edits from one word to the other: characters inserted, removed, replaced or swapped
+/// with their neighbour.
 fn distance(from: &str, to: &str) -> usize {
     let from: Vec<char> = from.chars().collect();
     let to: Vec<char> = to.chars().collect();

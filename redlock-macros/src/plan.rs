@@ -1,4 +1,4 @@
-//! What is to be expanded. Nothing in it can be wrong any more, except for the compiler to say.
+//! The checked input of the expansion. Only the compiler can find mistakes in it.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ pub(crate) struct Plan {
     pub(crate) map_err: Option<Expr>,
     /// Of type `bool`; where it is false, the body runs without a lock.
     pub(crate) when: Option<Expr>,
-    /// What the guard is called in the body; no parameter is called so.
+    /// The name of the guard in the body; no parameter has this name.
     pub(crate) guard: Option<Ident>,
-    /// What the fencing token is called in the body; neither the guard nor a parameter is.
+    /// The name of the fencing token in the body; neither the guard nor a parameter has this name.
     pub(crate) token: Option<Ident>,
     pub(crate) name: Option<LitStr>,
     pub(crate) krate: Option<Path>,
-    /// What the function returns, or the future that it returns.
+    /// The output type of the function, or of the future that it returns.
     pub(crate) returns: Type,
 }
 
-/// What is locked.
+/// The key or the keys.
 #[derive(Debug)]
 pub(crate) enum Keys {
     One(Key),
@@ -46,14 +46,14 @@ pub(crate) enum Keys {
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(crate) what: KeyWhat,
-    /// Where the key was written: what the compiler says about a placeholder is said there.
+    /// Where the key was written. The compiler reports mistakes of a placeholder there.
     pub(crate) span: Span,
 }
 
 #[derive(Debug)]
 pub(crate) enum KeyWhat {
     Template(Vec<Part>),
-    /// A string, or something like it.
+    /// An expression for a string.
     Expr(Expr),
 }
 
@@ -104,7 +104,7 @@ pub(crate) enum Renew {
     Expr(Expr),
 }
 
-/// Which lock.
+/// The kind of lock.
 #[derive(Debug, Default)]
 #[allow(clippy::large_enum_variant)] // There is one of it in a plan.
 pub(crate) enum LockKind {
@@ -115,29 +115,29 @@ pub(crate) enum LockKind {
     Write,
     Fenced,
     Spin,
-    /// Both of type `u32`; one permit is taken if nothing is said.
+    /// Both of type `u32`; the default is one permit.
     Semaphore {
         limit: Expr,
         take: Option<Expr>,
     },
 }
 
-/// What the function does where its lock was not to be had.
+/// What the function does if its lock is not acquired.
 #[derive(Debug, Default)]
 pub(crate) enum Fallback {
     /// Returns the error.
     #[default]
     Error,
-    /// Returns `Ok(Default::default())`; where the word was written.
+    /// Returns `Ok(Default::default())`. The place of the word.
     Skip(Span),
-    /// Returns this, of the declared type.
+    /// Returns this value, of the declared type.
     Value(Expr),
-    /// Returns what this async function returns, called with the same parameters; each of them has
+    /// Returns the output of this async function, called with the same parameters; each of them has
     /// a name.
     Call(ExprPath),
 }
 
-/// What becomes of the body where the lock is lost.
+/// What happens to the body if the lock is lost.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     /// It is dropped.
@@ -145,6 +145,6 @@ pub(crate) enum OnLost {
     Cancel,
     /// It runs to its end and keeps its value.
     Finish,
-    /// It runs to its end, then the loss is returned instead of its value.
+    /// It runs to its end, then the loss is returned instead of the value.
     ErrorAfter,
 }

@@ -5,13 +5,13 @@
 //! placeholder = "<" name { "." ( name [ "()" ] | index ) } [ ":" format spec ] ">"
 //! ```
 //!
-//! A pure function over `&str`: nothing here knows of tokens or spans. Whether a name is a
-//! parameter is for `check`.
+//! A pure function over `&str`, without tokens and spans. `check` decides whether a name is a
+//! parameter.
 
 use std::fmt;
 use std::str::Chars;
 
-/// What a key is made of. Adjacent text is one segment, and none is empty.
+/// A part of a key. Adjacent text is one segment, and no segment is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Segment {
     Text(String),
@@ -43,7 +43,7 @@ pub(crate) enum Access {
 pub(crate) enum TemplateError {
     EmptyKey,
     Nul,
-    /// More text than a lock's name may have, whatever the placeholders give.
+    /// More text than the name of a lock may have, even without the values of the placeholders.
     TooLong,
     Unclosed {
         within: String,
@@ -139,10 +139,10 @@ impl fmt::Display for TemplateError {
     }
 }
 
-/// What the name of a lock may have in bytes.
+/// The greatest length of a lock's name in bytes.
 const LONGEST: usize = 512;
 
-/// Parses a template; all of its mistakes, if there are any.
+/// Parses a template; returns all of its mistakes, if there are any.
 pub(crate) fn parse(template: &str) -> Result<Vec<Segment>, Vec<TemplateError>> {
     let mut errors = Vec::new();
     let mut segments = Vec::new();
@@ -213,7 +213,7 @@ fn flush(text: &mut String, segments: &mut Vec<Segment>) {
     }
 }
 
-/// What of an unclosed placeholder was meant to be in it, at a guess: `user` of `user:rest`.
+/// Guesses the intended end of an unclosed placeholder: `user` of `user:rest`.
 fn name_prefix(text: &str) -> &str {
     let end = text
         .find(|c| !(is_name_char(c) || c == '.'))
@@ -262,7 +262,7 @@ fn placeholder(inner: &str) -> Result<Placeholder, TemplateError> {
     })
 }
 
-/// What is left to read of a placeholder.
+/// The unread rest of a placeholder.
 struct Cursor<'a> {
     rest: &'a str,
     inner: &'a str,
@@ -306,7 +306,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// What follows a dot.
+    /// Reads the access after a dot.
     fn access(&mut self) -> Result<Access, TemplateError> {
         if self.rest.starts_with(|c: char| c.is_ascii_digit()) {
             let within = self.inner.to_owned();
@@ -345,7 +345,7 @@ mod spec {
     /// The width and the precision of a part: no key can be longer.
     const WIDEST: u32 = super::LONGEST as u32;
 
-    /// `[[fill]"^"][sign]["#"]["0"][width]["." precision][type]`, of which something.
+    /// `[[fill]"^"][sign]["#"]["0"][width]["." precision][type]`, with at least one part.
     pub(super) fn is_valid(spec: &str) -> bool {
         let rest = aligned(spec);
         let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -376,7 +376,7 @@ mod spec {
         }
     }
 
-    /// Whether digits are there, and what follows them. `None`: too large.
+    /// Whether there are digits, and the rest after them. `None`: the number is too large.
     fn number(text: &str) -> Option<(bool, &str)> {
         let end = text
             .find(|c: char| !c.is_ascii_digit())

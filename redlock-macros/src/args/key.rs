@@ -1,4 +1,4 @@
-//! What is locked.
+//! The option that says which lock is taken: its key or keys.
 
 use proc_macro2::Ident;
 use syn::Expr;
@@ -17,7 +17,7 @@ pub(crate) enum KeyArg {
 }
 
 impl KeyArg {
-    /// Whether these are sure to be the same key. Two calls need not be.
+    /// Whether these are certainly the same key. Two calls may return different keys.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Template(one), Self::Template(other)) => one == other,
@@ -32,7 +32,7 @@ impl KeyArg {
 /// Several keys.
 #[derive(Debug)]
 pub(crate) enum KeysArg {
-    /// At least one was written; what is wrong by itself is not among them.
+    /// At least one was written; keys that are wrong by themselves are left out.
     Each(Vec<Spanned<KeyArg>>),
     List(Expr),
 }

@@ -1,4 +1,4 @@
-//! Which lock.
+//! The option for the kind of lock.
 
 use proc_macro2::Ident;
 use syn::spanned::Spanned as _;
@@ -19,7 +19,7 @@ const KINDS: [&str; 7] = [
     "semaphore",
 ];
 
-/// What kinds are called elsewhere, in lower case and in one word. For a hint only.
+/// The names of kinds in other libraries, in lower case and in one word. For hints only.
 const FOREIGN: [(&str, &str); 28] = [
     ("exclusive", "reentrant"),
     ("mutex", "reentrant"),
@@ -219,7 +219,7 @@ fn unknown_argument(name: &Expr) -> syn::Error {
     )
 }
 
-/// The number that a literal stands for.
+/// The number of a literal.
 fn count(value: &Expr) -> Option<u32> {
     match value {
         Expr::Lit(value) => match &value.lit {

@@ -1,5 +1,5 @@
-//! The options of the attribute, each by itself: what it is called, what it may be set to.
-//! Rules that concern several of them, or the function, are in `check`.
+//! The options of the attribute, each by itself: its name and its values. Rules that concern
+//! several options, or the function, are in `check`.
 
 mod key;
 mod kind;
@@ -56,13 +56,13 @@ pub(crate) struct Args {
 #[derive(Debug)]
 pub(crate) enum Slot<T> {
     Unset,
-    /// Set to something that was reported as a mistake: not missing, and a second one is one too
-    /// many all the same.
+    /// Set, but to a value that was reported as a mistake. So the option is not missing, and a second
+    /// one is a repetition.
     Invalid,
     Set(Spanned<T>),
 }
 
-// Derived, it would ask for `T: Default`.
+// A derived impl would require `T: Default`.
 #[allow(clippy::derivable_impls)]
 impl<T> Default for Slot<T> {
     fn default() -> Self {
@@ -94,16 +94,16 @@ impl<T> Slot<T> {
     }
 }
 
-/// A slot, whatever it is for.
+/// A slot for a value of any type.
 trait AnySlot {
     /// Takes the value of the option called `name`, unless it has been set before.
     fn fill(&mut self, name: &Ident, value: Expr, errors: &mut Errors);
 
-    /// Takes note of a value that could not even be read, and is reported as such.
+    /// Notes a value that cannot be read, which is reported as a mistake.
     fn spoil(&mut self);
 }
 
-/// A slot and what reads its value.
+/// A slot and the function that reads its value.
 struct Reader<'a, T, F>(&'a mut Slot<T>, F);
 
 impl<T, F> AnySlot for Reader<'_, T, F>
@@ -145,7 +145,7 @@ where
 }
 
 impl Args {
-    /// Reads what stands between the parentheses, as far as it can be read.
+    /// Reads the tokens between the parentheses, as far as they can be read.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut args = Self::default();
         let read = |input: ParseStream<'_>| {
@@ -175,7 +175,7 @@ impl Args {
         if input.peek(LitStr) {
             let key: LitStr = input.parse()?;
             let message = format!("options have names: write `key = {:?}`", key.value());
-            // One mistake, one message: the key is there, it only lacks its name.
+            // One message for one mistake: the key is given, only its name is missing.
             self.key = Slot::Invalid;
             return Err(syn::Error::new(key.span(), message));
         }
@@ -194,7 +194,7 @@ impl Args {
             slot.spoil();
             return Err(names::without_value(&name));
         }
-        // Aside, or what is left over in brackets is one more mistake.
+        // Apart from the rest, since tokens that are left over in brackets would be one more mistake.
         let aside = input.fork();
         match aside.parse() {
             Ok(value) => slot.fill(&name, value, errors),

@@ -1,4 +1,4 @@
-//! What options are called, here and elsewhere.
+//! The names of options, here and in other libraries.
 
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
@@ -28,7 +28,7 @@ pub(super) const OPTIONS: [(&str, &str); 19] = [
     ("crate", "::redlock_rt"),
 ];
 
-/// What other libraries call our options. For a hint only: none of them is accepted.
+/// The names of our options in other libraries. For hints only: none of them is accepted.
 pub(super) const FOREIGN: [(&str, &str); 74] = [
     ("lock_key", "key"),
     ("lockKey", "key"),
@@ -134,10 +134,10 @@ pub(super) fn without_value(name: &Ident) -> syn::Error {
     )
 }
 
-/// The value of `name` is no expression, for the reason that `error` gives.
+/// The mistake that the value of `name` is no expression; `error` has the reason.
 pub(super) fn unreadable(name: &Ident, error: &syn::Error) -> syn::Error {
     let text = error.to_string();
-    // What has no place of its own is said of everything between the parentheses.
+    // An error without a place is reported at all tokens between the parentheses.
     let span = if text.starts_with("unexpected end") {
         name.span()
     } else {

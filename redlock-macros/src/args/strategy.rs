@@ -1,4 +1,4 @@
-//! What is to happen where the lock is not to be had, or is lost.
+//! The options for the cases that the lock is not acquired, or is lost.
 
 use proc_macro2::Ident;
 use syn::spanned::Spanned as _;
@@ -12,7 +12,7 @@ use crate::plan::{Fallback, OnLost};
 const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
 const FORMS: &str = "`error`, `skip`, `value(expr)` or `call(path)`";
 
-/// What is asked for elsewhere, in lower case and in one word. For a hint only.
+/// The names of strategies in other libraries, in lower case and in one word. For hints only.
 const FOREIGN: [(&str, &str); 19] = [
     ("throw", "error"),
     ("throwing", "error"),
@@ -35,7 +35,7 @@ const FOREIGN: [(&str, &str); 19] = [
     ("function", "call(path)"),
 ];
 
-/// Ways to ask for what there is not.
+/// Names of strategies that we do not have.
 const UNLOCKED: [&str; 12] = [
     "rununlocked",
     "unlocked",

@@ -1,4 +1,4 @@
-//! How long, and how often.
+//! The options that are durations.
 
 use std::time::Duration;
 

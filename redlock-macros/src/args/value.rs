@@ -1,4 +1,4 @@
-//! Values that are not particular to one option, and the options that are hardly more than that.
+//! Values that several options have, and options that are little more than such a value.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -8,8 +8,8 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, Path, UnOp};
 use super::names::Example;
 use crate::errors::Errors;
 
-/// Without brackets that mean nothing: those that were written, and the invisible ones around what
-/// a `macro_rules!` variable stands for.
+/// Removes brackets without a meaning: parentheses, and the invisible brackets around the value of a
+/// `macro_rules!` variable.
 pub(super) fn bare(mut value: Expr) -> Expr {
     loop {
         value = match value {
@@ -27,7 +27,7 @@ pub(super) fn string(value: &Expr) -> Option<&LitStr> {
     }
 }
 
-/// Something with a value of its own: `-1` too, though it is no literal to the compiler.
+/// Whether this is a literal, also `-1`, which is none for the compiler.
 pub(super) fn literal(value: &Expr) -> Option<&Lit> {
     match value {
         Expr::Lit(ExprLit { lit, .. }) => Some(lit),
@@ -40,7 +40,7 @@ pub(super) fn literal(value: &Expr) -> Option<&Lit> {
     }
 }
 
-/// The word that a value is: `forever`.
+/// The word, if the value is a single word: `forever`.
 pub(super) fn word(value: &Expr) -> Option<&Ident> {
     match value {
         Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
@@ -48,7 +48,7 @@ pub(super) fn word(value: &Expr) -> Option<&Ident> {
     }
 }
 
-/// Whether this may have any type: a name, a call, a block. What it is, the compiler knows.
+/// Whether this may have any type: a name, a call, a block. Only the compiler knows its type.
 pub(super) fn is_open(value: &Expr) -> bool {
     literal(value).is_none()
         && !matches!(
@@ -69,10 +69,10 @@ pub(super) fn is_open(value: &Expr) -> bool {
         )
 }
 
-/// Where an option awaits that is evaluated before the lock is waited for.
+/// The place of an `.await` in an option that is evaluated before the wait for the lock.
 pub(super) fn awaits(name: &Ident, value: &Expr) -> Option<Span> {
     match name.unraw().to_string().as_str() {
-        // Evaluated instead of the body, or in a function of its own.
+        // Evaluated instead of the body, or in a separate function.
         "on_timeout" | "on_unavailable" | "map_err" => None,
         _ => awaited(value.to_token_stream()),
     }
@@ -94,7 +94,7 @@ fn awaited(tokens: TokenStream) -> Option<Span> {
                     return Some(word.span());
                 }
             }
-            // What stands in an async block is not awaited here, nor what an async closure does.
+            // The awaits in an async block or an async closure do not run here.
             TokenTree::Ident(word) if word == "async" => {
                 let block = tokens.find(|token| !matches!(token, TokenTree::Ident(_)));
                 if !matches!(block, Some(TokenTree::Group(_))) {

@@ -1,4 +1,4 @@
-//! Rules that concern several options, or the function. What passes here is a [`Plan`].
+//! Rules that concern several options, or the function. The result is a [`Plan`].
 
 mod options;
 mod parameters;

@@ -116,7 +116,7 @@ fn kinds(args: &Args, errors: &mut Errors) {
     let kind = match &args.kind {
         Slot::Unset => &reentrant,
         Slot::Set(kind) => &kind.value,
-        // Whatever was meant may go with all of the others.
+        // The option that was meant may go with all others.
         Slot::Invalid => return,
     };
     if let (LockKind::Semaphore { .. }, Some(owner)) = (kind, args.owner.get()) {

@@ -1,4 +1,4 @@
-//! Each rule: what breaks it, with the message, and what is near to that and does not.
+//! For each rule: options that break it, with the message, and similar options that do not.
 
 use super::super::tests::{check_with, messages};
 
@@ -20,7 +20,7 @@ fn max_hold_is_at_least_the_lease() {
          `max_hold`",
     );
     accepted(r#"key = "k", lease = "1m", max_hold = "60s""#);
-    // The client's lease is not known here, nor is what an expression is.
+    // Neither the client's lease nor the value of an expression is known here.
     accepted(r#"key = "k", max_hold = "1s""#);
     accepted(r#"key = "k", lease = LEASE, max_hold = "1s""#);
     accepted(r#"key = "k", lease = "1m", max_hold = limit()"#);
@@ -104,7 +104,7 @@ fn no_key_is_among_the_keys_twice() {
     refused(r#"keys = ["a:<from>", "a:<to>", "a:<from>"]"#, expected);
     refused(r#"keys = [A, b, A]"#, expected);
     refused(r#"keys = [self_.a, self_.a]"#, expected);
-    // Two calls may give two keys.
+    // Two calls may return two keys.
     accepted(r#"keys = [next(), next()]"#);
     accepted(r#"keys = ["<from>", from]"#);
     accepted(r#"keys = ["<from>", "<from:?>"]"#);
@@ -112,10 +112,10 @@ fn no_key_is_among_the_keys_twice() {
 
 #[test]
 fn one_mistake_hides_no_other() {
-    // A key that is none and one whose parameter is none.
+    // A key that is no key, and one with a placeholder that is no parameter.
     let expected = messages(r#"keys = ["<", "<id>", "a", "a"]"#, FUNCTION);
     assert_eq!(expected.len(), 3, "{expected:?}");
-    // An option that is set again, to nothing.
+    // An option that is repeated without a value.
     let expected = messages(
         r#"key = "k", lease = "2s", max_hold = "1s", lease"#,
         FUNCTION,

@@ -1,4 +1,4 @@
-//! Options that have to do with the parameters of the function.
+//! Options that depend on the parameters of the function.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -119,8 +119,8 @@ fn unnamed(parameter: &PatType) -> String {
     )
 }
 
-/// Looks for templates inside of an expression. They would be taken for plain text, which is one
-/// lock for every call.
+/// Looks for templates inside an expression. There they would be plain text, which is one lock for
+/// all calls.
 fn unfilled(key: impl ToTokens, fix: &str, function: &Function, errors: &mut Errors) {
     for literal in literals(key.to_token_stream()) {
         if let Some(placeholder) = placeholder(&literal, function) {
@@ -146,7 +146,7 @@ fn literals(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// A placeholder in `text` that a template would fill in.
+/// A placeholder in `text` that would be filled in if `text` were a template.
 fn placeholder(text: &LitStr, function: &Function) -> Option<String> {
     let segments = template::parse(&text.value()).ok()?;
     segments.into_iter().find_map(|segment| match segment {

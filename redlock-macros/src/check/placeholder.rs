@@ -1,4 +1,4 @@
-//! Placeholders are parameters.
+//! Resolves placeholders to parameters.
 
 use proc_macro2::{Ident, Span};
 use syn::Pat;
@@ -42,9 +42,9 @@ pub(super) fn value(
     })
 }
 
-/// What elsewhere is a placeholder is text here: `{user_id}`, `#user_id`, `${user_id}`. Where it names
-/// a parameter, or nothing at all, it was meant to be one: as text it is one lock for every call.
-/// (Braces that do not are a hash tag of a cluster.)
+/// Finds placeholders in the syntax of other libraries, which are text here: `{user_id}`, `#user_id`,
+/// `${user_id}`. If such text names a parameter, or nothing, a placeholder was meant: text would be
+/// one lock for all calls. (Other text in braces is a hash tag of a cluster.)
 pub(super) fn foreign(text: &str, span: Span, function: &Function) -> Option<syn::Error> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let bindings = function.bindings();
@@ -85,7 +85,7 @@ fn unraw(name: &Ident) -> String {
     syn::ext::IdentExt::unraw(name).to_string()
 }
 
-/// `self`, resolved as the receiver is, shown where the key is.
+/// `self`, resolved like the receiver and located at the key.
 fn receiver(text: &str, span: Span, function: &Function) -> syn::Result<Ident> {
     match function.sig.receiver() {
         Some(receiver) => Ok(Ident::new(
@@ -103,7 +103,7 @@ fn receiver(text: &str, span: Span, function: &Function) -> syn::Result<Ident> {
     }
 }
 
-/// The parameter called `name`, resolved as it is, shown where the key is.
+/// The parameter `name`, resolved like the parameter and located at the key.
 fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> {
     let bindings = function.bindings();
     let is_called = |binding: &&Ident| syn::ext::IdentExt::unraw(*binding) == name;
@@ -147,7 +147,7 @@ fn names(function: &Function) -> Vec<String> {
     receiver.into_iter().chain(bindings).collect()
 }
 
-/// What `#[async_trait]` calls a parameter that is a pattern.
+/// The name that `#[async_trait]` gives to a parameter that is a pattern.
 fn is_positional(name: &Ident) -> bool {
     let name = name.to_string();
     let index = name.strip_prefix("__arg");

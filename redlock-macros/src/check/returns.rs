@@ -1,4 +1,4 @@
-//! Which functions a lock can be taken around.
+//! Checks by the return type that a lock can be taken around the function.
 
 use syn::spanned::Spanned as _;
 use syn::{ReturnType, Type, TypeParamBound};
@@ -38,17 +38,17 @@ pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
     }
 }
 
-/// The type that the work gives, unless it is plain that it cannot carry a lock error. Aliases are
-/// left to the compiler, which knows what they stand for.
+/// The output type of the work, unless that type certainly cannot carry a lock error. Aliases are
+/// left to the compiler, which can resolve them.
 pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Type> {
     const FIX: &str = "return `Result<T, E>` with `E: From<redlock_rt::Error>`";
     if function.sig.asyncness.is_none() && function.boxed().is_none() {
-        // It has its message already.
+        // This mistake is already reported.
         return None;
     }
     let is_unit =
         |ty: &&Type| matches!(ungrouped(ty), Type::Tuple(tuple) if tuple.elems.is_empty());
-    // `#[async_trait]` spells out that nothing is returned, at a place of its own.
+    // `#[async_trait]` writes the unit type out, with a span of its own.
     let spelled_out = function.sig.asyncness.is_none();
     let Some(ty) = function.output().filter(|ty| !(spelled_out && is_unit(ty))) else {
         errors.at(
@@ -93,8 +93,8 @@ pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Ty
     Some(Type::clone(ty))
 }
 
-/// What a type is that works only after it was returned. Recognised by its name, so a hint for
-/// those who would else lock nothing, and no proof.
+/// Describes a type whose work is done only after it was returned, so that the lock would cover
+/// nothing. Recognised by its name, so this is a hint and no proof.
 fn lazy(ty: &Type) -> Option<&'static str> {
     match ungrouped(ty) {
         Type::ImplTrait(ty) => ty.bounds.iter().find_map(lazy_bound),

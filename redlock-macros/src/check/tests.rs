@@ -16,7 +16,7 @@ pub(super) fn messages(args: &str, function: &str) -> Vec<String> {
     check_with(args, function).expect_err(function)
 }
 
-/// What is wrong with `key` on a function with these parameters.
+/// The mistakes of `key` on a function with these parameters.
 fn key_messages(key: &str, parameters: &str) -> Vec<String> {
     let function = format!("async fn place({parameters}) -> Result<(), E> {{}}");
     messages(&format!("key = {key:?}"), &function)
@@ -220,7 +220,7 @@ fn only_async_functions() {
     }
 }
 
-/// What `#[async_trait]` 0.1.92 makes of
+/// The output of `#[async_trait]` 0.1.92 for
 /// `async fn place(&self, Path(id): Path<u64>, user: u64) -> Result<u64, E> { Ok(user) }`.
 const ASYNC_TRAIT: &str = "
     #[allow(elided_named_lifetimes, clippy::async_yields_async)]

@@ -1,4 +1,4 @@
-//! What asks for the lock, with the options of the function.
+//! The code that acquires the lock, with the options of the function.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Names, relocated};
 use crate::function::Function;
 use crate::plan::{LockKind, OnLost, Plan, Renew, Time, Wait};
 
-/// An expression of the way to the lock.
+/// An expression for the call that acquires the lock.
 pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
@@ -47,8 +47,8 @@ fn label(plan: &Plan, function: &Function, private: &TokenStream) -> TokenStream
     }
 }
 
-/// Whatever dereferences to a client will do: `Client`, `Arc<Client>`, a static `LazyLock<Client>`.
-/// The block ends what the expression borrows and keeps, before anything is awaited.
+/// Every value that dereferences to a client is accepted: `Client`, `Arc<Client>`, a static
+/// `LazyLock<Client>`. The block ends the borrows of the expression before the first await.
 fn client(plan: &Plan, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let option = quote_spanned!(here=> #private::core::option::Option);
@@ -70,8 +70,8 @@ fn owner(owner: &Expr, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .owner({ #referred #private::core::clone::Clone::clone(#owner) }))
 }
 
-/// Statements that make a reference to a `ty` of whatever dereferences to one, and its name. In two
-/// steps: what is expected of a generic call would say what it returns.
+/// Statements that turn a value that dereferences to a `ty` into a reference, and its name. In two
+/// steps, since the expected type would decide what a generic call returns.
 fn referred(value: &Expr, ty: &TokenStream) -> (TokenStream, Ident) {
     let here = Span::mixed_site();
     let at_value = here.located_at(value.span());
@@ -161,7 +161,7 @@ fn kind(kind: &LockKind, private: &TokenStream) -> TokenStream {
     }
 }
 
-/// A duration of the user's own making.
+/// A duration that the user's expression returns.
 fn typed(value: &Expr, private: &TokenStream) -> TokenStream {
     let at_value = Span::mixed_site().located_at(value.span());
     let private = relocated(private, at_value);
@@ -172,7 +172,7 @@ fn typed(value: &Expr, private: &TokenStream) -> TokenStream {
 
 fn millis(duration: Duration, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    // A duration was made of milliseconds that fit.
+    // The duration was made from milliseconds that fit.
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     quote_spanned!(here=> #private::core::time::Duration::from_millis(#millis))
 }

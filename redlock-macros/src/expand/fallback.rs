@@ -1,4 +1,4 @@
-//! What the function returns where its body does not.
+//! The code for the return value where the body does not run.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -9,7 +9,7 @@ use super::{Names, relocated};
 use crate::function::Function;
 use crate::plan::{Fallback, Plan};
 
-/// What makes the return value of an error.
+/// The code that turns an error into the return value.
 pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
     let Names {
         private,
@@ -17,14 +17,15 @@ pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
         at_returns,
     } = names;
     match &plan.map_err {
-        // A closure: the type of the function itself would have the compiler look at it again.
+        // A closure, since the compiler would check the function's own type once more.
         None => quote_spanned! {*at_returns=>
             |error| <#returns as #private::FromLockError>::from_lock_error(error)
         },
         Some(map_err) => {
             let here = Span::mixed_site();
             let at_map = here.located_at(map_err.span());
-            // Passed, not called: the type of a closure's parameter comes from what it is passed to.
+            // Passed and not called: the type of a closure's parameter comes from the function to
+            // which it is passed.
             let there = relocated(private, at_map);
             let mapped = quote_spanned!(at_map=> #there::map_err(error, #map_err));
             quote_spanned!(here=> |error| #private::core::result::Result::Err(#mapped))
@@ -32,7 +33,7 @@ pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
     }
 }
 
-/// Returns from the function what is to be returned for `error`.
+/// A `return` from the function with the value for `error`.
 pub(super) fn fallbacks(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
@@ -79,7 +80,7 @@ fn fallback(fallback: &Fallback, plan: &Plan, function: &Function, names: &Names
     }
 }
 
-/// The parameters, to be passed on; each has a name.
+/// The parameters, as arguments; each has a name.
 fn arguments(function: &Function) -> impl Iterator<Item = TokenStream> {
     function.sig.inputs.iter().map(|input| match input {
         FnArg::Receiver(receiver) => {
@@ -87,7 +88,7 @@ fn arguments(function: &Function) -> impl Iterator<Item = TokenStream> {
             quote!(#this)
         }
         FnArg::Typed(parameter) => {
-            // Where it is not there, it cannot be passed.
+            // A parameter that is compiled out cannot be passed.
             let cfgs = parameter
                 .attrs
                 .iter()

@@ -1,4 +1,4 @@
-//! What makes the key.
+//! The code that makes the key.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -9,7 +9,7 @@ use syn::{Expr, ExprField, ExprMethodCall, ExprParen, Index, LitStr, Member, tok
 use super::{Names, relocated};
 use crate::plan::{Key, KeyWhat, Keys, Part, Step};
 
-/// An expression of the key of a call.
+/// An expression for the key of a call.
 pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
     let private = &names.private;
     match keys {
@@ -27,7 +27,7 @@ pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
     }
 }
 
-/// A block each: what its values borrow or lock is let go of before the next option is evaluated.
+/// A block for each key, which ends its borrows and locks before the next option is evaluated.
 fn key(key: &Key, names: &Names) -> TokenStream {
     let here = Span::mixed_site().located_at(key.span);
     let private = &names.private;
@@ -71,8 +71,8 @@ fn segment(part: &Part, here: Span, private: &TokenStream) -> TokenStream {
 /// `user.id()`
 fn value(root: &Ident, accesses: &[Step], here: Span) -> Expr {
     let root: Expr = syn::parse_quote!(#root);
-    // What is in parentheses of ours has our span. Otherwise rustc takes a field that does not exist
-    // for the user's own text, and proposes to put a similar name in place of the whole template.
+    // In our parentheses, so that the whole has our span. Otherwise rustc takes a field that does not
+    // exist for the user's text, and proposes to replace the whole template by a similar name.
     let ours = Span::call_site().located_at(here);
     let root = match accesses {
         [] => root,

@@ -22,13 +22,13 @@ use crate::form::Form;
 use crate::function::Function;
 use crate::plan::{Fallback, Keys, LockKind, Plan};
 
-/// The whole of the attribute. With a mistake, the function stays as it was next to the messages:
-/// else every call of it would be one more error.
+/// Expands the attribute. After a mistake, the function is kept beside the messages; otherwise every
+/// call of it would be one more error.
 pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut function: Function = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(error) => {
-            // On something else than a function, the options do not matter.
+            // Without a function, the options do not matter.
             let mut tokens = Errors::from(error).into_compile_error();
             tokens.extend(item);
             return tokens;
@@ -59,7 +59,7 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
         }
         Err(errors) => {
             tokens.extend(errors.into_compile_error());
-            // A parameter that only the key uses is not what is wrong.
+            // A parameter that only the key uses must not cause a warning.
             tokens.extend(quote!(#[allow(unused_variables, unused_mut)]));
             function.with_body(&function.body, &mut tokens);
         }
@@ -68,7 +68,7 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
 }
 
 /// Takes the options of the attributes below this one from the function. The compiler would expand
-/// them later, so around this one, and take the locks in the opposite order of how they are read.
+/// those later, around this one, and so take the locks in the opposite of their written order.
 fn take_further(function: &mut Function) -> Vec<TokenStream> {
     let is_ours = |attr: &mut Attribute| {
         attr.path()
@@ -87,16 +87,16 @@ fn take_further(function: &mut Function) -> Vec<TokenStream> {
         .collect()
 }
 
-/// What is the same all over an expansion.
+/// The values that are the same in a whole expansion.
 struct Names {
     /// The path of the module that expanded code calls.
     private: TokenStream,
-    /// What the function returns, as far as it can be named.
+    /// The return type, as far as it can be named.
     returns: Type,
     at_returns: Span,
 }
 
-/// What runs `body` under the lock of `plan`.
+/// The code that runs `body` under the lock of `plan`.
 fn locked(
     plan: &Plan,
     function: &Function,
@@ -119,7 +119,7 @@ fn locked(
         None => hint.clone(),
     };
     let bindings = bindings(plan, &names);
-    // In the user's braces: a block of its own in others would be more than are needed, to a lint.
+    // In the user's braces: a lint would report a second pair as unnecessary.
     let mut block = TokenStream::new();
     brace.surround(&mut block, |tokens| {
         tokens.extend([&hint, &bindings, body].map(TokenStream::clone));
@@ -147,8 +147,9 @@ fn locked(
         true => TokenStream::new(),
         false => quote_spanned!(here=> let held = session.held();),
     };
-    // The body takes the parameters, which a fallback may use: so it is made when it will run. What
-    // the options borrow is let go of before anything is awaited, since it need not be `Send`.
+    // The body takes the parameters, which a fallback may use, so the body is made only when it will
+    // run. Values that the options borrow are dropped before the first await, since they may not be
+    // `Send`.
     quote_spanned! {here=>
         #outer_hint
         let entering = #entering;
@@ -162,8 +163,8 @@ fn locked(
     }
 }
 
-/// The type of an async block is not declared but inferred, by what it returns first. So this makes
-/// the declared type the first: what does not fit is reported where the user wrote it.
+/// The output type of an async block is inferred from its first `return`. So this makes the declared
+/// type the first: a value of another type is reported where the user wrote it.
 fn hint(names: &Names) -> TokenStream {
     let Names {
         private,
@@ -179,7 +180,7 @@ fn hint(names: &Names) -> TokenStream {
     }
 }
 
-/// The way to the lock, or to none.
+/// The code that acquires the lock, or none.
 fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
@@ -198,7 +199,7 @@ fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
     }
 }
 
-/// What the body sees of its guard.
+/// The bindings of the guard in the body.
 fn bindings(plan: &Plan, names: &Names) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
@@ -231,7 +232,7 @@ fn private(krate: Option<&Path>, here: Span) -> TokenStream {
     }
 }
 
-/// The same, located there: what starts an expression is part of where the compiler sees it.
+/// The same tokens, located there, since the compiler locates an expression by its first token.
 fn relocated(tokens: &TokenStream, place: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(token.span().located_at(place));
@@ -240,7 +241,7 @@ fn relocated(tokens: &TokenStream, place: Span) -> TokenStream {
     tokens.clone().into_iter().map(moved).collect()
 }
 
-/// `impl Trait` cannot be named in a body; `_` stands for whatever it is.
+/// `impl Trait` cannot be named in a body; `_` stands for the type.
 fn erase_impl_trait(mut ty: Type) -> Type {
     erase_in(&mut ty);
     ty

@@ -32,7 +32,7 @@ fn a_function_becomes_one_function() {
     assert!(matches!(function.vis, syn::Visibility::Restricted(_)));
 }
 
-/// Calls of the expansion that the documentation shows are calls of the expansion.
+/// The calls in the expansion that the documentation shows are also in the real expansion.
 #[test]
 fn the_documented_expansion_is_the_expansion() {
     let page: Vec<&str> = include_str!("../lib.rs")
@@ -112,7 +112,7 @@ fn opaque_types_are_left_to_inference() {
     assert_eq!(erased("Result<Box<dyn A>, E>"), "Result<Box<dynA>,E>");
 }
 
-/// What stands in attributes and functions, and what does not.
+/// Tokens that are valid in attributes and functions, and tokens that are not.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "key",
