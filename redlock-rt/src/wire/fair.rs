@@ -1,4 +1,4 @@
-//! FairLock on the wire: an RLock, and a queue of those who wait for it.
+//! FairLock on the wire: an RLock, and a queue of its waiters.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ script!(FORCE_RELEASE = ["lock_hash", "fair_wake", "fair_queue"] + "fair_force_r
 script!(BEAT = ["lock_hash", "fair_wake", "fair_queue"] + "fair_beat");
 script!(POSITION = "fair_position");
 
-/// What a client says and asks of one queue.
+/// The part of a beat about one queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heartbeat<'a> {
     pub(crate) queue: &'a FairQueue,
-    /// Those that nobody waits as: they are taken out of the queue.
+    /// Queued waiters that no longer wait, which are removed from the queue.
     pub(crate) left_over: &'a [u64],
-    /// Those that it asks after.
+    /// The oldest waiters, for which the beat asks whether they are still queued.
     pub(crate) oldest: &'a [u64],
 }
 
-/// Says that the client is alive, takes those out of the queues that nobody waits as, and asks who is
-/// next in each. Answered by [`Beat::decode_all`].
+/// Reports that the client is alive, removes waiters that no longer wait, and asks for the head of
+/// each queue. [`Beat::decode_all`] reads the reply.
 pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
     let keyed = of
         .iter()
@@ -46,8 +46,8 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
     })
 }
 
-/// Asks how many wait, and how many of them before `owner`. Answered by a list of both, with -1
-/// where it does not wait.
+/// Asks how many waiters there are, and how many of them are before `owner`. Returns a list of both;
+/// the second is -1 if `owner` does not wait.
 pub(crate) fn position(name: &LockName, owner: Option<&HoldId>) -> Call {
     Call::new(&POSITION)
         .key(&keys::fair_queue(name))
@@ -81,21 +81,21 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What a beat is told of one queue.
+/// The reply to a beat about one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Beat {
-    /// Who is next.
+    /// The head of the queue.
     pub(crate) head: Option<HoldId>,
-    /// Whether nobody has the lock.
+    /// Whether the lock is free.
     pub(crate) is_free: bool,
-    /// For how long its holder has it; `None`: without end, or nobody has it.
+    /// The remaining lease of the holder; `None` if the lock is free or has no TTL.
     pub(crate) lease: Option<Duration>,
-    /// The numbers of those of the oldest that are not queued any more.
+    /// The numbers of the oldest waiters that are no longer queued.
     pub(crate) missing: Vec<u64>,
 }
 
 impl Beat {
-    /// Reads the answer to a [`beat`] of so many queues.
+    /// Reads the reply to a [`beat`] about this many queues.
     pub(crate) fn decode_all(reply: Reply, queues: usize) -> Result<Vec<Self>, Malformed> {
         let all: Option<Vec<Self>> = match &reply {
             Reply::List(all) if all.len() == queues => all.iter().map(Self::decode).collect(),
@@ -147,7 +147,7 @@ impl Recipe for FairWire {
         &self.queue.name
     }
 
-    /// Waiters are told one by one, through the [`queue`](Self::queue).
+    /// Waiters are notified one by one, through the [`queue`](Self::queue).
     fn channel(&self) -> Option<&str> {
         None
     }

@@ -1,4 +1,4 @@
-//! The queue of those who wait for a fair lock: its keys and channels.
+//! The queue of a fair lock's waiters: its keys and channels.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use super::reply::Reply;
 use super::script::{Call, PUBLISH, Script, millis};
 use crate::name::{HoldId, LockName};
 
-/// What the waiters of a fair lock are granted.
+/// The time-outs of a fair lock's waiters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FairTerms {
-    /// How long the waiters of a client that was not heard count as alive.
+    /// How long the waiters of a client count as alive after its last beat.
     pub(crate) alive: Duration,
-    /// How long a waiter counts at most for the deadlines by which Redisson judges those behind it.
-    /// Redisson's `fairLockWaitTimeout`.
+    /// The most that one waiter adds to the deadlines that Redisson computes for the waiters behind
+    /// it. Redisson's `fairLockWaitTimeout`.
     pub(crate) longest: Duration,
 }
 
-/// A turn that nobody announced is found after so long at the latest; and often enough that no
-/// deadline passes between two beats, which put it off a minute before.
+/// The longest interval of beats. It limits how late a turn is found that nobody announced. A beat
+/// extends deadlines that are less than a minute away, so no deadline passes between two beats.
 const LONGEST_BEAT: Duration = Duration::from_secs(30);
 
 /// The keys and channels of a queue.
@@ -45,18 +45,18 @@ impl FairQueue {
         }
     }
 
-    /// How often a client must be heard, and hears whose turn it is.
+    /// The interval in which a client sends its beat, and learns the head of the queue.
     pub(crate) fn beat_every(&self) -> Duration {
         (self.terms.alive / 3).min(LONGEST_BEAT)
     }
 
-    /// The channel on which clients that are not ours announce a waiter's turn.
+    /// The channel on which other kinds of clients announce a waiter's turn.
     pub(crate) fn channel_of(&self, waiter: &HoldId) -> String {
         [&self.prefix, ":", waiter.as_str()].concat()
     }
 
-    /// Whether the answer to an attempt to acquire says that clients that are not ours have the lock,
-    /// or are queued beside the one that asked.
+    /// Whether the reply to an attempt says that clients of another kind have the lock, or are queued
+    /// beside the caller.
     pub(crate) fn is_mixed(&self, reply: &Reply) -> bool {
         matches!(reply, Reply::List(items) if matches!(items.as_slice(), [_, _, Reply::Int(1)]))
     }

@@ -21,7 +21,7 @@ script!(WRITE_RELEASE = "rw_write_release");
 script!(FORCE_RELEASE = "lock_hash" + "rw_force_release");
 script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
 
-/// What both modes need.
+/// The parts that both modes share.
 #[derive(Debug)]
 struct Shared {
     name: LockName,
@@ -142,7 +142,7 @@ impl LockRecipe for ReadWire {
 #[derive(Debug)]
 pub(crate) struct WriteWire {
     shared: Shared,
-    /// For how long an attempt that waits keeps fresh readers out; zero where it does not.
+    /// For how long an attempt that waits keeps new readers out; zero: not at all.
     preference: Duration,
 }
 

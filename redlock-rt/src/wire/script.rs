@@ -68,7 +68,7 @@ macro_rules! script {
             || sha1_smol::Sha1::from(include_str!(concat!("lua/", $name, ".lua"))).digest().to_string(),
         );
     };
-    // With the texts of other files before its own.
+    // The texts of other files come before its own.
     ($ident:ident = $prelude:literal + $name:literal) => {
         $crate::wire::script::script!($ident = [$prelude] + $name);
     };
@@ -188,7 +188,7 @@ pub(crate) fn millis(span: Duration) -> u64 {
 pub(super) mod headers {
     use super::Call;
 
-    /// The header of each script says what it is called with; the call must agree.
+    /// The header of each script lists its keys and arguments; the call must agree.
     #[track_caller]
     pub(in crate::wire) fn assert_agrees(call: &Call) {
         let name = call.script().name();
@@ -197,11 +197,11 @@ pub(super) mod headers {
         assert_eq!(args, count(call, "ARGV"), "args of {name}");
     }
 
-    /// The numbered items of a header line and of the indented lines that go on with it.
+    /// The numbered items of a header line and of the indented lines that continue it.
     fn count(call: &Call, what: &str) -> usize {
         let prefix = format!("-- {what}: ");
         let text = call.script().text();
-        // The last: before it there may be that of a prelude.
+        // The last one, since a prelude's may be before it.
         let (_, own) = text.rsplit_once(&prefix).unwrap();
         let mut lines = own.lines();
         let first = lines.next().unwrap();

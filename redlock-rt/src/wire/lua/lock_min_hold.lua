@@ -10,13 +10,13 @@
 --   Redis refused to, of a fair lock also the waiter}
 --
 -- Invariants:
--- * Without the field nothing is changed or published, so it may be late or repeated.
--- * The TTL is set, also to less than it was: waiters that sleep for the lease that they were told
---   are woken, and told what is left.
--- * Beside read holds of the same owner the lock is not nobody's: only writing ends, and the TTL,
---   which is not below theirs, stays. Readers that wait are woken, since they may have it too.
+-- * Without the field nothing is changed or published, so the call may be late or repeated.
+-- * The TTL is set, also to a shorter one. Waiters sleep for the lease that they were told, so they
+--   are woken and told the new one.
+-- * If the same owner also has read holds, only writing ends. The TTL, which is at least as long as
+--   their leases, stays. Waiting readers are woken, since they may have the lock too.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
--- Redisson: nothing; its clients see a holder that is not heard of again.
+-- Redisson: has no equivalent; its clients see a holder that does not release.
 local function publish(channel, payload)
     return type(redis.pcall(ARGV[4], channel, payload)) == 'number' and 1 or 0
 end

@@ -3,18 +3,18 @@
 -- Prelude: lock_hash
 -- KEYS: 1..n the locks (each a HASH: owner -> hold count)
 -- ARGV: 1 lease in ms, 2..n+1 the owners of the holds
--- Returns: nil = all are taken; else the number of the first lock that somebody else has
+-- Returns: nil = all are taken; else the number of the first lock that another owner has
 --
 -- Invariants:
--- * Nothing is written before every key was looked at: a key of another type fails the call as a
---   whole, so does a hash that is no lock, and a lock that is held leaves the others as they were.
--- * An owner number is minted for one hold and never used again, so finding an owner here means
---   that this very call ran before and its reply was lost: the counts are set, not added to. If
---   one of the locks was lost since, the others are given back.
+-- * Every key is checked before the first write. A key of another type, or a hash that is not a
+--   lock, fails the whole call. A lock that is held leaves the others unchanged.
+-- * An owner number is used for one hold only. So if an owner is here, this same call ran before and
+--   its reply was lost: the counts are set, not added to. If one of the locks was lost since then,
+--   the others are released.
 -- * A repeat never shortens a lease.
 -- * If an ACL forbids PEXPIRE, nothing is left: without a lease the locks would stay for ever.
 -- * The caller's locks are in one slot.
--- Redisson: none. RedissonMultiLock takes its locks one by one with RLock.tryLockInner.
+-- Redisson: has no equivalent; RedissonMultiLock takes its locks one by one with RLock.tryLockInner.
 local held, mine
 for i, key in ipairs(KEYS) do
     if redis.call('HEXISTS', key, ARGV[i + 1]) == 1 then

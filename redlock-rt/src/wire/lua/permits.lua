@@ -1,33 +1,33 @@
--- The sweep of permits whose leases are over; the start of every script on permits with leases.
+-- Sweeps permits whose leases are over; the start of every script on permits with leases.
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
 -- ARGV: 1 channel, 2 publish command
 -- Returns: nothing
 --
 -- Invariants:
--- * A permit is free or in the set, never both: whoever takes it from the one puts it into the other.
--- * A sweep does not go on for longer than 100 permits; the next call goes on.
--- * A semaphore that was deleted is not made anew.
+-- * A permit is free or in the set, never both: a script moves it in one step.
+-- * A sweep ends after 100 permits; the next call continues.
+-- * A deleted semaphore is not created again.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: the head of every RPermitExpirableSemaphore script.
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 
--- The free permits; false where there is no semaphore.
+-- The free permits; false if there is no semaphore.
 local free = redis.call('GET', KEYS[1])
 if free and not string.match(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 free = free and tonumber(free)
 
--- Whether Redis published what it was told to: 1, or 0 = it refused to.
+-- Publishes; returns 1, or 0 = Redis refused to.
 local told
 
 local function publish(payload)
     told = type(redis.pcall(ARGV[2], ARGV[1], payload)) == 'number' and 1 or 0
 end
 
--- What a script returns that may have woken waiters.
+-- The reply of a script that may have woken waiters.
 local function answer(number)
     return told and {number, told} or number
 end
@@ -41,7 +41,7 @@ local function add(permits)
     end
 end
 
--- The ids of hexadecimal digits one behind the other, as the bytes that stand in the set.
+-- Converts concatenated hexadecimal ids to the bytes that the set contains.
 local function raw_ids(digits)
     local ids = {}
     for id in string.gmatch(digits, string.rep('%x', 32)) do

@@ -3,10 +3,10 @@
 -- Prelude: permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   that this owner was withdrawn (STRING)
--- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal, one behind
---   the other, 5 how many permits there are where none were set (0: none)
--- Returns: {permits left}, or where none are {0, ms until the next lease is over (-1: none is)} =
---   taken; else these ms, or -2 = no number was ever set
+-- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal,
+--   concatenated, 5 the number of permits to set if none is set (0: none)
+-- Returns: {permits left} = taken; if none are left, {0, ms until the next lease is over (-1: there
+--   is none)}; else, refused, these ms, or -2 = no number was ever set
 --
 -- Invariants:
 -- * Ids are used for one hold only. So if they are here, this same call ran before and its reply

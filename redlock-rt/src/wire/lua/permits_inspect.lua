@@ -1,4 +1,4 @@
--- Asks how many permits are free and how many are held.
+-- Returns how many permits are free and how many are held.
 --
 -- Prelude: permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
@@ -6,7 +6,7 @@
 -- Returns: {free, held}
 --
 -- Invariants:
--- * Those whose leases are over count as free: the rest of a sweep that was too long is reckoned in.
+-- * Permits whose leases are over count as free, also if a sweep ended before it reached them.
 -- Redisson: RPermitExpirableSemaphore.availablePermits, getPermits, acquiredPermits.
 local over = redis.call('ZCOUNT', KEYS[2], '-inf', string.format('%.0f', now))
 local held = redis.call('ZCARD', KEYS[2]) - over

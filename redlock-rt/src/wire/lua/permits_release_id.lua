@@ -1,11 +1,11 @@
--- Gives one permit back, for who knows no more of it than its id.
+-- Gives one permit back by its id, for callers without a guard.
 --
 -- Prelude: permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 id of the permit in hexadecimal, 4 ms for which the operation
 --   is noted
--- Returns: 1 = given back, 0 = there is no such permit, or its lease is over; where waiters were to be
+-- Returns: 1 = given back, 0 = there is no such permit, or its lease is over; if waiters were to be
 --   woken, also by the sweep, {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:

@@ -1,17 +1,16 @@
--- Sets how many permits there are in all, those that are held included.
+-- Sets the total number of permits, which includes held permits.
 --
 -- Prelude: permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 permits, 4 ms for which the operation is noted
--- Returns: the free permits after it; negative where more are held than there are to be; where
---   waiters were to be woken, also by the sweep, {these, 1 = announced or 0 = Redis refused to}
+-- Returns: the free permits afterwards; negative if more are held than the new total; if waiters
+--   were to be woken, also by the sweep, {these, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
--- * A repeat finds the note and returns the first reply: it does not undo what others have set
---   since.
--- * Nobody loses a permit by it.
--- * The TTL of a semaphore that has one stays.
+-- * A repeat finds the note and returns the first reply: it does not undo a later change.
+-- * Held permits stay held.
+-- * An existing TTL stays.
 -- Redisson: RPermitExpirableSemaphore.setPermits.
 local noted = redis.call('GET', KEYS[3])
 if noted then

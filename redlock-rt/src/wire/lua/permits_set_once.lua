@@ -1,16 +1,16 @@
--- Sets how many permits there are in all where none are set.
+-- Sets the total number of permits if none is set.
 --
 -- Prelude: permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 permits, 4 ms for which the operation is noted
--- Returns: 1 = set, 0 = there is a number already; where waiters were to be woken, also by the
---   sweep, {that, 1 = announced or 0 = Redis refused to}
+-- Returns: 1 = set, 0 = there is a number already; if waiters were to be woken, also by the sweep,
+--   {that, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and returns the first reply.
--- * Permits that are held from a semaphore that was deleted count: with them there are never more.
--- Redisson: RPermitExpirableSemaphore.trySetPermits, which gives out as many besides.
+-- * Permits that are held from a deleted semaphore count, so there are never more in use.
+-- Redisson: RPermitExpirableSemaphore.trySetPermits, which does not count them.
 if redis.call('EXISTS', KEYS[3]) == 1 then
     return answer(1)
 end

@@ -3,18 +3,18 @@
 -- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
 -- ARGV: 4i-3 lease of hold i in ms (0: only look), 4i-2 field of hold i, 4i-1 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
---   leases, 4i ids of the permits of hold i, in hexadecimal one behind the other (empty: no permits)
+--   leases, 4i ids of the permits of hold i in hexadecimal, concatenated (empty: no permits)
 -- Returns: a list of n: 1 = renewed, 0 = the hold does not exist, -1 = another owner has the lock
 --
 -- Invariants:
 -- * Never re-creates a lost hold and never shortens a lease. A read hold whose leases are all over
 --   is lost, although other readers may keep the lock, and its field in it.
--- * The lock outlives every read hold that is asked for, also one that is not renewed: another
---   client's renewal may have shortened it (Redisson's sets the TTL to its own lease).
+-- * The lock outlives every read hold of the call, also one that is only verified: another client's
+--   renewal may have shortened the TTL (Redisson's sets it to its own lease).
 -- * One key of another type fails the whole call before it changes that key; the watchdog then
 --   asks for each half alone.
--- * Of several permits one that is gone makes the hold a lost one; the others are renewed all the
---   same, until it is released.
+-- * A hold of several permits is lost if one of them is gone; the others are still renewed, until
+--   the hold is released.
 -- * The keys of a read hold, and the set of permits, are in the slot of their lock.
 -- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
 --   that does not end stops the server.
@@ -22,7 +22,7 @@
 local replies = {}
 local now
 
--- The byte of two hexadecimal digits, worked out once.
+-- The byte of two hexadecimal digits, computed once.
 local bytes = setmetatable({}, {__index = function(known, digits)
     known[digits] = string.char(tonumber(digits, 16))
     return known[digits]
@@ -45,7 +45,7 @@ local function renew_permits(set, digits, lease)
             wanted[#wanted + 1] = id
         end
     end
-    -- Lua passes no more than some thousand arguments.
+    -- Lua passes at most some thousand arguments.
     for at = 1, #wanted, 1000 do
         redis.call('ZADD', set, 'XX', unpack(wanted, at, math.min(at + 999, #wanted)))
     end

@@ -6,10 +6,10 @@
 -- Returns: nil = taken; else the milliseconds for which the present holder has it (-1: no TTL)
 --
 -- Invariants:
--- * An owner number is minted for one hold and never used again, so finding the owner here means
---   that this very call ran before and its reply was lost: the count is set, not added to.
+-- * An owner number is used for one hold only. So if the owner is here, this same call ran before
+--   and its reply was lost: the count is set, not added to.
 -- * A repeat never shortens the lease.
--- * A hash that is no lock is refused (WRONGTYPE): its owner never releases it.
+-- * A hash that is not a lock is refused (WRONGTYPE), since nobody releases it.
 -- * If an ACL forbids PEXPIRE, nothing is left: without a lease the lock would stay for ever.
 -- Redisson: RLock.tryLockInner.
 local ttl = redis.call('PTTL', KEYS[1])

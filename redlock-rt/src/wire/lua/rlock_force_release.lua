@@ -1,4 +1,4 @@
--- Frees a lock whoever holds it, and wakes a waiter.
+-- Frees a lock, whoever holds it, and wakes a waiter.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
@@ -7,7 +7,7 @@
 --
 -- Invariants:
 -- * A key or a hash that is not a lock is refused (WRONGTYPE), not deleted.
--- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: forceUnlock.
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0

@@ -1,13 +1,13 @@
--- Tells who holds a lock.
+-- Returns the holder of a lock.
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: none
 -- Returns: {} = free; else {owner, hold count, remaining ms (-1: no TTL)}
 --
--- Invariants: reads only; one consistent reply. A hash that is no lock has no holder (WRONGTYPE).
---   Of a lock of another kind under the same name (a read-write lock has a field `mode`) one of its
---   holders.
+-- Invariants: reads only; one consistent reply. A hash that is not a lock is refused (WRONGTYPE).
+--   For a lock of another kind under the same name (a read-write lock has a field `mode`), one of
+--   its holders is returned.
 -- Redisson: isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local flaw = not_a_lock(KEYS[1])
 if flaw then

@@ -7,9 +7,9 @@
 --
 -- Invariants:
 -- * Without the owner's field nothing is changed or published: a late or repeated release never
---   frees a newer hold. The channel is an argument, not a key, so that a cluster moving the slot
---   does not answer TRYAGAIN.
--- * A refusal to publish (an ACL) is no failure: the lock is free, and waiters look by themselves.
+--   frees a newer hold. The channel is an argument, not a key, so that a cluster that moves the slot
+--   does not return TRYAGAIN.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: unlockInner, without the unlock latch, which an owner number that is never used again
 -- makes needless.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then

@@ -2,7 +2,7 @@
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
 --   this owner was withdrawn (STRING)
--- ARGV: 1 owner, 2 permits, 3 how many permits there are where none were set (0: none), 4 channel,
+-- ARGV: 1 owner, 2 permits, 3 the number of permits to set if none is set (0: none), 4 channel,
 --   5 publish command
 -- Returns: {permits left} = taken; else -1 = too few are free, -2 = no number was ever set
 --

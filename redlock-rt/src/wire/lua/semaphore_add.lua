@@ -2,8 +2,8 @@
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING)
 -- ARGV: 1 permits (may be negative), 2 channel, 3 publish command, 4 ms for which the operation is noted
--- Returns: the free permits after it; where waiters were to be woken, {these, 1 = announced or 0 = Redis
---   refused to}
+-- Returns: the free permits afterwards; if waiters were to be woken, {these, 1 = announced or 0 =
+--   Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and returns the first reply: nothing is added twice.
@@ -11,7 +11,7 @@
 -- * A full memory loses no permit: Redis refuses INCRBY for lack of memory only if nothing was
 --   written before, so a DEL of a missing key comes first.
 -- Redisson: RSemaphore.release, RSemaphore.addPermits, RPermitExpirableSemaphore.addPermits; they
--- make the semaphore where there is none.
+-- create a missing semaphore.
 local told = redis.call('GET', KEYS[2])
 if told then
     return tonumber(told)

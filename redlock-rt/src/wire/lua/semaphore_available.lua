@@ -2,10 +2,9 @@
 --
 -- KEYS: 1 the semaphore (STRING: free permits)
 -- ARGV: none
--- Returns: their number; 0 where there is no semaphore
+-- Returns: their number; 0 if there is no semaphore
 --
--- Invariants:
--- * It changes nothing.
+-- Invariants: reads only.
 -- Redisson: RSemaphore.availablePermits.
 local free = redis.call('GET', KEYS[1]) or '0'
 if not string.match(free, '^-?%d+$') then

@@ -3,15 +3,15 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
 --   this owner was withdrawn (STRING)
 -- ARGV: 1 owner, 2 channel, 3 publish command, 4 ms for which a withdrawal is noted (0: it is not)
--- Returns: 1 = given back, 0 = there was nothing to give back; where waiters were to be woken, {1,
---   1 = announced or 0 = Redis refused to}
+-- Returns: 1 = given back, 0 = there was nothing to give back; if waiters were to be woken, {1, 1 =
+--   announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * Without the owner's field nothing is given back: a late or repeated release creates no permits.
 -- * The number of permits is what the owner took, not an argument of the call.
 -- * A deleted semaphore is not created again.
 -- * A full memory loses no permit: Redis refuses INCRBY for lack of memory only if nothing was
---   written before, so HDEL comes first. Where INCRBY is refused otherwise the hold stays.
+--   written before, so HDEL comes first. If INCRBY is refused for another reason, the hold stays.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: RSemaphore.releaseIfExists.
 local given, told, permits = 0, nil, redis.call('HGET', KEYS[2], ARGV[1])

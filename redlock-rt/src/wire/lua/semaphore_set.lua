@@ -1,10 +1,10 @@
--- Sets the number of permits where none is set.
+-- Sets the number of permits if none is set.
 --
 -- KEYS: 1 the semaphore (STRING: free permits), 2 note of this operation (STRING), 3 our holds (HASH:
 --   owner -> permits)
 -- ARGV: 1 permits, 2 channel, 3 publish command, 4 ms for which the operation is noted
--- Returns: {1 = set, 1 = announced or 0 = Redis refused to}; else 1 = set by this call before, 0 = there
---   is a number already
+-- Returns: {1 = set, 1 = announced or 0 = Redis refused to}; else 1 = this call set it before, 0 =
+--   there is a number already
 --
 -- Invariants:
 -- * A repeat finds the note and returns the first reply.
