@@ -1,5 +1,5 @@
-//! What the types promise to the code around them: `Send`, `Sync`, `'static`, `Debug`, futures that
-//! can be spawned, errors that can be passed on.
+//! The promises of the public types: `Send`, `Sync`, `'static`, `Debug`, futures that can be spawned,
+//! errors that can be passed on.
 //!
 //! Most of this fails at compile time.
 
@@ -39,7 +39,7 @@ macro_rules! all {
     };
 }
 
-/// Names every public type, and checks what all of them promise.
+/// Names every public type, and checks the promises of all of them.
 macro_rules! public_types {
     ($($module:ident: $($name:ident $(<$of:ty>)?),+;)+) => {
         const PUBLIC_TYPES: &[&str] = &[$($(stringify!($name)),+),+];
@@ -69,7 +69,7 @@ public_types! {
 /// Implemented by this crate alone.
 const PUBLIC_TRAITS: [&str; 1] = ["Kind"];
 
-/// The names of types and traits that a source file makes public at its outermost level.
+/// The public types and traits at the outermost level of a source file.
 fn public_names(source: &str) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     let mut rest = source;
@@ -98,7 +98,7 @@ fn public_names_are_read_from_a_source_file() {
     assert_eq!(public_names(source), BTreeSet::from(expected));
 }
 
-/// A type that comes, goes or gets another name is a change for users.
+/// A new, removed or renamed type is a change for users.
 #[test]
 fn the_list_of_public_types_is_complete() {
     let sources = [
@@ -139,7 +139,7 @@ async fn futures_are_send() {
     sent(latch.wait_with(Duration::from_secs(1)));
     sent(latch.count());
     sent(latch.delete());
-    // Not even its drop counts: there is none.
+    // Dropping it does not count down either.
     sent(latch.count_down_guard().unwrap().count_down());
     let lock = client.rlock("a");
     sent(Client::connect("redis://127.0.0.1:1"));
@@ -220,7 +220,7 @@ async fn futures_of_locks_made_of_several_are_send() {
     sent(guard.unlock());
 }
 
-/// A lock in a test: who it belongs to is checked at the end.
+/// A lock in a test; its holder is checked at the end.
 struct Fixture {
     client: Client,
     name: String,
@@ -321,13 +321,13 @@ async fn with_serves_methods_that_promise_send() {
         tokio::spawn(shop.refund(sold)).await.unwrap()
     }
     let fixture = Fixture::new("trait").await;
-    // Only a reference that lives for ever can be spawned with.
+    // A spawned task can only borrow for `'static`.
     let shop: &'static Locked = Box::leak(Box::new(Locked(fixture.lock())));
     assert_eq!(serve(shop).await.unwrap(), 7);
     fixture.leaks.assert_clean().await;
 }
 
-/// A body that is generic: its future is named, and so can be asked to be `Send`.
+/// A generic body: its future has a name, so a bound can require `Send`.
 #[allow(clippy::manual_async_fn, reason = "an async function promises no Send")]
 fn generic<F>(lock: RLock, body: F) -> impl Future<Output = Result<F::Output, Error>> + Send
 where
@@ -367,8 +367,8 @@ async fn bodies_may_be_local() {
     fixture.leaks.assert_clean().await;
 }
 
-/// An async function has room for what it is given and, again, for what it awaits: nested bodies
-/// once grew eightfold with each level, and overflowed the stack at the third.
+/// An async function stores its arguments, and again the future that it awaits. Nested bodies once
+/// grew eightfold with each level, and overflowed the stack at the third.
 #[tokio::test]
 async fn nested_bodies_do_not_multiply_the_size_of_futures() {
     let client = Client::embedded();
@@ -417,14 +417,14 @@ async fn errors_pass_as_errors_do() {
     assert!(error.source().unwrap().is::<io::Error>(), "{error:?}");
 }
 
-/// Of what an error says: one line, what was tried, which lock.
+/// The message of an error: one line, with the action and the lock.
 #[track_caller]
 fn assert_tells(error: &Error, kind: ErrorKind, name: &str) {
     let text = error.to_string();
     assert_eq!(error.kind(), kind, "{text}");
     assert_eq!(error.name(), Some(name), "{text}");
     assert!(text.contains(&format!("{name:?}")), "{text}");
-    // What a cause says may end as it likes.
+    // The text of a cause may end in any way.
     let ends_well = error.source().is_some() || !text.ends_with('.');
     assert!(ends_well && !text.contains('\n'), "{text}");
     assert!(text.starts_with(char::is_lowercase), "{text}");
@@ -483,7 +483,7 @@ async fn messages_name_the_lock() {
         assert_tells(&error, ErrorKind::ShutDown, name);
     }
 
-    // The answer is there before anything is asked.
+    // The answer comes before any request.
     let web = Client::builder().connector(async || {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         theirs.write_all(b"HTTP/1.1 400 Bad Request\r\n").await?;
@@ -541,7 +541,7 @@ async fn secrets_are_not_shown() {
         let error = Client::connect(url).await.unwrap_err();
         hidden(&format!("{error} {error:?} {:?}", error.source()));
     }
-    // Where it leads to is shown, for who looks for a mistake in it.
+    // The address is shown, so that users find a mistake in it.
     let builder = Client::builder().url(&urls[0]);
     assert!(format!("{builder:?}").contains("127.0.0.1"), "{builder:?}");
 }
@@ -564,7 +564,7 @@ async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked
             };
             let late = Duration::from_millis(100);
             assert!(until >= begin + LEAST && until <= begin + LEAST + late);
-            // What all who ask are told meanwhile.
+            // The answer for all callers meanwhile.
             assert!(lock.is_locked().await.unwrap(), "{lock:?}");
             assert_eq!(lock.holder().await.unwrap(), Some(owner.clone()));
             assert_eq!(lock.holders().await.unwrap(), [owner]);
@@ -594,7 +594,7 @@ async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked
         client.read_write_lock("e").write_lock(),
     );
 
-    // Of several locks until the last of them is free.
+    // Several locks are locked until the last of them is free.
     let owner = Owner::new();
     let several = client.multi_lock(["f", "g"]);
     let options = || LockOptions::new().owner(&owner);
@@ -609,7 +609,7 @@ async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked
         other => panic!("{other:?}"),
     }
 
-    // A write lock that goes on as a read lock is not kept from readers.
+    // A write lock that becomes a read lock admits readers.
     let lock = client.read_write_lock("h");
     let writing = lock.write_with(LockOptions::new().min_hold(LEAST)).await;
     let reading = writing.unwrap().downgrade().await.unwrap();
@@ -695,7 +695,7 @@ async fn errors_say_what_was_tried_and_nothing_twice() {
     assert_eq!(text.matches("refused").count(), 1, "{text}");
 }
 
-/// Only the one that had asked Redis itself was told so.
+/// Once, only the task that had asked Redis got this error.
 #[tokio::test(start_paused = true)]
 async fn waiters_behind_the_head_heard_of_too_few_permits_where_none_were_set() {
     const WAIT: Duration = Duration::from_secs(5);
@@ -732,7 +732,7 @@ async fn waiters_behind_the_head_heard_of_too_few_permits_where_none_were_set() 
     let error = leased.acquire_with(options(WAIT)).await.unwrap_err();
     assert_eq!(told(&error), unset("p", later));
 
-    // Set meanwhile, and taken by somebody else.
+    // The number is set meanwhile, and another client has the permits.
     assert!(semaphore.try_set_permits(0).await.unwrap());
     let error = semaphore.acquire_with(options(WAIT)).await.unwrap_err();
     let later = "timed out while too few permits were free: waited 5s";
@@ -742,7 +742,7 @@ async fn waiters_behind_the_head_heard_of_too_few_permits_where_none_were_set() 
     }
 }
 
-/// It was called lost, and nobody could tell that nobody had taken it.
+/// Once, the error was `Lost`, so callers could not tell that no other client had taken the permit.
 #[tokio::test]
 async fn a_body_that_the_shut_down_ends_is_shut_down() {
     let client = Client::embedded();
@@ -763,7 +763,7 @@ async fn a_body_that_the_shut_down_ends_is_shut_down() {
     }
 }
 
-/// Somebody forgot to set them, and nothing said so.
+/// Once, nothing reported that the number was never set.
 #[tokio::test(start_paused = true)]
 async fn an_unbounded_wait_for_permits_that_were_never_set_is_logged_once() {
     #[derive(Clone, Default)]
@@ -791,7 +791,7 @@ async fn an_unbounded_wait_for_permits_that_were_never_set_is_logged_once() {
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await.unwrap().release().await.unwrap() }
     });
-    // The waiter looks every one to two seconds.
+    // The waiter asks every one to two seconds.
     tokio::time::sleep(Duration::from_secs(20)).await;
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let warned = text.lines().filter(|line| line.contains("never set"));

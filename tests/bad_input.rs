@@ -1,4 +1,4 @@
-//! What cannot work is refused with one clear error each, and nothing is changed in Redis.
+//! Invalid input is refused with one clear error each, and changes nothing in Redis.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ async fn client() -> Client {
     Client::connect(&shared_server().url()).await.unwrap()
 }
 
-/// What a caller sees: the kind to branch on, and a message that says what was wrong.
+/// The error of a caller: a kind to branch on, and a message that names the mistake.
 #[track_caller]
 fn assert_error<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
     let error = outcome.unwrap_err();
@@ -22,11 +22,11 @@ fn assert_error<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, 
     assert!(error.to_string().contains(says), "{error}");
 }
 
-/// What every kind refuses, whatever is asked of it.
+/// The input that every method of every kind refuses.
 async fn assert_refused<K: Kind>(lock: &Lock<K>, kind: ErrorKind, says: &str) {
     assert_error(lock.lock().await, kind, says);
     assert_error(lock.try_lock().await, kind, says);
-    // Refused at once: none of this is waited for, however busy the machine is.
+    // Refused at once, without a wait.
     let waiting = LockOptions::new().wait(10_000 * MS);
     assert_error(lock.lock_with(waiting).await, kind, says);
     assert_error(lock.with(async |_| ()).await, kind, says);
@@ -35,7 +35,7 @@ async fn assert_refused<K: Kind>(lock: &Lock<K>, kind: ErrorKind, says: &str) {
     assert_error(lock.force_unlock().await, kind, says);
 }
 
-/// The same, of the locks of every kind of this name.
+/// The same for locks of every kind with this name.
 async fn assert_all_refused(client: &Client, name: &str, kind: ErrorKind, says: &str) {
     assert_refused(&client.rlock(name), kind, says).await;
     assert_refused(&client.fair_lock(name), kind, says).await;
@@ -69,7 +69,7 @@ async fn names_that_cannot_be_one() {
     assert_eq!(client.stats().names, 0);
 }
 
-/// Of the keys beside the lock as well: nothing is taken, and nothing queued.
+/// Also for the keys beside the lock: nothing is acquired or queued.
 #[tokio::test]
 async fn a_fair_queue_that_is_none_is_left_alone() {
     let client = client().await;
@@ -252,7 +252,7 @@ async fn a_wrong_password_is_denied_and_not_waited_for() {
         let client = Client::connect(&at(login)).await;
         assert_error(client, ErrorKind::Denied, "");
 
-        // A client that connects when it is first used says it as soon, whatever the wait.
+        // A client that connects at its first use returns the error as soon, for every wait.
         let client = Client::builder().url(&at(login)).build().unwrap();
         assert_error(
             client.rlock("n").lock().await,
@@ -326,7 +326,7 @@ async fn an_acl_is_denied_or_lived_with() {
 
     let no_writes = user("nowrites", &["+evalsha", "-hset"]).await;
 
-    // What the front page lists as the least is enough, waiting included.
+    // The least rights of the front page are enough, also to wait.
     let [one, two] = [
         Client::connect(&everything).await,
         Client::connect(&everything).await,
@@ -349,11 +349,11 @@ async fn an_acl_is_denied_or_lived_with() {
         .unwrap();
     hand_over(&Client::connect(&everything).await.unwrap(), &polling).await;
 
-    // Who may not publish releases all the same, and others find out by polling.
+    // A user without PUBLISH can release, and other clients notice it by polling.
     let silent = Client::connect(&no_channels).await.unwrap();
     hand_over(&silent, &polling).await;
 
-    // A command that is forbidden inside a script is no riddle either.
+    // The error names a command that is forbidden inside a script.
     let client = Client::connect(&no_writes).await.unwrap();
     let outcome = client.rlock("n").lock().await;
     assert_error(outcome, ErrorKind::Denied, "acquire lock \"n\"");

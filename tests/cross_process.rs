@@ -1,4 +1,4 @@
-//! Two processes of many tasks each, all of which want one lock.
+//! Two processes of many tasks each, all contending for one lock.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ use tests::{ChildProcess, LeakCheck, Turns, shared_server, unique};
 
 const TASKS: usize = 64;
 const CONTEST: Duration = Duration::from_secs(10);
-/// For a process to end.
+/// The limit for a process to end.
 const ENDS: Duration = Duration::from_secs(60);
 
 /// One of the processes.
@@ -81,7 +81,7 @@ async fn two_processes_share_one_lock_fairly_and_never_at_once() {
     assert_eq!((processes.len(), owners.len()), (2, 2 * TASKS));
     for (process, had) in &processes {
         assert!(had * 5 >= all, "{process} had {had} turns of {all}");
-        // Those of a process take turns, however many there are: none is passed over for long.
+        // The tasks of a process take turns, so no task waits much longer than the others.
         let of_it = || owners.iter().filter(|((other, _), _)| other == process);
         let rarest = of_it().map(|(_, had)| had).min().unwrap();
         let fair = had / TASKS;

@@ -1,4 +1,4 @@
-//! Which client a function under the attribute uses that names none.
+//! The client of a function under the attribute that names no client.
 
 use redlock_rt::{
     Client, Error, default_client, distributed_lock, set_default_client, with_default_client,
@@ -15,7 +15,7 @@ fn uuid() -> Option<String> {
     default_client().map(|client| client.uuid().to_owned())
 }
 
-/// One test: the default of the process is the process'.
+/// One test, since the whole process has one default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tests_in_parallel_changed_the_default_client_under_each_other() {
     let error = place_order().await.unwrap_err();
@@ -30,7 +30,7 @@ async fn tests_in_parallel_changed_the_default_client_under_each_other() {
             for _ in 0..100 {
                 assert_eq!(place_order().await.unwrap(), own, "test {number}");
             }
-            // The innermost counts, for as long as it lasts.
+            // The innermost one applies, until it ends.
             let inner = Client::embedded();
             let inners = Some(inner.uuid().to_owned());
             assert_eq!(
@@ -38,7 +38,7 @@ async fn tests_in_parallel_changed_the_default_client_under_each_other() {
                 inners
             );
             assert_eq!(place_order().await.unwrap(), own);
-            // What is spawned inherits nothing.
+            // A spawned task inherits nothing.
             let spawned = tokio::spawn(async { uuid() }).await.unwrap();
             assert_eq!(spawned.as_deref(), Some(global.uuid()));
             assert_eq!(client.stats().held, 0);

@@ -1,5 +1,5 @@
-//! What a server says to a fresh connection is no answer to what has to be said some time: what it
-//! refuses for a moment is neither bad input nor a wrong password, and no release is given up for it.
+//! Errors that a server sends to a new connection: a temporary refusal is neither bad input nor a
+//! wrong password, and no release is given up because of one.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -13,11 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 const FULL: &str = "-ERR max number of clients reached\r\n";
 
-/// What a server may say while a client connects, and to which command.
+/// Errors that a server may send while a client connects, and the command that each answers.
 const PASSING: [(&str, &str); 7] = [
     ("AUTH", FULL),
     ("SELECT", FULL),
@@ -66,7 +66,7 @@ const FINAL: [(&str, &str, ErrorKind); 6] = [
     ),
 ];
 
-/// A server that wants a password, and a proxy that says to new connections what it is told to.
+/// A server with a password, and a proxy that answers new connections as the test says.
 struct Stage {
     // Kept alive.
     _server: RedisServer,
@@ -102,21 +102,22 @@ impl Stage {
         command.query_async(&mut self.redis.clone()).await.unwrap()
     }
 
-    /// From now on nobody connects.
+    /// From now on no connection succeeds.
     fn refuse(&self, command: &str, answer: &str) {
         self.proxy.answer(command, answer.to_owned(), 100_000);
         self.proxy.mark();
         self.proxy.cut_all();
     }
 
-    /// Waits until it was tried that often to connect.
+    /// Waits until there were this many attempts to connect.
     async fn refused(&self, times: usize) {
         let tried = async || self.proxy.counts().get("INFO").is_some_and(|n| *n >= times);
         eventually(DEADLINE, tried).await;
     }
 }
 
-/// It was given up: the permits were lost, the latch stayed closed, the lock stood for its lease.
+/// Once, the release was given up: permits were lost, a latch stayed closed, a lock was held until
+/// the end of its lease.
 #[tokio::test]
 async fn a_fault_while_connecting_ended_a_background_settlement_for_good() {
     let stage = Stage::open("settled").await;
@@ -148,7 +149,7 @@ async fn a_fault_while_connecting_ended_a_background_settlement_for_good() {
     }
 }
 
-/// It ended with BadInput, or with Denied.
+/// Once, the call ended with BadInput or with Denied.
 #[tokio::test]
 async fn an_unbounded_wait_ended_where_redis_was_busy_or_full_while_connecting() {
     let stage = Stage::open("waits").await;
@@ -188,7 +189,8 @@ async fn a_permanent_fault_is_returned_at_once_and_the_release_continues() {
     }
 }
 
-/// The server says so to whatever came first, the password, and hangs up: the text is read or not.
+/// The server sends the error in reply to the first command, the password, and closes the connection.
+/// The client may or may not read the text.
 #[tokio::test]
 async fn a_server_that_is_full_is_waited_for_and_not_said_to_refuse_the_password() {
     trace_init();
@@ -206,7 +208,7 @@ async fn a_server_that_is_full_is_waited_for_and_not_said_to_refuse_the_password
         };
         let _: () = set(1).query_async(&mut control).await.unwrap();
         let name = unique("full");
-        // Many times, for which of the two it is depends on who is faster.
+        // Many times, since it depends on timing whether the client reads the text.
         for _ in 0..20 {
             let short = LockOptions::new().wait(Duration::from_millis(30));
             let error = client.rlock(&name).lock_with(short).await.unwrap_err();
@@ -218,7 +220,7 @@ async fn a_server_that_is_full_is_waited_for_and_not_said_to_refuse_the_password
     }
 }
 
-/// As above, with a server that closes in either way.
+/// As above, with a server that closes in both ways.
 #[tokio::test]
 async fn a_full_server_may_reset_the_connection_before_or_after_its_answer_is_read() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -228,7 +230,7 @@ async fn a_full_server_may_reset_the_connection_before_or_after_its_answer_is_re
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(FULL.as_bytes()).await.unwrap();
             match number % 3 {
-                // What was sent is not read, so the close is a reset.
+                // The request is not read, so the close is a reset.
                 0 => {}
                 // A reset that may overtake the answer.
                 1 => stream.set_zero_linger().unwrap(),

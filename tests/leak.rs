@@ -1,4 +1,4 @@
-//! What many locks leave behind when they are over: nothing, in the client or in Redis.
+//! Many locks leave nothing behind, neither in the client nor in Redis.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ use tests::{LeakCheck, connection_over, eventually, shared_server, unique, withi
 
 const LOCKS: usize = 10_000;
 const DEADLINE: Duration = Duration::from_secs(20);
-/// So many calls of this client at once.
+/// The number of concurrent calls of this client.
 const AT_ONCE: usize = 256;
 
 struct Fixture {
@@ -27,8 +27,8 @@ struct Fixture {
     leaks: LeakCheck,
 }
 
-/// What is left is the question, not how fast a processor is that others want as well: no lease ends
-/// and no answer is given up while thousands of calls queue for it.
+/// A client for a busy machine: no lease ends and no reply times out while thousands of calls wait for
+/// the processor. The tests look for leftovers, not for speed.
 fn patient(builder: ClientBuilder) -> Client {
     let builder = builder.lease(Duration::from_secs(600));
     builder.response_timeout(DEADLINE * 3).build().unwrap()
@@ -78,7 +78,7 @@ async fn take_and_drop(fixture: Fixture) {
     let mut guards = fixture.hold_all(LockOptions::new()).await;
     assert_eq!(fixture.client.stats().renewals, LOCKS);
     assert!(guards.iter().all(RLockGuard::is_valid));
-    // One half by hand, the other by the release queue.
+    // One half is unlocked, the other half goes through the release queue.
     let half = guards.split_off(LOCKS / 2);
     drop(guards);
     let unlocks = stream::iter(half).map(RLockGuard::unlock);
@@ -105,7 +105,7 @@ async fn ten_thousand_locks_taken_and_dropped_leave_nothing_on_the_embedded_engi
     take_and_drop(Fixture::embedded("leak").await).await;
 }
 
-/// Locks that were never released: the clock alone ends them.
+/// Locks that are never released end by the clock.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_leases_that_run_out_leave_nothing() {
     let fixture = Fixture::embedded("expire").await;
@@ -123,7 +123,7 @@ async fn ten_thousand_leases_that_run_out_leave_nothing() {
     fixture.leaks.assert_clean().await;
 }
 
-/// An owner that lives long takes many names: each costs the same however many there are.
+/// A long-lived owner that locks many names: the cost of a name does not grow with their number.
 #[tokio::test]
 async fn an_owner_may_hold_ten_thousand_names() {
     let fixture = Fixture::embedded("owner").await;
@@ -132,16 +132,16 @@ async fn an_owner_may_hold_ten_thousand_names() {
     let processor = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
     let before = processor();
     let guards = fixture.hold_all(options).await;
-    // A second or so; most of a minute where each looks at all others. All of it happens in this
-    // thread, which is not charged for what others do on the machine.
+    // About a second; most of a minute if each name looked at all others. All of the work is in this
+    // thread, whose processor time does not depend on other processes.
     let took = processor() - before;
     assert!(took < Duration::from_secs(10), "{took:?} of a processor");
     drop(guards);
     fixture.leaks.assert_clean().await;
 }
 
-/// Waiting for many names at once: each has a channel, and all are given up in the end, more of
-/// them than may linger.
+/// Waits for many names at once. Each name has a channel, and in the end all are unsubscribed, more
+/// than may linger.
 #[tokio::test]
 async fn thousands_of_names_waited_for_leave_no_subscription() {
     const NAMES: usize = 3_000;
@@ -167,7 +167,7 @@ async fn thousands_of_names_waited_for_leave_no_subscription() {
         }
     })
     .await;
-    // One half is served, the other gives up.
+    // One half is served, the other half gives up.
     let mut served = Vec::new();
     for (index, (waiter, guard)) in waiters.into_iter().zip(held).enumerate() {
         if index % 2 == 0 {

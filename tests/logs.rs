@@ -1,4 +1,4 @@
-//! What on-call sees in the log: each line that docs/observability.md promises, and how often it comes.
+//! The log: each line that docs/observability.md promises, and its frequency.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 const PAGE: &str = include_str!("../docs/observability.md");
 
@@ -26,7 +26,7 @@ const MORE: &str = "more locks lost";
 const RIGHT: &str = "redis refuses a right";
 const WAITS: &str = "releases wait until redis lets this client in";
 
-/// The lines that are written on this thread.
+/// The log lines of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -53,7 +53,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    /// Those with this message, in full.
+    /// The full lines with this message.
     fn lines(&self, message: &str) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let of = |line: &&str| line.contains(&format!(": {message} "));
@@ -83,7 +83,7 @@ fn assert_says_why(line: &str) {
     assert!(why, "no reason in {line:?}");
 }
 
-/// An outage was told at debug, every few milliseconds; its end not at all.
+/// Once, an outage was logged at debug every few milliseconds, and its end was not logged.
 #[tokio::test]
 async fn an_outage_is_one_warning_and_its_end_one_line() {
     let (log, _guard) = Log::start();
@@ -124,7 +124,7 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
     drop(guard);
 }
 
-/// Nobody uses the client, so nobody tries to connect either.
+/// An unused client makes no attempt to connect.
 #[tokio::test]
 async fn an_idle_client_tells_that_its_connection_is_lost() {
     let (log, _guard) = Log::start();
@@ -156,7 +156,7 @@ async fn a_server_that_was_never_there_is_one_warning() {
     assert_says(&line, &["WARN", "refused"]);
 }
 
-/// Whoever closes a connection itself is told nothing.
+/// A connection that the client itself closes is not logged.
 #[tokio::test]
 async fn the_end_of_a_client_is_no_outage() {
     let (log, _guard) = Log::start();
@@ -175,7 +175,7 @@ async fn the_end_of_a_client_is_no_outage() {
     assert_eq!(log.lines(LOST), [""; 0]);
 }
 
-/// A lock that was deleted was told, one whose lease ran out was not.
+/// Once, the loss of a deleted lock was logged, and the loss by an expired lease was not.
 #[tokio::test(start_paused = true)]
 async fn every_lost_lock_is_told_with_its_reason() {
     let lease = Duration::from_millis(300);
@@ -194,7 +194,7 @@ async fn every_lost_lock_is_told_with_its_reason() {
         let guard = lock.lock_with(options).await.unwrap();
         let reason = match how {
             "dropped" => {
-                // Nobody asks, and the task has had no time to look.
+                // Nobody asks for the state, and the task has had no time to check it.
                 tokio::time::advance(2 * lease).await;
                 drop(guard);
                 LostReason::Expired
@@ -212,7 +212,7 @@ async fn every_lost_lock_is_told_with_its_reason() {
     }
 }
 
-/// A thousand locks that go at once are two lines.
+/// A thousand simultaneous losses are two lines.
 #[tokio::test(start_paused = true)]
 async fn many_lost_locks_are_a_line_a_second() {
     let (log, _guard) = Log::start();
@@ -233,7 +233,7 @@ async fn many_lost_locks_are_a_line_a_second() {
     );
 }
 
-/// Their second is not over when the client ends.
+/// The client ends within the second in which losses are counted.
 #[tokio::test(start_paused = true)]
 async fn locks_lost_just_before_the_end_of_the_client_are_told() {
     let (log, _guard) = Log::start();
@@ -269,7 +269,7 @@ async fn without(server: &RedisServer, url: &str, rights: &[&str]) -> Client {
     builder.waiter_timeout(NEVER).connect().await.unwrap()
 }
 
-/// Nobody was told why a hand-over took over a second.
+/// Once, nothing explained why a hand-over took more than a second.
 #[tokio::test]
 async fn a_right_that_is_missing_is_told_once() {
     for (right, rule) in [
@@ -304,7 +304,7 @@ async fn a_right_that_is_missing_is_told_once() {
     }
 }
 
-/// A permit stayed taken until somebody mended the password, and nobody was told.
+/// Once, a permit stayed taken until the password was corrected, and nothing was logged.
 #[tokio::test]
 async fn releases_that_wait_behind_a_wrong_password_are_one_warning() {
     let (log, _guard) = Log::start();
@@ -331,7 +331,7 @@ async fn releases_that_wait_behind_a_wrong_password_are_one_warning() {
     assert!(!client.rlock(&name).is_locked().await.unwrap());
 }
 
-/// The log left the cause out.
+/// Once, the log left out the cause.
 #[tokio::test]
 async fn a_release_that_goes_on_in_the_background_says_why() {
     let (log, _guard) = Log::start();
@@ -357,7 +357,7 @@ async fn a_release_that_goes_on_in_the_background_says_why() {
     eventually(DEADLINE, async || client.stats().releases == 0).await;
 }
 
-/// Nobody was told that fair locks are handed over by heartbeats alone.
+/// Once, nothing was logged when only heartbeats handed fair locks over.
 #[tokio::test]
 async fn a_client_whose_own_channel_is_forbidden_is_told_once() {
     let (log, _guard) = Log::start();
@@ -382,8 +382,8 @@ async fn a_client_whose_own_channel_is_forbidden_is_told_once() {
     }
 }
 
-/// Waiters of the process that releases need no announcement, and the line comes whatever was released:
-/// it came for locks with one channel alone.
+/// Waiters of the releasing process need no announcement, and the line is logged for every kind of
+/// release. Once, it was logged only for locks with one channel.
 #[tokio::test]
 async fn without_the_right_to_publish_the_own_waiters_are_woken_and_it_is_told() {
     let server = shared_server();
@@ -397,7 +397,7 @@ async fn without_the_right_to_publish_the_own_waiters_are_woken_and_it_is_told()
         woken.unwrap_or_else(|_| panic!("{end:?}")).unwrap();
         eventually(DEADLINE, async || !log.lines(RIGHT).is_empty()).await;
         assert_says(&one(log.lines(RIGHT)), &["right=\"PUBLISH\""]);
-        // They were not found by missing a message.
+        // The refusal was not found by a missing message.
         let pings = proxy.counts().get("PING").copied();
         assert_eq!(pings, None, "{end:?}");
     }

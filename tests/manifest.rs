@@ -1,4 +1,4 @@
-//! What the manifests of the published packages claim.
+//! The claims in the manifests of the published packages.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -40,7 +40,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap()
 }
 
-/// The packages that a user of ours compiles, by id: whatever the features and the target are.
+/// The ids of the packages that a user compiles, with any features and on any target.
 fn compiled(metadata: &Value) -> HashSet<&str> {
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
     let nodes: HashMap<_, _> = nodes.iter().map(|node| (text(node, "id"), node)).collect();
@@ -56,7 +56,7 @@ fn compiled(metadata: &Value) -> HashSet<&str> {
             continue;
         }
         for dependency in nodes[id]["deps"].as_array().unwrap() {
-            // Loom is for our own models.
+            // Only our models use loom.
             let kinds = dependency["dep_kinds"].as_array().unwrap();
             let compiled = |kind: &Value| {
                 let ours = kind["target"].as_str() == Some("cfg(redlock_loom)");

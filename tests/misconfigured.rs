@@ -1,5 +1,5 @@
-//! What no waiting helps against: an address that does not lead to a server to lock on. Calls end
-//! at once, also those that wait as long as it takes, and say what to use.
+//! Addresses without a usable server. Calls end at once, also calls without a limit on the wait, and
+//! the error says what to use.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Does not come within a test.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// Both who connects first and who does not are told, by name of the server.
+/// Both `connect` and the first call of a lazy client return the error, with the server's name.
 async fn assert_misconfigured(builder: ClientBuilder, place: &str, says: &[&str]) {
     trace_init();
     let assert = |error: Error| {
@@ -67,12 +67,12 @@ async fn a_lock_of_a_cluster_waited_for_ever() {
     let says = ["a node of a cluster", "cluster-enabled no"];
     let place = server.address().to_string();
     assert_misconfigured(at(&server.url()), &place, &says).await;
-    // SELECT, which a cluster refuses, is not the error.
+    // The error is not the refusal of SELECT by a cluster.
     let url = format!("{}/1", server.url());
     assert_misconfigured(at(&url), &place, &says).await;
 }
 
-/// Where INFO is forbidden.
+/// With INFO forbidden.
 #[tokio::test]
 async fn a_lock_in_the_slot_of_another_node_waited_for_ever() {
     let proxy = Proxy::to(&shared_server());
@@ -111,7 +111,7 @@ async fn a_lock_on_a_replica_waited_for_ever() {
     let its_master = master.address().to_string();
     assert_misconfigured(at(&replica.url()), &place, &["a replica", &its_master]).await;
 
-    // A client that was made meanwhile works as soon as the replica is promoted.
+    // A client that was built meanwhile works as soon as the replica is promoted.
     let client = at(&replica.url()).build().unwrap();
     let lock = client.rlock("a");
     let error = within(DEADLINE, lock.lock()).await.unwrap_err();
@@ -132,14 +132,14 @@ async fn a_client_that_was_connected_waits_until_the_replica_is_a_master() {
     command(&server, &["REPLICAOF", "127.0.0.1", &port]).await;
     proxy.mark();
     let waiter = tokio::spawn(async move { lock.lock().await });
-    // It connects again and again, and finds a replica.
+    // The client reconnects repeatedly, and finds a replica.
     proxy.wait_for_count("INFO", 6).await;
     assert!(!waiter.is_finished());
     command(&server, &["REPLICAOF", "NO", "ONE"]).await;
     drop(within(DEADLINE, waiter).await.unwrap().unwrap());
 }
 
-/// Whoever cannot connect any more has still to tell what was released.
+/// A client that can no longer connect still has releases to send.
 #[tokio::test]
 async fn a_release_outlasts_a_server_that_is_misconfigured_for_a_while() {
     let server = RedisServer::start();
@@ -158,7 +158,7 @@ async fn a_release_outlasts_a_server_that_is_misconfigured_for_a_while() {
     assert!(!client.rlock("a").is_locked().await.unwrap());
 }
 
-/// Whatever it is asked, it is a bad request.
+/// A server that answers every request with a bad request.
 async fn http_server() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -188,7 +188,7 @@ async fn a_certificate_that_is_not_trusted_was_waited_for() {
     let place = url.strip_prefix("rediss://").unwrap();
     let says = ["not trusted for this name", "tls_roots"];
     assert_misconfigured(at(&url), place, &says).await;
-    // Of another authority.
+    // The certificate of another authority.
     let other = RedisServer::options().tls().start();
     let builder = at(&url).tls_roots(other.ca_pem());
     assert_misconfigured(builder, place, &says).await;
@@ -202,7 +202,7 @@ async fn a_port_without_tls_was_waited_for_by_a_client_with_tls() {
     assert_misconfigured(at(&url), &address.to_string(), &says).await;
 }
 
-/// Redis says nothing to a handshake, so that nothing but the time-out for connecting ended it.
+/// Redis does not answer a TLS handshake. Once, only the connect time-out ended the attempt.
 #[tokio::test]
 async fn a_redis_without_tls_was_waited_for_by_a_client_with_tls() {
     for server in [
@@ -216,7 +216,7 @@ async fn a_redis_without_tls_was_waited_for_by_a_client_with_tls() {
     }
 }
 
-/// Redis hangs up without a word.
+/// Redis closes the connection without an answer.
 #[tokio::test]
 async fn a_redis_with_tls_was_waited_for_by_a_client_without() {
     let server = RedisServer::options().tls().start();
@@ -226,7 +226,7 @@ async fn a_redis_with_tls_was_waited_for_by_a_client_without() {
     assert_misconfigured(at(&format!("redis://{place}")), place, &says).await;
 }
 
-/// Says this to whoever comes, and hangs up.
+/// Sends this text to every connection, and closes it.
 async fn turns_away(answer: &'static str) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -250,7 +250,7 @@ async fn a_server_in_protected_mode_was_waited_for() {
     assert_misconfigured(builder, &address.to_string(), &says).await;
 }
 
-/// The texts of an error and of its sources, none of which is a part of another.
+/// The texts of an error and of its sources; no text contains another.
 #[track_caller]
 fn assert_says_nothing_twice(what: &str, error: &Error) -> String {
     let chain = successors(Some(error as &dyn StdError), |&error| error.source());
@@ -264,7 +264,7 @@ fn assert_says_nothing_twice(what: &str, error: &Error) -> String {
     texts.join(" <- ")
 }
 
-/// The errors of calls that are made at once.
+/// The errors of concurrent calls.
 async fn failing(client: &Client) -> Vec<Error> {
     let lock = client.rlock(unique("chain"));
     let wait = LockOptions::new().wait(Duration::from_millis(250));
@@ -284,7 +284,7 @@ async fn failing(client: &Client) -> Vec<Error> {
     errors.into()
 }
 
-/// Of a silent server all that was said was "broken pipe", twice.
+/// Once, the error for a silent server was only "broken pipe", twice.
 #[tokio::test]
 async fn a_cause_was_told_twice() {
     const SHORT: Duration = Duration::from_millis(400);
@@ -337,7 +337,7 @@ async fn a_cause_was_told_twice() {
     proxy.swallow_reply("EVALSHA", usize::MAX);
     proxy.mark();
     let cut = async {
-        // All were sent at once.
+        // All commands were sent at once.
         proxy.wait_for("EVALSHA").await;
         proxy.refuse();
         proxy.cut_all();
@@ -353,7 +353,7 @@ async fn a_cause_was_told_twice() {
     assert_says_nothing_twice("of another type", &error);
 }
 
-/// These pass, but say of which server they are, and no password.
+/// These errors are temporary; they name the server, without its password.
 #[tokio::test]
 async fn errors_of_connections_did_not_name_the_server() {
     let server = RedisServer::options().password("hunter2").start();

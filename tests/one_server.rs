@@ -1,5 +1,5 @@
-//! One address that leads to another server than before, as after a failover: all connections of a
-//! client follow the first one that arrives there.
+//! An address that leads to another server than before, as after a failover. All connections of a
+//! client follow the first one that reaches the new server.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -15,17 +15,17 @@ use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(15);
 const LEASE: Duration = Duration::from_millis(900);
-/// Nobody looks without being told.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
 const OLD: usize = 0;
 const NEW: usize = 1;
 
-/// Two servers behind one address, each behind a proxy of its own.
+/// Two servers behind one address, each behind a separate proxy.
 struct Stage {
     servers: [RedisServer; 2],
     proxies: [Proxy; 2],
-    /// Where new connections lead.
+    /// The server of new connections.
     leads_to: Arc<AtomicUsize>,
 }
 
@@ -52,7 +52,7 @@ impl Stage {
         self.builder().build().unwrap()
     }
 
-    /// A client of one of the servers alone.
+    /// A client of one server.
     async fn client_of(&self, server: usize) -> Client {
         Client::connect(&self.servers[server].url()).await.unwrap()
     }
@@ -73,7 +73,7 @@ impl Stage {
         (guard, Which::Connection(main), Which::Connection(renewals))
     }
 
-    /// A task that waits for a lock that somebody else has on the old server, and listens there.
+    /// A task that waits for a lock of another client on the old server, and is subscribed there.
     async fn waiting(&self, client: &Client, name: &str) -> JoinHandle<RLockGuard> {
         let holder = self.client_of(OLD).await;
         std::mem::forget(holder.rlock(name).lock().await.unwrap());
@@ -83,10 +83,10 @@ impl Stage {
         waiter
     }
 
-    /// The task gets the lock when `held` is released on the new server: it must hear of that.
+    /// The task gets the lock when `held` is released on the new server, by an announcement.
     async fn assert_hears_the_new_server(&self, waiter: JoinHandle<RLockGuard>, held: RLockGuard) {
         let name = held.name().to_owned();
-        // It tries once when it listens, and is refused.
+        // It tries once when it is subscribed, and is refused.
         let tries = Matcher::command("EVALSHA").mentioning(name);
         self.proxies[NEW].wait_for_answer(tries).await;
         held.unlock().await.unwrap();
@@ -94,7 +94,7 @@ impl Stage {
         assert!(guard.is_valid());
     }
 
-    /// What others hold on the new server is not to be had.
+    /// Locks that other clients hold on the new server are refused.
     async fn assert_asks_the_new_server(&self, client: &Client, name: &str) {
         let holder = self.client_of(NEW).await;
         let _held = holder.rlock(name).lock().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_lock_stayed_valid_on_the_old_server_when_only_commands_led_to_the_new
     stage.fail_over();
     stage.proxies[OLD].cut(main);
     let taken = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
-    // Whatever is asked next leads to the new server.
+    // The next call goes to the new server.
     assert!(client.rlock("a").is_locked().await.unwrap());
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
     assert!(taken.is_valid());
@@ -134,7 +134,7 @@ async fn a_lock_was_acquired_on_the_old_server_when_only_renewals_led_to_the_new
     stage.assert_asks_the_new_server(&client, "b").await;
 }
 
-/// The answer is on its way when the client goes over to the new server.
+/// The reply is in flight when the client moves to the new server.
 #[tokio::test]
 async fn an_acquisition_that_the_old_server_answered_late_gave_a_second_valid_guard() {
     let stage = Stage::open();
@@ -214,7 +214,7 @@ async fn a_lock_stayed_valid_on_the_old_server_when_only_the_subscription_led_to
     stage.assert_hears_the_new_server(waiter, held).await;
 }
 
-/// No failover: each connection leads to the other server than the one before.
+/// Without a failover: each connection leads to the other server than the last one.
 #[tokio::test]
 async fn an_address_of_two_servers_in_turn_never_gives_two_valid_guards() {
     let stage = Stage::open();
@@ -230,7 +230,7 @@ async fn an_address_of_two_servers_in_turn_never_gives_two_valid_guards() {
     // The first renewal leads to the other server.
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
     assert!(taken.is_valid());
-    // It stays with that one: what is held there is renewed and asked for there.
+    // The client stays with that server: holds are renewed and verified there.
     stage.proxies[OLD].mark();
     let guard = client.rlock("b").lock().await.unwrap();
     let renewals = Matcher::command("EVALSHA").mentioning("b");

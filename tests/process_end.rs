@@ -1,4 +1,4 @@
-//! What a process that ends leaves behind.
+//! What a process leaves behind when it ends.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,8 @@ use redlock_rt::Client;
 use tests::{ChildProcess, eventually, shared_server, unique};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Chance must not be what lets a test pass: without what it guards, every second run fails.
+/// Enough runs that the test does not pass by chance: without the code that it guards, every second
+/// run fails.
 const RUNS: usize = 10;
 
 async fn ask<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> T {
@@ -29,7 +30,7 @@ async fn leave(name: &str, what: &str, runtime: &str, end: &str) {
     assert!(status.success(), "{what} {runtime} {end}: {status}");
 }
 
-/// Each run on a name of its own, in both kinds of runtime; the lease is 30 s, so what is gone was
+/// Each run has a separate name, in both kinds of runtime. The lease is 30 s, so a missing key was
 /// released.
 async fn locks_are_free_after(what: &str, end: &str) {
     let redis = shared_server().connect().await.unwrap();
@@ -55,7 +56,7 @@ async fn a_guard_dropped_at_the_end_of_main_stays_locked() {
     locks_are_free_after("guard", "drop").await;
 }
 
-/// No runtime, no task and no other thread has a moment after the drop.
+/// After the drop, no runtime, task or other thread runs.
 #[tokio::test]
 async fn a_guard_dropped_before_exit_is_called_stays_locked() {
     locks_are_free_after("guard", "exit").await;

@@ -1,4 +1,4 @@
-//! How a client reaches its server, and from where it is used.
+//! How a client reaches its server, and the threads from which it is used.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -24,7 +24,7 @@ async fn run(server: &RedisServer, words: &[&str]) -> redis::Value {
     command.query_async(&mut redis).await.unwrap()
 }
 
-/// The host of the URL is nobody's: only the connector can have been asked for a stream.
+/// The host of the URL does not exist, so the stream must come from the connector.
 #[tokio::test]
 async fn a_url_and_a_connector_replaced_each_other() {
     let server = RedisServer::start();

@@ -1,6 +1,6 @@
 //! FencedLock beside Redisson's in one Redis: each waits for the other, and the tokens of both grow.
 //!
-//! The player knows the wire format and nothing of this crate. Neither side polls here.
+//! The Redisson player shares nothing with this crate. Neither side polls here.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -57,7 +57,7 @@ impl Both {
         }
     }
 
-    /// Waits until so many connections are subscribed to the lock's channel.
+    /// Waits until this many connections are subscribed to the lock's channel.
     async fn subscribed(&self, count: usize) {
         let channel = self.theirs.as_rlock().channel();
         self.subscribed_to(&channel, count).await;
@@ -82,7 +82,7 @@ impl Both {
         waiter
     }
 
-    /// They take it, which must be free.
+    /// Redisson acquires the lock, which must be free.
     async fn they_take(&self, thread: u64) -> u64 {
         let token = self.theirs.attempt(thread, None).await.unwrap();
         u64::try_from(token.unwrap()).unwrap()
@@ -164,7 +164,7 @@ async fn its_re_entries_count_on_and_ours_do_not() {
     both.end().await;
 }
 
-/// Its counter begins at 1: ours goes on with the time, and its goes on from there.
+/// Redisson's counter starts at 1. Our next token follows the clock, and Redisson counts on from it.
 #[tokio::test]
 async fn a_counter_that_it_began_goes_on_with_ours() {
     let both = Both::open("began").await;
@@ -176,7 +176,7 @@ async fn a_counter_that_it_began_goes_on_with_ours() {
     guard.unlock().await.unwrap();
     assert_eq!(both.they_take(1).await, last + 1);
     both.they_free(1).await;
-    // A TTL of ours stays, as INCR leaves it.
+    // Our TTL stays, since INCR keeps it.
     let brief = both.ours.clone().token_ttl(Duration::from_secs(60));
     brief.lock().await.unwrap().unlock().await.unwrap();
     let token = both.they_take(1).await;

@@ -1,4 +1,4 @@
-//! A line driver in a process of its own: started, spoken to, paused and killed.
+//! A line driver in a separate process, which tests start, command, pause and kill.
 
 use std::{
     collections::HashMap,
@@ -21,10 +21,10 @@ use crate::{eventually::within, process::ChildProcess};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the driver answers to a command: the result, and how long the command took.
+/// The driver's answer to a command: the result, and the duration of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The RESULT of an `ok`, or what follows `err`.
+    /// The RESULT of an `ok`, or the text after `err`.
     pub result: Result<String, DriverError>,
     /// The duration at the end of an `ok`.
     pub took: Option<Duration>,
@@ -50,7 +50,7 @@ impl Answer {
 pub struct DriverError {
     /// The KIND.
     pub kind: String,
-    /// What follows it.
+    /// The text after the kind.
     pub message: String,
 }
 
@@ -162,7 +162,7 @@ impl Driver {
     /// Sends a line as it is, for instance a malformed one.
     pub fn send_line(&self, line: &str) {
         let lines = self.lines.as_ref().expect("stdin was closed");
-        // Fails when the driver has ended, which the answer's absence tells.
+        // Fails when the driver has ended; then no answer comes either.
         let _ = lines.send(format!("{line}\n"));
     }
 
@@ -171,7 +171,7 @@ impl Driver {
         self.send(command).answer().await
     }
 
-    /// Sends a command that must succeed, and gives its result.
+    /// Sends a command that must succeed, and returns its result.
     pub async fn ok(&self, command: &str) -> String {
         let answer = self.call(command).await;
         answer
@@ -199,12 +199,12 @@ impl Driver {
         self.process.pause();
     }
 
-    /// Lets a paused driver go on.
+    /// Lets a paused driver continue.
     pub fn resume(&mut self) {
         self.process.resume();
     }
 
-    /// Ends the driver's stdin, upon which it drains its releases and exits.
+    /// Closes the driver's stdin, so that it drains its releases and exits.
     pub fn close_stdin(&mut self) {
         self.lines = None;
     }
@@ -271,7 +271,7 @@ fn read_answers(stdout: ChildStdout, waiting: &Waiting) {
             None => eprintln!("the driver wrote a line that is no answer: {line:?}"),
         }
     }
-    // Drops the senders: who still waits is told that no answer will come.
+    // Drops the senders, so that waiting tasks learn that no answer will come.
     waiting.answers().take();
 }
 

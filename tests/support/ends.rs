@@ -1,6 +1,6 @@
-//! Everything that ends, frees or gives back what tasks of the same client may wait for.
+//! All operations that end a wait of the same client: releases, additions, forced ends.
 
-// As a test does, of which this is a part.
+// This is part of tests.
 #![allow(clippy::unwrap_used)]
 
 use std::{pin::Pin, time::Duration};
@@ -14,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What ends, frees or gives back what tasks of the same client wait for.
+/// One operation that ends the wait of a task of the same client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum End {
@@ -56,7 +56,7 @@ pub const ENDS: [End; 16] = [
     End::LatchDeleted,
 ];
 
-/// The end, and the wait for it.
+/// The operation, and the wait that it ends.
 fn pair(
     end: impl Future<Output = ()> + Send + 'static,
     wait: impl Future<Output = ()> + Send + 'static,
@@ -68,7 +68,7 @@ fn assert_ended(unlocked: Unlocked) {
     assert!(!matches!(unlocked, Unlocked::AlreadyExpired));
 }
 
-/// The guard of `$locking` is given back, for which `$lock` waits.
+/// Releases the guard of `$locking`, for which `$lock` waits.
 macro_rules! unlocked {
     ($locking:expr, $lock:expr) => {{
         let (guard, lock) = ($locking.await.unwrap(), $lock.clone());
@@ -94,7 +94,8 @@ macro_rules! forced {
 }
 
 impl End {
-    /// Something is held, or not there yet, and a task waits for it: the end, and that wait.
+    /// Holds something, or leaves it unset, and has a task wait for it. Returns the operation and that
+    /// wait.
     async fn prepared(self, client: &Client, name: &str) -> (Boxed, Boxed) {
         let (lock, fair) = (client.rlock(name), client.fair_lock(name));
         let rw = client.read_write_lock(name);
@@ -173,7 +174,7 @@ impl End {
         }
     }
 
-    /// Has a task wait that listens: what remains is the end, which wakes it.
+    /// Has a task wait until it is subscribed. Returns the operation that wakes it.
     pub async fn awaited(
         self,
         client: &Client,
@@ -184,7 +185,7 @@ impl End {
         let waiter = tokio::spawn(wait);
         eventually(DEADLINE, async || client.stats().waiting == 1).await;
         proxy.wait_for_answer("SUBSCRIBE").await;
-        // Behind what the waiter asks once it listens: it was told that it has to wait.
+        // After the waiter's try that follows its subscription, which was refused.
         for _ in 0..3 {
             client.rlock("another").is_locked().await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Waiting for what must come, under a deadline; nothing is ever ordered by a blind sleep.
+//! Waiting for events under a deadline; no order depends on a blind sleep.
 
 use std::{fmt::Display, future::Future, panic::Location, time::Duration};
 
@@ -7,15 +7,15 @@ use tokio::time::{Instant, sleep, timeout};
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a probe of [`eventually`] may answer.
+/// The output of a probe of [`eventually`].
 pub trait Verdict {
-    /// What [`eventually`] gives back in the end.
+    /// The output of [`eventually`].
     type Value;
 
-    /// The value, or what was still wrong.
+    /// The value, or what is still wrong.
     ///
     /// # Errors
-    /// What stands in the way, for the failure message.
+    /// The text for the failure message.
     fn verdict(self) -> Result<Self::Value, String>;
 }
 
@@ -47,9 +47,9 @@ impl<T, E: Display> Verdict for Result<T, E> {
     }
 }
 
-/// Asks `probe` again and again until it answers `true`, `Some(value)` or `Ok(value)`.
+/// Repeats `probe` until it returns `true`, `Some(value)` or `Ok(value)`.
 ///
-/// Panics when the deadline has passed, naming the caller's line and the probe's last answer.
+/// Panics after the deadline, with the caller's line and the last output of the probe.
 #[track_caller]
 pub fn eventually<V, F>(
     deadline: Duration,
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// The output of `future`; panics, naming the caller's line, when it takes longer than `deadline`.
+/// The output of `future`; panics, with the caller's line, if it takes longer than `deadline`.
 #[track_caller]
 pub fn within<F: Future>(deadline: Duration, future: F) -> impl Future<Output = F::Output> {
     let caller = Location::caller();

@@ -1,4 +1,4 @@
-//! The check at the end of a test that it has left nothing behind.
+//! Checks at the end of a test that it has left nothing behind.
 
 use std::{fmt, sync::Arc, thread, time::Duration};
 
@@ -7,16 +7,16 @@ use redlock_rt::Client;
 
 use crate::{RedisServer, eventually::eventually};
 
-/// Longer than the linger of a subscription (1 s) and a release on its way; below the lease of 30 s
-/// of a client that sets none, with which a lock that was left would go by itself.
+/// Longer than the linger of a subscription (1 s) and a release in progress. Below the default lease
+/// of 30 s, after which a leaked lock expires.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Databases of a server with the default configuration.
 const DATABASES: u8 = 16;
 
 type Probe = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Looks for what a test has left: keys and channels with its prefix, and whatever else it is told
-/// to ask about.
+/// Looks for leftovers of a test: keys and channels with its prefix, and the results of further
+/// probes.
 ///
 /// Made at the start of a test with its [`unique`](crate::unique) prefix, and ended with
 /// [`assert_clean`](Self::assert_clean). A test that forgets to do so fails.
@@ -30,12 +30,12 @@ pub struct LeakCheck {
 }
 
 impl LeakCheck {
-    /// Checks this server for what contains `prefix`.
+    /// Checks this server for keys and channels that contain `prefix`.
     pub async fn on(server: &RedisServer, prefix: &str) -> Self {
         Self::over(server.connect().await.expect("the server answers"), prefix)
     }
 
-    /// Checks what this connection leads to; it must not be used for anything else.
+    /// Checks the server of this connection, which must not be used for anything else.
     pub fn over(connection: MultiplexedConnection, prefix: &str) -> Self {
         let mut check = Self::without_redis(prefix);
         check.connection = Some(connection);
@@ -58,7 +58,7 @@ impl LeakCheck {
         }
     }
 
-    /// Adds a probe, which says what is left of `what`, or `None` if nothing is.
+    /// Adds a probe, which describes the leftovers of `what`; `None` if there are none.
     pub fn also(
         mut self,
         what: &str,
@@ -68,7 +68,7 @@ impl LeakCheck {
         self
     }
 
-    /// Adds a client of redlock-rt: all it counts must be zero, but for its background tasks.
+    /// Adds a client of redlock-rt: all of its counts must be zero, except background tasks.
     pub fn client(self, client: &Client) -> Self {
         let client = client.clone();
         let what = format!("client {}", client.uuid());
@@ -90,15 +90,13 @@ impl LeakCheck {
         })
     }
 
-    /// Allows this long for what goes away by itself, such as a lingering subscription.
-    ///
-    /// Defaults to 5 seconds.
+    /// Sets how long leftovers may exist that end by themselves, such as lingering subscriptions.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Panics, naming what is left, if anything still is at the deadline.
+    /// Panics with a list if anything is left at the deadline.
     #[track_caller]
     pub fn assert_clean(mut self) -> impl Future<Output = ()> {
         self.finished = true;
@@ -116,7 +114,7 @@ impl LeakCheck {
         })
     }
 
-    /// All that is left at this moment.
+    /// All leftovers at this moment.
     pub async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         if let Some(connection) = &self.connection {

@@ -1,8 +1,9 @@
 //! The test harness: real servers that can be killed and paused, a proxy that injects faults, a
 //! Redisson player, drivers in other processes, and the checks at the end of a test.
 //!
-//! It knows Redis and the wire, not redlock-rt (but for what a client counts): what it says about the
-//! locks does not come from the code under test. Every wait has a deadline, and every fault is forced rather than timed.
+//! It knows Redis and the wire, and of redlock-rt only the counts of a client, so that its checks do
+//! not depend on the code under test. Every wait has a deadline, and every fault is forced rather
+//! than timed.
 //!
 //! | piece | for |
 //! | --- | --- |
@@ -11,11 +12,11 @@
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
 //! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
-//! | [`Monitor`] | what the server says it was sent |
+//! | [`Monitor`] | the commands that a server has received |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
 //! | [`Driver`] | redlock-rt in another process, to be killed or paused |
 //! | [`Backend`], [`World`] | the same test on a real server and on the embedded engine |
-//! | [`ENDS`] | all that ends what tasks of the same client wait for |
+//! | [`ENDS`] | all operations that end a wait of the same client |
 //! | [`LeakCheck`] | nothing is left at the end of a test |
 //! | [`History`], [`Turns`] | no two holders at once, over several processes |
 //! | [`history`] | the rules by which what several clients did is right |

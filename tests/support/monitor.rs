@@ -1,4 +1,4 @@
-//! A MONITOR connection: what the server itself says it was sent.
+//! A MONITOR connection: the commands that a server has received.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{RedisServer, eventually::within, names::unique};
 
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// One command that the server took.
+/// One command that the server has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitorLine {
     /// The client's address, or `lua` for a call inside a script.
@@ -39,7 +39,7 @@ impl MonitorLine {
     }
 }
 
-/// Collects what a server is sent, by all clients, since the last mark.
+/// Collects the commands of all clients of a server since the last mark.
 #[derive(Debug)]
 pub struct Monitor {
     stream: TcpStream,
@@ -82,15 +82,15 @@ impl Monitor {
         monitor
     }
 
-    /// Forgets what was seen so far.
+    /// Forgets all lines so far.
     pub async fn mark(&mut self) {
         self.sync().await;
     }
 
-    /// The lines since the last mark, complete up to now: all that was answered before is in.
+    /// The lines since the last mark, with all commands that were answered before this call.
     pub async fn lines(&mut self) -> Vec<MonitorLine> {
         let lines = self.sync().await;
-        // Still counted from the last mark at the next call.
+        // The next call also counts from the last mark.
         self.seen.lines().splice(0..0, lines.iter().cloned());
         lines
     }
@@ -105,8 +105,8 @@ impl Monitor {
         counts
     }
 
-    /// Takes out the lines up to a marker that it sends; the server serves one command after the
-    /// other, so that nothing earlier can come later.
+    /// Takes the lines up to a marker that it sends. The server serves one command after the other,
+    /// so no earlier command comes after the marker.
     async fn sync(&mut self) -> Vec<MonitorLine> {
         let marker = unique("monitor");
         let echo = redis::cmd("ECHO").arg(&marker).to_owned();
@@ -131,7 +131,7 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // Ends the collecting thread. Fails when the server is gone, which ended it already.
+        // Ends the collecting thread. Fails if the server is gone; then the thread has ended.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
@@ -179,7 +179,7 @@ fn parse(line: &str) -> Option<MonitorLine> {
     Some(MonitorLine { source, args })
 }
 
-/// Undoes the server's quoting up to the closing quote, and gives what follows it.
+/// Undoes the server's quoting up to the closing quote; also returns the rest.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut arg = String::new();
     let mut chars = text.char_indices();

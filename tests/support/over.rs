@@ -9,11 +9,11 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Only what hangs takes so long. The default of half a second is less than a server takes that has
-/// to wait for a processor.
+/// Only a call that hangs takes this long. A server that waits for a processor may need more than the
+/// default of half a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a test's own connections are made with.
+/// The settings of a test's own connections.
 pub fn patient() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
@@ -23,7 +23,7 @@ pub fn patient() -> AsyncConnectionConfig {
 /// Connects to this address.
 ///
 /// # Errors
-/// When nothing there answers as Redis does.
+/// If no Redis answers there.
 pub async fn connection_to(url: &str) -> RedisResult<MultiplexedConnection> {
     let client = redis::Client::open(url)?;
     client
@@ -34,7 +34,7 @@ pub async fn connection_to(url: &str) -> RedisResult<MultiplexedConnection> {
 /// Connects over this stream; the connection is served by a task of the present runtime.
 ///
 /// # Errors
-/// When the other end does not answer as Redis does.
+/// If the other end is not a Redis.
 pub async fn connection_over(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> RedisResult<MultiplexedConnection> {
@@ -44,7 +44,7 @@ pub async fn connection_over(
         let info = RedisConnectionInfo::default();
         match MultiplexedConnection::new_with_config(&info, stream, patient()).await {
             Ok((connection, driver)) => {
-                // Dropped by who gave up connecting, which ends the driver.
+                // Fails if the caller has given up; dropping the connection ends the driver.
                 let _ = sender.send(Ok(connection));
                 driver.await;
             }

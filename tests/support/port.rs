@@ -1,4 +1,4 @@
-//! Free ports that stay ours while the server behind them is down.
+//! Reserves free ports, also while the server on them is down.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 #[cfg(target_os = "linux")]
@@ -18,8 +18,8 @@ const TRIES: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     port: u16,
-    // The name of an abstract socket is held by one process at a time and freed with it, however
-    // it ends; no file is left.
+    // One process at a time has the name of an abstract socket, and the kernel frees it with the
+    // process; no file is left.
     #[cfg(target_os = "linux")]
     _reservation: UnixListener,
 }

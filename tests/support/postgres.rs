@@ -1,4 +1,4 @@
-//! A PostgreSQL cluster of our own: on a free port, in a directory of its own, gone at the end.
+//! A separate PostgreSQL cluster, on a free port and in its own directory, removed at the end.
 
 use std::{
     env, fs,
@@ -40,7 +40,7 @@ pub struct Postgres {
 
 /// The cluster shared by the tests of this binary, started at the first call.
 ///
-/// For tests that keep to a database of their own and do not stop it.
+/// For tests that use a separate database and do not stop the cluster.
 pub fn shared_postgres() -> &'static Postgres {
     static CLUSTER: OnceLock<Postgres> = OnceLock::new();
     CLUSTER.get_or_init(Postgres::start)
@@ -166,7 +166,7 @@ impl Postgres {
         self.directory.path().join("postgres.log")
     }
 
-    /// A program of this PostgreSQL, run by who may run it.
+    /// A program of this PostgreSQL, run as a user that may run it.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         as_other_user(&mut command);
@@ -194,7 +194,8 @@ fn programs() -> PathBuf {
         )
 }
 
-/// Who is to run the server where this is root, whom it refuses: the user that the package made.
+/// The user that runs the server if the test runs as root, which PostgreSQL refuses: the user that
+/// the package has created.
 fn other_user() -> Option<(u32, u32)> {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {

@@ -1,4 +1,4 @@
-//! Child processes that can be paused and killed by pid, and never outlive the test.
+//! Child processes that a test can pause and kill by pid, and that never outlive the test.
 
 use std::{
     ffi::OsStr,
@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::reaper;
 
-/// Waits for its go on stdin: by then the reaper knows the pid, so that there is no moment in which
-/// the child runs unknown to it. `exec` keeps the pid.
+/// Starts the program only after a line on stdin. By then the reaper knows the pid, so the child never
+/// runs unknown to it. `exec` keeps the pid.
 const LAUNCHER: &str = r#"read -r go || exit 1; exec "$@""#;
 
 const POLL: Duration = Duration::from_millis(1);
@@ -33,7 +33,7 @@ impl ChildProcess {
     /// Starts `program` with `arguments`; `configure` may set its output, environment and so on.
     ///
     /// # Errors
-    /// When no process can be started. A program that does not exist shows as exit code 127.
+    /// If no process can be started. A missing program is exit code 127.
     pub fn spawn<A: AsRef<OsStr>>(
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = A>,
@@ -57,7 +57,7 @@ impl ChildProcess {
         Ok(process)
     }
 
-    /// The process id, which is also that of the program started.
+    /// The process id, also of the program.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -86,7 +86,7 @@ impl ChildProcess {
         self.paused = true;
     }
 
-    /// Lets a paused process go on with SIGCONT.
+    /// Lets a paused process continue with SIGCONT.
     pub fn resume(&mut self) {
         if self.paused && self.try_wait().is_none() {
             signal(self.pid(), Signal::CONT);
@@ -119,7 +119,7 @@ impl ChildProcess {
         self.exited
     }
 
-    /// Waits for the process to end by itself, `None` if it has not by the deadline.
+    /// Waits for the process to end by itself; `None` if it runs at the deadline.
     pub fn wait(&mut self, deadline: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + deadline;
         loop {
@@ -165,7 +165,7 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    // The one legitimate failure is a process that ended meanwhile, which the callers look at next.
+    // The one legitimate failure is a process that has ended, which the callers check next.
     let _ = kill_process(to_pid(pid), signal);
 }
 

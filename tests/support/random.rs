@@ -1,4 +1,4 @@
-//! Random bits: of a seed, so that a test can be repeated, and from the standard library's hasher
+//! Random bits: from a seed, so that a test can be repeated, or from the standard library's hasher
 //! keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -23,7 +23,7 @@ pub(crate) fn random_uuid() -> String {
     )
 }
 
-/// Random choices that a seed repeats: splitmix64.
+/// Random choices that follow from a seed: splitmix64.
 #[derive(Debug)]
 pub struct Random(u64);
 
@@ -42,12 +42,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of the numbers below a bound.
+    /// A number below a bound.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.bits() % bound as u64).expect("below a usize")
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }

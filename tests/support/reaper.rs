@@ -1,8 +1,8 @@
-//! A helper process that kills our children when this process is gone, however it went.
+//! A helper process that kills our children when this process has ended, in whatever way.
 //!
-//! Statics are never dropped, and a test binary may be killed itself. So one `sh` a test process
-//! reads from a pipe which children are alive; the pipe ends with this process, and whatever is
-//! still listed then is killed and its directories removed.
+//! Statics are never dropped, and a test binary may itself be killed. So each test process has one
+//! `sh` that reads from a pipe which children are alive. The pipe ends with the test process; then
+//! the `sh` kills the listed children and removes their directories.
 
 use std::os::unix::process::CommandExt;
 use std::{
@@ -31,12 +31,12 @@ for pid in $pids; do kill -KILL "$pid" 2>/dev/null; done
 [ $# -eq 0 ] || rm -rf -- "$@"
 "#;
 
-/// Has `pid` killed when this process ends without having called [`forget`].
+/// Has `pid` killed when this process ends, unless [`forget`] was called.
 pub(crate) fn adopt(pid: u32) {
     tell(&format!("add {pid}\n"));
 }
 
-/// Takes `pid` off the list, once the child was waited for and its number may be given anew.
+/// Takes `pid` off the list after the child was waited for, since the number may be used again.
 pub(crate) fn forget(pid: u32) {
     tell(&format!("del {pid}\n"));
 }
@@ -51,7 +51,7 @@ fn tell(line: &str) {
     let reaper = REAPER.get_or_init(|| Mutex::new(start()));
     let mut reaper = reaper.lock().unwrap_or_else(PoisonError::into_inner);
     let pipe = reaper.stdin.as_mut().expect("stdin is piped");
-    // One write a line: a pipe takes lines below PIPE_BUF whole.
+    // One write per line: writes below PIPE_BUF are atomic.
     pipe.write_all(line.as_bytes())
         .expect("the reaper process is gone");
 }
@@ -60,7 +60,7 @@ fn start() -> Child {
     Command::new("sh")
         .args(["-c", SCRIPT, "reaper"])
         .stdin(Stdio::piped())
-        // Inherited ones would keep a pipe of the test runner open.
+        // Inherited streams would keep a pipe of the test runner open.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0)

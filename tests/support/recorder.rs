@@ -1,5 +1,4 @@
-//! Counts what a client sends over streams that never leave the process, where a clock may stand
-//! still.
+//! Counts the requests of a client over in-process streams, where the clock may be paused.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::proxy::{Frame, Matcher, take_frame, words};
 
-/// The request frames of all streams that it has wrapped.
+/// The request frames of all wrapped streams.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     seen: Arc<Mutex<Seen>>,

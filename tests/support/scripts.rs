@@ -1,4 +1,4 @@
-//! Which script a frame at the proxy calls.
+//! Recognises calls of our scripts at the proxy.
 
 use std::fs;
 

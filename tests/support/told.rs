@@ -1,8 +1,8 @@
-//! What a log says of an error.
+//! The text of an error in a log.
 
 use std::error::Error;
 
-/// The error's message, then those of its sources.
+/// The error's message, then the messages of its sources.
 pub fn told(error: &dyn Error) -> String {
     let sources = std::iter::successors(error.source(), |&source| source.source());
     let texts: Vec<String> = sources.map(ToString::to_string).collect();

@@ -12,7 +12,7 @@ pub fn trace_init() {
     ONCE.call_once(|| {
         let filter =
             EnvFilter::try_from_default_env().unwrap_or_else(|_| "redlock_rt=debug".into());
-        // Fails only if a test set a subscriber of its own, which is then meant.
+        // Fails only if a test has set another subscriber on purpose.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_test_writer()

@@ -1,4 +1,4 @@
-//! Streams that a test watches and disturbs, under a paused clock as well as over sockets.
+//! Streams that a test watches and disturbs, with a paused clock or over sockets.
 
 use std::{
     collections::BTreeSet,
@@ -27,11 +27,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 type Connect = Box<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
-/// All the connections that go over one connector: what is written on them, in one order, and
-/// whether they are cut or refused.
+/// All connections over one connector. It records their requests in one order, and can cut or refuse
+/// connections.
 ///
-/// Where the [`Proxy`](crate::Proxy) has a thread and time of its own, this has neither: it does
-/// its work when the client under test reads or writes.
+/// Unlike the [`Proxy`](crate::Proxy) it has no thread and no clock: it works when the client under
+/// test reads or writes.
 #[derive(Clone)]
 pub struct Wires {
     shared: Arc<Shared>,
@@ -49,12 +49,12 @@ struct Shared {
 #[derive(Default)]
 struct Seen {
     frames: Vec<Frame>,
-    /// The next frame of this command is to be lost.
+    /// The command whose next frame will be lost.
     lose: Option<String>,
-    /// The open ones, with their numbers.
+    /// The open connections, with their numbers.
     wires: Vec<(u64, Arc<Mutex<Line>>)>,
     last: u64,
-    /// Read from or written to since that was last asked.
+    /// The connections that were read or written since the last question.
     polled: BTreeSet<u64>,
 }
 
@@ -62,7 +62,7 @@ struct Seen {
 struct Line {
     /// `None` once it is cut.
     stream: Option<Box<dyn Stream>>,
-    /// What was written and is no whole frame yet.
+    /// The written bytes of an incomplete frame.
     written: BytesMut,
     subscribes: bool,
     scripts: bool,
@@ -83,7 +83,7 @@ impl Wires {
         }))
     }
 
-    /// Leads to whatever listens there.
+    /// Leads to this address.
     pub fn to_address(address: SocketAddr) -> Self {
         Self::new(Box::new(move || {
             Box::pin(async move {
@@ -116,7 +116,7 @@ impl Wires {
         self
     }
 
-    /// A builder of a client whose connections all go over these.
+    /// The builder of a client whose connections all go over these wires.
     pub fn builder(&self) -> ClientBuilder {
         let wires = self.clone();
         Client::builder().connector(move || {
@@ -156,12 +156,12 @@ impl Wires {
         Ok(())
     }
 
-    /// How many request frames were written so far, on all connections.
+    /// The number of request frames so far, on all connections.
     pub fn count(&self) -> usize {
         lock(&self.shared.seen).frames.len()
     }
 
-    /// How many bytes went either way so far.
+    /// The number of bytes so far, in both directions.
     pub fn moved(&self) -> usize {
         self.shared.moved.load(Ordering::Relaxed)
     }
@@ -171,22 +171,22 @@ impl Wires {
         lock(&self.shared.seen).frames[skipped..].to_vec()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         lock(&self.shared.seen).wires.len()
     }
 
-    /// How many connections were opened so far; the last one has this number.
+    /// The number of connections so far, which is also the number of the last one.
     pub fn opened(&self) -> u64 {
         lock(&self.shared.seen).last
     }
 
-    /// The connections whose driver read or wrote, or tried to, since this was last asked.
+    /// The connections whose driver read or wrote, or tried to, since the last call.
     pub fn take_polled(&self) -> BTreeSet<u64> {
         std::mem::take(&mut lock(&self.shared.seen).polled)
     }
 
-    /// Cuts the connections meant at once, and says how many there were.
+    /// Cuts these connections at once, and returns how many there were.
     pub fn cut(&self, which: Which) -> usize {
         let wires = lock(&self.shared.seen).wires.clone();
         let meant = wires.iter().filter(|(number, line)| {
@@ -206,12 +206,12 @@ impl Wires {
         lock(&self.shared.seen).lose = Some(command.to_ascii_uppercase());
     }
 
-    /// Takes back [`lose_next`](Self::lose_next), if nothing was lost yet.
+    /// Undoes [`lose_next`](Self::lose_next), if nothing is lost yet.
     pub fn lose_nothing(&self) {
         lock(&self.shared.seen).lose = None;
     }
 
-    /// Refuses new connections; those that are open stay.
+    /// Refuses new connections; open ones stay.
     pub fn refuse(&self) {
         self.shared.refusing.store(true, Ordering::Relaxed);
     }
@@ -221,8 +221,8 @@ impl Wires {
         self.shared.refusing.store(false, Ordering::Relaxed);
     }
 
-    /// Passes on what is asked, and no answer: a server that hangs. What comes meanwhile is there
-    /// when it [speaks](Self::speak) again.
+    /// Passes requests on, but no answers, like a server that hangs. The answers come when it
+    /// [speaks](Self::speak) again.
     pub fn hang(&self) {
         self.shared.mute.store(true, Ordering::Relaxed);
     }
@@ -256,7 +256,7 @@ impl Line {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Takes in what was written; gives the whole frames.
+    /// Takes written bytes; returns the complete frames.
     fn note(&mut self, connection: u64, bytes: &[u8]) -> Vec<Frame> {
         self.written.extend_from_slice(bytes);
         let mut frames = Vec::new();
@@ -279,7 +279,7 @@ struct Wire {
     number: u64,
     line: Arc<Mutex<Line>>,
     shared: Arc<Shared>,
-    /// Whether a read, or a write, was answered with pending before.
+    /// Whether the last read, or write, returned pending.
     polled: [bool; 2],
 }
 
@@ -304,7 +304,7 @@ impl Wire {
         self.polled[way]
     }
 
-    /// Whether these bytes end the frame that is to be lost.
+    /// Whether these bytes complete the frame that will be lost.
     fn is_to_lose(&self, bytes: &[u8]) -> bool {
         let Some(command) = lock(&self.shared.seen).lose.clone() else {
             return false;

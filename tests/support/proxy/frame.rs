@@ -37,23 +37,23 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// Which connections something applies to.
+/// The connections to which an operation applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Which {
-    /// All of them, also those to come.
+    /// All connections, also later ones.
     All,
-    /// Those that have sent SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
+    /// Connections that have sent SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
     Subscribers,
-    /// Those that have sent EVAL or EVALSHA.
+    /// Connections that have sent EVAL or EVALSHA.
     Scripts,
-    /// The one of this number.
+    /// The connection with this number.
     Connection(u64),
 }
 
 /// A predicate on frames.
 ///
-/// A command's name is one by itself: `proxy.swallow_reply("EVALSHA", 1)`.
+/// The name of a command is a predicate too: `proxy.swallow_reply("EVALSHA", 1)`.
 #[derive(Clone)]
 pub struct Matcher {
     test: Arc<dyn Fn(&Frame) -> bool + Send + Sync>,

@@ -8,7 +8,7 @@ use crate::eventually::within;
 
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Holds every frame that matches; those behind it on the same connection wait with it.
+/// Holds every matching frame, and the frames behind it on the same connection.
 ///
 /// Opens for good with [`open`](Self::open) or when dropped.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Gate {
         *self.state.held.borrow()
     }
 
-    /// Lets what is held and all that follows pass.
+    /// Lets the held frames and all later frames pass.
     pub fn open(self) {
         drop(self);
     }
@@ -69,7 +69,7 @@ impl GateState {
         *self.open.borrow()
     }
 
-    /// Opens it, whatever becomes of the test's handle.
+    /// Opens the gate, independently of the test's handle.
     pub(super) fn open(&self) {
         self.open.send_replace(true);
     }

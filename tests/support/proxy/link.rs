@@ -4,9 +4,9 @@
 //!   client ──► read ──► queue ──► pass_requests ──► server
 //!   client ◄── pass_replies ◄── queue ◄── read ◄── server
 //! ```
-//! Both sides are always read, so that a held frame never stops the sender; what is held waits in
-//! its queue, and so does the end of the stream behind it, as bytes on a stalled link do. Either
-//! side's end is passed on in its turn; the server's ends the connection.
+//! Both sides are always read, so a held frame never stops the sender. Held frames wait in their
+//! queue, with the end of the stream behind them, like bytes on a stalled link. The end of either
+//! side is passed on in its turn; the server's end also ends the connection.
 
 use std::{future::pending, io, net::SocketAddr};
 
@@ -43,7 +43,7 @@ pub(super) async fn serve(
     };
     tokio::select! {
         _ = cut.wait_for(|&cut| cut) => {}
-        // Whatever ended it, the sockets are closed now.
+        // The sockets are closed now, after every kind of end.
         _ = link.run(client, server) => {}
     }
     state.close_link(id);
@@ -62,7 +62,7 @@ struct Request {
     bytes: Bytes,
 }
 
-/// What is to become of a frame once all holds and delays are over.
+/// The action for a frame when all holds and delays are over.
 enum Verdict {
     Pass,
     Swallow,
@@ -72,7 +72,7 @@ enum Verdict {
 
 impl Link<'_> {
     async fn run(&self, client: TcpStream, server: SocketAddr) -> io::Result<()> {
-        // A server that is down shows as a connection closed at once.
+        // If the server is down, the client sees a connection that is closed at once.
         let server = TcpStream::connect(server).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
@@ -225,13 +225,13 @@ async fn read(mut stream: OwnedReadHalf, mut frame: impl FnMut(Bytes)) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             },
-            // What follows cannot be told apart any more.
+            // The frames after this cannot be separated.
             Err(_) => return,
         }
     }
 }
 
-/// Writes to a client, which may have gone; what it asked for goes on all the same.
+/// Writes to a client. If the client has gone, its requests are still passed on.
 async fn write(client: &mut Option<OwnedWriteHalf>, bytes: &[u8]) {
     if let Some(stream) = client
         && stream.write_all(bytes).await.is_err()

@@ -1,4 +1,4 @@
-//! The proxy's thread: accepts connections, or refuses them, until told to stop.
+//! The proxy's thread: accepts or refuses connections until it is stopped.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{DEADLINE, link::serve, state::State};
 
-/// What the thread is told; each is acknowledged when done.
+/// The commands to the thread, which acknowledges each when it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Refuse,
@@ -25,8 +25,8 @@ enum Order {
     Stop,
 }
 
-/// A runtime and thread of the proxy's own: neither a blocked or dropped runtime of the test nor
-/// its paused clock stops the proxy.
+/// The proxy has a separate runtime and thread, so that neither a blocked or dropped runtime of the
+/// test nor a paused clock stops it.
 #[derive(Debug)]
 pub(super) struct Listening {
     orders: mpsc::UnboundedSender<(Order, std_mpsc::Sender<()>)>,
@@ -71,7 +71,7 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         let (done, _) = std_mpsc::channel();
-        // Fails when the thread has panicked, which it has reported itself.
+        // Fails if the thread has panicked, which is already reported.
         let _ = self.orders.send((Order::Stop, done));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -94,7 +94,7 @@ async fn listen(
             order = orders.recv() => {
                 let Some((order, done)) = order else { return Ok(()) };
                 match order {
-                    // Closing the socket resets those that wait in its backlog, too.
+                    // Closing the socket also resets connections in its backlog.
                     Order::Refuse => listener = None,
                     Order::Accept if listener.is_none() => {
                         listener = Some(bind_again(address).await?);
@@ -133,7 +133,7 @@ async fn accept(listener: Option<&TcpListener>) -> TcpStream {
         return std::future::pending().await;
     };
     loop {
-        // An error is that of the connection that was to be accepted.
+        // An error concerns only the connection that would be accepted.
         if let Ok((client, _)) = listener.accept().await {
             return client;
         }

@@ -32,9 +32,9 @@ const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A proxy that understands RESP2 and RESP3, on a port of 127.0.0.1 and a thread of its own.
 ///
-/// A fault is in force for every frame not yet decided about when the call returns. Where several
-/// match a frame, they apply in the order in which they were set. Frames of one connection stay in
-/// order: what stands behind a held frame waits with it. TLS is not understood.
+/// When a call that sets a fault returns, the fault applies to every frame that is not decided yet.
+/// If several faults match a frame, they apply in the order in which they were set. Frames of one
+/// connection stay in order: frames behind a held frame wait with it. TLS is not understood.
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
@@ -44,18 +44,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy in front of this server; it lives on while the server restarts.
+    /// A proxy in front of this server, also while the server restarts.
     pub fn to(server: &RedisServer) -> Self {
         let mut proxy = Self::to_address(server.address());
         proxy.url = server.url_at(proxy.address());
         proxy
     }
 
-    /// A proxy in front of whatever listens there.
+    /// A proxy in front of this address.
     pub fn to_address(upstream: SocketAddr) -> Self {
         let (port, listener) = loop {
             let port = ReservedPort::pick();
-            // Between the pick and this a process outside the harness may have taken it.
+            // A process outside the harness may have taken the port meanwhile.
             if let Ok(listener) = TcpListener::bind(port.address()) {
                 break (port, listener);
             }
@@ -71,29 +71,29 @@ impl Proxy {
         }
     }
 
-    /// URL of the server by way of the proxy.
+    /// The URL of the server through the proxy.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// Where the proxy listens.
+    /// The address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    // What was seen.
+    // The log.
 
-    /// Forgets all frames seen so far: what is asked from now on starts at zero.
+    /// Forgets all frames so far: later counts start at zero.
     pub fn mark(&self) {
         self.state.clear_log();
     }
 
-    /// The request frames that came in since the last mark, those swallowed included.
+    /// The request frames since the last mark, including swallowed ones.
     pub fn frames(&self) -> Vec<Frame> {
         self.state.frames()
     }
 
-    /// How many request frames of each command came in since the last mark.
+    /// The number of request frames of each command since the last mark.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for frame in self.frames() {
@@ -102,7 +102,7 @@ impl Proxy {
         counts
     }
 
-    /// How many matching requests have been passed to the server since the last mark.
+    /// The number of matching requests that were passed to the server since the last mark.
     pub fn count(&self, matcher: impl Into<Matcher>) -> usize {
         self.state.count(&matcher.into(), Progress::Forwarded)
     }
@@ -123,7 +123,7 @@ impl Proxy {
         self.wait(matcher.into(), Progress::Answered, 1).await;
     }
 
-    /// The numbers of the open connections meant, the oldest first.
+    /// The numbers of these open connections, the oldest first.
     pub fn connections(&self, which: Which) -> Vec<u64> {
         self.state.links(which)
     }
@@ -135,7 +135,7 @@ impl Proxy {
         self.cut(Which::All)
     }
 
-    /// Cuts the connections meant at once, and says how many there were.
+    /// Cuts these connections at once, and returns how many there were.
     pub fn cut(&self, which: Which) -> usize {
         self.state.cut(which)
     }
@@ -146,14 +146,14 @@ impl Proxy {
             .add_rule(Phase::Request, matcher.into(), Action::Cut, Some(1));
     }
 
-    /// Cuts the connection of the next matching request when the server has answered it: the
-    /// command was carried out, the reply is lost.
+    /// Cuts the connection of the next matching request when the server has answered it: the command
+    /// has run, the reply is lost.
     pub fn cut_after_request(&self, matcher: impl Into<Matcher>) {
         self.state
             .add_rule(Phase::Reply, matcher.into(), Action::Cut, Some(1));
     }
 
-    /// Refuses new connections; those that are open stay.
+    /// Refuses new connections; open ones stay.
     pub fn refuse(&self) {
         self.listening.refuse();
     }
@@ -171,7 +171,7 @@ impl Proxy {
             .add_rule(Phase::Request, matcher.into(), Action::Swallow, Some(count));
     }
 
-    /// Swallows the replies to the `count` next matching requests, which are carried out.
+    /// Swallows the replies to the `count` next matching requests, which run.
     pub fn swallow_reply(&self, matcher: impl Into<Matcher>, count: usize) {
         self.state
             .add_rule(Phase::Reply, matcher.into(), Action::Swallow, Some(count));
@@ -191,14 +191,14 @@ impl Proxy {
             .add_rule(Phase::Request, matcher.into(), action, Some(count));
     }
 
-    // Hold frames up.
+    // Hold frames.
 
     /// Holds matching requests back from the server until the gate opens.
     pub fn hold_request(&self, matcher: impl Into<Matcher>) -> Gate {
         self.hold(Phase::Request, matcher.into())
     }
 
-    /// Holds the replies to matching requests, which are carried out, until the gate opens.
+    /// Holds the replies to matching requests, which run, until the gate opens.
     pub fn hold_reply(&self, matcher: impl Into<Matcher>) -> Gate {
         self.hold(Phase::Reply, matcher.into())
     }
@@ -219,10 +219,11 @@ impl Proxy {
         );
     }
 
-    /// Goes on accepting and reading, but forwards nothing either way: half-open connections.
+    /// Continues to accept and to read, but forwards nothing in either direction: half-open
+    /// connections.
     ///
     /// As on a real link that is down for a while, nothing is lost until a connection is closed:
-    /// [`resume`](Self::resume) delivers what was sent meanwhile.
+    /// [`resume`](Self::resume) delivers all bytes that were sent meanwhile.
     pub fn go_silent(&self) {
         self.go_silent_on(Which::All);
     }
@@ -237,7 +238,7 @@ impl Proxy {
         self.state.set_silent(None);
     }
 
-    /// Takes back every fault set on frames, opens all gates, ends silence and refusal.
+    /// Removes all faults, opens all gates, ends silence and refusal.
     pub fn clear(&self) {
         self.state.clear_rules();
         self.resume();

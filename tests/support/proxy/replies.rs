@@ -1,4 +1,4 @@
-//! Which request a frame from the server answers.
+//! Finds the request that a frame from the server answers.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -10,11 +10,11 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::{frame::Frame, resp::words};
 
-/// What a frame from the server is.
+/// The kind of a frame from the server.
 pub(super) enum Incoming {
-    /// Unasked: a message of a channel, another push, a line of MONITOR.
+    /// No answer: a message of a channel, another push, a line of MONITOR.
     Message(Frame),
-    /// An answer to the request that is due, the `last` one to it.
+    /// An answer to the request that is due; `last`: its last one.
     Reply {
         number: u64,
         request: Frame,
@@ -22,7 +22,7 @@ pub(super) enum Incoming {
     },
 }
 
-/// The replies that the client of a connection still waits for.
+/// The replies for which the client of a connection waits.
 #[derive(Default)]
 pub(super) struct Replies {
     inner: Mutex<Inner>,
@@ -32,23 +32,23 @@ pub(super) struct Replies {
 #[derive(Default)]
 struct Inner {
     due: VecDeque<Due>,
-    /// Whether a SUBSCRIBE or its like was ever sent: in RESP2 messages are plain arrays.
+    /// Whether a subscribing command was ever sent: in RESP2 messages are plain arrays.
     subscriber: bool,
-    /// What the connection is subscribed to, each with the command that did it.
+    /// The subscriptions of the connection, each with its command.
     channels: BTreeSet<(String, Bytes)>,
 }
 
 struct Due {
     number: u64,
     request: Frame,
-    /// The answer, if the server was not asked.
+    /// The answer, if the request was not passed to the server.
     canned: Option<Bytes>,
     /// Confirmations still to come, once the first has.
     confirmations: Option<usize>,
 }
 
 impl Replies {
-    /// The server is about to be sent this request.
+    /// This request is being passed to the server.
     pub(super) fn expect(&self, number: u64, request: Frame) {
         let mut inner = self.lock();
         inner.subscriber |= request.command().ends_with("SUBSCRIBE");
@@ -60,7 +60,7 @@ impl Replies {
         });
     }
 
-    /// The request is answered by the proxy, in its turn.
+    /// The proxy answers this request, in its turn.
     pub(super) fn expect_canned(&self, number: u64, request: Frame, answer: Bytes) {
         let canned = Some(answer);
         self.lock().due.push_back(Due {
@@ -72,7 +72,7 @@ impl Replies {
         self.canned.notify_one();
     }
 
-    /// The answer of the proxy's own that is due now.
+    /// The proxy's answer that is due now.
     pub(super) fn take_canned(&self) -> Option<(u64, Bytes)> {
         let mut inner = self.lock();
         let canned = inner.due.front_mut()?.canned.take()?;
@@ -127,7 +127,7 @@ impl Replies {
 }
 
 impl Inner {
-    /// Takes a confirmation, `None` if it is not that of the request which is due.
+    /// Takes a confirmation; `None` if it belongs to another request than the due one.
     fn confirm(&mut self, kind: &str, channel: Option<&Bytes>) -> Option<Incoming> {
         let due = self.due.front_mut()?;
         if !due.request.command().eq_ignore_ascii_case(kind) {

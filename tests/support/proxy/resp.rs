@@ -1,4 +1,4 @@
-//! Where a RESP2 or RESP3 frame ends, and the words of a flat one.
+//! Finds the end of a RESP2 or RESP3 frame, and the words of a flat frame.
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 #[derive(Debug)]
 pub(crate) struct Malformed;
 
-/// Takes the first whole frame off the buffer, `None` when more bytes are needed.
+/// Takes the first whole frame off the buffer; `None` if more bytes are needed.
 pub(crate) fn take_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
     Ok(frame_end(buffer, 0)?.map(|end| buffer.split_to(end).freeze()))
 }

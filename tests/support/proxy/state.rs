@@ -1,7 +1,7 @@
-//! What the test's handle and the connections share: the log, the faults in force, who is there.
+//! The state that the test's handle and the connections share: the log, the faults, the connections.
 //!
-//! Every decision about a frame is taken under the one lock, so that a fault is in force for all
-//! frames not yet decided when the call that sets it returns.
+//! Every decision about a frame is made under one lock. So when a call that sets a fault returns, the
+//! fault applies to all frames that are not decided yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,12 +17,12 @@ use super::{
     gate::GateState,
 };
 
-/// On which way a frame is.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// From the client to the server.
     Request,
-    /// The server's answer; the frame that rules look at is the request.
+    /// The server's answer; rules see the frame of the request.
     Reply,
     /// Pushed by the server to a subscriber.
     Message,
@@ -48,17 +48,17 @@ struct Rule {
     left: Option<usize>,
 }
 
-/// What is to become of a frame.
+/// The decision about a frame.
 #[derive(Debug)]
 pub(super) enum Decision {
     Pass,
-    /// Ask again when the faults in force have changed.
+    /// Ask again when the faults have changed.
     Wait(watch::Receiver<u64>),
     /// Do this, then ask again if it was a hold or a delay.
     Apply(u64, Action),
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
     Arrived,
@@ -72,7 +72,7 @@ struct Link {
     /// The commands it has sent.
     sent: BTreeSet<String>,
     cut: watch::Sender<bool>,
-    /// Kept after its end, for what the log says about it.
+    /// Kept after its end, for the log.
     closed: bool,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct State {
     inner: Mutex<Inner>,
     /// Counts changes of the log.
     pub(super) logged: watch::Sender<u64>,
-    /// Counts changes of the faults in force.
+    /// Counts changes of the faults.
     faults: watch::Sender<u64>,
 }
 
@@ -120,7 +120,7 @@ impl State {
         self.logged.send_modify(|count| *count += 1);
     }
 
-    /// Notes a request as it comes in, and gives it a number.
+    /// Notes an incoming request, and returns its number.
     pub(super) fn arrived(&self, frame: &Frame) -> u64 {
         let mut inner = self.lock();
         inner.next_frame += 1;
@@ -136,7 +136,7 @@ impl State {
 
     pub(super) fn progress(&self, number: u64, progress: Progress) {
         let mut inner = self.lock();
-        // Not there any more when the log was cleared by a mark.
+        // Missing if a mark has cleared the log.
         let found = inner
             .log
             .binary_search_by_key(&number, |(number, ..)| *number);
@@ -214,7 +214,7 @@ impl State {
         self.faults.send_modify(|count| *count += 1);
     }
 
-    /// Cuts the connections meant, and says how many.
+    /// Cuts these connections, and returns how many there were.
     pub(super) fn cut(&self, which: Which) -> usize {
         let inner = self.lock();
         let mut count = 0;
@@ -227,7 +227,7 @@ impl State {
         count
     }
 
-    /// The open connections meant.
+    /// These connections, as far as they are open.
     pub(super) fn links(&self, which: Which) -> Vec<u64> {
         let inner = self.lock();
         let meant = inner
@@ -249,7 +249,7 @@ impl State {
             .collect()
     }
 
-    /// How many frames of the log match and have come at least so far.
+    /// The number of matching frames in the log with at least this progress.
     pub(super) fn count(&self, matcher: &Matcher, least: Progress) -> usize {
         let inner = self.lock();
         let meant = |frame: &Frame| {

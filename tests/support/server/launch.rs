@@ -1,4 +1,4 @@
-//! Starting a `redis-server` and waiting until it is the one that answers on its port.
+//! Starts a `redis-server`, and waits until this server answers on its port.
 
 use std::{
     env, fs,
@@ -17,14 +17,14 @@ use tempfile::TempDir;
 use super::{Ports, ServerOptions, tls::Certificates};
 use crate::process::ChildProcess;
 
-/// Another server than that found in the PATH: another version, or Valkey.
+/// Replaces the server in the PATH by another version, or by Valkey.
 const BINARY_VARIABLE: &str = "REDLOCK_TEST_REDIS_SERVER";
 const READY_DEADLINE: Duration = Duration::from_secs(20);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(2);
 const PORT_TRIES: usize = 20;
 
-/// The server's directory and what is in it.
+/// The server's directory and its files.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) directory: TempDir,
@@ -53,7 +53,7 @@ enum Failure {
     Other(String),
 }
 
-/// Panics, saying what to install, when there is no redis-server.
+/// Panics if there is no redis-server; the message says what to install.
 pub(super) fn check_installed() {
     static CHECKED: OnceLock<()> = OnceLock::new();
     CHECKED.get_or_init(|| {
@@ -74,7 +74,7 @@ pub(super) fn check_installed() {
     });
 }
 
-/// Starts a server for the first time, on ports that nobody has taken in the meantime.
+/// Starts a server for the first time; takes other ports if its ports were taken meanwhile.
 pub(super) fn start_on_free_ports(options: &ServerOptions, files: &Files) -> (Ports, ChildProcess) {
     for _ in 0..PORT_TRIES {
         let ports = Ports::pick(options.tls);
@@ -90,7 +90,7 @@ pub(super) fn start_on_free_ports(options: &ServerOptions, files: &Files) -> (Po
     );
 }
 
-/// Starts a server again, on the ports it has.
+/// Starts a server again, on the same ports.
 pub(super) fn start_on(options: &ServerOptions, ports: &Ports, files: &Files) -> ChildProcess {
     match try_start(options, ports, files) {
         Ok(process) => process,

@@ -24,9 +24,9 @@ use crate::{connection_to, port::ReservedPort, process::ChildProcess, reaper};
 
 /// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
 ///
-/// Its methods block the calling thread for the few milliseconds that the server takes; what is
-/// meant to go on meanwhile needs a runtime of several threads. When the test fails, the end of the
-/// server's log is printed.
+/// Its methods block the calling thread for the few milliseconds that the server takes; tasks that
+/// must run meanwhile need a runtime of several threads. When the test fails, the end of the server's
+/// log is printed.
 ///
 /// The server is killed as well when the test process itself is killed.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl RedisServer {
         Self::options().start()
     }
 
-    /// A server to be started with [`ServerOptions::start`].
+    /// Options for a server; [`ServerOptions::start`] starts it.
     pub fn options() -> ServerOptions {
         ServerOptions::default()
     }
@@ -97,7 +97,7 @@ impl RedisServer {
         self.url_at(self.address())
     }
 
-    /// The URL as it would be if the server were at `address`, where a proxy is.
+    /// The URL with the address of a proxy.
     pub fn url_at(&self, address: SocketAddr) -> String {
         format!("redis://{}{address}", self.credentials())
     }
@@ -155,7 +155,7 @@ impl RedisServer {
     /// A new connection of the `redis` crate to this server.
     ///
     /// # Errors
-    /// When the server does not answer, for instance because it is paused.
+    /// If the server does not answer, for instance because it is paused.
     pub async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
         connection_to(&self.url()).await
     }
@@ -168,7 +168,8 @@ impl RedisServer {
 
     /// Starts the server again, killing it first if it runs: same port, directory and options.
     ///
-    /// With [`ServerOptions::aof`] its data is back, else it is gone. It answers when this returns.
+    /// With [`ServerOptions::aof`] the data is kept, otherwise it is lost. When this returns, the
+    /// server answers.
     pub fn restart(&self) {
         let mut process = self.process();
         process.take();
@@ -183,7 +184,7 @@ impl RedisServer {
             .pause();
     }
 
-    /// Lets a paused server go on.
+    /// Lets a paused server continue.
     pub fn resume(&self) {
         self.process()
             .as_mut()
@@ -201,7 +202,7 @@ impl RedisServer {
         self.files.log_text()
     }
 
-    /// Prints the end of the log if the thread is panicking, that is when the test has failed.
+    /// Prints the end of the log if the thread is panicking, so if the test has failed.
     fn show_log_on_failure(&self) {
         if thread::panicking() {
             let log = self.log();
@@ -223,7 +224,7 @@ impl RedisServer {
     }
 
     fn process(&self) -> MutexGuard<'_, Option<ChildProcess>> {
-        // A failed restart leaves no process, which every method handles.
+        // After a failed restart there is no process; every method handles that.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! How a server is to be started.
+//! The options of a server.
 
 use super::RedisServer;
 
@@ -25,7 +25,7 @@ impl ServerOptions {
         self
     }
 
-    /// Asks clients for a password, made of characters that need no escape in a URL.
+    /// Requires a password, whose characters need no escape in a URL.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self

@@ -1,4 +1,4 @@
-//! One server for all tests of a binary that neither flush nor disturb it.
+//! One server for all tests of a binary, unless they flush or disturb it.
 
 use std::{ops::Deref, sync::OnceLock};
 
@@ -6,8 +6,8 @@ use super::RedisServer;
 
 /// The server shared by the tests of this binary, started at the first call.
 ///
-/// For tests that use [`unique`](crate::unique) names and do not flush, kill or pause. It ends with
-/// the process, however that ends.
+/// For tests that use [`unique`](crate::unique) names and do not flush, kill or pause. The server ends
+/// with the process, in whatever way.
 pub fn shared_server() -> SharedServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
     SharedServer(SERVER.get_or_init(RedisServer::start))
