@@ -63,7 +63,7 @@ impl Both {
         self.subscribed_to(&channel, count).await;
     }
 
-    /// A waiter of ours, asleep.
+    /// A waiter of ours that sleeps.
     async fn we_wait(&self) -> JoinHandle<redlock_rt::FencedLockGuard> {
         let lock = self.ours.clone();
         let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });

@@ -1,7 +1,7 @@
 //! RLock beside Redisson in one Redis: each waits for the other, and finds what it expects.
 //!
-//! The player knows the wire format and nothing of this crate. Neither side polls here: who wakes
-//! was woken by the other's message.
+//! The Redisson player shares nothing with this crate. Neither side polls here: a waiter wakes by the
+//! other side's message.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -24,8 +24,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const WAKES: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 7;
 const LEASE: Duration = Duration::from_millis(300);
-/// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or never.
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of 30 s, or never.
 const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
@@ -73,13 +73,13 @@ impl Both {
         }
     }
 
-    /// Waits until so many connections are subscribed to the lock's channel.
+    /// Waits until this many connections are subscribed to the lock's channel.
     async fn subscribed(&self, count: usize) {
         let channel = self.theirs.channel();
         self.subscribed_to(&channel, count).await;
     }
 
-    /// A waiter of ours, asleep.
+    /// A waiter of ours that sleeps.
     async fn we_wait(&self) -> JoinHandle<(redlock_rt::RLockGuard, Instant)> {
         let lock = self.ours.clone();
         let waiter = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
@@ -87,7 +87,7 @@ impl Both {
         waiter
     }
 
-    /// A waiter of theirs, asleep.
+    /// A waiter of theirs that sleeps.
     async fn they_wait(&self, thread: u64) -> JoinHandle<Instant> {
         let lock = self.theirs.clone();
         let waiter = tokio::spawn(async move {

@@ -1,8 +1,8 @@
 //! The read-write lock beside Redisson in one Redis: each waits for the other, and finds what it
 //! expects.
 //!
-//! The player knows the wire format and nothing of this crate. Unless a test says so, neither side
-//! polls here: who wakes was woken by the other's message.
+//! The Redisson player shares nothing with this crate. Unless a test says so, neither side polls here:
+//! a waiter wakes by the other side's message.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -23,8 +23,8 @@ use tokio::{task::JoinHandle, time::sleep};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(600);
-/// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or [never](NEVER).
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of 30 s, or [never](NEVER).
 const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.
@@ -74,20 +74,20 @@ impl Both {
         self.ttl_of(&self.name).await
     }
 
-    /// Waits until so many connections are subscribed to the lock's channel.
+    /// Waits until this many connections are subscribed to the lock's channel.
     async fn subscribed(&self, count: usize) {
         let channel = self.theirs.read.channel();
         self.subscribed_to(&channel, count).await;
     }
 
-    /// A waiter of ours, asleep.
+    /// A waiter of ours that sleeps.
     async fn we_wait<K: Kind>(&self, lock: Lock<K>) -> JoinHandle<(LockGuard<K>, Instant)> {
         let waiter = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
         self.subscribed(1).await;
         waiter
     }
 
-    /// A waiter of theirs, asleep.
+    /// A waiter of theirs that sleeps.
     async fn they_wait(&self, lock: &RedissonModeLock, thread: u64) -> JoinHandle<Instant> {
         let lock = lock.clone();
         let waiter = tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Semaphores beside Redisson in one Redis: each takes what the other gives back.
 //!
-//! The player knows the wire format and nothing of this crate. Neither side polls here: who wakes
-//! was woken by the other's message, or by the end of a lease.
+//! The Redisson player shares nothing with this crate. Neither side polls here: a waiter wakes by the
+//! other side's message, or at the end of a lease.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -15,8 +15,8 @@ use tests::{
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_millis(300);
-/// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or never.
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of 30 s, or never.
 const LATE: Duration = Duration::from_secs(5);
 
 /// One semaphore, seen from both sides.

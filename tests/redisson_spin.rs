@@ -18,8 +18,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_millis(300);
 /// The longest pause of either side's default back-off, with its random addition.
 const PAUSE: Duration = Duration::from_millis(256);
-/// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or never.
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of 30 s, or never.
 const LATE: Duration = Duration::from_secs(5);
 
 /// One lock, seen from both sides.

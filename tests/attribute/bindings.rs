@@ -1,4 +1,4 @@
-//! What the body sees of its guard.
+//! The bindings of the guard in the body.
 
 use redlock_rt::{
     Client, Error, FairLockGuard, FencedLockGuard, LeasedPermit, MultiLockGuard, RLockGuard,
@@ -7,7 +7,7 @@ use redlock_rt::{
 
 use crate::world::{Done, World};
 
-/// A function of each kind that looks at its guard, which is of the type of the kind.
+/// A function of each kind that uses its guard, whose type is that of the kind.
 macro_rules! with_guards {
     ($($function:ident($($kind:tt)+) -> $guard:ty;)+) => {
         $(#[distributed_lock(key = "<name>", kind = $($kind)+, guard = held, client = client)]
@@ -90,7 +90,7 @@ pub(crate) async fn tokens_increase(world: &World) {
 async fn inner_guard(client: &Client, name: &str) -> Done {
     let inner = held.reenter().await?;
     assert_eq!(client.rlock(name).hold_count().await?, 2);
-    // Dropped, not unlocked: the release of the body's own guard is awaited all the same.
+    // The body drops its guard instead of unlocking it; the call awaits the release nevertheless.
     drop(inner);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Functions that return their future in a box: by `#[async_trait]`, and by hand.
+//! Functions that return a boxed future: by `#[async_trait]`, and by hand.
 
 use std::{pin::Pin, rc::Rc, sync::Arc};
 
@@ -53,7 +53,7 @@ trait Orders: Send + Sync {
 
 #[async_trait]
 impl Orders for Shop {
-    /// With the options that use parameters.
+    /// Has the options that use parameters.
     #[distributed_lock(
         key = "<self.tenant>:<id>",
         client = self.locks,

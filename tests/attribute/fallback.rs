@@ -1,4 +1,4 @@
-//! What a call gives whose lock was not to be had.
+//! The result of a call whose lock is not acquired.
 
 use std::time::Duration;
 
@@ -36,12 +36,12 @@ async fn skip(client: &Client, name: &str, wait: Duration) -> Count {
     Ok(1)
 }
 
-/// Both ways to run into a lock, and one where Redis is not there.
+/// A contended lock with and without a wait, and an unreachable Redis.
 async fn held_and_cut_off<T>(world: &World, call: impl AsyncFn(&Client, Duration) -> T) -> [T; 4] {
     let (client, other) = (world.client(), world.client());
     let nobody = cut_off(world);
     let held = other.rlock(&world.name).lock().await.unwrap();
-    // Longer than an answer takes: without one it is not known whether the lock is held.
+    // Longer than a reply takes: without one, the caller does not know whether the lock is held.
     let soon = Duration::from_secs(1);
     let outcomes = [
         call(&client, Duration::ZERO).await,
@@ -83,7 +83,7 @@ pub(crate) async fn skipped_calls_give_the_default(world: &World) {
     wait = wait,
     on_timeout = value(Ok(other * 2)),
     on_unavailable = value({
-        // It may await, and use what the body would take.
+        // The fallback may await, and use values that the body would take.
         yield_now().await;
         Ok(u32::try_from(name.len()).unwrap())
     }),
@@ -309,7 +309,7 @@ async fn loses(client: &Client, world: &World) -> Count {
     std::future::pending().await
 }
 
-/// Nor is a body that returns such an error of its own.
+/// Neither is a body that itself returns such an error.
 #[distributed_lock(key = "<name>", on_timeout = skip, on_unavailable = skip, client = client)]
 async fn fails_itself(client: &Client, name: &str, error: Error) -> Count {
     Err(error)

@@ -1,4 +1,4 @@
-//! How long the lock is held at most, and at least.
+//! The longest and the shortest time for which the lock is held.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) async fn min_hold_keeps_the_lock(world: &World) {
             $call.await.unwrap();
             let took = start.elapsed();
             assert!(took < LATE, "the call does not wait for that: {took:?}");
-            // Nobody has it, so nobody re-enters it.
+            // No hold exists, so there is no re-entry.
             assert_eq!(client.stats().held, 0);
             let error = $again.await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
@@ -117,7 +117,7 @@ pub(crate) async fn min_hold_of_a_longer_body_keeps_nothing(world: &World) {
     let client = world.client();
     longer(&client, &world.name).await.unwrap();
     assert!(!world.is_there(&world.name).await);
-    // One that fails keeps it as well: what it did is not known.
+    // A body that fails also keeps the lock, since its effects are unknown.
     let start = Instant::now();
     fails(&client, &world.name).await.unwrap_err();
     assert!(world.is_there(&world.name).await);
@@ -139,12 +139,12 @@ pub(crate) async fn min_hold_outlives_its_client(world: &World) {
 
 #[distributed_lock(key = "<name>", min_hold = "30s", lease = "2s", client = client)]
 async fn abandoned(client: &Client, name: &str) -> Done {
-    // As far as Redis can tell, a crash.
+    // For Redis, a crash.
     client.shutdown(Shutdown::Abandon).await?;
     std::future::pending().await
 }
 
-/// As documented: nobody is there to say how long it is to stay.
+/// As documented: after a crash, no client sets the rest of the shortest hold.
 pub(crate) async fn min_hold_does_not_outlive_a_crash(world: &World) {
     let (client, other) = (world.client(), world.client());
     let start = Instant::now();
@@ -156,7 +156,7 @@ pub(crate) async fn min_hold_does_not_outlive_a_crash(world: &World) {
 
 #[distributed_lock(key = "<name>", min_hold = "2s", client = client)]
 async fn waited_for(client: &Client, name: &str, waiter: &Client) -> Done {
-    // It has been told of a lease of 30 s.
+    // The waiter knows a lease of 30 s.
     tests::eventually(DEADLINE, async || waiter.stats().waiting == 1).await;
     Ok(())
 }

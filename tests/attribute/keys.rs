@@ -1,4 +1,4 @@
-//! Which keys a function locks.
+//! The keys that a function locks.
 
 use redlock_rt::{Client, ErrorKind, MultiLockGuard, distributed_lock};
 use tokio::{join, task::yield_now};

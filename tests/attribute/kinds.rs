@@ -50,7 +50,7 @@ pub(crate) async fn exclusive_kinds_exclude(world: &World) {
                 assert!(world.is_there(name).await);
                 assert_eq!(client.stats().held, 1);
                 is_contended($kind(&other, name, never).await);
-                // Nested, and so the same.
+                // A nested call re-enters.
                 $kind(&client, name, nothing).await
             })
             .await
@@ -83,7 +83,7 @@ pub(crate) async fn permits_are_counted(world: &World) {
     let body = async || {
         assert_eq!(semaphore.available_permits().await?, 1);
         is_contended(two_permits(&other, name, never).await);
-        // No hold that could be re-entered.
+        // Permits are not re-entered.
         is_contended(two_permits(&client, name, never).await);
         permit(&other, name, async || {
             assert_eq!(semaphore.available_permits().await?, 0);
@@ -122,7 +122,7 @@ pub(crate) async fn a_semaphore_takes_expressions(world: &World) {
     };
     assert_eq!(pool.take(&world.name, 5).await.unwrap(), 2);
     assert_eq!(pool.take(&world.name, 2).await.unwrap(), 4);
-    // Six of five are never to be had.
+    // Six of five permits are never available.
     let error = pool.take(&world.name, 11).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
     world.forget(&format!("*{}*", world.name)).await;

@@ -31,13 +31,13 @@ pub(crate) async fn a_lost_lock_cancels(world: &World) {
         assert!(text.contains(told), "{text}");
     }
     assert_eq!(log.all(), ["inner dropped", "outer dropped"]);
-    // It did not complete.
+    // The body did not complete.
     assert_eq!(client.stats().late_losses, 0);
     assert!(told.all().is_empty());
 }
 
-/// Tells, when it is dropped, whether it is in the frame of its lock: there a lost one is refused at
-/// once, elsewhere it would be asked for.
+/// Records, when it is dropped, whether that happens in the scope of the lock: there a lost lock is
+/// refused at once, elsewhere the call would ask Redis.
 struct Last<'a> {
     lock: RLock,
     log: &'a Log<bool>,
@@ -99,7 +99,7 @@ pub(crate) async fn the_body_ends_in_its_frame_before_the_guard(world: &World) {
     assert_eq!(log.all(), [1], "the hold outlives the body");
 }
 
-/// Completes in the very poll that would find the lock lost.
+/// Completes in the same poll that would find the lock lost.
 #[distributed_lock(key = "<world.name>", renew = OFTEN, guard = held, client = client)]
 async fn completes(client: &Client, world: &World) -> Result<u8, Error> {
     world.delete().await;
@@ -137,7 +137,7 @@ pub(crate) async fn a_body_that_completes_as_it_is_lost_keeps_its_value(world: &
 async fn finishes(client: &Client, world: &World) -> Result<LostReason, Error> {
     world.delete().await;
     let reason = held.lost().await;
-    // It goes on after that.
+    // The body continues after that.
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -234,8 +234,8 @@ pub(crate) async fn values_that_cannot_wait_are_told_too(world: &World) {
     assert_eq!(client.stats().late_losses, 2);
 }
 
-/// Between the acquisition and the first poll of the body the process may have stood still. An
-/// expansion leaves no room for that, so this plays one that does.
+/// The process may be suspended between the acquisition and the first poll of the body. The expansion
+/// has no await there, so this test plays an expansion that has one.
 pub(crate) async fn a_lost_lock_runs_no_body(world: &World) {
     use redlock_rt::__private::{Call, Kind, LockKind, Output, Sendable as _, client, key_of};
     let (own, told) = world.telling();

@@ -1,8 +1,8 @@
-//! What `#[distributed_lock]` promises, on the embedded engine and on a real server.
+//! The promises of `#[distributed_lock]`, on the embedded engine and on a real server.
 //!
-//! [`behaviours`] lists what depends on Redis: each has a test on both. The rest is where the
-//! attribute can stand (`places`, `sends`, `boxed`, `web`) and what it may be given (`templates`), on
-//! the embedded engine.
+//! [`behaviours`] lists the behaviours that depend on Redis; each has a test on both. The other tests,
+//! on the embedded engine, are about the functions that may have the attribute (`places`, `sends`,
+//! `boxed`, `web`) and about values of options (`templates`).
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -26,7 +26,7 @@ mod sends;
 mod templates;
 mod web;
 
-/// Each on a clock that stands still and jumps, with an engine in this process, and on Redis.
+/// Each behaviour with a paused clock on an engine in this process, and on Redis.
 macro_rules! behaviours {
     ($($module:ident: $($behaviour:ident),+;)+) => {
         mod embedded {

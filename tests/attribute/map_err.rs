@@ -1,11 +1,11 @@
-//! Errors that are made of ours by the user's own hand.
+//! Errors that the user's code makes from ours.
 
 use redlock_rt::{Client, Error, ErrorKind, distributed_lock};
 use tests::within;
 
 use crate::world::*;
 
-/// Cannot be made of ours by `From`.
+/// Has no `From` for our error.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
     Locked(ErrorKind),

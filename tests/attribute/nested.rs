@@ -16,7 +16,7 @@ async fn inner(client: &Client, name: &str) -> Result<u64, Error> {
 async fn outer(client: &Client, name: &str) -> Result<[u64; 3], Error> {
     let first = inner(client, name).await?;
     let between = client.rlock(name).hold_count().await?;
-    // Also through what has no attribute, and further down.
+    // Also through functions without the attribute, at any depth.
     let second = Box::pin(async { middle(client, name).await }).await?;
     Ok([first, between, second])
 }
@@ -34,7 +34,7 @@ pub(crate) async fn nested_calls_reenter(world: &World) {
     let (client, other) = (world.client(), world.client());
     assert_eq!(outer(&client, &world.name).await.unwrap(), [2, 1, 3]);
     assert!(!world.is_there(&world.name).await);
-    // Another client is another process.
+    // Another client counts as another process.
     let crossed = crossing(&client, &world.name, &other).await.unwrap();
     assert_eq!(crossed, ErrorKind::Contended);
 }
@@ -93,13 +93,13 @@ async fn upgrades(client: &Client, name: &str) -> Result<ErrorKind, Error> {
 pub(crate) async fn nested_kinds_join(world: &World) {
     let client = world.client();
     writes_twice(&client, &world.name).await.unwrap();
-    // It would wait for itself.
+    // The call would wait for itself.
     let kind = upgrades(&client, &world.name).await.unwrap();
     assert_eq!(kind, ErrorKind::UpgradeWouldDeadlock);
     assert!(!world.is_there(&world.name).await);
 }
 
-/// A place that one may be in at a time.
+/// A place for one task at a time.
 #[derive(Default)]
 struct Place {
     inside: Cell<u32>,

@@ -1,4 +1,4 @@
-//! How the lock is asked for: times, owner, condition, name.
+//! Options of the acquisition: times, owner, condition, name.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) async fn a_lease_is_a_literal_or_an_expression(world: &World) {
     assert_eq!(error.kind(), ErrorKind::BadInput);
 }
 
-/// How a body under a lease of 2 s fares that wants to see whether it ends.
+/// Runs a body under a lease of 2 s that checks whether the lease ends.
 async fn watch(held: &RLockGuard) -> Option<LostReason> {
     timeout(3 * SPAN / 2, held.lost()).await.ok()
 }
@@ -62,7 +62,7 @@ async fn never(client: &Client, name: &str) -> Watched {
     Ok(watch(held).await)
 }
 
-/// The body comes to its end, so its value counts.
+/// The body completes, so its value is returned.
 macro_rules! renewed {
     ($renews:ident: $($function:ident(renew = $renew:expr);)+) => {
         $(#[distributed_lock(
@@ -113,7 +113,7 @@ async fn every(
 }
 
 pub(crate) async fn renewal_is_a_span(world: &World) {
-    // The lease is 30 s: it would be renewed, and found gone, every 10.
+    // The lease is 30 s: by default its renewal would find the loss after 10 s.
     let client = world.client();
     let found = within(SPAN + LATE, every_20_ms(&client, world)).await;
     assert_eq!(found.unwrap(), LostReason::Deleted);
@@ -221,7 +221,7 @@ pub(crate) async fn when_false_there_is_no_lock(world: &World) {
     let (client, name) = (world.client(), &world.name);
     assert!(large_ones(&client, name, 101).await.unwrap());
     assert!(!large_ones(&client, name, 100).await.unwrap());
-    // Nor is there a key.
+    // There is no key either.
     assert_eq!(counts(&client, "", 100).await.unwrap(), 0);
     let held = client.rlock(name).lock().await.unwrap();
     assert!(large_ones(&client, name, 100).await.unwrap());

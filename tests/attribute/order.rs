@@ -1,4 +1,4 @@
-//! When what stands in the options is evaluated.
+//! The order in which the options are evaluated.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,7 @@ fn note<T>(log: &Notes, what: &'static str, value: T) -> T {
     value
 }
 
-/// Notes when it is shown.
+/// Notes that it is formatted.
 struct Shown<'a>(&'a Notes, &'static str, String);
 
 impl fmt::Display for Shown<'_> {
@@ -49,7 +49,7 @@ async fn guarded(client: &Client, log: &Notes, shown: Shown<'_>) -> Done {
 }
 
 pub(crate) async fn when_then_key_then_client_before_any_await(world: &World) {
-    // Whose lock is not granted within the first poll.
+    // The lock is not granted within the first poll.
     let (client, wires) = world.wired(|builder| builder);
     wires.hang();
     let log = Notes::default();

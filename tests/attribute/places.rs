@@ -1,4 +1,4 @@
-//! Where the attribute can stand: every kind of function that can be async.
+//! The functions that may have the attribute: every kind of async function.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Whatever ends a body releases its lock, and the call waits for that as long as it may matter.
+//! Every end of a body releases its lock, and the call waits for the release as long as that matters.
 
 use std::{pin::pin, task::Poll, time::Duration};
 
@@ -50,7 +50,7 @@ pub(crate) async fn every_end_releases(world: &World) {
     let client = world.client();
     for end in [End::Value, End::Return, End::QuestionMark, End::Error] {
         let value = ends(&client, &world.name, end).await.ok();
-        // At once: the release was awaited.
+        // Succeeds at once, since the release was awaited.
         assert!(!world.is_there(&world.name).await, "{end:?}");
         let expected = match end {
             End::Value => Some(1),
@@ -69,7 +69,7 @@ async fn panics(client: Client, name: String, late: bool) -> Done {
     panic!("in the body")
 }
 
-/// Waits for the background.
+/// Waits for the release in the background.
 async fn is_released(world: &World) {
     tests::eventually(DEADLINE, async || !world.is_there(&world.name).await).await;
 }
@@ -90,7 +90,7 @@ async fn steps(client: &Client, name: &str) -> Done {
     Ok(())
 }
 
-/// With all that makes the expansion another.
+/// Has all options that change the expansion.
 #[distributed_lock(
     key = "<name>",
     wait = "10s",
@@ -106,7 +106,7 @@ async fn more_steps(client: &Client, name: &str) -> Done {
     Ok(())
 }
 
-/// Drops a call when it has been pending so often; otherwise, its value.
+/// Drops a call after this many pending polls; returns its value if it completes before.
 async fn stopped_after<T>(pendings: usize, call: impl Future<Output = T>) -> Option<T> {
     let (mut call, mut left) = (pin!(call), pendings);
     std::future::poll_fn(|cx| match call.as_mut().poll(cx) {
@@ -139,7 +139,7 @@ pub(crate) async fn a_call_dropped_anywhere_leaves_nothing(world: &World) {
                 one.and(two)
             };
             let (outcome, ()) = tokio::join!(call, release);
-            // Nothing stands in the way of whoever comes next.
+            // The next caller gets the lock.
             within(DEADLINE, steps(&other, name)).await.unwrap();
             is_released(world).await;
             if let Some(outcome) = outcome {
@@ -174,7 +174,7 @@ pub(crate) async fn a_release_is_awaited_for_a_response_time_out(world: &World) 
     assert_eq!(value.unwrap(), 1);
     assert_passed(start, SPAN);
     assert_eq!(client.stats().late_losses, 0, "nothing is known");
-    // It goes on without the caller.
+    // The release continues without the caller.
     wires.speak();
     is_released(world).await;
 }

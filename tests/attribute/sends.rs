@@ -1,7 +1,7 @@
-//! The future is `Send` exactly if it was without the attribute.
+//! The future is `Send` exactly if it is `Send` without the attribute.
 //!
-//! That one is not is a matter of `tests/ui` too; here the two ways are taken by what is chosen
-//! among them.
+//! `tests/ui` also checks that a future is not `Send`. Here a method resolution distinguishes the two
+//! cases.
 
 use std::{cell::Cell, error::Error as StdError, fmt::Display, marker::PhantomData, rc::Rc};
 
@@ -12,7 +12,7 @@ fn send<F: Future + Send>(future: F) -> F {
     future
 }
 
-/// What says of a value, by which method is found, whether it is `Send`.
+/// Tells by method resolution whether a value is `Send`.
 struct Probe<T>(PhantomData<T>);
 
 fn probe<T>(_: &T) -> Probe<T> {
@@ -54,7 +54,7 @@ impl Id {
     }
 }
 
-/// With all that makes an expansion another.
+/// Has all options that change the expansion.
 macro_rules! in_each_form {
     ($($form:ident($($option:tt)*);)+) => {
         $(mod $form {
@@ -124,7 +124,7 @@ macro_rules! in_each_form {
                 Ok(value)
             }
 
-            /// Does not keep what it returns.
+            /// Does not keep its output.
             #[distributed_lock(key = "made", client = client $($option)*)]
             pub(super) async fn made<T: Default>(client: &Client) -> Result<T, Error> {
                 yield_now().await;
@@ -144,7 +144,7 @@ macro_rules! in_each_form {
                 Ok(cell.get())
             }
 
-            /// As it is where nothing more is known of the type.
+            /// As in generic code, where nothing else is known about the type.
             pub(super) async fn through<T: Display + Default + Send>(
                 client: &Client,
                 given: T,
@@ -198,7 +198,7 @@ in_each_form! {
     finishing(, on_lost = finish, on_unavailable = skip);
 }
 
-/// With a guard and without a condition, which do not go together.
+/// Has a guard and no condition, which exclude each other.
 mod bound {
     use super::*;
 

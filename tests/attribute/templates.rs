@@ -1,4 +1,4 @@
-//! What a key and a client may be made of, on the embedded engine.
+//! The expressions for keys and clients, on the embedded engine.
 
 use std::{
     cell::RefCell,
@@ -9,7 +9,7 @@ use std::{
 
 use redlock_rt::{Client, Error, distributed_lock};
 
-/// The name of the lock that a call was given.
+/// The name of the lock of a call.
 type Name = Result<String, Error>;
 
 struct Order {
@@ -88,7 +88,7 @@ macro_rules! locked {
             Ok($held.name().to_owned())
         }
     };
-    // Here the parameter is the macro's own, and so is the name in the key.
+    // Here the parameter comes from a macro, and so does the name in the key.
     ($name:ident) => {
         #[distributed_lock(key = "own:<id>", guard = held, client = client)]
         async fn $name(client: &Client, id: u64) -> Name {
@@ -110,7 +110,7 @@ async fn a_macro_may_give_the_key_or_have_its_own() {
 #[distributed_lock(key = "all", client = client)]
 async fn labels_and_locals(client: &Client) -> Result<u8, Error> {
     #![allow(clippy::never_loop)]
-    // Names that the expansion uses itself.
+    // Names that the expansion also uses.
     let (key, options, body) = (1, 2, 4);
     'outer: for _ in 0..2 {
         for _ in 0..2 {
@@ -151,7 +151,7 @@ async fn by_reference_to_value(client: Client) -> Held {
     client.rlock("k").is_locked().await
 }
 
-/// As the extractors of web frameworks.
+/// Like the extractors of web frameworks.
 struct State<T>(T);
 
 impl<T> Deref for State<T> {
@@ -167,7 +167,7 @@ async fn by_state(state: State<Arc<Client>>) -> Held {
     state.rlock("k").is_locked().await
 }
 
-/// What the option borrows is free in the body.
+/// The borrows of the option have ended in the body.
 #[distributed_lock(key = "k", client = client.borrow())]
 async fn by_cell(client: Rc<RefCell<Client>>) -> Held {
     let lock = client.borrow_mut().rlock("k");

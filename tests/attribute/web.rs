@@ -35,7 +35,7 @@ impl IntoResponse for AppError {
     }
 }
 
-/// An extractor of the application's own.
+/// An extractor of the application.
 struct User(String);
 
 impl<S: Sync> FromRequestParts<S> for User {

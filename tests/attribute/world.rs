@@ -1,4 +1,4 @@
-//! What a behaviour is given: clients, names of its own, a look into Redis, the leak check.
+//! The common parts of the behaviours: clients, unique names, commands to Redis, the leak check.
 
 use std::{
     ops::Deref,
@@ -10,24 +10,24 @@ use redlock_rt::{Client, ClientBuilder, Error, LateLoss};
 use tests::{Backend, Wires, unique, within};
 use tokio::time::Instant;
 
-/// What most functions here return. (The value of a function whose type may not be `Send` does not
-/// wait for the release.)
+/// The output of most functions here. (A value whose type may not be `Send` does not wait for the
+/// release.)
 pub(crate) type Done = Result<(), Error>;
 
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// How late what is due at a moment may come: threads that have to wait for a processor. Below the
-/// [span](SPAN), so that what is to come at once and what waits for it are told apart.
+/// How late an event may be if threads have to wait for a processor. Below the [span](SPAN), so
+/// that a test can distinguish an event at once from one after the span.
 pub(crate) const LATE: Duration = Duration::from_millis(1500);
 /// A span that a test can wait for, and within which something may be due.
 pub(crate) const SPAN: Duration = Duration::from_secs(2);
-/// Renewal that soon finds that a lock is gone.
+/// A renewal interval with which a guard soon notices the loss of its lock.
 pub(crate) const OFTEN: Duration = Duration::from_millis(20);
-/// Polling that does not come within a test, so that it is an announcement that wakes.
+/// A poll interval longer than any test, so that only an announcement wakes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
-/// Runs one behaviour and looks what it has left.
+/// Runs one behaviour and checks that it has left nothing.
 pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     let backend = Arc::new(B::open(1));
     let world = World {
@@ -52,7 +52,7 @@ impl Deref for World {
 }
 
 impl World {
-    /// A client of these options that is woken by announcements only.
+    /// A client with these options whose waiters are woken by announcements only.
     pub(crate) fn client_with(
         &self,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -66,14 +66,14 @@ impl World {
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> (Client, Wires) {
         let wires = (self.wires)();
-        // Short, since the end of each test waits for it.
+        // Short, since each test waits for it at its end.
         let builder = wires.builder().linger(Duration::from_millis(20));
         let client = options(builder.poll_interval(NEVER)).build().unwrap();
         self.watch(&client);
         (client, wires)
     }
 
-    /// A client, and the late losses that it tells.
+    /// A client, and the late losses that it reports.
     pub(crate) fn telling(&self) -> (Client, Log<LateLoss>) {
         let told = Log::default();
         let log = told.clone();
@@ -97,7 +97,7 @@ impl World {
         assert!(deleted, "there was no lock");
     }
 
-    /// Removes what stays beside locks for good.
+    /// Removes keys that stay beside locks for ever.
     pub(crate) async fn forget(&self, keys: &str) {
         let keys: Vec<String> = self.redis(&["KEYS", keys]).await;
         for key in keys {
@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-/// Notes what happens in which order.
+/// A list of events in their order.
 #[derive(Clone)]
 pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
 
@@ -126,7 +126,7 @@ impl<T: Clone> Log<T> {
     }
 }
 
-/// Notes its end.
+/// Calls a function when it is dropped.
 pub(crate) struct Witness<F: Fn()>(pub(crate) F);
 
 impl<F: Fn()> Drop for Witness<F> {
@@ -135,11 +135,11 @@ impl<F: Fn()> Drop for Witness<F> {
     }
 }
 
-/// Asserts that `from` is so long ago, and not much longer.
+/// Asserts that this much time has passed since `from`, and not much more.
 #[track_caller]
 pub(crate) fn assert_passed(from: Instant, expected: Duration) {
     let passed = from.elapsed();
-    // A deadline of the lock is up to 1 % and 2 ms before that of Redis.
+    // The local deadline of a lock is up to 1 % and 2 ms before the end in Redis.
     let early = expected / 50 + Duration::from_millis(4);
     assert!(
         passed + early >= expected && passed < expected + LATE,

@@ -1,4 +1,4 @@
-//! Redis answers, and somebody else has the lock.
+//! Redis answers, and another owner has the lock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{assert_kind, ms};
 
-/// Whoever it is: another client, another task, another body of this one.
+/// The other owner is another client, another task, or another body of this task.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_lasts_as_long_as_it_says() {
     let (engine, name) = (Engine::new(), unique("runs-out"));
@@ -33,7 +33,7 @@ async fn a_wait_that_runs_out_lasts_as_long_as_it_says() {
     leaks.assert_clean().await;
 }
 
-/// A second contender under an identity that is about to get the lock.
+/// A second contender with an owner that is about to acquire the lock.
 #[tokio::test(start_paused = true)]
 async fn a_wait_behind_the_same_owner_runs_out() {
     let (engine, name) = (Engine::new(), unique("same-owner"));
@@ -55,7 +55,7 @@ async fn a_wait_behind_the_same_owner_runs_out() {
     leaks.assert_clean().await;
 }
 
-/// A wait of zero is one call, and none that comes after it.
+/// A wait of zero sends one call, and no later one.
 #[tokio::test]
 async fn a_wait_of_zero_is_one_call() {
     trace_init();
@@ -68,7 +68,7 @@ async fn a_wait_of_zero_is_one_call() {
         .client(&client)
         .client(&other);
     let lock = client.rlock(&name);
-    // Has the server know the scripts.
+    // Loads the scripts.
     lock.lock().await.unwrap().unlock().await.unwrap();
     let guard = other.rlock(&name).lock().await.unwrap();
     let owner = Owner::new();

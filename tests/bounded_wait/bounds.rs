@@ -1,4 +1,4 @@
-//! What waits for nobody has one bound, the response time-out, whatever fails.
+//! Calls that do not wait for another client have one limit, the response time-out, whatever fails.
 
 use std::{
     pin::Pin,
@@ -20,7 +20,7 @@ use crate::{
 const DIALS: [Dial; 3] = [Dial::Hangs, Dial::Succeeds, Dial::Refused];
 const RESPONSE: Duration = Duration::from_millis(200);
 
-/// What is held when Redis goes away.
+/// The holds at the time when Redis goes away.
 struct Held {
     lock: RLockGuard,
     other: RLockGuard,
@@ -54,7 +54,7 @@ fn multi(client: &Client, name: &str) -> MultiLock {
 
 type Call = Pin<Box<dyn Future<Output = Option<ErrorKind>>>>;
 
-/// Every call that waits for nobody. What is asked of `held` is in the order given.
+/// Every call that does not wait for another client. Calls on `held` run in this order.
 fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
     let mut calls: Vec<(&'static str, Call)> = Vec::new();
     macro_rules! call {
@@ -211,7 +211,7 @@ impl IntoKind for redlock_rt::UpgradeError {
     }
 }
 
-/// Several took two response time-outs and the time to connect: 9 s by default.
+/// Once, some calls took two response time-outs and the time to connect: 9 s by default.
 #[tokio::test(start_paused = true)]
 async fn every_call_that_waits_for_nobody_ends_with_the_response_time_out() {
     for dial in DIALS {
@@ -234,15 +234,15 @@ async fn every_call_that_waits_for_nobody_ends_with_the_response_time_out() {
                 "{dial:?}: {what}: {kind:?}"
             );
         }
-        // The silent connections were given up on the way: a new one is made, at the latest when
-        // the time to connect is over for the one that is being made.
+        // The silent connections are closed meanwhile. A new one is made at the latest when the
+        // attempt in progress reaches its connect time-out.
         valve.turn();
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert!(!client.rlock(&name).is_locked().await.unwrap(), "{dial:?}");
     }
 }
 
-/// A drain went on for three time-outs more than it was given.
+/// Once, a drain took three time-outs more than its limit.
 #[tokio::test(start_paused = true)]
 async fn a_drain_ends_a_response_time_out_after_its_own_time() {
     const DRAIN: Duration = Duration::from_secs(1);
@@ -260,7 +260,7 @@ async fn a_drain_ends_a_response_time_out_after_its_own_time() {
             let start = Instant::now();
             let outcome = client.shutdown(how).await;
             let took = start.elapsed();
-            // It looks every 2 ms.
+            // The drain checks every 2 ms.
             assert!(took <= most + ms(5), "{dial:?}: {how:?} took {took:?}");
             match how {
                 Shutdown::Abandon => outcome.unwrap(),
@@ -271,11 +271,11 @@ async fn a_drain_ends_a_response_time_out_after_its_own_time() {
     }
 }
 
-/// Nobody reads what was sent, as where a server has been stopped, or nobody listens.
+/// A server that reads nothing, as when it is stopped, or that does not listen.
 #[tokio::test]
 async fn on_sockets_they_end_in_time_too() {
     const RESPONSE: Duration = Duration::from_millis(500);
-    /// Less than what they took, and much for a machine that has other things to do.
+    /// Less than the calls once took, and long for a busy machine.
     const LATE: Duration = Duration::from_secs(3);
     let server = RedisServer::start();
     for refuses in [false, true] {

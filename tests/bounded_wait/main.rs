@@ -1,4 +1,4 @@
-//! A wait is a hard bound on everything, and its end tells why: somebody else had the lock, or
+//! A wait is a hard limit of the whole call, and its error says why: another owner had the lock, or
 //! Redis did not answer.
 
 // clippy.toml allows it in test functions, but not in what they call.

@@ -1,4 +1,4 @@
-//! Redis answers with an error that passes by itself: it is asked again as long as the wait lasts.
+//! Redis returns a temporary error: the client asks again as long as the wait lasts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     scripted::{Scripted, Target},
 };
 
-/// As servers word them.
+/// The errors, in the words of servers.
 const REFUSALS: [&str; 12] = [
     "-LOADING Redis is loading the dataset in memory",
     "-READONLY You can't write against a read only replica.",
@@ -28,7 +28,7 @@ const REFUSALS: [&str; 12] = [
     "-ERR Error running script (call to f_0): @user_script:1: -READONLY You can't write.",
 ];
 
-/// Which of them a server may answer to whoever connects.
+/// The errors that a server may send to a new connection.
 fn greets_with(refusal: &str) -> bool {
     ["-LOADING", "-BUSY", "-MASTERDOWN"]
         .iter()
@@ -43,7 +43,7 @@ async fn wait_in_vain(lock: &RLock, wait: Duration, refusal: &str) {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{refusal}: {error}");
 }
 
-/// The waiter that asks and one behind it, for as long as they wait.
+/// The head waiter and one behind it, for their whole wait.
 #[tokio::test(start_paused = true)]
 async fn refusals_that_persist() {
     for refusal in REFUSALS {
@@ -57,20 +57,20 @@ async fn refusals_that_persist() {
             let wait = |span| wait_in_vain(&lock, ms(span), refusal);
             join_all([100, 1000, 3000, 3001].map(wait)).await;
             let asked = match target {
-                // Three of a greeting: CLIENT ID and two INFO.
+                // Three commands of the greeting: CLIENT ID and two INFO.
                 Target::Greetings => server.scripted() / 3,
                 _ => server.scripted(),
             };
-            // With pauses that grow, to half a second.
+            // The pauses grow to half a second.
             assert!((6..60).contains(&asked), "{refusal}: asked {asked} times");
-            // None of the calls ran: there is nothing to undo.
+            // No call has run, so there is nothing to undo.
             let leaks = LeakCheck::without_redis("refused").client(&client);
             leaks.assert_clean().await;
         }
     }
 }
 
-/// It says what Redis said.
+/// The error has the text of Redis.
 #[tokio::test(start_paused = true)]
 async fn the_error_tells_the_refusal() {
     for refusal in REFUSALS {
@@ -87,7 +87,7 @@ async fn the_error_tells_the_refusal() {
     }
 }
 
-/// For a while, at every stage of a lock's life.
+/// The error lasts for a while, at every stage of a lock.
 #[tokio::test(start_paused = true)]
 async fn refusals_that_pass() {
     for refusal in REFUSALS {
@@ -117,7 +117,7 @@ async fn refusals_that_pass() {
     }
 }
 
-/// A release is asked for again as well.
+/// A release is repeated too.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_is_repeated() {
     for refusal in REFUSALS {
@@ -134,7 +134,7 @@ async fn a_refused_release_is_repeated() {
     }
 }
 
-/// What does not pass is not waited for.
+/// A permanent error ends the wait.
 #[tokio::test(start_paused = true)]
 async fn other_errors_are_told_at_once() {
     for (refusal, kind) in [
@@ -161,7 +161,7 @@ async fn other_errors_are_told_at_once() {
     }
 }
 
-/// The same from real servers, which have their ways to get there.
+/// The same with errors of real servers.
 async fn refused_by(what: &str, options: ServerOptions, refuse: &[&str], allow: &[&str]) {
     trace_init();
     let (server, name) = (options.start(), unique(what));
@@ -191,7 +191,7 @@ async fn refused_by(what: &str, options: ServerOptions, refuse: &[&str], allow: 
             false
         })
         .await;
-        // Another client finds it so when it connects.
+        // Another client gets the error when it connects.
         let late = Client::builder().url(&server.url()).build().unwrap();
         let start = Instant::now();
         let outcome = late
@@ -200,7 +200,7 @@ async fn refused_by(what: &str, options: ServerOptions, refuse: &[&str], allow: 
             .await;
         let error = outcome.unwrap_err();
         let kind = match refuse[0] {
-            // Who was never connected is told to go elsewhere.
+            // A client that was never connected gets the error of a wrong address.
             "REPLICAOF" => ErrorKind::Misconfigured,
             _ => ErrorKind::Unavailable,
         };

@@ -1,4 +1,4 @@
-//! A server in this process that answers what it is told to.
+//! An in-process server with scripted answers.
 
 use std::{
     collections::VecDeque,
@@ -8,15 +8,14 @@ use std::{
 use redlock_rt::{Client, ClientBuilder};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-/// Which commands get the scripted answers; all others are answered as by a server where nobody
-/// holds anything.
+/// The commands with scripted answers; the server answers all others as if all locks were free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// EVALSHA.
     Calls,
     /// SCRIPT LOAD.
     Loads,
-    /// CLIENT ID and two INFO, with which a connection begins.
+    /// CLIENT ID and two INFO, the first commands of a connection.
     Greetings,
 }
 
@@ -32,12 +31,12 @@ struct Shared {
     answers: VecDeque<String>,
     for_ever: Option<String>,
     calls: usize,
-    /// Whether it does not know scripts before they are loaded.
+    /// Whether scripts must be loaded first.
     forgetful: bool,
 }
 
 impl Scripted {
-    /// Answers so once each, and then as a free lock does.
+    /// Sends each of these answers once, then those of a free lock.
     pub(crate) fn passing(target: Target, answers: &[&str]) -> Self {
         let answers = answers.iter().map(|&answer| answer.to_owned()).collect();
         Self::new(
@@ -49,7 +48,7 @@ impl Scripted {
         )
     }
 
-    /// Always answers so.
+    /// Always sends this answer.
     pub(crate) fn persistent(target: Target, answer: &str) -> Self {
         let for_ever = Some(answer.to_owned());
         Self::new(
@@ -68,12 +67,12 @@ impl Scripted {
         }
     }
 
-    /// From now on it knows no script before one is loaded.
+    /// From now on scripts must be loaded first.
     pub(crate) fn forgets_scripts(&self) {
         self.shared.lock().unwrap().forgetful = true;
     }
 
-    /// How many commands were answered by the script.
+    /// The number of commands with scripted answers.
     pub(crate) fn scripted(&self) -> usize {
         self.shared.lock().unwrap().calls
     }
@@ -117,8 +116,8 @@ impl Scripted {
         shared.forgetful &= command != "SCRIPT";
         let info = "run_id:scripted\r\n";
         match (command.as_str(), target) {
-            // The script to release names its channel and how to publish there; that to acquire
-            // answers nil for a lock that was taken.
+            // The releasing script has a channel and a publish command; the acquiring one returns nil
+            // if it takes the lock.
             ("EVALSHA", _) if words.last().is_some_and(|word| word == "PUBLISH") => ":1\r\n".into(),
             ("EVALSHA", _) => "$-1\r\n".into(),
             ("INFO", _) => format!("${}\r\n{info}\r\n", info.len()),
@@ -157,7 +156,7 @@ async fn read(stream: &mut BufReader<DuplexStream>) -> Option<Vec<String>> {
         word.truncate(length);
         words.push(String::from_utf8(word).unwrap());
     }
-    // So that every command has a second word to look at.
+    // So that every command has a second word.
     words.resize(words.len().max(2), String::new());
     Some(words)
 }

@@ -1,5 +1,5 @@
-//! Redis is a black hole, on a clock that stands still and jumps: a wait lasts as long as it says,
-//! to the millisecond, and ends with `Unavailable`.
+//! Redis is a black hole, with a paused clock: a wait has its exact length, to the millisecond, and
+//! ends with `Unavailable`.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Stage {
         .await;
     }
 
-    /// The way is open again: the lock can be had, and in the end nothing is left.
+    /// The way is open again: the lock can be acquired, and in the end nothing is left.
     async fn assert_recovers(self) {
         self.valve.turn();
         let guard = within(DEADLINE, self.lock.lock()).await.unwrap();
@@ -85,7 +85,7 @@ impl Stage {
     }
 }
 
-/// Waits for the lock, and asserts that the wait lasts as long as it says.
+/// Waits for the lock, and asserts the exact length of the wait.
 async fn wait_in_vain(lock: &RLock, options: LockOptions, wait: Duration) -> ErrorKind {
     let start = Instant::now();
     let outcome = lock.lock_with(options.wait(wait)).await;
@@ -94,7 +94,7 @@ async fn wait_in_vain(lock: &RLock, options: LockOptions, wait: Duration) -> Err
     error.kind()
 }
 
-/// From a moment to several response time-outs and tries to connect.
+/// From a moment to several response time-outs and attempts to connect.
 const WAITS: [u64; 7] = [1, 199, 200, 201, 1234, 3000, 10_000];
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +134,7 @@ async fn on_a_connection_that_was_there() {
     }
 }
 
-/// Somebody else held it when Redis last answered, and then it did not any more.
+/// Another owner had the lock at the last answer of Redis, which then falls silent.
 #[tokio::test(start_paused = true)]
 async fn subscribed_and_queued() {
     for dial in DIALS {
@@ -154,8 +154,8 @@ async fn subscribed_and_queued() {
     }
 }
 
-/// Only the head asks; those behind it know as well as it does, whenever their waits end: while it
-/// asks, between its tries, and at the same moment as its own.
+/// Only the head asks. Waiters behind it get the same error, whether their waits end during a try of
+/// the head, between its tries, or together with its wait.
 #[tokio::test(start_paused = true)]
 async fn behind_a_head() {
     for dial in DIALS {
@@ -210,7 +210,7 @@ async fn many_whose_waits_end_at_once() {
     }
 }
 
-/// Re-entry asks Redis too. What it may have done there is undone, so nothing is unknown.
+/// Re-entry asks Redis too. Its possible effect is undone, so the outcome is not unknown.
 #[tokio::test(start_paused = true)]
 async fn a_reentry() {
     let engine = Engine::new();
@@ -232,7 +232,7 @@ async fn a_reentry() {
     }
 }
 
-/// Those who share an identity queue for it, and the first one waits for Redis.
+/// Callers that share an owner queue for it, and the first one waits for Redis.
 #[tokio::test(start_paused = true)]
 async fn of_one_owner() {
     for dial in DIALS {
@@ -250,8 +250,8 @@ async fn of_one_owner() {
     }
 }
 
-/// Bodies that take turns under a lock that is held around them: the turn comes with the end of the
-/// wait, and Redis goes.
+/// Bodies take turns under a lock that is held around them. The turn comes at the end of the wait, and
+/// Redis is gone.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_comes_too_late() {
     #[distributed_lock(key = "<name>", client = client, wait = "500ms")]
@@ -281,7 +281,7 @@ async fn a_turn_that_comes_too_late() {
     stage.assert_recovers().await;
 }
 
-/// What has no wait of its own ends with the response time-out, whatever it is that takes so long.
+/// A call without a wait ends with the response time-out, whatever the cause of the delay.
 #[tokio::test(start_paused = true)]
 async fn without_a_wait_of_its_own() {
     let patience = RESPONSE;
@@ -311,7 +311,7 @@ async fn without_a_wait_of_its_own() {
         );
         assert_kind(taken, ErrorKind::Unavailable);
         assert_kind(taken_now, ErrorKind::Unavailable);
-        // Sent, and never again: it may hit whoever has the lock by then.
+        // Sent once: a repeat might free the lock of the next holder.
         assert_kind(freed, ErrorKind::OutcomeUnknown);
         assert_kind(asked, ErrorKind::Unavailable);
         assert_kind(unlocked, ErrorKind::Unavailable);
@@ -332,7 +332,7 @@ async fn without_a_wait_of_its_own() {
     }
 }
 
-/// Made at once: who connects eagerly is told in time too.
+/// The connections succeed: a client that connects eagerly also gets the error in time.
 #[tokio::test(start_paused = true)]
 async fn connecting() {
     for dial in DIALS {

@@ -1,4 +1,4 @@
-//! The bound on real sockets, where it may be late by what the machine takes.
+//! The limit on real sockets, where it may be late on a busy machine.
 
 use std::{
     net::TcpListener,
@@ -11,15 +11,15 @@ use tests::{LeakCheck, Proxy, RedisServer, shared_server, trace_init, unique, wi
 
 use crate::{DEADLINE, ms};
 
-/// How late a wait may end, with threads that have to wait for a processor: before the 3 s are over
-/// that an answer may take.
+/// How late a wait may end if threads have to wait for a processor. Below the response time-out of
+/// 3 s.
 const LATE: Duration = ms_const(2000);
 
 const fn ms_const(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// Waits of several lengths side by side; each ends in time, with `Unavailable`.
+/// Concurrent waits of several lengths; each ends in time, with `Unavailable`.
 async fn wait_in_vain(what: &str, lock: &RLock) {
     let waits = [30, 100, 400].map(ms).map(async |wait| {
         let start = Instant::now();
@@ -36,7 +36,7 @@ async fn wait_in_vain(what: &str, lock: &RLock) {
 }
 
 fn client(url: &str) -> Client {
-    // Long, so that it is the wait that ends it.
+    // Long, so that the wait ends first.
     Client::builder().url(url).linger(ms(20)).build().unwrap()
 }
 
@@ -152,10 +152,10 @@ async fn nobody_listens() {
 #[tokio::test]
 async fn a_listener_that_never_answers() {
     trace_init();
-    // The system accepts, and nobody ever reads.
+    // The system accepts the connection, and no process reads.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // A TLS handshake is waited for as well.
+    // The limit also covers a TLS handshake.
     for scheme in ["redis", "rediss"] {
         let client = client(&format!("{scheme}://127.0.0.1:{port}"));
         wait_in_vain(scheme, &client.rlock("mute")).await;

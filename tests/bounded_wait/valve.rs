@@ -1,4 +1,4 @@
-//! A way to an engine in this process that can be closed: a black hole without a socket.
+//! A connection to an in-process engine that a test can close: a black hole without a socket.
 
 use std::{
     future, io,
@@ -16,23 +16,23 @@ use redlock_rt::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What becomes of new connections while it is closed.
+/// The fate of new connections while the valve is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dial {
-    /// They are never made.
+    /// They never succeed.
     Hangs,
-    /// They are made, and are black holes too.
+    /// They succeed, and are black holes too.
     Succeeds,
-    /// They fail at once, and so do those that were made before.
+    /// They fail at once, and so do existing connections.
     Refused,
 }
 
-/// While it is closed everything written is swallowed, and nothing is answered, on connections old
-/// and new. The old ones stay so when it opens again.
+/// While the valve is closed, all written bytes are swallowed and nothing is answered, on old and new
+/// connections. Old connections stay black holes when it opens again.
 #[derive(Clone)]
 pub(crate) struct Valve {
     engine: Engine,
-    /// Odd: closed.
+    /// Odd while closed.
     turns: Arc<AtomicU64>,
 }
 
@@ -89,7 +89,7 @@ impl AsyncRead for Way {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.is_hole() {
-            // Nothing will ever come, so nobody is to be woken.
+            // No byte will ever come, so no reader needs to be woken.
             return Poll::Pending;
         }
         Pin::new(&mut self.session).poll_read(cx, buf)

@@ -1,4 +1,4 @@
-//! Calls that wait for nobody.
+//! Calls that do not wait for another client.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub(crate) async fn lock_of_an_owner(stage: &mut Stage, at: At) -> bool {
     let options = || LockOptions::new().owner(&owner);
     let outcome = stage.drop_at(at, lock.lock_with(options())).await;
     let completed = unlocked(outcome).await;
-    // The owner is not in its own way.
+    // The owner does not block itself.
     let again = lock.lock_with(options().wait(NEXT)).await;
     assert!(unlocked(Some(again)).await);
     completed

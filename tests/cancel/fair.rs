@@ -1,4 +1,4 @@
-//! Calls of the fair lock: they leave its queue as well.
+//! Calls of the fair lock, which also leave its queue.
 
 use futures::poll;
 use redlock_rt::{Error, FairLock, FairLockGuard, Unlocked};
@@ -20,7 +20,7 @@ async fn unlocked(outcome: Option<Result<FairLockGuard, Error>>) -> bool {
     true
 }
 
-/// Has the client connect and the server know the scripts.
+/// Connects the client, and loads the scripts.
 async fn warm(stage: &mut Stage) {
     assert!(unlocked(Some(stage.fair().lock().await)).await);
 }
@@ -30,7 +30,7 @@ async fn held_elsewhere(stage: &mut Stage) {
     stage.then(move || drop(guard));
 }
 
-/// Waits behind all others.
+/// Waits behind all other waiters.
 async fn queued(lock: FairLock, others: u64) -> JoinHandle<bool> {
     let waiting = tokio::spawn({
         let lock = lock.clone();
@@ -90,7 +90,7 @@ pub(crate) async fn fair_lock_behind_another_waiter(stage: &mut Stage, at: At) -
     completed
 }
 
-/// The one that is dropped holds the lock or is next, and the other comes after it.
+/// The dropped call holds the lock or is the head, and the other waiter comes after it.
 pub(crate) async fn fair_lock_before_another_waiter(stage: &mut Stage, at: At) -> bool {
     let (lock, second) = (stage.fair(), stage.fair());
     let mut call = Box::pin(async move { lock.lock().await });
@@ -105,7 +105,7 @@ pub(crate) async fn fair_lock_before_another_waiter(stage: &mut Stage, at: At) -
     completed
 }
 
-/// Whoever leaves the queue or the lock wakes the next, in another process.
+/// A call that leaves the queue or the lock wakes the next waiter, in another process.
 pub(crate) async fn fair_lock_before_a_waiter_of_another_client(stage: &mut Stage, at: At) -> bool {
     held_elsewhere(stage).await;
     let mut call = Box::pin({

@@ -1,8 +1,8 @@
-//! Commands of dropped calls that the server sees late: they neither free a newer hold nor make one.
+//! Commands of dropped calls that the server reads late: they neither free nor create a newer hold.
 //!
-//! A command that is not answered in time ends its connection, and is then repeated on a new one.
-//! The first one is still on its way. Normally the server's end of the dead connection is killed
-//! before anything is repeated; in some of these tests that is refused, as an ACL may do.
+//! A command without a reply in time ends its connection, and is repeated on a new one, while the
+//! first command is still in flight. Normally the server's end of the dead connection is killed before
+//! the repeat; in some of these tests the server refuses that, as an ACL may do.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Stage {
     proxy: Proxy,
     client: Client,
     lock: RLock,
-    /// The same lock as another client sees it.
+    /// The same lock through another client.
     seen: RLock,
 }
 
@@ -45,15 +45,15 @@ impl Stage {
         }
     }
 
-    /// The server does not kill clients for this one.
+    /// The server refuses CLIENT KILL for this client.
     fn refuse_to_kill(&self) {
         let kill = Matcher::command("CLIENT").mentioning("KILL");
         let answer = "-NOPERM this user has no permissions to run the 'client|kill' command\r\n";
         self.proxy.answer(kill, answer, 100);
     }
 
-    /// Holds the first request of this kind, and all behind it; what is repeated on another
-    /// connection passes.
+    /// Holds the first request of this kind, and the requests behind it; a repeat on another connection
+    /// passes.
     fn hold_first(&self, kind: fn(&Frame) -> bool) -> (Gate, Arc<OnceLock<Frame>>) {
         let first: Arc<OnceLock<Frame>> = Arc::default();
         let (found, name) = (first.clone(), self.world.name.clone());
@@ -65,12 +65,12 @@ impl Stage {
         (gate, first)
     }
 
-    /// Lets what was held go on, if it still can.
+    /// Lets the held requests pass, if their connection still exists.
     async fn deliver(&self, gate: Gate, held: &OnceLock<Frame>) {
         let connection = held.get().unwrap().connection;
 
         gate.open();
-        // Answered, or dropped with its connection, which the server has ended.
+        // Each is answered, or dropped with its connection, which the server has closed.
         eventually(DEADLINE, async || {
             !self
                 .proxy
@@ -78,7 +78,7 @@ impl Stage {
                 .contains(&connection)
         })
         .await;
-        // Whatever the server had read of it by then is done when this is answered.
+        // When this is answered, the server has run everything that it had read before.
         let _: () = self.world.redis(&["PING"]).await;
     }
 
@@ -95,7 +95,7 @@ fn is_script(frame: &Frame) -> bool {
     frame.command() == "EVALSHA"
 }
 
-/// A release names the channel and the command to announce it with.
+/// A release contains its channel and publish command.
 fn is_release(frame: &Frame) -> bool {
     is_script(frame) && frame.mentions("PUBLISH")
 }
@@ -116,7 +116,7 @@ async fn late_release_of_a_dropped_call(what: &str, options: impl Fn() -> LockOp
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     reply.open();
-    // Acquired for nobody: so it is released, but that is held up, and then repeated.
+    // The lock was acquired for a dropped call, so it is released; that release is held, and repeated.
     release.reached().await;
     assert!(held.get().unwrap().mentions(dropped.as_str()));
     assert_eq!(stage.seen.holder().await.unwrap(), Some(dropped.clone()));
@@ -196,7 +196,7 @@ async fn a_late_reentry_of_a_dropped_call_brings_nothing_back() {
         assert!(futures::poll!(&mut call).is_pending());
         reentry.reached().await;
     }
-    // Repeated on another connection, and set back there.
+    // Repeated on another connection, and undone there.
     stage.settled().await;
     assert_eq!(stage.seen.hold_count().await.unwrap(), 1);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);

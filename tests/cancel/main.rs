@@ -1,4 +1,4 @@
-//! Calls dropped at every point: nothing of them is left, and the next locker has it at once.
+//! Calls that are dropped at every point: they leave nothing, and the next caller gets the lock at once.
 //!
 //! Each case runs on the embedded engine and on a real Redis, again and again, dropping its call
 //! one step later each time until the call completes.
@@ -18,12 +18,12 @@ mod waiting;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How soon the next locker has it.
+/// How soon the next caller gets the lock.
 const NEXT: Duration = Duration::from_millis(100);
 
-/// Makes the two tests of each case. On the engine a call is dropped between any two steps of any
-/// task; the number is how many such points there are at least. On Redis a call is dropped between
-/// two times that it is woken; on a busy machine several reasons to wake it become one.
+/// Makes the two tests of each case. On the engine, a call is dropped between any two steps of any
+/// task; the number is the least number of such points. On Redis, a call is dropped between two
+/// wake-ups; on a busy machine several wake-ups become one.
 macro_rules! cases {
     ($($module:ident: $($case:ident($points:expr))*;)*) => {
         mod embedded {

@@ -9,12 +9,12 @@ use tokio::task::yield_now;
 use crate::DEADLINE;
 use crate::stage::{At, NAME, Stage};
 
-/// Names before and behind the one that the stage looks at.
+/// Names before and after the name that the stage checks.
 fn lock(stage: &Stage) -> MultiLock {
     stage.client.multi_lock(["a", NAME, "z"])
 }
 
-/// Has the client connect and the server know the scripts.
+/// Connects the client, and loads the scripts.
 async fn warm(stage: &Stage) {
     assert!(unlocked(Some(lock(stage).lock().await)).await);
 }
@@ -43,7 +43,7 @@ pub(crate) async fn try_lock_of_many(stage: &mut Stage, at: At) -> bool {
     unlocked(outcome.map(|outcome| Ok(outcome.unwrap().unwrap()))).await
 }
 
-/// Under an owner they are not taken in one call.
+/// With an owner, the locks are not taken in one call.
 pub(crate) async fn lock_of_many_one_by_one(stage: &mut Stage, at: At) -> bool {
     let (lock, owner) = (lock(stage), Owner::new());
     let options = LockOptions::new().owner(&owner);
@@ -55,14 +55,14 @@ pub(crate) async fn lock_of_many_behind_another_client(stage: &mut Stage, at: At
     lock_of_many(stage, at).await
 }
 
-/// It waits with the others in hand.
+/// The call waits while it holds the other locks.
 pub(crate) async fn lock_of_many_behind_the_last(stage: &mut Stage, at: At) -> bool {
     let last = stage.other.rlock("z").lock().await.unwrap();
     stage.then(move || drop(last));
     lock_of_many(stage, at).await
 }
 
-/// The leases of the first begin anew in the end.
+/// At the end, the leases of the first locks start anew.
 pub(crate) async fn lock_of_many_without_renewal(stage: &mut Stage, at: At) -> bool {
     let (lock, owner) = (lock(stage), Owner::new());
     let options = LockOptions::new().owner(&owner).renew(false);
@@ -102,7 +102,7 @@ pub(crate) async fn reenter_of_many(stage: &mut Stage, at: At) -> bool {
     let guard = lock(stage).lock().await.unwrap();
     let inner = stage.drop_at(at, guard.reenter()).await;
     let completed = inner.map(|inner| drop(inner.unwrap())).is_some();
-    // What the dropped call has counted is set back behind it, on the same connections.
+    // The counts of the dropped call are reset after it, on the same connections.
     within(DEADLINE, guard.extend(Duration::from_secs(60)))
         .await
         .unwrap();
@@ -111,7 +111,7 @@ pub(crate) async fn reenter_of_many(stage: &mut Stage, at: At) -> bool {
     completed
 }
 
-/// Through two clients of one server that call it by two addresses.
+/// Through two clients of one server with two addresses.
 pub(crate) async fn lock_of_many_under_two_addresses(stage: &mut Stage, at: At) -> bool {
     let both = [stage.client.rlock(NAME), stage.other.rlock(NAME)];
     let lock = MultiLock::new(both);

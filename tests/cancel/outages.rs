@@ -1,4 +1,4 @@
-//! Calls whose connection is gone, or goes in the middle of them.
+//! Calls whose connection is missing, or breaks during the call.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     stage::{At, Stage, unlocked},
 };
 
-/// Has the client connect, if it has not.
+/// Connects the client, if it is not connected.
 async fn warm(stage: &Stage) {
     assert!(unlocked(Some(stage.lock().lock().await)).await);
 }

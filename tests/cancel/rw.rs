@@ -6,7 +6,7 @@ use redlock_rt::{Error, Kind, LockGuard, ReadWriteLock, Unlocked};
 
 use crate::stage::{At, Stage};
 
-/// What somebody else has, and releases when nothing moves.
+/// The hold of another client, which releases it when nothing moves.
 async fn read_elsewhere(stage: &mut Stage) {
     let guard = stage.rw_of_the_other().read().await.unwrap();
     stage.then(move || drop(guard));
@@ -17,7 +17,7 @@ async fn written_elsewhere(stage: &mut Stage) {
     stage.then(move || drop(guard));
 }
 
-/// Releases what the call gave, and answers whether it gave something.
+/// Releases the guard of the call, and returns whether there was one.
 async fn unlocked<K: Kind>(outcome: Option<Result<LockGuard<K>, Error>>) -> bool {
     let Some(guard) = outcome else {
         return false;
@@ -57,7 +57,7 @@ pub(crate) async fn write_behind_a_reader(stage: &mut Stage, at: At) -> bool {
     write(stage, at).await
 }
 
-/// What it leaves where it is refused is taken away.
+/// The traces of a refused call are removed.
 pub(crate) async fn preferred_write_behind_a_reader(stage: &mut Stage, at: At) -> bool {
     let lock = preferred(stage);
     read_elsewhere(stage).await;

@@ -1,4 +1,4 @@
-//! Where calls are dropped, and what is looked at afterwards.
+//! Drops calls at every point, and checks the state afterwards.
 
 use std::{
     cell::Cell,
@@ -25,40 +25,40 @@ use tokio::{
 
 use crate::{DEADLINE, NEXT};
 
-/// Passes without a byte, on the engine, after which nothing moves until something happens.
+/// On the engine: after this many passes without a byte, nothing moves until the next event.
 const QUIET_PASSES: usize = 14;
-/// The same on Redis, where a call is polled when it is woken.
+/// The same as a time on Redis, where a call is polled when it is woken.
 const QUIET: Duration = Duration::from_millis(5);
-/// How far the clock goes on, on the engine, when nothing moves and nothing is left to happen.
+/// On the engine: the step of the clock when nothing moves and no event is left.
 const TICK: Duration = Duration::from_millis(20);
-/// More points than any call here has.
+/// More than the number of points of any call.
 const MOST: usize = 2_000;
-/// Up to this point a call is dropped in both ways, and then in the one or the other.
+/// Up to this point a call is dropped in both ways, then alternately.
 const BOTH: usize = 40;
-/// No pause before connecting is longer.
+/// The longest pause before connecting.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const NAME: &str = "cancelled";
 
 /// When a call is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
-    /// After so many polls.
+    /// After this many polls.
     polls: usize,
-    /// Not before what it waits for has come, as far as it does without further polls.
+    /// Only after the events for which it waits, as far as they happen without further polls.
     late: bool,
 }
 
-/// Something that happens in the middle of a call.
+/// An event during a call.
 enum Event {
     /// When nothing moves.
     Quiet(Box<dyn FnOnce()>),
     /// Time passes, when nothing moves.
     Tick,
-    /// When this holds.
+    /// When this condition holds.
     When(Box<dyn Fn() -> bool>, Box<dyn FnOnce()>),
 }
 
-/// The lock that a case is about, and the next locker wants.
+/// The lock of a case, which the next caller acquires.
 #[derive(Clone, Copy, Debug)]
 enum About {
     RLock,
@@ -67,7 +67,7 @@ enum About {
 }
 
 enum Backend {
-    /// In a runtime of one thread that runs one task between two polls, with a paused clock.
+    /// With a runtime of one thread that runs one task between two polls, and a paused clock.
     Engine(Engine),
     Redis {
         server: Box<RedisServer>,
@@ -77,8 +77,8 @@ enum Backend {
 
 /// A server, the client whose calls are dropped, and another one.
 ///
-/// Every read and write of the client takes two polls and moves a few bytes: a call that crosses
-/// the network is dropped at each step of it.
+/// Every read and write of the client takes two polls and moves a few bytes, so a call is dropped at
+/// each step of its network traffic.
 pub(crate) struct Stage {
     backend: Arc<Backend>,
     wires: Wires,
@@ -86,7 +86,7 @@ pub(crate) struct Stage {
     pub(crate) other: Client,
     control: MultiplexedConnection,
     events: VecDeque<Event>,
-    /// Whether it is about the read-write lock of the name.
+    /// The lock of the case.
     about: About,
 }
 
@@ -116,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// Forgets the client: the next call connects first.
+    /// Replaces the client: the next call connects first.
     pub(crate) fn cool(&mut self) {
         self.client = settings(self.wires.builder());
     }
@@ -125,7 +125,7 @@ impl Stage {
         self.client.rlock(NAME)
     }
 
-    /// The read-write lock, which the case is about from now on.
+    /// The read-write lock, the lock of the case from now on.
     pub(crate) fn rw(&mut self) -> ReadWriteLock {
         self.about = About::ReadWrite;
         self.client.read_write_lock(NAME)
@@ -135,7 +135,7 @@ impl Stage {
         self.other.read_write_lock(NAME)
     }
 
-    /// The fair lock, which the case is about from now on.
+    /// The fair lock, the lock of the case from now on.
     pub(crate) fn fair(&mut self) -> FairLock {
         self.about = About::Fair;
         self.client.fair_lock(NAME)
@@ -149,7 +149,7 @@ impl Stage {
         self.lock().lock().await.unwrap()
     }
 
-    /// Something happens when nothing moves any more.
+    /// Adds an event for the time when nothing moves.
     pub(crate) fn then(&mut self, event: impl FnOnce() + 'static) {
         self.events.push_back(Event::Quiet(Box::new(event)));
     }
@@ -158,20 +158,20 @@ impl Stage {
         self.events.extend((0..ticks).map(|_| Event::Tick));
     }
 
-    /// The pause after the subscribing connection was cut the last time is over.
+    /// Waits for the end of the pause after the last cut of the subscribing connection.
     pub(crate) async fn may_subscribe(&self) {
         if let Backend::Engine(_) = &*self.backend {
             advance(LONGEST_PAUSE).await;
         }
     }
 
-    /// Somebody else has it, and releases it when nothing moves.
+    /// Another client has the lock, and releases it when nothing moves.
     pub(crate) async fn held_elsewhere(&mut self) {
         let guard = self.other.rlock(NAME).lock().await.unwrap();
         self.then(move || drop(guard));
     }
 
-    /// Cuts the client's connections, and says how many there were.
+    /// Cuts the client's connections, and returns how many there were.
     pub(crate) fn cut(&self, which: Which) -> usize {
         match &*self.backend {
             Backend::Engine(_) => self.wires.cut(which),
@@ -179,8 +179,8 @@ impl Stage {
         }
     }
 
-    /// Cuts the subscribing connection when the client is subscribed and has looked again; says
-    /// later whether it did.
+    /// Cuts the subscribing connection when the client is subscribed and has tried again; the result
+    /// says later whether that happened.
     pub(crate) fn then_cut_subscriber(&mut self) -> Rc<Cell<bool>> {
         let (backend, wires) = (self.backend.clone(), self.wires.clone());
         let (sent, done) = (self.wires.count(), Rc::new(Cell::new(false)));
@@ -206,7 +206,7 @@ impl Stage {
         done
     }
 
-    /// Cuts the connection for commands; there is no other for a while.
+    /// Cuts the connection for commands; a new one is refused for a while.
     pub(crate) fn cut_off(&mut self) {
         match &*self.backend {
             Backend::Engine(_) => self.wires.refuse(),
@@ -222,7 +222,7 @@ impl Stage {
         self.then_time_passes(2);
     }
 
-    /// The call's first command is carried out, and its reply is lost with the connection.
+    /// The call's first command runs, and its reply is lost with the connection.
     pub(crate) fn lose_reply(&mut self) {
         match &*self.backend {
             Backend::Engine(_) => {
@@ -247,7 +247,7 @@ impl Stage {
         }
     }
 
-    /// Polls `call` and drops it as `at` says; its output if it comes before.
+    /// Polls `call` and drops it at `at`; returns its output if it completes before.
     pub(crate) async fn drop_at<F: Future>(&mut self, at: At, call: F) -> Option<F::Output> {
         let call = pin!(call);
         match &*self.backend {
@@ -307,7 +307,7 @@ impl Stage {
                 match self.events.pop_front() {
                     Some(Event::Quiet(event) | Event::When(_, event)) => event(),
                     Some(Event::Tick) => {}
-                    // It waits for something that the events do not bring.
+                    // The call waits for something that no event causes.
                     None if poll == at.polls => break,
                     None => {}
                 }
@@ -316,7 +316,7 @@ impl Stage {
         None
     }
 
-    /// What was to happen still happens.
+    /// Runs the remaining events.
     pub(crate) fn finish_events(&mut self) {
         for event in self.events.drain(..) {
             match event {
@@ -330,8 +330,8 @@ impl Stage {
         self.wires.lose_nothing();
     }
 
-    /// The other guard of a hold is not touched by what became of the call: it is valid, holds it
-    /// once, and releases it.
+    /// The call does not affect the other guard of the hold: that guard is valid, holds the lock once,
+    /// and releases it.
     pub(crate) async fn assert_held_once(&self, guard: RLockGuard, at: At) {
         assert!(guard.is_valid(), "{at:?}: {:?}", guard.state());
         let other = self.other.rlock(NAME);
@@ -343,7 +343,7 @@ impl Stage {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released, "{at:?}");
     }
 
-    /// The next locker has it at once, and nothing is left of the call, nor of its subscription.
+    /// The next caller gets the lock at once, and neither the call nor its subscription leaves anything.
     async fn assert_nothing_left(&mut self, at: At) {
         self.finish_events();
         let wait = match &*self.backend {
@@ -411,14 +411,14 @@ async fn pass<K: Kind>(lock: &Lock<K>, options: LockOptions) -> Result<Unlocked,
 }
 
 fn settings(builder: ClientBuilder) -> Client {
-    // Looking by itself must not help where an announcement was missed.
+    // Polling must not hide a missed announcement.
     let builder = builder
         .poll_interval(DEADLINE)
         .linger(Duration::from_millis(5));
     builder.build().unwrap()
 }
 
-/// Releases what the call gave, and answers whether it gave something.
+/// Releases the guard of the call, and returns whether there was one.
 pub(crate) async fn unlocked(outcome: Option<Result<RLockGuard, Error>>) -> bool {
     let Some(guard) = outcome else {
         return false;
@@ -427,8 +427,8 @@ pub(crate) async fn unlocked(outcome: Option<Result<RLockGuard, Error>>) -> bool
     true
 }
 
-/// Runs `case` for every point at which its call can be dropped, until the call completes, which
-/// the case answers.
+/// Runs `case` for every point at which its call can be dropped, until the case reports that the call
+/// has completed.
 async fn at_every_point(
     mut stage: Stage,
     least: usize,
@@ -468,7 +468,7 @@ pub(crate) fn on_the_engine(least: usize, case: impl AsyncFn(&mut Stage, At) -> 
     });
 }
 
-/// Every call waits for an answer at least.
+/// Every call waits at least for a reply.
 const WAITS_ONCE: usize = 2;
 
 pub(crate) fn on_redis(case: impl AsyncFn(&mut Stage, At) -> bool) {

@@ -9,7 +9,7 @@ use crate::{
     stage::{At, Stage, unlocked},
 };
 
-/// Waits until so many calls of the client wait.
+/// Waits until this many calls of the client wait.
 async fn waiting(stage: &Stage, count: usize) {
     while stage.client.stats().waiting < count {
         yield_now().await;
@@ -33,7 +33,7 @@ pub(crate) async fn lock_behind_another_waiter(stage: &mut Stage, at: At) -> boo
     completed
 }
 
-/// The one that is dropped is the head of the queue, and the next one takes its place.
+/// The dropped call is the head of the queue, and the next waiter becomes the head.
 pub(crate) async fn lock_before_another_waiter(stage: &mut Stage, at: At) -> bool {
     let (lock, second) = (stage.lock(), stage.lock());
     let mut call = Box::pin(async move { lock.lock().await });
@@ -84,7 +84,7 @@ pub(crate) async fn lock_behind_another_client_and_before_another_waiter(
 pub(crate) async fn lock_that_subscribes_again(stage: &mut Stage, at: At) -> bool {
     stage.may_subscribe().await;
     let cut = stage.then_cut_subscriber();
-    // The pause before it connects again.
+    // The pause before the client reconnects.
     stage.then_time_passes(3);
     stage.held_elsewhere().await;
     let completed = lock(stage, at).await;

@@ -81,7 +81,7 @@ macro_rules! behaviours {
 macro_rules! kinds {
     ($($name:ident = $kind:ty;)+) => {
         $(mod $name {
-            /// On a clock that stands still and jumps: the engine is in the same process.
+            /// With a paused clock, since the engine is in the same process.
             mod embedded {
                 every_behaviour!(tokio::test(start_paused = true), tests::Embedded, $kind);
             }

@@ -17,7 +17,7 @@ use crate::{
     world::*,
 };
 
-/// A task that waits for the lock, and gives it back with the moment when it had it.
+/// A task that waits for the lock, and returns it with the time of its acquisition.
 async fn waiter<S: Subject>(world: &World, client: &Party) -> JoinHandle<(Guard<S>, Instant)> {
     let before = client.stats().waiting;
     let lock = S::open(client, &world.name);
@@ -26,7 +26,7 @@ async fn waiter<S: Subject>(world: &World, client: &Party) -> JoinHandle<(Guard<
     task
 }
 
-/// The waiter has the lock, soon after it was freed.
+/// The waiter gets the lock soon after its release.
 async fn is_served<S: Subject>(waiter: JoinHandle<(Guard<S>, Instant)>, freed: Instant) {
     let (guard, served) = within(DEADLINE, waiter).await.unwrap();
     assert!(guard.is_valid());
@@ -65,7 +65,7 @@ pub(crate) async fn a_dropped_guard_wakes_a_waiter<S: Subject>(world: &World) {
     settles::<S>(world, &other).await;
     let freed = Instant::now();
     drop(guard);
-    // Either may be first; the other is woken by the first one's release.
+    // Either may be first; its release wakes the other.
     let (one, another) = tokio::join!(is_served::<S>(here, freed), is_served::<S>(there, freed));
     let ((), ()) = (one, another);
 }
@@ -108,7 +108,7 @@ pub(crate) async fn waiters_of_a_client_are_served_in_order<S: Subject>(world: &
 }
 
 pub(crate) async fn a_wait_runs_out<S: Subject>(world: &World) {
-    // Longer than an answer takes: without one it is not known whether the lock is held.
+    // Longer than a reply takes: without one, the caller does not know whether the lock is held.
     const WAIT: Duration = Duration::from_secs(1);
     let (holder, other) = (world.client(), world.client());
     let guard = S::Rival::open(&holder, &world.name).lock().await.unwrap();

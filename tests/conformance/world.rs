@@ -1,4 +1,4 @@
-//! What a behaviour is given: clients, a name of its own, a look into Redis, the leak check.
+//! The common parts of the behaviours: clients, a unique name, commands to Redis, the leak check.
 
 use std::{
     cell::RefCell,
@@ -18,27 +18,27 @@ use crate::{
     subject::{Guard, Subject},
 };
 
-/// For what must happen. Below the [standard](STANDARD) lease: what was missed would come with the
-/// end of that.
+/// The limit for events that must happen. Below the [standard](STANDARD) lease, with whose end a
+/// missed event would come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// How late what is due at a moment may come: threads that have to wait for a processor. What was
-/// missed would come with the end of a [standard](STANDARD) lease, or [never](NEVER).
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a [standard](STANDARD) lease, or [never](NEVER).
 pub(crate) const LATE: Duration = Duration::from_secs(5);
 /// The lease of a client that sets none.
 pub(crate) const STANDARD: Duration = Duration::from_secs(30);
-/// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
-/// for a processor come too late for that.
+/// A lease whose end a test waits for. Too short for events that must come before its end, since
+/// threads may have to wait for a processor.
 pub(crate) const LEASE: Duration = Duration::from_millis(600);
-/// A lease within which something may be due.
+/// A lease long enough for something that must happen before its end.
 pub(crate) const HELD: Duration = Duration::from_secs(3);
 /// A renewal that a test can wait for; far more often than a lease asks for.
 pub(crate) const OFTEN: Duration = Duration::from_millis(200);
 /// What the guard's local deadline is before the end of the lease: 1 % and 2 ms.
 pub(crate) const MARGIN: Duration = Duration::from_millis(8);
-/// Polling that does not come within a test, so that it is an announcement that wakes.
+/// A poll interval longer than any test, so that only an announcement wakes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
-/// Runs one behaviour and looks what it has left.
+/// Runs one behaviour and checks that it has left nothing.
 pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     let (backend, name) = (Arc::new(B::open(S::SERVERS)), unique(name));
     let mut servers = Vec::new();
@@ -175,7 +175,7 @@ impl World {
         assert!(one.contains(&holds), "{holds} holds, not one");
     }
 
-    /// Puts a lock of somebody else there.
+    /// Creates a lock of another owner.
     pub(crate) async fn occupy<S: Subject>(&self, owner: &str, lease: Duration) {
         self.occupy_as::<S>(&vec![owner.to_owned(); self.places.len()], lease)
             .await;
@@ -211,7 +211,7 @@ fn fields_of<S: Subject>(owner: &HoldId) -> Vec<String> {
     fields
 }
 
-/// Waits until so many tasks of the client wait.
+/// Waits until this many tasks of the client wait.
 pub(crate) async fn waits(client: &Party, count: usize) {
     eventually(DEADLINE, async || {
         let waiting = client.stats().waiting;
@@ -258,7 +258,7 @@ pub(crate) async fn is_renewed<G: Guards>(guard: &G) {
     eventually(DEADLINE, async || until(guard) > now).await;
 }
 
-/// Notes what happens in which order.
+/// A list of events in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
 
@@ -272,7 +272,7 @@ impl<T: Clone> Log<T> {
     }
 }
 
-/// Asserts that `from` is so long ago, and not much longer.
+/// Asserts that this much time has passed since `from`, and not much more.
 #[track_caller]
 pub(crate) fn assert_passed(from: Instant, expected: Duration) {
     let passed = from.elapsed();

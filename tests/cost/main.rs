@@ -19,9 +19,9 @@ use redlock_rt::{Client, ClientBuilder, RLock};
 use tests::{LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// For what must not happen.
+/// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
 type Counts = BTreeMap<String, usize>;
@@ -56,7 +56,7 @@ impl Counted {
         let server = RedisServer::start();
         let proxy = Proxy::to(&server);
         let builder = Client::builder().url(&proxy.url()).poll_interval(NEVER);
-        // Short, since the end of each test waits for it.
+        // Short, since each test waits for it at its end.
         let builder = builder.linger(Duration::from_millis(20));
         let client = options(builder).connect().await.unwrap();
         let name = unique("cost");
@@ -128,7 +128,7 @@ impl Counted {
         command.query_async(&mut self.redis).await.unwrap()
     }
 
-    /// Puts a lock of somebody else there.
+    /// Creates a lock of another owner.
     async fn occupy(&mut self) {
         let name = self.name.clone();
         let _: u8 = self.ask(&["HSET", &name, "somebody:1", "1"]).await;

@@ -29,7 +29,7 @@ async fn ended(waiting: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
     within(DEADLINE, waiting).await.unwrap()
 }
 
-/// Waits until so many clients have subscribed.
+/// Waits until this many clients have subscribed.
 async fn subscribed(world: &World, count: usize) {
     let channel = format!("redisson_countdownlatch__channel__{{{}}}", world.name);
     eventually(DEADLINE, async || {

@@ -112,7 +112,7 @@ macro_rules! every_latch {
 macro_rules! suites {
     ($($name:ident = $suite:ident, $kind:ty;)+) => {
         $(mod $name {
-            /// On a clock that stands still and jumps: the engine is in the same process.
+            /// With a paused clock, since the engine is in the same process.
             mod embedded {
                 $suite!(tokio::test(start_paused = true), tests::Embedded, $kind);
             }

@@ -70,7 +70,7 @@ pub(crate) async fn a_dropped_guard_wakes_a_waiter<S: Subject>(world: &World) {
     settles(world, &other).await;
     let freed = Instant::now();
     drop(guard);
-    // Either may be first; the other is woken by the first one's release.
+    // Either may be first; its release wakes the other.
     tokio::join!(is_served::<S>(here, freed), is_served::<S>(there, freed));
     gone(world, 1).await;
 }

@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 pub(crate) use tests::World;
 
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// How late what is due at a moment may come: threads that have to wait for a processor. What was
-/// missed would come with the end of a lease of 30 s, or of a poll interval of minutes.
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of 30 s, or of a poll interval of minutes.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
-/// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
-/// for a processor come too late for that.
+/// A lease whose end a test waits for. Too short for events that must come before its end, since
+/// threads may have to wait for a processor.
 pub(crate) const LEASE: Duration = Duration::from_millis(600);
-/// A lease within which something may be due.
+/// A lease long enough for something that must happen before its end.
 pub(crate) const HELD: Duration = Duration::from_secs(3);
 /// A wait that runs out. Longer than an answer takes: without one it is not known what is free.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub(crate) async fn at_rest(world: &World, permits: i64) {
     .await;
 }
 
-/// Waits until so many tasks of the client wait.
+/// Waits until this many tasks of the client wait.
 pub(crate) async fn waits(client: &Client, count: usize) {
     eventually(DEADLINE, async || match client.stats().waiting {
         waiting if waiting == count => Ok(()),
@@ -69,7 +69,7 @@ pub(crate) async fn settles(world: &World, client: &Client) {
     .await;
 }
 
-/// Asserts that `from` is so long ago, and not much longer.
+/// Asserts that this much time has passed since `from`, and not much more.
 #[track_caller]
 pub(crate) fn assert_passed(from: Instant, expected: Duration) {
     let passed = from.elapsed();

@@ -17,8 +17,8 @@ use std::time::Duration;
 use tests::{Driver, eventually, shared_server};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_driver");
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How late what is due at a moment may come: threads that have to wait for a processor.
 const LATE: Duration = Duration::from_secs(5);

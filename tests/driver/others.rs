@@ -9,7 +9,7 @@ use tests::{
 
 use crate::{DEADLINE, LATE, PROGRAM, connected, waits_for};
 
-/// For what must not happen.
+/// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test]

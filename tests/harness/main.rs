@@ -16,8 +16,8 @@ mod server;
 
 use std::time::Duration;
 
-/// For what must happen.
+/// The limit for events that must happen.
 /// Only what hangs takes so long.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// For what must not happen.
+/// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use tests::{RedisServer, World, eventually, shared_server, within};
 use tokio::task::JoinHandle;
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test: whoever wakes was told.
+/// A poll interval longer than any test: a waiter wakes by an announcement.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 pub(crate) struct Stage {

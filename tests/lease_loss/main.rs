@@ -16,16 +16,16 @@ use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, GuardState, RLockGuard};
 use tests::{Driver, LeakCheck, eventually, shared_server, trace_init, unique, within};
 
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How late what is due may come, with threads that have to wait for a processor. What was missed
 /// would come with the end of a lease of a minute, or of a poll interval of several.
 const LATE: Duration = Duration::from_secs(5);
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// Short, since the end of each test waits for it.
+/// Short, since each test waits for it at its end.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Sends a command to Redis.

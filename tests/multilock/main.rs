@@ -17,10 +17,10 @@ use std::time::Duration;
 use redlock_rt::{Client, ClientBuilder};
 use tests::{RedisServer, SharedServer, shared_server, unique};
 
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
 fn settings(builder: ClientBuilder) -> Client {

@@ -11,7 +11,7 @@ mod braces;
 mod foreign;
 mod numbers;
 
-/// For what must happen.
+/// The limit for events that must happen.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Runs one behaviour on this backend, and looks what it has left.

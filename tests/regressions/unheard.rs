@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::{DEADLINE, limited_user};
 
-/// Polling that does not come within a test.
+/// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
 async fn client(url: &str) -> Client {

@@ -23,13 +23,13 @@ use std::{
 use redlock_rt::{Client, HoldId, ReadWriteLock};
 use tests::{World, eventually, shared_server};
 
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test, so that it is an announcement that wakes.
+/// A poll interval longer than any test, so that only an announcement wakes.
 const NEVER: Duration = Duration::from_secs(600);
-/// How late what is due may come: threads that have to wait for a processor. What was missed would
-/// come with the end of a lease of 30 s, or [never](NEVER).
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of 30 s, or [never](NEVER).
 const LATE: Duration = Duration::from_secs(5);
 
 /// One lock on the shared server, and a look at it.
@@ -116,7 +116,7 @@ impl Stage {
     }
 }
 
-/// Waits until so many tasks of the client wait.
+/// Waits until this many tasks of the client wait.
 async fn waits(client: &Client, count: usize) {
     eventually(DEADLINE, async || {
         let waiting = client.stats().waiting;

@@ -10,8 +10,8 @@ use tests::{calls, eventually, within};
 
 use crate::stage::{DEADLINE, Stage};
 
-/// A lease whose end a test waits for. Nothing may be due before the end: threads that have to wait
-/// for a processor come too late for that.
+/// A lease whose end a test waits for. Too short for events that must come before its end, since
+/// threads may have to wait for a processor.
 const LEASE: Duration = Duration::from_millis(400);
 
 /// Nobody releases it or announces its end, and nobody polls: a waiter that did not know when the lease

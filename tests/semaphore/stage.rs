@@ -6,10 +6,10 @@ use bytes::Bytes;
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
 use tests::{Matcher, Proxy, World, eventually, shared_server};
 
-/// For what must happen. Below the lease of 30 s of a client that sets none: what was missed would
-/// come with the end of that.
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
+/// event would come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// Polling that does not come within a test: whoever wakes was told, or knew when.
+/// A poll interval longer than any test: a waiter wakes by an announcement, or at the end of a lease.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// What a client waits for a reply. Short, since each lost reply costs as much.
 const RESPONSE: Duration = Duration::from_millis(1200);

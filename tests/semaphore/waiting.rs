@@ -10,7 +10,7 @@ use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
 
-/// For what must not happen.
+/// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test]

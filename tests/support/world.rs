@@ -91,7 +91,7 @@ impl World {
         self.lingering().poll_interval(NEVER)
     }
 
-    /// Short, since the end of each test waits for it.
+    /// Short, since each test waits for it at its end.
     fn lingering(&self) -> ClientBuilder {
         (self.client)().linger(Duration::from_millis(20))
     }
@@ -139,8 +139,8 @@ impl World {
         .await;
     }
 
-    /// Removes notes of operations and marks of latches, after a check that each of them would expire
-    /// within minutes.
+    /// Removes notes of operations and marks of latches, after a check that each of them would
+    /// expire within minutes.
     pub async fn remove_notes(&self) {
         let mut left = Vec::new();
         for prefix in ["redlock_op", "redlock_latch_end"] {
