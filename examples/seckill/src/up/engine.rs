@@ -11,8 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How long a server that restarts is away.
-const AWAY: Duration = Duration::from_millis(500);
+/// How long a server that restarts is away: shorter than a slow order takes, so that its lock is
+/// given away while it is at work.
+const AWAY: Duration = Duration::from_millis(100);
 
 /// An engine on a port of 127.0.0.1, for as long as the process lives.
 #[derive(Debug)]

@@ -1,8 +1,11 @@
 //! What cannot be served says why, in one line, and ends with 2.
 
-use tests::RedisServer;
+use std::thread;
 
-use super::world::{Instance, World};
+use serde_json::json;
+use tests::{RedisServer, eventually};
+
+use super::world::{Instance, LONG, World, block_on};
 
 #[track_caller]
 fn refused(said: Result<Instance, String>, named: &str) {
@@ -52,6 +55,39 @@ fn a_url_or_port_that_does_not_serve_is_named() {
     refused(with("--payments", "localhost"), "--payments");
     refused(with("--payments", "https://localhost"), "--payments");
     refused(with("--lock", "maybe"), "--lock");
+}
+
+#[test]
+fn an_instance_makes_the_tables_under_a_lock() {
+    let world = World::sqlite();
+    let locks = block_on(world.locks());
+    let guard = block_on(locks.rlock("migrate").lock()).unwrap();
+    thread::scope(|scope| {
+        let start = scope.spawn(|| world.serve(&[]));
+        block_on(eventually(LONG, async || {
+            assert!(!start.is_finished(), "it serves without the lock");
+            world.waits_for("migrate").await
+        }));
+        block_on(guard.unlock()).unwrap();
+        let instance = start.join().unwrap();
+        assert_eq!(instance.get("/api/vouchers").json(), json!([]));
+    });
+}
+
+#[test]
+fn instances_that_start_at_once_make_the_tables_once() {
+    for world in [World::sqlite(), World::postgres()] {
+        let instances: Vec<Instance> = thread::scope(|scope| {
+            let starts: Vec<_> = (0..6).map(|_| scope.spawn(|| world.serve(&[]))).collect();
+            starts
+                .into_iter()
+                .map(|start| start.join().unwrap())
+                .collect()
+        });
+        for instance in instances {
+            assert_eq!(instance.get("/api/vouchers").json(), json!([]));
+        }
+    }
 }
 
 #[test]

@@ -151,12 +151,10 @@ fn a_rush_says_what_is_wrong_with_its_target() {
 
 /// A rush with something broken in the middle: requests may fail, and nobody has two vouchers.
 #[track_caller]
-fn holds(lock: &str, fault: &str) {
+fn holds(lock: &str, fault: &str, stall_one_in: &str) {
     let world = World::sqlite();
-    let front = up(
-        &world,
-        &["--chaos", "--think", "20ms", "--stall-one-in", "20"],
-    );
+    let flags = ["--chaos", "--think", "20ms", "--stall-one-in", stall_one_in];
+    let front = up(&world, &flags);
     let flags = [
         "--users", "150", "--stock", "450", "--lock", lock, "--fault", fault,
     ];
@@ -173,22 +171,52 @@ fn holds(lock: &str, fault: &str) {
 
 #[test]
 fn nobody_has_two_when_an_instance_is_killed() {
-    holds("rlock", "kill@300ms");
+    holds("rlock", "kill@300ms", "20");
 }
 
 #[test]
 fn nobody_has_two_when_redis_stands_still() {
-    holds("rlock", "pause@300ms");
+    holds("rlock", "pause@300ms", "20");
 }
 
 #[test]
 fn nobody_has_two_when_redis_restarts_with_its_data() {
-    holds("rlock", "restart-with-data@300ms");
+    holds("rlock", "restart-with-data@300ms", "20");
 }
 
 #[test]
 fn nobody_has_two_under_a_token_when_redis_loses_its_data() {
-    holds("fenced", "restart-without-data@300ms");
+    // So many slow orders that some are under way when their locks are forgotten.
+    holds("fenced", "restart-without-data@300ms", "2");
+}
+
+/// What the fault does to a plain lock, without the chance that is in a rush.
+#[test]
+fn a_holder_whose_lock_is_forgotten_is_refused_by_its_fence_and_by_nothing_else() {
+    for (lock, second, orders) in [("fenced", 409, 1), ("rlock", 201, 2)] {
+        let world = World::sqlite();
+        // Sooner over than the next renewal, by which the holder would notice.
+        let slow = world.serve(&["--think", "1s"]);
+        let fast = world.serve(&[]);
+        let mut asked = on_sale("Tea", 5);
+        asked["sale"]["lock"] = json!(lock);
+        let voucher = slow.voucher(&asked);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| slow.order(7, &voucher));
+            block_on(eventually(LONG, async || {
+                world.lock_is_taken("order:7").await
+            }));
+            block_on(world.forget_lock("order:7"));
+            assert_eq!(fast.order(7, &voucher).status, 201);
+            let first = first.join().unwrap();
+            assert_eq!(first.status, second, "{lock}: {first:?}");
+            if lock == "fenced" {
+                first.is_problem(409, "overtaken");
+            }
+        });
+        let books = fast.get(&format!("/api/vouchers/{voucher}/books")).json();
+        assert_eq!(books["sold"], orders, "{lock}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use redlock_rt::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{ChildProcess, shared_postgres, shared_server, unique};
@@ -85,6 +86,38 @@ impl World {
     pub(crate) async fn lock_is_taken(&self, name: &str) -> bool {
         let keys = self.keys().await;
         keys.contains(&format!("{}:{name}", self.namespace))
+    }
+
+    /// A lock client as an instance has one.
+    pub(crate) async fn locks(&self) -> Client {
+        let client = Client::builder()
+            .url(&*self.redis)
+            .namespace(&*self.namespace)
+            .dedicated_thread(true);
+        client.connect().await.unwrap()
+    }
+
+    /// Whether somebody listens for the release of a lock.
+    pub(crate) async fn waits_for(&self, name: &str) -> bool {
+        let mut connection = shared_server().connect().await.unwrap();
+        let channels: Vec<String> = redis::cmd("PUBSUB")
+            .arg("CHANNELS")
+            .arg(format!("*{}:{name}*", self.namespace))
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        !channels.is_empty()
+    }
+
+    /// Has Redis forget a lock, as one does that loses its data.
+    pub(crate) async fn forget_lock(&self, name: &str) {
+        let mut connection = shared_server().connect().await.unwrap();
+        let forgotten: u64 = redis::cmd("DEL")
+            .arg(format!("{}:{name}", self.namespace))
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(forgotten, 1, "{name} is not taken");
     }
 
     /// The keys that are left in Redis of these instances, but for what keeps others out of a job.
