@@ -88,10 +88,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
 
     let until_stdin_ends = args.until_stdin_ends;
     let end = async move {
-        tokio::select! {
-            () = asked_to_end() => {}
-            () = stdin_ended(), if until_stdin_ends => {}
-        }
+        end_of(until_stdin_ends).await;
         tracing::info!("closing");
         // Nobody listens where nothing is under way.
         let _ = close.send(true);
@@ -131,7 +128,7 @@ pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
     };
     tokio::select! {
         served = crate::payment::serve(listener, config) => served.map_err(|error| error.to_string()),
-        () = asked_to_end() => Ok(()),
+        () = end_of(args.until_stdin_ends) => Ok(()),
     }
 }
 
@@ -216,6 +213,14 @@ fn key() -> Result<Key, String> {
             tracing::warn!("{SECRET_VARIABLE} is not set: sessions are of this instance alone");
             Ok(Key::generate())
         }
+    }
+}
+
+/// Waits until this process is asked to end, or its parent has.
+async fn end_of(until_stdin_ends: bool) {
+    tokio::select! {
+        () = asked_to_end() => {}
+        () = stdin_ended(), if until_stdin_ends => {}
     }
 }
 

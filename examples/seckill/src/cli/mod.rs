@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 mod rush;
 mod serve;
@@ -37,6 +37,12 @@ pub(crate) enum Command {
     Story(StoryArgs),
     /// Stands in for the payment service that the shop calls: slow, and wrong as often as you like.
     Payments(PaymentsArgs),
+}
+
+/// What a command means that says nothing.
+fn of_nothing<A: Args>() -> A {
+    let command = A::augment_args(clap::Command::new("seckill"));
+    A::from_arg_matches(&command.get_matches_from(["seckill"])).expect("each option has a default")
 }
 
 /// Longest `--think`: far below a lease, and nobody watches a longer one.
@@ -102,7 +108,7 @@ mod tests {
                 concurrency: 64,
                 redis: None,
                 lock: LockKind::Rlock,
-                stall_one_in: 0,
+                stall_one_in: None,
                 http: Vec::new(),
                 fault: None,
                 json: false,

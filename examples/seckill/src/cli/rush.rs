@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, FromArgMatches};
+use clap::Args;
 
-use super::duration;
+use super::{duration, of_nothing};
 use crate::service::LockKind;
 
 /// The size and shape of one rush.
@@ -41,8 +41,9 @@ pub(crate) struct RushArgs {
     pub(crate) lock: LockKind,
 
     /// One order in N takes far longer than `--think`: longer than locks without renewal live.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) stall_one_in: u32,
+    /// Over HTTP the instances decide if this does not.
+    #[arg(long, value_name = "N")]
+    pub(crate) stall_one_in: Option<u32>,
 
     /// Prints the summary as one JSON object.
     #[arg(long)]
@@ -54,7 +55,7 @@ pub(crate) struct RushArgs {
 
     /// Instances that serve already, or their front: the rush goes there and starts none.
     #[arg(long, value_name = "URL", value_delimiter = ',', num_args = 1..,
-          conflicts_with_all = ["instances", "redis", "think", "stall_one_in"])]
+          conflicts_with_all = ["instances", "redis", "think"])]
     pub(crate) http: Vec<String>,
 
     /// What is broken on the way, and when: kill@500ms, pause@1s, restart-with-data@1s,
@@ -91,10 +92,8 @@ impl fmt::Display for FaultAt {
 }
 
 impl Default for RushArgs {
-    /// What the command line means that says nothing.
     fn default() -> Self {
-        let nothing = Self::augment_args(clap::Command::new("rush")).get_matches_from(["rush"]);
-        Self::from_arg_matches(&nothing).expect("each option has a default")
+        of_nothing()
     }
 }
 

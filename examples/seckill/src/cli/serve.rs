@@ -47,7 +47,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
     pub(crate) think: Duration,
 
-    /// One order in N takes far longer: longer than locks without renewal live.
+    /// One order in N takes far longer, if its sale does not say: longer than locks without renewal
+    /// live.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) stall_one_in: u32,
 
@@ -82,4 +83,8 @@ pub(crate) struct PaymentsArgs {
     /// Of a hundred payments, how many fail.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) failures: u32,
+
+    /// Ends when standard input does: with the process that started it.
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_ends: bool,
 }

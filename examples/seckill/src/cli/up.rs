@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::duration;
+use super::{duration, of_nothing};
 use crate::service::LockKind;
 use crate::store::DatabaseUrl;
 
@@ -35,11 +35,30 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
     pub(crate) think: Duration,
 
-    /// One order in N takes far longer: longer than locks without renewal live.
+    /// One order in N takes far longer, if its sale does not say: longer than locks without renewal
+    /// live.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) stall_one_in: u32,
+
+    /// Payment service; without it one is started that stands in for it.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["payment_delay", "payment_failures"])]
+    pub(crate) payments: Option<String>,
+
+    /// How long a payment takes.
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = duration)]
+    pub(crate) payment_delay: Duration,
+
+    /// Of a hundred payments, how many fail.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) payment_failures: u32,
 
     /// Lets the page and `rush --fault` break things: kill an instance, pause or restart Redis.
     #[arg(long)]
     pub(crate) chaos: bool,
+}
+
+impl Default for UpArgs {
+    fn default() -> Self {
+        of_nothing()
+    }
 }

@@ -203,6 +203,7 @@ fn schemas() -> Value {
                         "ends_at": { "type": "integer", "description": "Milliseconds since 1970" },
                         "lock": { "enum": ["off", "setnx", "setnx-ttl", "token", "rlock", "fenced"] },
                         "waiting_room": yes,
+                        "stall_one_in": number,
                     },
                 },
             },

@@ -34,19 +34,10 @@ function describe(lock) {
 
 /* 1. A sale, and the same without a lock. */
 
-function saleOf(name, lock) {
+function saleOf(name, lock, more) {
   const now = Date.now();
-  return {
-    name,
-    price_cents: 500,
-    sale: {
-      stock: number('sale-stock'),
-      begins_at: now - 1000,
-      ends_at: now + 3600 * 1000,
-      lock,
-      waiting_room: $('sale-room').checked,
-    },
-  };
+  const sale = { begins_at: now - 1000, ends_at: now + 3600 * 1000, lock, ...more };
+  return { name, price_cents: 500, sale };
 }
 
 async function createSale(event) {
@@ -55,15 +46,16 @@ async function createSale(event) {
   try {
     const name = $('sale-name').value;
     const lock = $('sale-lock').value;
-    const made = [await call('POST', '/api/vouchers', saleOf(name, lock))];
+    const more = {
+      stock: number('sale-stock'), stall_one_in: number('sale-stall'), waiting_room: $('sale-room').checked,
+    };
+    const made = [await call('POST', '/api/vouchers', saleOf(name, lock, more))];
     if ($('sale-compare').checked && lock !== 'off') {
-      made.push(await call('POST', '/api/vouchers', saleOf(`${name}, no lock`, 'off')));
+      made.push(await call('POST', '/api/vouchers', saleOf(`${name}, no lock`, 'off', more)));
     }
     sales = made;
     $('sale-result').textContent = `${made.map((one) => one.name).join(' and ')}: on sale.`;
-    $('panels').replaceChildren();
-    panels.clear();
-    made.forEach((sale, at) => panels.set(sale.id, makePanel('ab'[at], sale)));
+    showPanels(made);
     const entered = made[0].sale.waiting_room;
     $('start-rush').disabled = entered;
     $('rush-result').textContent = entered
@@ -80,6 +72,12 @@ async function createSale(event) {
   }
 }
 
+function showPanels(made) {
+  $('panels').replaceChildren();
+  panels.clear();
+  made.forEach((sale, at) => panels.set(sale.id, makePanel('ab'[at], sale)));
+}
+
 function suggestName() {
   $('sale-name').value = `Tea ${new Date().toISOString().slice(5, 19).replace('T', ' ')}`;
 }
@@ -92,13 +90,11 @@ async function startRush(event) {
   $('rush-result').textContent = 'It runs.';
   try {
     for (const sale of sales) {
-      const begun = await call('POST', '/api/rushes', {
-        voucher_id: sale.id,
+      await rush(sale, {
         users: number('rush-users'),
         requests_per_user: number('rush-requests'),
         concurrency: number('rush-concurrency'),
       });
-      await watch(begun.id, panels.get(sale.id));
     }
     $('rush-result').textContent = 'It is over. Create another sale for the next one.';
   } catch (error) {
@@ -107,18 +103,27 @@ async function startRush(event) {
   }
 }
 
+/** Lets all instances rush for a sale, and returns how it was in the end. */
+async function rush(sale, size, seen = () => {}) {
+  const begun = await call('POST', '/api/rushes', { voucher_id: sale.id, ...size });
+  return watch(begun.id, (state) => {
+    panels.get(sale.id)?.show(state);
+    seen(state);
+  });
+}
+
 /* 3. What is told of it: ten times a second at most, whatever the number of requests. */
 
-function watch(id, panel) {
+function watch(id, show) {
   return new Promise((over) => {
     const open = () => {
       const source = new EventSource(`/api/rushes/${id}/events`);
       source.addEventListener('rush', (event) => {
         const state = JSON.parse(event.data);
-        panel.show(state);
+        show(state);
         if (state.done) {
           source.close();
-          over();
+          over(state);
         }
       });
       // The browser opens a stream that was cut again, on another instance, but gives up one that
@@ -247,8 +252,8 @@ function showVerdict(part, state) {
     setnx: 'A key was lost with the data of Redis.',
     'setnx-ttl': 'An order took longer than its key lived; it then deleted the key of the next one.',
     token: 'An order took longer than its key lived, and went on beside the next one.',
-    rlock: 'Redis lost the locks that were held. Their holders notice at the next renewal, and what '
-      + 'they do until then nobody stops: that takes a token that the database compares (fenced).',
+    rlock: 'Redis lost the locks that were held. Their holders notice when they reach Redis again, and '
+      + 'what they do until then nobody stops: that takes a token that the database compares (fenced).',
   }[state.lock] ?? '';
   part.why.hidden = why === '';
   part.why.textContent = why;
@@ -310,8 +315,9 @@ async function orderWithPass() {
 /* What can be broken, where somebody allows it. */
 
 async function showFaults() {
-  const { faults } = await call('GET', '/chaos');
+  const { faults, remark } = await call('GET', '/chaos');
   $('faults').hidden = faults.length === 0;
+  $('fault-remark').textContent = remark ?? '';
   for (const fault of faults) {
     const button = $('fault-buttons').appendChild(document.createElement('button'));
     button.type = 'button';

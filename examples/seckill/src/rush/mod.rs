@@ -72,7 +72,7 @@ async fn open(args: &RushArgs, file: &Path) -> Result<Open, Box<dyn Error>> {
     };
     let config = ShopConfig {
         think: args.think,
-        stall_one_in: args.stall_one_in,
+        stall_one_in: args.stall_one_in.unwrap_or_default(),
         lock: args.lock,
         ..ShopConfig::default()
     };
@@ -100,6 +100,7 @@ async fn open(args: &RushArgs, file: &Path) -> Result<Open, Box<dyn Error>> {
             ends_at: begins_at + LONGEST_SALE,
             lock: None,
             waiting_room: false,
+            stall_one_in: None,
         }),
     };
     let voucher = instances[0].create_voucher(voucher).await?;

@@ -80,6 +80,7 @@ pub(crate) async fn run(args: &RushArgs) -> Result<RemoteSummary, Box<dyn Error>
             "begins_at": begins_at,
             "ends_at": begins_at + LASTS,
             "lock": args.lock.as_str(),
+            "stall_one_in": args.stall_one_in,
         },
     });
     let made = http
@@ -267,7 +268,7 @@ async fn strike(http: &HttpClient, shop: &str, fault: Option<&FaultAt>) -> Resul
         404 => Err(format!(
             "--fault {name}: nothing at {shop} knows it; is it `up --chaos`?"
         )),
-        other => Err(format!("--fault {name}: status {other}")),
+        _ => Err(format!("--fault {name}: {}", detail(&reply))),
     }
 }
 
@@ -289,10 +290,15 @@ fn text(reply: &Reply, field: &str) -> Result<String, String> {
     let said = reply.json();
     match said[field].as_str() {
         Some(text) => Ok(text.to_owned()),
-        None => Err(said["detail"]
-            .as_str()
-            .unwrap_or("it is no shop")
-            .to_owned()),
+        None => Err(detail(reply)),
+    }
+}
+
+/// What is wrong, in the words of a shop.
+fn detail(reply: &Reply) -> String {
+    match reply.json()["detail"].as_str() {
+        Some(detail) => detail.to_owned(),
+        None => format!("it is no shop: status {}", reply.status),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redlock_rt::{Client, LockOptions, ReadGuard, ReadWriteLock};
 use serde::Deserialize;
 
-use super::{LockKind, Shop, ShopError, new_id, now};
+use super::{LockKind, Shop, ShopConfig, ShopError, new_id, now};
 use crate::store::{Books, Sale, StoreError, Voucher};
 
 /// How long a copy is kept, and so how long who changes something waits for it.
@@ -50,6 +50,8 @@ pub(crate) struct NewSale {
     pub(crate) lock: Option<String>,
     #[serde(default)]
     pub(crate) waiting_room: bool,
+    /// One order in so many is slow.
+    pub(crate) stall_one_in: Option<u32>,
 }
 
 /// This instance's copy.
@@ -127,7 +129,7 @@ impl Shop {
     /// Adds a voucher, and its sale if it has one.
     pub(crate) async fn create_voucher(&self, asked: CreateVoucher) -> Result<Voucher, ShopError> {
         let now = now();
-        let voucher = checked(asked, self.config.lock, now)?;
+        let voucher = checked(asked, &self.config, now)?;
         let made = self
             .change_catalogue(async || self.store.create_voucher(&voucher, now).await)
             .await?;
@@ -237,7 +239,7 @@ fn lock(copy: &Mutex<Option<Copy>>) -> MutexGuard<'_, Option<Copy>> {
 }
 
 /// Checks what somebody asks for.
-fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<Voucher, ShopError> {
+fn checked(asked: CreateVoucher, config: &ShopConfig, now: i64) -> Result<Voucher, ShopError> {
     let name = asked.name.trim();
     if name.is_empty() || name.chars().count() > LONGEST_NAME {
         let problem = format!("expected 1 to {LONGEST_NAME} characters");
@@ -249,7 +251,7 @@ fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<Voucher, Sh
     }
     let sale = asked
         .sale
-        .map(|sale| checked_sale(sale, lock, now))
+        .map(|sale| checked_sale(sale, config, now))
         .transpose()?;
     Ok(Voucher {
         id: new_id(),
@@ -259,7 +261,7 @@ fn checked(asked: CreateVoucher, lock: LockKind, now: i64) -> Result<Voucher, Sh
     })
 }
 
-fn checked_sale(asked: NewSale, lock: LockKind, now: i64) -> Result<Sale, ShopError> {
+fn checked_sale(asked: NewSale, config: &ShopConfig, now: i64) -> Result<Sale, ShopError> {
     if !(0..=LARGEST_STOCK).contains(&asked.stock) {
         let problem = format!("expected 0 to {LARGEST_STOCK}");
         return Err(ShopError::invalid("sale.stock", problem));
@@ -280,7 +282,7 @@ fn checked_sale(asked: NewSale, lock: LockKind, now: i64) -> Result<Sale, ShopEr
         Some(name) => name
             .parse::<LockKind>()
             .map_err(|problem| ShopError::invalid("sale.lock", problem))?,
-        None => lock,
+        None => config.lock,
     };
     Ok(Sale {
         stock_at_start: asked.stock,
@@ -289,5 +291,6 @@ fn checked_sale(asked: NewSale, lock: LockKind, now: i64) -> Result<Sale, ShopEr
         ends_at: asked.ends_at,
         lock: lock.as_str().to_owned(),
         waiting_room: asked.waiting_room,
+        stall_one_in: asked.stall_one_in.unwrap_or(config.stall_one_in),
     })
 }

@@ -52,7 +52,7 @@ const LAST_RELEASES: Duration = Duration::from_secs(5);
 pub(crate) struct ShopConfig {
     /// Time an order takes between its check and its transaction.
     pub(crate) think: Duration,
-    /// One order in so many takes far longer than that; none for zero.
+    /// One order in so many takes far longer, if its sale does not say; none for zero.
     pub(crate) stall_one_in: u32,
     /// What a new sale's orders are placed under, if it does not say.
     pub(crate) lock: LockKind,

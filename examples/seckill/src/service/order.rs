@@ -92,6 +92,7 @@ impl Shop {
         }
         let turn = Turn {
             voucher_id,
+            stall_one_in: sale.stall_one_in,
             called,
             visit: self.live.wait(voucher_id, user_id),
         };
@@ -146,7 +147,7 @@ impl Shop {
         tracing::Span::current().record("lock_wait_ms", waited.as_secs_f64() * 1000.0);
 
         let answer = self
-            .answer(user_id, turn.voucher_id, fence.as_ref())
+            .answer(user_id, turn.voucher_id, turn.stall_one_in, fence.as_ref())
             .await?;
         if answer == Answer::SoldOut {
             self.sold_out.insert(turn.voucher_id);
@@ -158,6 +159,7 @@ impl Shop {
         &self,
         user_id: i64,
         voucher_id: &str,
+        stall_one_in: u32,
         fence: Option<&Fence>,
     ) -> Result<Answer, StoreError> {
         if let Some(fence) = fence
@@ -168,7 +170,7 @@ impl Shop {
         if self.store.has_order(voucher_id, user_id).await? {
             return Ok(Answer::Already);
         }
-        self.think().await;
+        self.think(stall_one_in).await;
         let id = new_id();
         let order = NewOrder {
             id: &id,
@@ -185,9 +187,8 @@ impl Shop {
     }
 
     /// What lies between the check and the transaction: prices, fraud checks, a slow disk.
-    async fn think(&self) {
-        let one_in = self.config.stall_one_in;
-        let time = if one_in > 0 && fastrand::u32(0..one_in) == 0 {
+    async fn think(&self, stall_one_in: u32) {
+        let time = if stall_one_in > 0 && fastrand::u32(0..stall_one_in) == 0 {
             STALL
         } else {
             self.config.think
@@ -206,6 +207,7 @@ impl Shop {
 /// A request in front of its lock.
 struct Turn<'a> {
     voucher_id: &'a str,
+    stall_one_in: u32,
     called: Instant,
     visit: Visit<'a>,
 }
@@ -257,6 +259,7 @@ mod tests {
             ends_at: 2000,
             lock: "rlock".to_owned(),
             waiting_room: false,
+            stall_one_in: 0,
         };
         assert!(matches!(
             open_at(&sale, 999),

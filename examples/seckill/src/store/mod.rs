@@ -47,12 +47,17 @@ const SQLITE_SETTINGS: &str = "
     PRAGMA synchronous = NORMAL;
 ";
 
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "shop", include_str!("../../migrations/0001_shop.sql")),
     (
         2,
         "rushes",
         include_str!("../../migrations/0002_rushes.sql"),
+    ),
+    (
+        3,
+        "slow_orders",
+        include_str!("../../migrations/0003_slow_orders.sql"),
     ),
 ];
 

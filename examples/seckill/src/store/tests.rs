@@ -81,6 +81,7 @@ async fn on_sale(store: &Store, id: &str, stock: i64) {
             ends_at: 2000,
             lock: "rlock".to_owned(),
             waiting_room: true,
+            stall_one_in: 8,
         }),
     };
     assert!(store.create_voucher(&voucher, 500).await.unwrap());
@@ -204,6 +205,7 @@ async fn a_voucher_is_listed_with_its_sale(shop: &TestShop) {
     let sale = listed[1].sale.as_ref().unwrap();
     assert_eq!((sale.stock, sale.begins_at, sale.ends_at), (5, 1000, 2000));
     assert!(sale.waiting_room);
+    assert_eq!((sale.stall_one_in, &*sale.lock), (8, "rlock"));
     assert_eq!(store.voucher("a").await.unwrap().as_ref(), Some(&listed[1]));
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Sale {
     pub(crate) lock: String,
     /// Whether only those who went through the waiting room may order.
     pub(crate) waiting_room: bool,
+    /// One order in so many takes longer than locks without renewal live; none for zero.
+    pub(crate) stall_one_in: u32,
 }
 
 /// How many vouchers are listed.
@@ -42,6 +44,7 @@ type Row = (
     Option<i64>,
     Option<i64>,
     Option<String>,
+    Option<i64>,
     Option<i64>,
 );
 
@@ -70,7 +73,7 @@ impl Store {
         if let Some(sale) = &new.sale {
             sqlx::query(
                 "INSERT INTO sales (voucher_id, stock_at_start, stock, begins_at, ends_at, \
-                 lock_kind, waiting_room) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                 lock_kind, waiting_room, stall_one_in) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
             )
             .bind(&new.id)
             .bind(sale.stock_at_start)
@@ -79,6 +82,7 @@ impl Store {
             .bind(sale.ends_at)
             .bind(&sale.lock)
             .bind(i64::from(sale.waiting_room))
+            .bind(i64::from(sale.stall_one_in))
             .execute(&mut *transaction)
             .await?;
         }
@@ -90,7 +94,7 @@ impl Store {
     pub(crate) async fn vouchers(&self) -> Result<Vec<Voucher>, StoreError> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT id, name, price_cents, stock_at_start, stock, begins_at, ends_at, lock_kind, \
-             waiting_room FROM vouchers LEFT JOIN sales ON voucher_id = id \
+             waiting_room, stall_one_in FROM vouchers LEFT JOIN sales ON voucher_id = id \
              ORDER BY created_at DESC, id DESC LIMIT $1",
         )
         .bind(LISTED)
@@ -103,7 +107,7 @@ impl Store {
     pub(crate) async fn voucher(&self, id: &str) -> Result<Option<Voucher>, StoreError> {
         let row: Option<Row> = sqlx::query_as(
             "SELECT id, name, price_cents, stock_at_start, stock, begins_at, ends_at, lock_kind, \
-             waiting_room FROM vouchers LEFT JOIN sales ON voucher_id = id WHERE id = $1",
+             waiting_room, stall_one_in FROM vouchers LEFT JOIN sales ON voucher_id = id WHERE id = $1",
         )
         .bind(id)
         .fetch_optional(&self.pool)
@@ -134,8 +138,8 @@ impl Store {
 }
 
 fn voucher(row: Row) -> Voucher {
-    let (id, name, price_cents, at_start, stock, begins_at, ends_at, lock, room) = row;
-    let sale = match (at_start, stock, begins_at, ends_at, lock, room) {
+    let (id, name, price_cents, at_start, stock, begins_at, ends_at, lock, room, stall) = row;
+    let sale = match (at_start, stock, begins_at, ends_at, lock, room, stall) {
         (
             Some(stock_at_start),
             Some(stock),
@@ -143,6 +147,7 @@ fn voucher(row: Row) -> Voucher {
             Some(ends_at),
             Some(lock),
             Some(room),
+            Some(stall),
         ) => Some(Sale {
             stock_at_start,
             stock,
@@ -150,6 +155,7 @@ fn voucher(row: Row) -> Voucher {
             ends_at,
             lock,
             waiting_room: room != 0,
+            stall_one_in: u32::try_from(stall).unwrap_or_default(),
         }),
         _ => None,
     };

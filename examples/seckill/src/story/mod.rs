@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use self::steps::{STEPS, Step};
+use self::steps::{Step, steps};
 use crate::cli::{RushArgs, StoryArgs, UpArgs};
 use crate::rush::remote::{self, RemoteSummary};
 use crate::serve::say;
@@ -27,18 +27,18 @@ const LEASES_ARE_OVER: Duration = Duration::from_secs(7);
 /// A step could not be run, or one that is to hold did not.
 pub(crate) async fn run(args: &StoryArgs) -> Result<(), Box<dyn Error>> {
     let mut wrong = Vec::new();
-    let steps = STEPS
-        .iter()
+    let steps = steps()
+        .into_iter()
         .filter(|step| args.lock.is_none_or(|lock| step.lock == lock));
     for step in steps {
         say(&format!(
             "\n--lock {}: {}\n\n{}\n",
             step.lock,
             step.title,
-            step.picture.trim_end()
+            step.picture().trim_end()
         ));
-        let told = tell(step).await?;
-        for line in told.lines(step) {
+        let told = tell(&step).await?;
+        for line in told.lines(&step) {
             say(&line);
         }
         wrong.extend(told.rush.problems(step.lock));
@@ -65,12 +65,10 @@ async fn tell(step: &Step) -> Result<Told, Box<dyn Error>> {
     let up = Up::start(&UpArgs {
         instances: INSTANCES,
         port: 0,
-        redis: None,
         database: DatabaseUrl::file(&directory.path().join("shop.db"))?,
-        lock: step.lock,
         think: Duration::from_millis(20),
-        stall_one_in: step.stall_one_in,
         chaos: true,
+        ..UpArgs::default()
     })
     .await?;
     let rush = RushArgs {
@@ -79,6 +77,7 @@ async fn tell(step: &Step) -> Result<Told, Box<dyn Error>> {
         requests_per_user: REQUESTS,
         concurrency: IN_FLIGHT,
         lock: step.lock,
+        stall_one_in: Some(step.stall_one_in),
         http: vec![up.url().to_owned()],
         fault: step.fault()?,
         ..RushArgs::default()

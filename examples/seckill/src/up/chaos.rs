@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use redis::{AsyncConnectionConfig, RedisError};
 use serde_json::{Value, json};
 
 use super::engine::EngineServer;
@@ -15,32 +16,51 @@ use crate::http::Problem;
 /// How long Redis stands still.
 const PAUSE: Duration = Duration::from_secs(3);
 
+/// How long a Redis of somebody else may take to be told so.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What can be broken.
 #[derive(Debug)]
 pub(super) struct Chaos {
     pub(super) places: Places,
-    /// The engine, where it is ours.
-    pub(super) engine: Option<Arc<EngineServer>>,
+    pub(super) redis: Redis,
+}
+
+/// The Redis that the instances share.
+#[derive(Clone, Debug)]
+pub(super) enum Redis {
+    /// An engine that was started here and can be started again.
+    Own(Arc<EngineServer>),
+    /// A server at a URL. It can be asked to stand still. Who has started it can start it again.
+    Foreign(String),
 }
 
 const KILL: (&str, &str) = ("kill", "Kill an instance");
-const OF_REDIS: [(&str, &str); 3] = [
-    ("pause", "Pause Redis for 3 s"),
+const STAND_STILL: (&str, &str) = ("pause", "Pause Redis for 3 s");
+const RESTARTS: [(&str, &str); 2] = [
     ("restart-with-data", "Restart Redis with its data"),
     ("restart-without-data", "Restart Redis without its data"),
 ];
 
-/// The faults there are.
+/// What is said of a restart of a Redis that is somebody else's.
+const NOT_OURS: &str = "`up --redis` does not restart a Redis that it has not started: restart it \
+     where it runs, in the middle of a rush";
+
+/// The faults there are, and a remark where some are missing.
 pub(super) async fn list(State(chaos): State<Arc<Chaos>>) -> Json<Value> {
-    let mut faults = vec![KILL];
-    if chaos.engine.is_some() {
-        faults.extend(OF_REDIS);
-    }
+    let mut faults = vec![KILL, STAND_STILL];
+    let remark = match chaos.redis {
+        Redis::Own(_) => {
+            faults.extend(RESTARTS);
+            ""
+        }
+        Redis::Foreign(_) => NOT_OURS,
+    };
     let faults: Vec<_> = faults
         .into_iter()
         .map(|(name, title)| json!({ "name": name, "title": title }))
         .collect();
-    Json(json!({ "faults": faults }))
+    Json(json!({ "faults": faults, "remark": remark }))
 }
 
 /// Breaks something, and says what was done when that is over.
@@ -48,34 +68,74 @@ pub(super) async fn strike(
     State(chaos): State<Arc<Chaos>>,
     Path(fault): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let unknown = || Problem::new(StatusCode::NOT_FOUND, "not-found", "there is no such fault");
-    if fault == KILL.0 {
-        let Some(place) = chaos.places.kill_one() else {
-            let detail = "no instance serves at this moment";
-            return Err(Problem::new(StatusCode::CONFLICT, "no-instance", detail));
-        };
-        let done = format!(
-            "Killed {}-{}; it is started again.",
-            place.pid,
-            place.address.port()
-        );
-        return Ok(Json(json!({ "done": done })));
-    }
-    let engine = chaos.engine.as_ref().ok_or_else(unknown)?;
-    let done = match fault.as_str() {
-        "pause" => {
-            engine.pause(PAUSE).await;
-            "Redis stood still for 3 s."
+    let done = match (fault.as_str(), &chaos.redis) {
+        ("kill", _) => kill(&chaos.places)?,
+        ("pause", redis) => {
+            redis.pause().await?;
+            "Redis stood still for 3 s.".to_owned()
         }
-        "restart-with-data" => {
+        ("restart-with-data", Redis::Own(engine)) => {
             engine.restart(true).await;
-            "Redis was restarted with its data."
+            "Redis was restarted with its data.".to_owned()
         }
-        "restart-without-data" => {
+        ("restart-without-data", Redis::Own(engine)) => {
             engine.restart(false).await;
             "Redis was restarted and has lost everything, the locks that were held included."
+                .to_owned()
         }
-        _ => return Err(unknown()),
+        ("restart-with-data" | "restart-without-data", Redis::Foreign(_)) => {
+            return Err(Problem::new(StatusCode::CONFLICT, "not-ours", NOT_OURS));
+        }
+        _ => {
+            let detail = "there is no such fault";
+            return Err(Problem::new(StatusCode::NOT_FOUND, "not-found", detail));
+        }
     };
     Ok(Json(json!({ "done": done })))
+}
+
+fn kill(places: &Places) -> Result<String, Problem> {
+    let place = places.kill_one().ok_or_else(|| {
+        let detail = "no instance serves at this moment";
+        Problem::new(StatusCode::CONFLICT, "no-instance", detail)
+    })?;
+    Ok(format!(
+        "Killed {}-{}; it is started again.",
+        place.pid,
+        place.address.port()
+    ))
+}
+
+impl Redis {
+    /// Has it stand still for a while, and returns when that is over.
+    async fn pause(&self) -> Result<(), Problem> {
+        match self {
+            Self::Own(engine) => engine.pause(PAUSE).await,
+            Self::Foreign(url) => {
+                client_pause(url).await.map_err(|error| {
+                    let detail = format!("Redis does not pause: {error}");
+                    Problem::new(StatusCode::BAD_GATEWAY, "redis-refused", detail)
+                })?;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Has a server take commands and answer none of them for a while, whoever sent them.
+async fn client_pause(url: &str) -> Result<(), RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let mut connection = redis::Client::open(url)?
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?;
+    let millis = u64::try_from(PAUSE.as_millis()).unwrap_or(u64::MAX);
+    redis::cmd("CLIENT")
+        .arg("PAUSE")
+        .arg(millis)
+        .arg("ALL")
+        .exec_async(&mut connection)
+        .await
 }

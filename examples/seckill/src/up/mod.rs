@@ -1,14 +1,16 @@
 //! Several instances as processes, a front before them, and a Redis if none is given.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::chaos::Chaos;
+use self::chaos::{Chaos, Redis};
 use self::engine::EngineServer;
 use self::instances::{Instances, Recipe};
+use self::process::Running;
 use crate::cli::UpArgs;
 use crate::serve::{self, SECRET_VARIABLE};
 
@@ -16,16 +18,19 @@ mod chaos;
 mod engine;
 mod front;
 mod instances;
+mod process;
 
 /// All of it, running.
 #[derive(Debug)]
 pub(crate) struct Up {
     url: String,
     instances: Instances,
+    /// What stands in for the payment service, if none was given.
+    payments: Option<Running>,
     front: JoinHandle<std::io::Result<()>>,
     close: watch::Sender<bool>,
-    /// Ends with this.
-    _engine: Option<Arc<EngineServer>>,
+    /// An engine of ours ends with this.
+    _redis: Redis,
 }
 
 /// Runs until the process is told to end.
@@ -50,23 +55,32 @@ impl Up {
     pub(crate) async fn start(args: &UpArgs) -> Result<Self, String> {
         let listener: TcpListener = serve::listen("127.0.0.1", args.port).await?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
-        let (redis, engine) = match &args.redis {
-            Some(url) => (url.clone(), None),
+        let redis = match &args.redis {
+            Some(url) => Redis::Foreign(url.clone()),
             None => {
                 let started = EngineServer::start().await;
                 let engine = started.map_err(|error| format!("no port for the engine: {error}"))?;
-                (engine.url(), Some(Arc::new(engine)))
+                Redis::Own(Arc::new(engine))
             }
         };
+        let secret = std::env::var(SECRET_VARIABLE).unwrap_or_else(|_| secret());
+        let (payments, at) = match &args.payments {
+            Some(url) => (None, url.clone()),
+            None => {
+                let (stub, place) = Running::launch(&of_the_stub(args), &secret).await?;
+                (Some(stub), format!("http://{}", place.address))
+            }
+        };
+        tracing::info!("payments go to {at}");
         let recipe = Recipe {
-            arguments: arguments(args, &redis),
-            secret: std::env::var(SECRET_VARIABLE).unwrap_or_else(|_| secret()),
+            arguments: of_an_instance(args, &redis, &at),
+            secret,
         };
         let instances = Instances::start(&recipe, args.instances as usize).await?;
         let places = instances.places();
         let chaos = args.chaos.then(|| Chaos {
             places: places.clone(),
-            engine: engine.clone(),
+            redis: redis.clone(),
         });
         let (close, mut closing) = watch::channel(false);
         let front = tokio::spawn(async move {
@@ -80,9 +94,10 @@ impl Up {
         Ok(Self {
             url: format!("http://{address}"),
             instances,
+            payments,
             front,
             close,
-            _engine: engine,
+            _redis: redis,
         })
     }
 
@@ -94,30 +109,59 @@ impl Up {
     /// Ends everything, the instances first: their streams end, and so the front has nothing to do.
     pub(crate) async fn close(self) {
         self.instances.close().await;
+        if let Some(payments) = self.payments {
+            payments.end().await;
+        }
         // Nobody listens where the front has failed.
         let _ = self.close.send(true);
         self.front.abort();
     }
 }
 
-fn arguments(args: &UpArgs, redis: &str) -> Vec<String> {
-    let think = format!("{}us", args.think.as_micros());
-    let stall = args.stall_one_in.to_string();
-    let options = [
-        ("--port", "0"),
-        ("--redis", redis),
-        ("--database", args.database.as_argument()),
-        ("--lock", args.lock.as_str()),
-        ("--think", &think),
-        ("--stall-one-in", &stall),
-    ];
-    let options = options
-        .iter()
-        .flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]);
-    ["serve".to_owned(), "--until-stdin-ends".to_owned()]
+/// The command line of an instance.
+fn of_an_instance(args: &UpArgs, redis: &Redis, payments: &str) -> Vec<String> {
+    let redis = match redis {
+        Redis::Own(engine) => engine.url(),
+        Redis::Foreign(url) => url.clone(),
+    };
+    command(
+        "serve",
+        &[
+            ("--port", "0"),
+            ("--redis", &redis),
+            ("--database", args.database.as_argument()),
+            ("--payments", payments),
+            ("--lock", args.lock.as_str()),
+            ("--think", &time(args.think)),
+            ("--stall-one-in", &args.stall_one_in.to_string()),
+        ],
+    )
+}
+
+/// The command line of what stands in for the payment service.
+fn of_the_stub(args: &UpArgs) -> Vec<String> {
+    command(
+        "payments",
+        &[
+            ("--port", "0"),
+            ("--delay", &time(args.payment_delay)),
+            ("--failures", &args.payment_failures.to_string()),
+        ],
+    )
+}
+
+fn command(name: &str, options: &[(&str, &str)]) -> Vec<String> {
+    let options = options.iter().flat_map(|(flag, value)| [*flag, *value]);
+    [name, "--until-stdin-ends"]
         .into_iter()
         .chain(options)
+        .map(str::to_owned)
         .collect()
+}
+
+/// A time as the command line takes it.
+fn time(time: Duration) -> String {
+    format!("{}us", time.as_micros())
 }
 
 /// A secret for this run alone.

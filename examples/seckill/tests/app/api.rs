@@ -2,11 +2,12 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::{eventually, shared_server};
 
-use super::world::{Instance, LONG, World, block_on, now, on_sale};
+use super::world::{LONG, World, block_on, now, on_sale};
 
 #[test]
 fn an_order_is_placed_once_a_user_on_sqlite() {
@@ -181,6 +182,27 @@ fn a_user_whose_lock_stays_taken_is_told_to_come_back() {
 }
 
 #[test]
+fn a_sale_says_which_of_its_orders_are_slow() {
+    let world = World::sqlite();
+    let instance = world.serve(&[]);
+    let mut slow = on_sale("Tea", 1);
+    slow["sale"]["stall_one_in"] = json!(1);
+    let (slow, fast) = (
+        instance.voucher(&slow),
+        instance.voucher(&on_sale("Rice", 1)),
+    );
+    let took = |voucher: &str| {
+        let began = Instant::now();
+        assert_eq!(instance.order(7, voucher).status, 201);
+        began.elapsed()
+    };
+    assert!(took(&slow) >= Duration::from_millis(450));
+    let told = |voucher: &str| instance.get(&format!("/api/vouchers/{voucher}")).json();
+    assert_eq!(told(&slow)["sale"]["stall_one_in"], 1);
+    assert_eq!(told(&fast)["sale"]["stall_one_in"], 0);
+}
+
+#[test]
 fn what_takes_too_long_is_given_up_and_nothing_is_ordered() {
     let world = World::sqlite();
     let instance = world.serve(&["--think", "60s"]);
@@ -209,7 +231,7 @@ fn a_session_is_a_signed_cookie_of_any_instance() {
     // Heads are lower case here; the signature is not.
     let raw = one.call("POST", "/api/session", "", "{\"user_id\":7}");
     assert_eq!(raw.status, 200);
-    let cookie = session(&one, 7);
+    let cookie = one.session(7);
     let who = other.call("GET", "/api/session", &format!("cookie: {cookie}\r\n"), "");
     assert_eq!((who.status, who.json()["user_id"].clone()), (200, json!(7)));
 
@@ -227,26 +249,6 @@ fn a_session_is_a_signed_cookie_of_any_instance() {
         refused.is_problem(401, "no-session");
         assert!(refused.header("www-authenticate").is_some());
     }
-}
-
-/// The cookie of a session, with its case.
-fn session(instance: &Instance, user: i64) -> String {
-    use std::io::Read;
-    let body = format!("{{\"user_id\":{user}}}");
-    let request = format!(
-        "POST /api/session HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut text = String::new();
-    instance
-        .open(request.as_bytes())
-        .read_to_string(&mut text)
-        .unwrap();
-    let cookie = text
-        .lines()
-        .find_map(|line| line.strip_prefix("set-cookie: "))
-        .unwrap();
-    cookie.split(';').next().unwrap().to_owned()
 }
 
 #[test]

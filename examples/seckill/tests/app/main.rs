@@ -6,5 +6,6 @@ mod away;
 mod bad_input;
 mod primitives;
 mod start;
+mod story;
 mod up;
 mod world;

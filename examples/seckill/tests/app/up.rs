@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::process::{Command, Output};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::{RedisServer, eventually};
@@ -14,7 +15,7 @@ fn up(world: &World, flags: &[&str]) -> Instance {
     Instance::start(&[&own, flags].concat()).unwrap_or_else(|said| panic!("not up: {said}"))
 }
 
-fn seckill(arguments: &[&str]) -> Output {
+pub(crate) fn seckill(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seckill"))
         .args(arguments)
         .output()
@@ -70,6 +71,122 @@ fn without_chaos_nothing_can_be_broken() {
     front
         .post("/chaos/kill", &json!({}))
         .is_problem(404, "not-found");
+}
+
+#[test]
+fn an_order_is_paid_at_the_stub_that_up_has_started() {
+    let pay = |flags: &[&str]| {
+        let world = World::sqlite();
+        let front = up(&world, flags);
+        let voucher = front.voucher(&on_sale("Tea", 1));
+        let cookie = format!("cookie: {}\r\n", front.session(7));
+        let order = front.call(
+            "POST",
+            &format!("/api/voucher-orders/{voucher}/seckill"),
+            &cookie,
+            "",
+        );
+        assert_eq!(order.status, 201, "{order:?}\n{}", front.log());
+        let order = order.json()["order_id"].as_str().unwrap().to_owned();
+        let path = format!("/api/voucher-orders/{order}/payment");
+        (front.call("POST", &path, &cookie, ""), front)
+    };
+    let (paid, mut front) = pay(&["--instances", "2"]);
+    assert_eq!(paid.status, 200, "{paid:?}");
+    assert!(paid.json()["paid_at"].is_i64(), "{paid:?}");
+    let log = front.log();
+    let stub = log
+        .lines()
+        .find_map(|line| line.split_once("payments go to http://"));
+    let stub = stub.unwrap_or_else(|| panic!("no stub in {log}")).1;
+    assert!(std::net::TcpStream::connect(stub).is_ok(), "{stub}");
+    // As a crash does: nobody tells the stub.
+    front.process.kill();
+    block_on(eventually(LONG, async || {
+        std::net::TcpStream::connect(stub).is_err()
+    }));
+
+    let (failed, _front) = pay(&["--instances", "1", "--payment-failures", "100"]);
+    failed.is_problem(502, "payment-failed");
+}
+
+#[test]
+fn up_names_what_is_wrong_with_an_address() {
+    let world = World::sqlite();
+    let gone = RedisServer::start();
+    let nobody = gone.url();
+    gone.kill();
+    for (flag, value) in [
+        ("--redis", &*nobody),
+        ("--redis", "http://localhost"),
+        ("--database", "/no/such/folder/shop.db"),
+        ("--payments", "https://localhost"),
+        ("--payment-failures", "101"),
+    ] {
+        let mut arguments = vec!["up", "--port", "0", "--instances", "1", flag, value];
+        if flag != "--database" {
+            arguments.extend(["--database", &world.database]);
+        }
+        let said = Instance::start(&arguments).expect_err("it is up");
+        assert!(said.starts_with("Some(2)"), "{flag} {value}: {said}");
+        assert!(said.contains(flag), "{flag} {value}: {said}");
+    }
+}
+
+#[test]
+fn a_redis_that_is_somebody_elses_is_paused_and_never_restarted() {
+    let redis = RedisServer::start();
+    let mut world = World::sqlite();
+    world.redis = redis.url();
+    let front = up(
+        &world,
+        &["--redis", &world.redis, "--chaos", "--instances", "2"],
+    );
+    let offered = front.get("/chaos").json();
+    let names: Vec<_> = offered["faults"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fault| fault["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["kill", "pause"]);
+    assert!(offered["remark"].as_str().unwrap().contains("--redis"));
+    for fault in ["restart-with-data", "restart-without-data"] {
+        front
+            .post(&format!("/chaos/{fault}"), &json!({}))
+            .is_problem(409, "not-ours");
+    }
+    let flags = ["--users", "5", "--fault", "restart-with-data@1ms"];
+    let refused = seckill(&[&["rush", "--http", &url(&front)], &flags[..]].concat());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("where it runs"), "{said}");
+
+    thread::scope(|scope| {
+        let struck = scope.spawn(|| front.post("/chaos/pause", &json!({})));
+        block_on(eventually(LONG, async || {
+            let asked = async {
+                let mut connection = redis.connect().await.ok()?;
+                redis::cmd("PING").exec_async(&mut connection).await.ok()
+            };
+            let still = tokio::time::timeout(Duration::from_millis(300), asked).await;
+            still.is_err()
+        }));
+        assert_eq!(struck.join().unwrap().status, 200);
+    });
+    block_on(async {
+        let mut connection = redis.connect().await.unwrap();
+        let ping = redis::cmd("PING").exec_async(&mut connection).await;
+        ping.unwrap();
+    });
+    let flags = ["--users", "60", "--stock", "60", "--fault", "pause@50ms"];
+    let (summary, output) = rush(&url(&front), &flags);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(summary["duplicates"], 0);
+
+    redis.kill();
+    front
+        .post("/chaos/pause", &json!({}))
+        .is_problem(502, "redis-refused");
 }
 
 #[test]
@@ -245,24 +362,4 @@ fn nobody_has_two_when_a_real_redis_restarts_from_its_log() {
         (&json!(0), &json!(0))
     );
     assert!(summary["sold"].as_u64() >= Some(1), "{summary}");
-}
-
-#[test]
-fn the_story_shows_what_goes_wrong() {
-    for (lock, what) in [
-        ("off", "second orders of a user"),
-        ("setnx", "users locked out for good"),
-        ("token", "second orders of a user"),
-    ] {
-        let output = seckill(&["story", "--lock", lock]);
-        assert!(output.status.success(), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = said.lines().find_map(|line| line.trim().strip_prefix(what));
-        let count: u64 = line
-            .unwrap_or_else(|| panic!("no {what} in {said}"))
-            .trim()
-            .parse()
-            .unwrap();
-        assert!(count > 0, "{said}");
-    }
 }

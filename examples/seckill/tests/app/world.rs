@@ -91,7 +91,7 @@ impl World {
     /// A lock client as an instance has one.
     pub(crate) async fn locks(&self) -> Client {
         let client = Client::builder()
-            .url(&*self.redis)
+            .url(&self.redis)
             .namespace(&*self.namespace)
             .dedicated_thread(true);
         client.connect().await.unwrap()
@@ -243,6 +243,24 @@ impl Instance {
     pub(crate) fn order(&self, user: i64, voucher: &str) -> Answer {
         let path = format!("/api/voucher-orders/{voucher}/seckill");
         self.as_user(user, "POST", &path, &Value::Null)
+    }
+
+    /// The cookie of a new session of this user.
+    pub(crate) fn session(&self, user: i64) -> String {
+        let body = json!({ "user_id": user }).to_string();
+        let request = format!(
+            "POST /api/session HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut text = String::new();
+        // An answer has its head in lower case, and a signature is none without its case.
+        self.open(request.as_bytes())
+            .read_to_string(&mut text)
+            .unwrap();
+        let cookie = text
+            .lines()
+            .find_map(|line| line.strip_prefix("set-cookie: "));
+        cookie.unwrap().split(';').next().unwrap().to_owned()
     }
 
     /// Makes a voucher and returns its id.

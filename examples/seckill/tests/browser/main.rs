@@ -21,6 +21,9 @@ const LONG: Duration = Duration::from_secs(60);
 const DESK: (u32, u32) = (1280, 800);
 const PHONE: (u32, u32) = (360, 800);
 
+const OPEN_THE_STORY: &str =
+    "for (const step of document.querySelectorAll('#story details')) step.open = true";
+
 /// As a stream is that an instance was asked for in the moment it died.
 const FIRST_STREAM_IS_REFUSED: &str = "
     let first = true;
@@ -106,6 +109,56 @@ async fn an_instance_that_is_killed_by_a_button_leaves_nobody_with_two() {
 }
 
 #[tokio::test]
+async fn the_story_is_told_and_run_on_the_page() {
+    let shop = Shop::open(&["--chaos", "--think", "20ms"]);
+    let browser = Browser::start().await;
+    let page = Page::open(&browser, &shop, PHONE).await;
+    page.says("story", "8. fenced").await;
+    browser.run(OPEN_THE_STORY, &[]).await;
+    let named =
+        "return [...document.querySelectorAll('#story figure')].map((one) => one.innerText)";
+    let pictures = browser.run(named, &[]).await;
+    assert_eq!(pictures.as_array().unwrap().len(), 8);
+    assert!(pictures[1].as_str().unwrap().contains("taken for ever"));
+
+    // A slow holder: what the page counts is what the database has.
+    browser.click("story-4-run").await;
+    page.says("story-4-result", "second orders of a user.")
+        .await;
+    let shown = page.books('a').await;
+    assert!(shown.duplicates > 0, "{shown:?}");
+    let sale = browser.text("panel-a-title").await;
+    assert_eq!(shop.books(sale.split(" (").next().unwrap()).await, shown);
+    page.says("story-4-result", &format!("{} second", shown.duplicates))
+        .await;
+
+    // A killed holder.
+    browser.click("story-2-run").await;
+    page.says("story-2-result", "locked out for good.").await;
+    let result = browser.text("story-2-result").await;
+    assert!(result.contains("Killed "), "{result}");
+    assert!(!result.contains(" 0 users are locked out"), "{result}");
+    browser.quit().await;
+
+    // Where nothing can be broken, the steps that need it say so.
+    let shop = Shop::open(&[]);
+    let browser = Browser::start().await;
+    let page = Page::open(&browser, &shop, PHONE).await;
+    page.says("story", "8. fenced").await;
+    browser.run(OPEN_THE_STORY, &[]).await;
+    page.says("story-2-result", "up --chaos").await;
+    let disabled = browser
+        .run(
+            "return document.getElementById('story-2-run').disabled",
+            &[],
+        )
+        .await;
+    assert_eq!(disabled, true);
+    assert_eq!(browser.console().await, []);
+    browser.quit().await;
+}
+
+#[tokio::test]
 async fn the_pages_can_be_read_on_a_desk_and_on_a_phone_in_light_and_dark() {
     let shop = Shop::open(&["--chaos"]);
     let browser = Browser::start().await;
@@ -117,6 +170,7 @@ async fn the_pages_can_be_read_on_a_desk_and_on_a_phone_in_light_and_dark() {
     browser.fill("rush-users", "300").await;
     browser.click("start-rush").await;
     page.says("rush-result", "It is over.").await;
+    browser.run(OPEN_THE_STORY, &[]).await;
     for screen in [DESK, PHONE] {
         for scheme in ["light", "dark"] {
             browser.screen(screen.0, screen.1).await;
@@ -129,6 +183,7 @@ async fn the_pages_can_be_read_on_a_desk_and_on_a_phone_in_light_and_dark() {
             ("light", DESK, "light", "live-heading"),
             ("dark", DESK, "dark", "live-heading"),
             ("phone", PHONE, "light", "panel-a"),
+            ("story", PHONE, "dark", "story-3"),
         ] {
             browser.screen(screen.0, screen.1).await;
             browser.scheme(scheme).await;

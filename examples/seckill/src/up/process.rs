@@ -1,0 +1,91 @@
+//! A process of this program that serves until this one has it end, or ends itself.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+
+/// How long a process may take to end, before it is killed.
+const LAST_ANSWERS: Duration = Duration::from_secs(15);
+
+/// Where a process serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) address: SocketAddr,
+    pub(super) pid: u32,
+}
+
+/// A process that serves.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    /// Its end tells the process that nobody is left who would end it. Waiting for a child closes
+    /// what it still has of this, so it is kept apart.
+    _stdin: Option<ChildStdin>,
+}
+
+impl Running {
+    /// Starts this program with these arguments, and waits until it says where it serves.
+    pub(super) async fn launch(
+        arguments: &[String],
+        secret: &str,
+    ) -> Result<(Self, Place), String> {
+        let io = |error: io::Error| format!("cannot start a process: {error}");
+        let mut child = Command::new(std::env::current_exe().map_err(io)?)
+            .args(arguments)
+            .env(crate::serve::SECRET_VARIABLE, secret)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(io)?;
+        let pid = child.id().unwrap_or_default();
+        let said = child.stdout.take().map(BufReader::new);
+        let mut lines = said.ok_or("a process without an output")?.lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let address = line.strip_prefix("listening on http://");
+            if let Some(address) = address.and_then(|address| address.parse().ok()) {
+                let _stdin = child.stdin.take();
+                return Ok((Self { child, _stdin }, Place { address, pid }));
+            }
+        }
+        Err(format!("`seckill {}` did not start", arguments[0]))
+    }
+
+    /// Waits until it ends by itself.
+    pub(super) async fn ended(&mut self) {
+        // Without a status it is no child of this process any more.
+        let _ = self.child.wait().await;
+    }
+
+    /// Has it end, and waits for that.
+    pub(super) async fn end(mut self) {
+        if let Some(pid) = self.child.id() {
+            signal(pid, Signal::TERM);
+        }
+        if tokio::time::timeout(LAST_ANSWERS, self.child.wait())
+            .await
+            .is_err()
+        {
+            // It is killed when it is dropped.
+            tracing::warn!("a process does not end and is killed");
+        }
+    }
+}
+
+impl Place {
+    /// Kills it in the middle of whatever it does.
+    pub(super) fn kill(self) {
+        signal(self.pid, Signal::KILL);
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // It may have ended meanwhile, which is what was wanted.
+    let _ = pid.map(|pid| kill_process(pid, signal));
+}
