@@ -18,6 +18,8 @@ use tokio::{
 use crate::{DEADLINE, Stage};
 
 const TASKS: u64 = 9;
+/// Fewer say nothing. A busy machine needs longer for them.
+const TURNS: u64 = 100;
 
 fn runs_for() -> Duration {
     match std::env::var_os("REDLOCK_SOAK") {
@@ -241,7 +243,7 @@ async fn a_writer_excludes_all_others() {
             done: Arc::clone(&done),
         };
         tasks.spawn(async move {
-            while Instant::now() < end {
+            while Instant::now() < end || task.done.load(Ordering::SeqCst) <= TURNS {
                 task.turn().await;
             }
         });
@@ -251,8 +253,9 @@ async fn a_writer_excludes_all_others() {
     for thread in 1..=2 {
         let lock = redisson.read_write_lock(&stage.name);
         let (oracle, mut random) = (oracle.clone(), Random(seed * 100 + 50 + thread));
+        let done = Arc::clone(&done);
         tasks.spawn(async move {
-            while Instant::now() < end {
+            while Instant::now() < end || done.load(Ordering::SeqCst) <= TURNS {
                 java(&lock, thread, &oracle, &mut random).await;
             }
         });
@@ -260,7 +263,5 @@ async fn a_writer_excludes_all_others() {
     while let Some(ended) = within(runs_for() + DEADLINE, tasks.join_next()).await {
         ended.unwrap();
     }
-    let done = done.load(Ordering::SeqCst);
-    assert!(done > 100, "only {done} turns");
     stage.end().await;
 }
