@@ -97,7 +97,7 @@ async fn a_sentinel_said_that_it_does_not_know_evalsha() {
     let unknown = "-ERR unknown command 'SELECT'\r\n";
     proxy.answer("SELECT", unknown, usize::MAX);
     let place = proxy.address().to_string();
-    let says = ["a sentinel", "GET-MASTER-ADDR-BY-NAME"];
+    let says = ["a sentinel", "redis+sentinel://host:port/service"];
     let url = format!("{}/1", proxy.url());
     assert_misconfigured(at(&url), &place, &says).await;
 }

@@ -85,9 +85,10 @@ assert_eq!(place_order(7).await?, "paid");
 //!   room.
 //! * `CLIENT KILL ID` prevents that a command in a broken connection runs late. Where an ACL
 //!   forbids `CLIENT KILL`, a late acquisition can take the lock for one lease.
-//! * Clusters, sentinels and replicas are not supported: a client talks to one master. Anything
-//!   else at its address is the error [`Misconfigured`](ErrorKind::Misconfigured).
-//! * After a failover behind one address, all connections of a client follow the first one that
+//! * Redis Cluster is not supported yet: a client talks to one master, which sentinels may name, or
+//!   which it finds among several servers ([`Client::connect`]). Anything else at a single address
+//!   is the error [`Misconfigured`](ErrorKind::Misconfigured).
+//! * After a failover, also behind one address, all connections of a client follow the first one that
 //!   reaches the new server, and every lock is verified there. Where an ACL forbids INFO, the
 //!   client cannot distinguish the servers: a lock that is renewed over a connection to the old
 //!   server stays valid until that connection ends.

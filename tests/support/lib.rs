@@ -8,6 +8,7 @@
 //! | piece | for |
 //! | --- | --- |
 //! | [`RedisServer`], [`shared_server`] | real servers: kill, restart, pause, AOF, password, TLS, unix socket |
+//! | [`Replicated`], [`Sentinels`] | a master with replicas, and the sentinels that watch them |
 //! | [`Postgres`], [`shared_postgres`] | a PostgreSQL cluster: stop, restart |
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
@@ -46,6 +47,7 @@ mod reaper;
 mod recorder;
 mod redisson;
 mod scripts;
+mod sentinels;
 mod server;
 pub mod sim;
 mod told;
@@ -76,6 +78,7 @@ pub use self::{
         RedissonSpinLock, RedissonUnlock,
     },
     scripts::calls,
+    sentinels::{Replicated, SERVICE, SentinelOptions, Sentinels},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     told::told,
     trace::trace_init,

@@ -22,6 +22,7 @@ pub struct ClientBuilder {
     url: Option<Secret>,
     connector: Option<Connector>,
     roots: Vec<u8>,
+    sentinel_login: Option<SentinelLogin>,
     namespace: Option<String>,
     server_name: Option<String>,
     lease: Duration,
@@ -48,6 +49,21 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// User and password at the sentinels.
+#[derive(Clone)]
+struct SentinelLogin {
+    user: Option<String>,
+    password: String,
+}
+
+impl fmt::Debug for SentinelLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SentinelLogin")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ClientBuilder {
     pub(super) fn new() -> Self {
         Self {
@@ -55,6 +71,7 @@ impl ClientBuilder {
             url: None,
             connector: None,
             roots: Vec::new(),
+            sentinel_login: None,
             namespace: None,
             server_name: None,
             lease: Duration::from_secs(30),
@@ -127,6 +144,21 @@ impl ClientBuilder {
     /// Trusts these certificates (PEM) in addition to the well-known ones. For `rediss://` URLs.
     pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots = pem.into();
+        self
+    }
+
+    /// Logs in to the sentinels of a `redis+sentinel://` URL as this user. `None` is the default
+    /// user. The credentials in the URL are those of the master, and sentinels never see them.
+    /// Defaults to no login.
+    pub fn sentinel_credentials(
+        mut self,
+        user: impl Into<Option<String>>,
+        password: impl Into<String>,
+    ) -> Self {
+        self.sentinel_login = Some(SentinelLogin {
+            user: user.into(),
+            password: password.into(),
+        });
         self
     }
 
@@ -267,7 +299,11 @@ impl ClientBuilder {
             (None, None) => return refuse("no server: name a url, connector or embedded engine"),
             (Some(dialer), None) => dialer,
             (None, Some(connector)) => Dialer::through(connector),
-            (Some(dialer), Some(connector)) => dialer.over(connector),
+            (Some(dialer), Some(connector)) => dialer.over(connector)?,
+        };
+        let dialer = match self.sentinel_login {
+            Some(SentinelLogin { user, password }) => dialer.with_sentinel_login(user, password)?,
+            None => dialer,
         };
         let dialer = match &self.server_name {
             Some(name) if name.trim().is_empty() => {

@@ -67,7 +67,8 @@ pub struct Stats {
     pub releases: usize,
     /// Names that are held, waited for or being released.
     pub names: usize,
-    /// Running background tasks: at most three, and one more after the first wait for a fair lock.
+    /// Running background tasks: at most three, one more after the first wait for a fair lock, and one
+    /// more if sentinels name the master.
     pub tasks: usize,
     /// Bodies under the attribute that completed although their lock was lost by then, since the
     /// client was made; see [`ClientBuilder::on_late_loss`].
@@ -77,16 +78,28 @@ pub struct Stats {
 impl Client {
     /// Connects to the server of a URL, with default options.
     ///
-    /// The URL is `redis://[user[:password]@]host[:port][/db]`, `rediss://` likewise for TLS
-    /// (feature `tls`), or `redis+unix:///path[?db=N&user=U&pass=P]`.
+    /// The URL is one of
+    ///
+    /// * `redis://[user[:password]@]host[:port][/db]`: one server;
+    /// * `redis://…@host:port,host:port[/db]`: a master and its replicas. The client finds the master
+    ///   for each connection, so it follows a promotion by hand;
+    /// * `redis+sentinel://…@host:port,host:port/service[/db]`: the master that these sentinels name.
+    ///   User and password are those of the master; see
+    ///   [`sentinel_credentials`](ClientBuilder::sentinel_credentials);
+    /// * `redis+unix:///path[?db=N&user=U&pass=P]`: a Unix socket.
+    ///
+    /// With `rediss://` and `rediss+sentinel://` all connections have TLS (feature `tls`), and each
+    /// certificate must be valid for the host in the URL, or for the address that the sentinels name.
+    /// docs/topologies.md says what each promises in a failover. Redis Cluster is not supported yet.
     ///
     /// # Errors
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid URL,
     /// [`Denied`](crate::ErrorKind::Denied) for a wrong password,
-    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a replica, a sentinel, a node of a
-    /// cluster, or a server that is not Redis, [`Unavailable`](crate::ErrorKind::Unavailable) if
-    /// the server does not answer.
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a single server that is a replica, a
+    /// sentinel, a node of a cluster, or not Redis, and for a service that the sentinels do not
+    /// watch, [`Unavailable`](crate::ErrorKind::Unavailable) if the server does not answer, no
+    /// sentinel answers, or there is no master at present.
     ///
     /// # Examples
     ///

@@ -7,13 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Pipeline;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
 use super::addresses::{connect_to_any, in_turn};
-use super::endpoint::{Address, Endpoint, Login};
+use super::endpoint::{Address, Endpoint, Login, Servers, Service};
 use crate::error::Error;
 
 /// Any byte stream to a server.
@@ -27,11 +28,13 @@ type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
 pub(super) const LIB_NAME: &str = "redlock-rt";
 pub(super) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Opens streams to one server.
+/// Opens streams to the server of a client, and says how to log in there.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     how: How,
     login: Login,
+    /// For the sentinels, which have users of their own.
+    sentinel_login: Login,
     /// The name that the caller gave to the server.
     name: Option<Arc<str>>,
     #[cfg(feature = "tls")]
@@ -47,9 +50,40 @@ pub(crate) struct ServerId {
 
 #[derive(Clone)]
 enum How {
-    Address(Address),
+    Servers(Servers),
     /// With the address of the server behind the streams, if it is known.
     Connector(Connector, Option<Address>),
+}
+
+/// How to find the server to lock on.
+pub(super) enum Route<'a> {
+    /// There is only one.
+    Only(Target),
+    /// The master among these.
+    Master(&'a [Address]),
+    /// The master that the sentinels name.
+    Sentinels(&'a Service),
+}
+
+/// What a stream leads to.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    Address(Address),
+    Connector,
+}
+
+impl Target {
+    pub(super) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Address(address) => Some(address),
+            Self::Connector => None,
+        }
+    }
+
+    /// Whether connections have no TLS, to a port that may expect TLS.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Self::Address(Address::Tcp { .. }))
+    }
 }
 
 /// A source of streams that the library does not open itself.
@@ -80,15 +114,16 @@ impl Dialer {
     /// `roots`: certificates (PEM) to trust for TLS in addition to the well-known ones.
     pub(crate) fn new(endpoint: Endpoint, roots: &[u8]) -> Result<Self, Error> {
         #[cfg(feature = "tls")]
-        let tls = match endpoint.address {
-            Address::Tls { .. } => Some(super::tls::Tls::new(roots)?),
-            _ => None,
+        let tls = match endpoint.servers.is_tls() {
+            true => Some(super::tls::Tls::new(roots)?),
+            false => None,
         };
         #[cfg(not(feature = "tls"))]
         let _ = roots;
         Ok(Self {
-            how: How::Address(endpoint.address),
+            how: How::Servers(endpoint.servers),
             login: endpoint.login,
+            sentinel_login: Login::default(),
             name: None,
             #[cfg(feature = "tls")]
             tls,
@@ -100,6 +135,7 @@ impl Dialer {
         Self {
             how: How::Connector(connector, None),
             login: Login::default(),
+            sentinel_login: Login::default(),
             name: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -108,12 +144,43 @@ impl Dialer {
 
     /// Takes streams from `connector`, and everything else from the address of this dialer:
     /// credentials, the database, the server's name, and whether to use TLS over the streams.
-    pub(crate) fn over(mut self, connector: Connector) -> Self {
-        let (How::Address(address) | How::Connector(_, Some(address))) = self.how else {
-            return Self::through(connector);
+    ///
+    /// # Errors
+    ///
+    /// If the URL names several servers.
+    pub(crate) fn over(mut self, connector: Connector) -> Result<Self, Error> {
+        let address = match self.how {
+            How::Servers(Servers::One(address)) | How::Connector(_, Some(address)) => address,
+            How::Connector(_, None) => return Ok(Self::through(connector)),
+            How::Servers(_) => {
+                let why = "a connector leads to one server, and the URL names several";
+                return Err(Error::bad_input("make a client", why));
+            }
         };
         self.how = How::Connector(connector, Some(address));
-        self
+        Ok(self)
+    }
+
+    /// Logs in to the sentinels as this user.
+    ///
+    /// # Errors
+    ///
+    /// If there are none.
+    pub(crate) fn with_sentinel_login(
+        mut self,
+        user: Option<String>,
+        password: String,
+    ) -> Result<Self, Error> {
+        if self.sentinels().is_none() {
+            let why = "credentials of sentinels need a URL with sentinels: redis+sentinel://…";
+            return Err(Error::bad_input("make a client", why));
+        }
+        self.sentinel_login = Login {
+            user,
+            password: Some(password),
+            db: 0,
+        };
+        Ok(self)
     }
 
     /// Sets the server's name, whatever its address is.
@@ -127,7 +194,7 @@ impl Dialer {
     pub(crate) fn server(&self) -> ServerId {
         let place: Arc<str> = match (&self.name, &self.how) {
             (Some(name), _) => Arc::clone(name),
-            (None, How::Address(address)) => address.place().into(),
+            (None, How::Servers(servers)) => servers.place().into(),
             (None, How::Connector(_, Some(address))) => address.place().into(),
             (None, How::Connector(Connector(dial), None)) => {
                 format!("connector {:p}", Arc::as_ptr(dial)).into()
@@ -142,58 +209,101 @@ impl Dialer {
     /// The server's name in logs and errors: its address, if that is known.
     pub(crate) fn called(&self) -> Arc<str> {
         match (&self.how, &self.name) {
-            (How::Address(address) | How::Connector(_, Some(address)), _) => address.place().into(),
+            (How::Servers(servers), _) => servers.place().into(),
+            (How::Connector(_, Some(address)), _) => address.place().into(),
             (How::Connector(..), Some(name)) => Arc::clone(name),
             (How::Connector(..), None) => "the server behind the connector".into(),
         }
     }
 
+    /// How to find the server.
+    pub(super) fn route(&self) -> Route<'_> {
+        match &self.how {
+            How::Servers(Servers::One(address)) => Route::Only(Target::Address(address.clone())),
+            How::Servers(Servers::Several(addresses)) => Route::Master(addresses),
+            How::Servers(Servers::Service(service)) => Route::Sentinels(service),
+            How::Connector(..) => Route::Only(Target::Connector),
+        }
+    }
+
+    /// The service that sentinels watch, if there are any.
+    pub(super) fn sentinels(&self) -> Option<&Service> {
+        match &self.how {
+            How::Servers(Servers::Service(service)) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// Whether the server is the one of several that is the master.
+    pub(super) fn looks_for_the_master(&self) -> bool {
+        !matches!(self.route(), Route::Only(_))
+    }
+
+    /// Whether sentinels say which server is the master.
+    pub(crate) fn has_sentinels(&self) -> bool {
+        self.sentinels().is_some()
+    }
+
     /// The commands that log in and choose the database; all must succeed.
-    pub(super) fn login(&self) -> redis::Pipeline {
+    pub(super) fn login(&self) -> Pipeline {
+        self.login.commands()
+    }
+
+    /// As [`login`](Self::login), at a sentinel.
+    pub(super) fn sentinel_login(&self) -> Pipeline {
+        self.sentinel_login.commands()
+    }
+
+    /// Opens a stream. `within`: how long connecting may take; the caller enforces this limit.
+    pub(super) async fn dial(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
+        let address = match (target, &self.how) {
+            (Target::Address(address), _) => address,
+            #[cfg(feature = "tls")]
+            (
+                Target::Connector,
+                How::Connector(Connector(dial), Some(Address::Tls { host, .. })),
+            ) => {
+                let stream = self.tls()?.connect(host, dial.as_ref(), within).await?;
+                return Ok(Box::new(stream));
+            }
+            (Target::Connector, How::Connector(Connector(dial), _)) => return dial().await,
+            (Target::Connector, How::Servers(_)) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        match address {
+            Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port, within).await?)),
+            #[cfg(feature = "tls")]
+            Address::Tls { host, port } => {
+                let open = || tcp(host, *port, within);
+                Ok(Box::new(self.tls()?.connect(host, open, within).await?))
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> io::Result<&super::tls::Tls> {
+        let none = || io::ErrorKind::Unsupported.into();
+        self.tls.as_ref().ok_or_else(none)
+    }
+}
+
+impl Login {
+    fn commands(&self) -> Pipeline {
         let mut commands = redis::pipe();
-        if let Some(password) = &self.login.password {
+        if let Some(password) = &self.password {
             let login = commands.cmd("AUTH");
-            if let Some(user) = &self.login.user {
+            if let Some(user) = &self.user {
                 login.arg(user);
             }
             login.arg(password);
         }
-        if self.login.db != 0 {
-            commands.cmd("SELECT").arg(self.login.db);
+        if self.db != 0 {
+            commands.cmd("SELECT").arg(self.db);
         }
         commands
-    }
-
-    /// Whether it opens connections without TLS to a port that may expect TLS.
-    pub(super) fn is_plain(&self) -> bool {
-        matches!(self.how, How::Address(Address::Tcp { .. }))
-    }
-
-    /// Opens a stream. `within`: how long connecting may take; the caller enforces this limit.
-    pub(super) async fn dial(&self, within: Duration) -> io::Result<BoxStream> {
-        match &self.how {
-            #[cfg(feature = "tls")]
-            How::Connector(Connector(dial), Some(Address::Tls { host, .. })) => match &self.tls {
-                Some(tls) => Ok(Box::new(tls.connect(host, dial.as_ref(), within).await?)),
-                None => Err(io::ErrorKind::Unsupported.into()),
-            },
-            How::Connector(Connector(dial), _) => dial().await,
-            How::Address(Address::Tcp { host, port }) => {
-                Ok(Box::new(tcp(host, *port, within).await?))
-            }
-            #[cfg(feature = "tls")]
-            How::Address(Address::Tls { host, port }) => match &self.tls {
-                Some(tls) => {
-                    let open = || tcp(host, *port, within);
-                    Ok(Box::new(tls.connect(host, open, within).await?))
-                }
-                None => Err(io::ErrorKind::Unsupported.into()),
-            },
-            #[cfg(unix)]
-            How::Address(Address::Unix(path)) => Ok(Box::new(UnixStream::connect(path).await?)),
-            #[cfg(not(unix))]
-            How::Address(Address::Unix(_)) => Err(io::ErrorKind::Unsupported.into()),
-        }
     }
 }
 
@@ -208,7 +318,7 @@ async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
 impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match &self.how {
-            How::Address(address) => format!("{address:?}"),
+            How::Servers(servers) => format!("{servers:?}"),
             How::Connector(..) => "custom".to_owned(),
         };
         f.debug_struct("Dialer")

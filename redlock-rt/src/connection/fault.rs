@@ -165,6 +165,47 @@ impl Fault {
         Self::new(Stage::Dialing, Cause::Passing, Arc::new(error))
     }
 
+    /// As [`unreachable`](Self::unreachable), for a state of the servers that may change.
+    pub(super) fn passing(why: String) -> Self {
+        Self::unreachable(std::io::Error::other(why))
+    }
+
+    /// One fault for several servers that were all asked. An answer counts for more than none, for
+    /// waiting does not change it; but if the servers were `reached` before, only a refused login
+    /// is final.
+    pub(super) fn of_all(
+        faults: impl IntoIterator<Item = Self>,
+        text: std::io::Error,
+        reached: bool,
+    ) -> Self {
+        let cause = faults.into_iter().map(|fault| fault.cause).find(|cause| {
+            let is_final = *cause != Cause::Passing;
+            is_final && (!reached || *cause == Cause::Denied)
+        });
+        Self::new(
+            Stage::Dialing,
+            cause.unwrap_or(Cause::Passing),
+            Arc::new(text),
+        )
+    }
+
+    /// The same fault, with this hint if credentials are the reason.
+    pub(super) fn of_credentials(self, hint: &'static str) -> Self {
+        match self.cause {
+            Cause::Denied => self.hinting(hint),
+            _ => self,
+        }
+    }
+
+    /// The same fault, of the master at this address.
+    pub(super) fn of_master(mut self, place: &str) -> Self {
+        if let Some(told) = &mut self.told {
+            let text = format!("the master {place}: {}", told.source);
+            told.source = Arc::new(std::io::Error::other(text));
+        }
+        self
+    }
+
     /// As [`unreachable`](Self::unreachable), for a reason of our own.
     pub(super) fn not_connected(kind: std::io::ErrorKind, why: &'static str) -> Self {
         Self::unreachable(std::io::Error::new(kind, why))

@@ -8,7 +8,8 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION};
+use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
+use super::endpoint::Address;
 use super::fault::{Cause, Fault};
 use super::info::Info;
 use super::server::CurrentServer;
@@ -22,6 +23,8 @@ pub(super) struct Reached {
     pub(super) client_id: Option<i64>,
     /// The number of the dial; see [`CurrentServer::arrive`].
     pub(super) number: u64,
+    /// `None` behind a connector.
+    pub(super) at: Option<Address>,
 }
 
 /// The replies of the server.
@@ -31,7 +34,7 @@ struct Greeting {
 }
 
 /// Why a greeting was not answered.
-enum Unanswered {
+pub(super) enum Unanswered {
     /// The stream ended before the first byte.
     HungUp(Fault),
     Fault(Fault),
@@ -45,17 +48,19 @@ const SHORT_HELLO: [u8; 10] = [0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 const ALERT: u8 = 0x15;
 const HANDSHAKE: u8 = 0x16;
 
-/// Opens a stream, logs in, chooses the database, and asks.
-pub(super) async fn reach<F>(
+/// Opens a stream to `target`, logs in, chooses the database, and asks. `number`: see
+/// [`Reached::number`].
+pub(super) async fn greet_at<F>(
     dialer: &Dialer,
     server: &CurrentServer,
-    open: impl Fn() -> F,
+    target: Target,
+    number: u64,
+    open: &impl Fn(Target) -> F,
 ) -> Result<Reached, Fault>
 where
     F: Future<Output = io::Result<BoxStream>>,
 {
-    let number = server.dial();
-    let stream = open().await;
+    let stream = open(target.clone()).await;
     let mut stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
     match greet(dialer, &mut stream).await {
         Ok(Greeting { info, client_id }) => Ok(Reached {
@@ -63,12 +68,13 @@ where
             info,
             client_id,
             number,
+            at: target.address().cloned(),
         }),
         Err(Unanswered::Fault(fault)) => Err(fault),
         Err(Unanswered::HungUp(fault)) => {
             // A TLS server hangs up on anything else without a reply, and so do other servers.
-            let suspect = dialer.is_plain() && !server.was_reached();
-            match suspect && clock::timeout(LOOK, speaks_tls(open())).await == Ok(true) {
+            let suspect = target.is_plain() && !server.was_reached();
+            match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
                 true => Err(Fault::not_plain()),
                 false => Err(fault),
             }
@@ -88,7 +94,7 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
 
 /// Sends the commands and reads the replies. `needed`: this many of the first commands must
 /// succeed.
-async fn ask(
+pub(super) async fn ask(
     commands: &Pipeline,
     needed: usize,
     stream: &mut BoxStream,
@@ -141,7 +147,7 @@ async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Greeting, Unan
         commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
     }
     commands.cmd("CLIENT").arg("ID");
-    Info::ask(&mut commands);
+    Info::ask(&mut commands, dialer.looks_for_the_master());
     let replies = ask(&commands, needed, stream).await?;
     judge(&replies, needed).map_err(Unanswered::Fault)
 }

@@ -26,9 +26,13 @@ pub(super) enum Unfit {
 
 impl Info {
     /// Adds the commands that ask for it. Before Redis 7 INFO takes one section at a time.
-    pub(super) fn ask(pipeline: &mut Pipeline) {
+    /// `role`: asks for the role in another way too, since an ACL may forbid INFO.
+    pub(super) fn ask(pipeline: &mut Pipeline, role: bool) {
         pipeline.cmd("INFO").arg("server");
         pipeline.cmd("INFO").arg("replication");
+        if role {
+            pipeline.cmd("ROLE");
+        }
     }
 
     pub(super) fn of(replies: &[Value]) -> Self {
@@ -44,25 +48,34 @@ impl Info {
             let (_, value) = fields.find(|(key, _)| *key == name)?;
             Some(value.trim().to_owned()).filter(|value| !value.is_empty())
         };
+        let role = || match replies.last() {
+            Some(Value::Array(parts)) => parts.first().map(text),
+            _ => None,
+        };
         let master = field("master_host").zip(field("master_port"));
         Self {
             run_id: field("run_id"),
             mode: field("redis_mode"),
-            role: field("role"),
+            role: field("role").or_else(role),
             master: master.map(|(host, port)| format!("{host}:{port}")),
         }
+    }
+
+    /// Whether it is a master; `None`: unknown.
+    pub(super) fn is_master(&self) -> Option<bool> {
+        self.role.as_deref().map(|role| role == "master")
     }
 
     pub(super) fn unfit(&self) -> Option<Unfit> {
         match self.mode.as_deref() {
             Some("sentinel") => {
-                let why = "it is a sentinel, which keeps no locks; connect to the master that \
-                           SENTINEL GET-MASTER-ADDR-BY-NAME names";
+                let why = "it is a sentinel, which keeps no locks; the URL of the master that it \
+                           watches is redis+sentinel://host:port/service";
                 return Some(Unfit::Always(why.into()));
             }
             Some("cluster") => {
-                let why = "it is a node of a cluster, which is not supported: other nodes have \
-                           other locks; connect to a server with `cluster-enabled no`";
+                let why = "it is a node of a cluster, which is not supported yet: other nodes \
+                           have other locks; connect to a server with `cluster-enabled no`";
                 return Some(Unfit::Always(why.into()));
             }
             _ => {}
@@ -96,6 +109,9 @@ mod tests {
         assert_eq!(said(&["run_id:\r\n"]), Info::default());
         assert_eq!(Info::of(&[Value::Okay, Value::Nil]), Info::default());
         assert_eq!(Info::default().unfit(), None);
+        assert_eq!(Info::default().is_master(), None);
+        let role = Value::Array(vec![Value::BulkString("slave".into()), Value::Int(1)]);
+        assert_eq!(Info::of(&[Value::Nil, role]).is_master(), Some(false));
     }
 
     #[test]
@@ -113,7 +129,7 @@ mod tests {
         assert!(unfit(
             &["redis_mode:sentinel\r\n", ""],
             "a sentinel",
-            "GET-MASTER-ADDR"
+            "redis+sentinel://"
         ));
         assert!(unfit(
             &["redis_mode:cluster\r\n", master],

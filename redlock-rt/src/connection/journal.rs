@@ -99,6 +99,8 @@ struct State {
     presence: Presence,
     /// Limits the lines about tries to connect.
     tries: Limit,
+    /// Limits the lines about sentinels that could not be listened to.
+    listening: Limit,
     /// Limits the lines about repeated calls.
     repeats: Limit,
     /// Whether the line about blocked releases was logged in this outage.
@@ -149,6 +151,18 @@ impl Journal {
                 target: TARGET,
                 server = &*self.server, ?fault, left_out,
                 "could not connect"
+            );
+        }
+    }
+
+    /// A sentinel could not be listened to; another one is tried.
+    pub(super) fn failed_to_listen(&self, fault: &Fault) {
+        let passed = self.state().listening.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::debug!(
+                target: TARGET,
+                server = &*self.server, reason = fault.reason(), left_out,
+                "not listening to a sentinel"
             );
         }
     }

@@ -16,8 +16,9 @@ use tokio::task::coop::unconstrained;
 use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
-use super::greeting::{Reached, reach};
+use super::greeting::Reached;
 use super::journal::Right;
+use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use crate::clock;
@@ -80,17 +81,19 @@ impl Link {
         within: Duration,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
-        let stream = || async {
+        let open = |target| async {
             let dial = dialer.clone();
-            let stream = spawner.run(async move { dial.dial(within).await }).await;
-            stream.unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
+            let stream = spawner.run(async move { dial.dial(&target, within).await });
+            let interrupted = || Err(std::io::ErrorKind::Interrupted.into());
+            stream.await.unwrap_or_else(interrupted)
         };
         let Reached {
             stream,
             info,
             client_id,
             number,
-        } = reach(dialer, server, stream).await?;
+            at,
+        } = reach(dialer, server, within, open).await?;
         // The library applies its own time-outs: they depend on the caller's limit, and a time-out
         // ends the link.
         let config = redis::AsyncConnectionConfig::new()
@@ -128,7 +131,7 @@ impl Link {
             driver,
             task,
             known: Default::default(),
-            tie: Tie::new(move || end.abort()),
+            tie: Tie::new(at, move || end.abort()),
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
             place: Arc::clone(server.place()),
             server: Arc::clone(server),
@@ -180,16 +183,9 @@ impl Link {
         self.break_off();
     }
 
-    /// Ends a broken connection's client on the server, so that its remaining bytes never run.
-    /// Returns whether this is certain.
+    /// Ends a broken connection's client on this server process, so that its remaining bytes never
+    /// run. Returns whether this is certain.
     pub(super) async fn kill_stale_client(&self, stale: &Identity) -> Result<bool, Fault> {
-        let Some(identity) = &self.identity else {
-            return Ok(false);
-        };
-        if identity.run_id != stale.run_id {
-            // That server process has ended, with its clients.
-            return Ok(true);
-        }
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(stale.client_id);
         let reply = self.conn.clone().send_packed_command(&kill).await;

@@ -1,8 +1,8 @@
 //! Connections to Redis; the only place that names the `redis` crate.
 //!
 //! ```text
-//! Endpoint (URL) ─▶ Dialer ─▶ byte stream ─▶ Link (one live connection, EVALSHA)
-//!                                       └──▶ Subscriber (pub/sub)
+//! Endpoint (URL) ─▶ Dialer ─▶ reach (finds the master) ─▶ Link (one live connection, EVALSHA)
+//!                                                   └──▶ Subscriber (pub/sub)
 //! Connection: a Link or none; dials anew after a failure, with back-off
 //! CurrentServer: the server process to which all of them lead
 //! ```
@@ -21,12 +21,17 @@ mod info;
 mod journal;
 mod link;
 mod misfit;
+mod reach;
 mod reconnect;
+mod replicated;
+mod sentinel;
 mod server;
 mod spawner;
 mod subscriber;
+mod switches;
 #[cfg(feature = "tls")]
 mod tls;
+mod url;
 
 pub(crate) use self::delivery::{Delivery, before};
 pub(crate) use self::dialer::{Connector, Dialer, ServerId};
@@ -38,3 +43,4 @@ pub(crate) use self::reconnect::{Connection, Timeouts};
 pub(crate) use self::server::CurrentServer;
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::subscriber::{Announcements, Message, Subscriber};
+pub(crate) use self::switches::listen as listen_for_switches;

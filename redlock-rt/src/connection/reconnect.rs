@@ -44,6 +44,8 @@ const PAUSE: Pause = Pause::new(&Growth {
 });
 /// If a link breaks within this time, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
+/// The number of server processes to remember whose broken links may still be read.
+const MOST_STALE: usize = 8;
 /// The number of dialing tasks that may end without a try, with their runtimes, before a caller
 /// gets an error.
 const MOST_ORPHANS: usize = 3;
@@ -73,9 +75,10 @@ struct Shared {
 #[derive(Default)]
 struct Slot {
     link: Option<Arc<Link>>,
-    /// The client id of the previous, broken link, which the server may still read. There is at
-    /// most one: no link is used before the previous one has certainly ended.
-    stale: Option<Identity>,
+    /// The clients of broken links, which their servers may still read. There is at most one for
+    /// each server process: no link to it is used before the previous one has certainly ended. A
+    /// server that was left for another one may become the master again.
+    stale: Vec<Identity>,
     /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
     quiet: Option<Instant>,
     /// The task that dials; one at a time.
@@ -295,14 +298,15 @@ impl Shared {
         // Before anything is repeated or compensated here, commands in broken connections must not
         // be able to run any more.
         let spared = mutant::on("a_dead_connection_is_not_killed");
-        let stale = self.slot().stale.clone().filter(|_| !spared);
-        if let Some(stale) = stale {
-            let sure = link.kill_stale_client(&stale).await?;
-            if !sure && link.identity().is_some() {
-                self.server.is_missing(Right::ClientKill);
-            }
-            self.slot().stale = None;
+        let here = link.identity().map(|here| here.run_id.clone());
+        let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
+        let stale = self.slot().stale.clone().into_iter().find(is_here);
+        if let Some(stale) = stale.filter(|_| !spared)
+            && !link.kill_stale_client(&stale).await?
+        {
+            self.server.is_missing(Right::ClientKill);
         }
+        self.slot().stale.retain(|stale| !is_here(stale));
         Ok(link)
     }
 }
@@ -318,7 +322,12 @@ impl DialTurn {
         let shared = &*self.shared;
         let pause = shared.slot().not_before;
         if let Some(moment) = pause {
-            clock::sleep_until(moment).await;
+            let mut switches = shared.server.switches();
+            tokio::select! {
+                biased;
+                () = switches.other_than(None) => {}
+                () = clock::sleep_until(moment) => {}
+            }
         }
         let dialed = clock::timeout(shared.timeouts.connect, shared.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
@@ -386,7 +395,12 @@ impl Slot {
             self.back_off();
         }
         self.quiet = None;
-        self.stale = dead.identity().cloned();
+        if let Some(stale) = dead.identity() {
+            if self.stale.len() == MOST_STALE {
+                self.stale.remove(0);
+            }
+            self.stale.push(stale.clone());
+        }
     }
 }
 

@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
+use super::endpoint::Address;
 use super::fault::Fault;
 use super::info::{Info, Unfit};
 use super::journal::{Journal, Right};
@@ -96,14 +99,17 @@ impl View {
 /// The part of one connection that depends on the others.
 pub(super) struct Tie {
     left: AtomicBool,
+    at: Option<Address>,
     end: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Tie {
-    /// `end`: ends the connection. It is called with no lock held.
-    pub(super) fn new(end: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+    /// `at`: where the connection leads to, if that is known. `end`: ends it; called with no lock
+    /// held.
+    pub(super) fn new(at: Option<Address>, end: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             left: AtomicBool::new(false),
+            at,
             end: Box::new(end),
         })
     }
@@ -121,6 +127,8 @@ pub(crate) struct CurrentServer {
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
+    /// The master that the sentinels named last.
+    named: watch::Sender<Option<Address>>,
     journal: Journal,
     state: Mutex<State>,
 }
@@ -128,14 +136,37 @@ pub(crate) struct CurrentServer {
 #[derive(Default)]
 struct State {
     view: View,
-    /// The connections that lead to the current server.
+    /// The connections that lead to the current server. Those with an unknown server are among them
+    /// if their address is known.
     ties: Vec<Weak<Tie>>,
+}
+
+impl State {
+    fn join(&mut self, tie: &Arc<Tie>) {
+        self.ties.retain(|tie| tie.strong_count() > 0);
+        self.ties.push(Arc::downgrade(tie));
+    }
+
+    /// Takes out the connections that are to be closed; no reply on them counts from here on.
+    fn leave(&mut self, is_to_close: impl Fn(&Tie) -> bool) -> Vec<Arc<Tie>> {
+        let mut left = Vec::new();
+        self.ties.retain(|tie| match tie.upgrade() {
+            Some(tie) if is_to_close(&tie) => {
+                tie.left.store(true, Ordering::Release);
+                left.push(tie);
+                false
+            }
+            Some(_) => true,
+            None => false,
+        });
+        left
+    }
 }
 
 impl CurrentServer {
     /// `place`: the server's name in logs and errors. `refused_for`: how long an abandoned server
-    /// is refused. `on_move` is called after connections were abandoned for another server, and
-    /// before that server is used.
+    /// is refused. `on_move` is called after connections were abandoned for another server, before
+    /// that server is used, and when sentinels name another master.
     pub(crate) fn new(
         place: Arc<str>,
         refused_for: Duration,
@@ -147,6 +178,7 @@ impl CurrentServer {
             refused_for,
             on_move: Box::new(on_move),
             reached: AtomicBool::new(false),
+            named: watch::Sender::new(None),
             state: Mutex::default(),
         }
     }
@@ -182,10 +214,10 @@ impl CurrentServer {
             }
             None => {}
         }
-        if let Some(run_id) = &info.run_id
-            && !self.follow(dial, run_id, tie)
-        {
-            return Err(Fault::outdated());
+        match &info.run_id {
+            Some(run_id) if !self.follow(dial, run_id, tie) => return Err(Fault::outdated()),
+            None if tie.at.is_some() => self.state().join(tie),
+            _ => {}
         }
         self.reached.store(true, Ordering::Relaxed);
         Ok(())
@@ -202,17 +234,13 @@ impl CurrentServer {
             tracing::debug!(server, run_id, "the address led to a server that was left");
             return false;
         }
-        state.ties.retain(|tie| tie.strong_count() > 0);
         let mut left: Vec<Arc<Tie>> = Vec::new();
         if arrival == Arrival::Moved && !mutant::on("a_connection_to_the_old_server_is_kept") {
-            left.extend(state.ties.drain(..).filter_map(|tie| tie.upgrade()));
             // Under the mutex: when the next connection arrives, no connection to the old server is
             // in use.
-            for tie in &left {
-                tie.left.store(true, Ordering::Release);
-            }
+            left = state.leave(|_| true);
         }
-        state.ties.push(Arc::downgrade(tie));
+        state.join(tie);
         drop(state);
         left.iter().for_each(|tie| (tie.end)());
         if arrival == Arrival::Moved {
@@ -228,9 +256,48 @@ impl CurrentServer {
         true
     }
 
+    /// The sentinels name this master: connections to another one are closed, and nothing waits for
+    /// it any more.
+    pub(super) fn is_named(&self, master: &Address) {
+        let left = self.state().leave(|tie| {
+            let at = tie.at.as_ref();
+            at.is_some_and(|at| at != master)
+        });
+        left.iter().for_each(|tie| (tie.end)());
+        if !left.is_empty() {
+            tracing::warn!(
+                server = &*self.place,
+                master = master.place(),
+                "the sentinels name another master; connections to the old one are closed"
+            );
+        }
+        let mut before = None;
+        let differs = self.named.send_if_modified(|named| {
+            let differs = named.as_ref() != Some(master);
+            if differs {
+                before = named.replace(master.clone());
+            }
+            differs
+        });
+        if differs && before.is_some() {
+            // Also if no connection is left: nothing waits for the next renewal.
+            (self.on_move)();
+        }
+    }
+
+    /// To wait until the sentinels name another master. What is named after this call is not missed.
+    pub(super) fn switches(&self) -> Switches {
+        Switches(self.named.subscribe())
+    }
+
     /// A connection ended that was not closed by this client.
     pub(crate) fn lost(&self, why: &str) {
         self.journal.lost(why);
+    }
+
+    /// No sentinel could be listened to.
+    pub(crate) fn failed_to_listen(&self, fault: &Fault) {
+        self.journal.failed_to_listen(fault);
     }
 
     /// A connection could not be made.
@@ -260,6 +327,22 @@ impl CurrentServer {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for the sentinels to name another master.
+pub(super) struct Switches(watch::Receiver<Option<Address>>);
+
+impl Switches {
+    /// Another one than `master`; `None`: than the one that was named last.
+    pub(super) async fn other_than(&mut self, master: Option<&Address>) {
+        // The sender lives as long as the client.
+        while self.0.changed().await.is_ok() {
+            if master.is_none() || self.0.borrow_and_update().as_ref() != master {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 }
 
@@ -319,7 +402,7 @@ mod tests {
             }
         };
         let server = CurrentServer::new("here".into(), S, count(&moves));
-        let ties = [(); 4].map(|()| Tie::new(count(&ended)));
+        let ties = [(); 4].map(|()| Tie::new(None, count(&ended)));
         assert!(server.follow(server.dial(), "a", &ties[0]));
         assert!(server.follow(server.dial(), "a", &ties[1]));
         assert!(server.follow(server.dial(), "b", &ties[2]));

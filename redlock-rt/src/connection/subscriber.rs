@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
-use super::greeting::{Reached, reach};
+use super::greeting::Reached;
 use super::link::silent;
+use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 
 /// The commands of a listening connection. Clones share it.
@@ -36,26 +37,28 @@ impl Subscriber {
         server: &CurrentServer,
     ) -> Result<(Self, Announcements), Fault> {
         let left = Arc::new(Notify::new());
-        let tie = Tie::new({
-            let left = Arc::clone(&left);
-            move || left.notify_one()
-        });
         let open = async {
-            let reached = reach(dialer, server, || dialer.dial(timeout)).await?;
+            let dial = |target| async move { dialer.dial(&target, timeout).await };
+            let reached = reach(dialer, server, timeout, dial).await?;
             let Reached {
                 stream,
                 info,
                 number,
+                at,
                 ..
             } = reached;
+            let tie = Tie::new(at, {
+                let left = Arc::clone(&left);
+                move || left.notify_one()
+            });
             server.arrive(number, &info, &tie)?;
-            PubSub::new(&silent(), stream)
-                .await
-                .map_err(Fault::of_dialing)
+            let pubsub = PubSub::new(&silent(), stream).await;
+            Ok::<_, Fault>((pubsub.map_err(Fault::of_dialing)?, tie))
         };
         match tokio::time::timeout(timeout, open).await {
-            Ok(pubsub) => {
-                let (sink, stream) = pubsub?.split();
+            Ok(opened) => {
+                let (pubsub, tie) = opened?;
+                let (sink, stream) = pubsub.split();
                 Ok((Self { sink }, Announcements { stream, left, tie }))
             }
             Err(_) => Err(Fault::connecting_took_too_long()),

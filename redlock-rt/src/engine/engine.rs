@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::failover::Failovers;
 use super::fair::FairMap;
 use super::hold::{LockWaiters, LostReason};
 use super::hub::Hub;
@@ -80,6 +81,8 @@ pub(crate) struct Engine {
     pub(super) locks: Arc<LockWaiters>,
     pub(super) latches: Arc<LatchWaiters>,
     pub(super) fair: Arc<FairMap>,
+    /// Used only if sentinels name the master.
+    pub(super) failovers: Arc<Failovers>,
     closing: AtomicBool,
     /// The number of callers; see [`Handle`](super::Handle).
     pub(super) handles: AtomicUsize,
@@ -133,6 +136,7 @@ impl Engine {
             releases: Arc::new(Releases::new()),
             locks: Arc::default(),
             latches: Arc::default(),
+            failovers: Arc::default(),
             closing: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
             config,
@@ -251,6 +255,7 @@ impl Engine {
         self.hub.signal.close();
         self.watchdog.signal.close();
         self.fair.signal.close();
+        self.failovers.signal.close();
         self.releases.close();
         self.main.close();
         self.renewals.close();
@@ -364,6 +369,7 @@ impl Engine {
             &self.watchdog.signal,
             &self.releases.signal,
             &self.fair.signal,
+            &self.failovers.signal,
         ];
         signals.iter().filter(|signal| signal.is_running()).count()
     }

@@ -44,6 +44,7 @@ mod acquire;
 mod calls;
 #[allow(clippy::module_inception)]
 mod engine;
+mod failover;
 mod fair;
 mod guard;
 mod handle;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::engine::{Config, Engine};
 use super::signal::Signal;
-use super::{fair, hub, release, signal, watchdog};
+use super::{failover, fair, hub, release, signal, watchdog};
 
 impl Engine {
     /// Starts the client's tasks if they do not run: the first time, and after their runtime has
@@ -49,6 +49,19 @@ impl Engine {
                 hub::run(hub, dialer.clone(), *timeouts, current)
             },
         );
+        if dialer.has_sentinels() {
+            let failovers = Arc::clone(&self.failovers);
+            signal::ensure(
+                spawner,
+                &self.failovers,
+                || {},
+                after(),
+                || {
+                    let current = Arc::clone(&self.current);
+                    failover::run(failovers, dialer.clone(), *timeouts, current)
+                },
+            );
+        }
         self.ensure_beats();
     }
 

@@ -197,6 +197,6 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn binary() -> String {
+pub(super) fn binary() -> String {
     env::var(BINARY_VARIABLE).unwrap_or_else(|_| "redis-server".to_owned())
 }

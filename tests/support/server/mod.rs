@@ -104,13 +104,20 @@ impl RedisServer {
 
     /// `rediss://` URL of a server started with [`ServerOptions::tls`].
     pub fn tls_url(&self) -> String {
-        let port = self
-            .ports
-            .tls
-            .as_ref()
-            .expect("started without tls()")
-            .number();
+        let port = self.tls_port();
         format!("rediss://{}localhost:{port}", self.credentials())
+    }
+
+    /// The port for TLS of a server started with [`ServerOptions::tls`].
+    pub fn tls_port(&self) -> u16 {
+        let tls = self.ports.tls.as_ref();
+        tls.expect("started without tls()").number()
+    }
+
+    /// The program that is a server, and with an argument a sentinel.
+    pub(crate) fn binary() -> String {
+        launch::check_installed();
+        launch::binary()
     }
 
     /// The certificate, in PEM form, of the authority that signed the server's; see

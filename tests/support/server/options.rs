@@ -44,6 +44,14 @@ impl ServerOptions {
         self
     }
 
+    /// Can be a replica of a server with the same options, soon after it was made one.
+    pub(crate) fn replication(mut self) -> Self {
+        if let Some(password) = self.password.clone() {
+            self = self.args(["--masterauth".to_owned(), password]);
+        }
+        self.args(["--repl-diskless-sync-delay", "0"])
+    }
+
     /// Adds arguments of redis-server, for instance `["--maxmemory", "1mb"]`.
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));

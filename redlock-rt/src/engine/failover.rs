@@ -1,0 +1,57 @@
+//! The task that hears of failovers, for clients whose master is named by sentinels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::signal::Signal;
+use crate::connection::{CurrentServer, Dialer, Timeouts, listen_for_switches};
+use crate::pause::Pause;
+
+/// The state of the task.
+#[derive(Debug, Default)]
+pub(crate) struct Failovers {
+    pub(super) signal: Signal,
+}
+
+impl AsRef<Signal> for Failovers {
+    fn as_ref(&self) -> &Signal {
+        &self.signal
+    }
+}
+
+/// Runs until the client ends.
+pub(super) async fn run(
+    failovers: Arc<Failovers>,
+    dialer: Dialer,
+    timeouts: Timeouts,
+    server: Arc<CurrentServer>,
+) {
+    let within = timeouts.connect.min(timeouts.response);
+    let mut pause = Pause::SUBSCRIBING;
+    // Not all clients listen to the same sentinel.
+    let mut turn = fastrand::usize(..1 << 16);
+    while !failovers.signal.is_closed() {
+        let started = crate::clock::now();
+        tokio::select! {
+            biased;
+            () = failovers.signal.notified() => continue,
+            end = listen_for_switches(&dialer, &server, within, turn) => {
+                if let Err(fault) = end {
+                    server.failed_to_listen(&fault);
+                }
+            }
+        }
+        turn += 1;
+        if started.elapsed() >= LASTING {
+            pause.reset();
+        }
+        tokio::select! {
+            biased;
+            () = failovers.signal.notified() => {}
+            () = tokio::time::sleep(pause.take()) => {}
+        }
+    }
+}
+
+/// After a connection that lasted this long, the next one is made soon.
+const LASTING: Duration = Duration::from_secs(5);
