@@ -17,6 +17,34 @@ pub(crate) fn on(name: &str) -> bool {
     NAMED.as_deref() == Some(name)
 }
 
+/// The token, or with the bug the one before it.
+#[cfg(not(redlock_mutants))]
+pub(crate) const fn earlier(_: &str, token: Option<u64>) -> Option<u64> {
+    token
+}
+
+/// The token, or with the bug the one before it.
+#[cfg(redlock_mutants)]
+pub(crate) fn earlier(name: &str, token: Option<u64>) -> Option<u64> {
+    thread_local!(static BEFORE: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) });
+    match token {
+        Some(token) if on(name) => BEFORE.replace(Some(token)).or(Some(token)),
+        token => token,
+    }
+}
+
+/// The replies as they are, or with the bug each in the place of another.
+#[cfg(not(redlock_mutants))]
+pub(crate) const fn shift<T>(_: &str, _: &mut [T]) {}
+
+/// The replies as they are, or with the bug each in the place of another.
+#[cfg(redlock_mutants)]
+pub(crate) fn shift<T>(name: &str, replies: &mut [T]) {
+    if on(name) && !replies.is_empty() {
+        replies.rotate_left(1);
+    }
+}
+
 /// The text of a script, with the bug in it that is to be there.
 #[cfg(redlock_mutants)]
 pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
@@ -35,6 +63,12 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
         ),
         "latch_count_down" if on("a_repeat_counts_again") => {
             replaced("if noted then", "if false then")
+        }
+        "semaphore_acquire" if on("a_repeat_takes_permits_again") => {
+            replaced("redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1", "false")
+        }
+        "semaphore_acquire" if on("a_withdrawn_acquisition_is_let_in") => {
+            replaced("redis.call('EXISTS', KEYS[3]) == 1", "false")
         }
         "fair_acquire" if on("a_fair_lock_goes_to_whoever_asks") => {
             replaced("(not head or head == owner)", "true")

@@ -19,6 +19,7 @@ use crate::connection::{
     Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
 };
 use crate::error::{Error, ErrorKind};
+use crate::mutant;
 use crate::name::{ClientId, LockName};
 
 /// The configuration of a client.
@@ -336,7 +337,8 @@ impl Engine {
     /// The deadline of an operation that waits for no other client, whatever fails: connecting, a
     /// reply, or both repeatedly. After one lost reply there is time for another try.
     pub(crate) fn patience(&self, now: Instant) -> Instant {
-        clock::after(now, self.config.timeouts.response)
+        let times = 1 + u32::from(mutant::on("a_call_may_take_twice_as_long"));
+        clock::after(now, self.config.timeouts.response * times)
     }
 
     pub(crate) fn held(&self) -> usize {

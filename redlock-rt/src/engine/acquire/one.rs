@@ -24,6 +24,7 @@ use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, LostReason, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
+use crate::mutant;
 use crate::pause::Pause;
 use crate::wire::{AcquireReply, Acquired, Recipe};
 
@@ -173,7 +174,8 @@ impl Acquisition<'_> {
 
     fn acquired(&mut self, acquired: Acquired) -> Result<Option<HoldGuard>, Error> {
         let now = clock::now();
-        let guard = self.attempt.succeed(acquired.token, now)?;
+        let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
+        let guard = self.attempt.succeed(token, now)?;
         if let Some(guard) = unless_expired(guard) {
             let shared = !self.recipe.profile().exclusive;
             let more = shared && acquired.leaves_more();

@@ -379,7 +379,7 @@ impl Lease {
                 self.doubted = None;
                 self.verify_at = self.look_every.map(|every| after(now, every));
             }
-            if !ttl.is_zero() {
+            if !ttl.is_zero() && !mutant::on("a_renewal_lengthens_nothing") {
                 self.lengthen(sent, ttl);
             }
         }

@@ -223,6 +223,7 @@ impl Cleanup {
             }
             // The call would only change a lease, and only of a lock that still exists.
             Subject::Hold(_) if matches!(self.goal, Goal::Lengthen(_)) => Some(self.lapses),
+            _ if mutant::on("a_release_is_given_up_with_its_lease") => Some(self.lapses),
             // What remains besides the lock has no lease, and stays until it is removed.
             Subject::OrphanedAttempt(orphan) if orphan.request.recipe.profile().leaves_traces => {
                 None
@@ -363,7 +364,7 @@ impl Cleanup {
             }
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
                 let count = hold.count();
-                if count == 0 {
+                if count == 0 || mutant::on("a_reentry_is_not_counted") {
                     // The last guard has ended meanwhile; the end of the hold follows.
                     return Some(Ok(HoldReply::Done));
                 }

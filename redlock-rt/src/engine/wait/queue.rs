@@ -254,6 +254,7 @@ impl<T: Clone> WaitQueue<T> {
             return None;
         }
         match departure {
+            Departure::Served { .. } if mutant::on("readers_do_not_follow_each_other") => {}
             // Of a lock with one holder at a time, whatever was announced is over now.
             Departure::Served { shared, more } => self.permit = shared && (self.permit || more),
             Departure::GaveUp { .. } if mutant::on("a_permit_is_not_passed_on") => {}

@@ -13,6 +13,7 @@ use super::schedule::Schedule;
 use crate::clock;
 use crate::connection::{Caller, Cause, Connection, Exchange, Fault, Verdict};
 use crate::engine::hold::{Hold, LostReason, Plan};
+use crate::mutant;
 use crate::shim::lock;
 use crate::wire::{HoldReply, Renewal, Reply, renew};
 
@@ -216,7 +217,8 @@ impl Watchdog {
     ) {
         let Answered { due, sent, outcome } = answered;
         match outcome {
-            Ok(replies) => {
+            Ok(mut replies) => {
+                mutant::shift("a_reply_of_a_batch_goes_to_another", &mut replies);
                 for ((hold, ttl), reply) in due.into_iter().zip(replies) {
                     hold.answered(reply, sent, ttl);
                     self.rewatch_or_end(&hold);
