@@ -45,19 +45,30 @@ struct Options {
 const MUTANTS: &[&str] = &[
     "a_cancelled_acquisition_is_forgotten",
     "a_client_sends_no_beats",
+    "a_call_may_take_twice_as_long",
     "a_connection_to_the_old_server_is_kept",
     "a_dead_connection_is_not_killed",
+    "a_deadline_counts_from_the_reply",
     "a_fair_lock_goes_to_whoever_asks",
     "a_fault_of_dialing_ends_a_release",
     "a_guard_outlives_its_deadline",
     "a_permit_is_not_passed_on",
+    "a_reentry_is_not_counted",
     "a_release_does_not_look_whose_the_lock_is",
+    "a_release_is_given_up_with_its_lease",
+    "a_renewal_lengthens_nothing",
     "a_renewal_recreates_a_lost_key",
     "a_repeat_counts_again",
+    "a_repeat_takes_permits_again",
+    "a_reply_of_a_batch_goes_to_another",
     "a_subscription_lingers_for_ever",
     "a_token_does_not_follow_the_clock",
+    "a_token_is_that_of_an_earlier_reply",
     "a_wait_has_no_bound_while_dialing",
+    "a_withdrawn_acquisition_is_let_in",
+    "nobody_looks_again_after_joining_a_channel",
     "nobody_looks_again_after_subscribing",
+    "readers_do_not_follow_each_other",
 ];
 
 fn range(text: &str) -> Result<(u64, u64), String> {
@@ -166,6 +177,14 @@ fn one(seed: u64, options: &Options) -> bool {
     failed
 }
 
+/// Where a second run of a seed went another way.
+fn other_line(seed: u64, lines: &[String]) -> Option<String> {
+    let again = run(&Plan::of_seed(seed)).lines;
+    let both = lines.iter().zip(&again).enumerate();
+    let (place, (one, other)) = both.into_iter().find(|(_, (one, other))| one != other)?;
+    Some(format!("line {place} was {one:?}, and then {other:?}"))
+}
+
 fn print_smaller(plan: &Plan) {
     let smaller = shrink(plan);
     let text = serde_json::to_string(&smaller).unwrap_or_default();
@@ -193,9 +212,13 @@ fn many(from: u64, to: u64, options: &Options) -> bool {
                     if seed >= to {
                         return;
                     }
-                    let violations = run(&Plan::of_seed(seed)).violations;
-                    if let Some(first) = violations.first() {
-                        println!("seed {seed}: {} violations: {first}", violations.len());
+                    let report = run(&Plan::of_seed(seed));
+                    if let Some(first) = report.violations.first() {
+                        let count = report.violations.len();
+                        println!("seed {seed}: {count} violations: {first}");
+                        if let Some(other) = other_line(seed, &report.lines) {
+                            println!("seed {seed} does not repeat itself: {other}");
+                        }
                         failed
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)

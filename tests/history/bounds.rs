@@ -1,6 +1,6 @@
-use tests::history::{Acquisition, Ms, Outcome, Strike};
+use tests::history::{Acquisition, Ms, Outcome, Pause, TimedCall};
 
-use super::{asks, broken, history};
+use super::{TERMS, asks, broken, history, strike};
 
 fn waits(bound: Ms, returned: Ms) -> Acquisition {
     Acquisition {
@@ -13,20 +13,51 @@ fn waits(bound: Ms, returned: Ms) -> Acquisition {
 #[test]
 fn a_wait_that_lasts_too_long_is_found() {
     assert_eq!(broken(&history([waits(200, 300)])), [""; 0]);
-    assert_eq!(broken(&history([waits(200, 309)])), [""; 0], "2 % and 5 ms");
-    assert_eq!(broken(&history([waits(200, 310)])), ["bound"]);
+    assert_eq!(broken(&history([waits(200, 307)])), [""; 0], "1 % and 5 ms");
+    assert_eq!(broken(&history([waits(200, 308)])), ["bound"]);
 }
 
 #[test]
-fn who_stood_still_cannot_keep_a_bound() {
-    let mut history = history([waits(200, 700)]);
-    history.strikes.push(Strike {
+fn a_try_that_waits_for_its_answer_for_too_long_is_found() {
+    let longest = 100 + TERMS.response + TERMS.response / 100 + 5;
+    assert_eq!(broken(&history([waits(0, longest)])), [""; 0]);
+    assert_eq!(broken(&history([waits(0, longest + 1)])), ["bound"]);
+}
+
+#[test]
+fn a_call_that_waits_for_nobody_and_takes_too_long_is_found() {
+    let call = |returned| {
+        let mut history = history([]);
+        history.calls.push(TimedCall {
+            process: 1,
+            what: "unlock".to_owned(),
+            called: 100,
+            bound: 200,
+            returned,
+        });
+        broken(&history)
+    };
+    assert_eq!(call(Some(307)), [""; 0]);
+    assert_eq!(call(Some(308)), ["bound"]);
+    assert_eq!(call(None), [""; 0], "its process ended");
+}
+
+#[test]
+fn who_stood_still_returns_when_it_goes_on() {
+    let mut history = history([waits(200, 605)]);
+    history.strikes.push(strike(Some(1), 200, 600));
+    assert_eq!(broken(&history), ["bound"], "another fault is no excuse");
+    let mut pause = Pause {
+        process: 1,
         from: 200,
         until: 600,
-        process: Some(1),
-        stands: false,
-    });
-    assert_eq!(broken(&history), ["bound"], "another fault is no excuse");
-    history.strikes[0].stands = true;
+    };
+    history.pauses.push(pause);
     assert_eq!(broken(&history), [""; 0]);
+    history.acquisitions = vec![waits(200, 606)];
+    assert_eq!(broken(&history), ["bound"]);
+    // It stood still only when it was late already.
+    pause.from = 308;
+    history.pauses = vec![pause];
+    assert_eq!(broken(&history), ["bound"]);
 }

@@ -1,6 +1,6 @@
-use tests::history::{Mode, Ms, Wiped};
+use tests::history::{History, Mode, Ms, Wiped};
 
-use super::{KEY, LEASE, broken, history, holds, with};
+use super::{KEY, LEASE, broken, history, holds, strike, with};
 
 const RULE: [&str; 1] = ["exclusion"];
 
@@ -57,25 +57,48 @@ fn more_permits_than_there_are_are_found() {
     );
 }
 
+/// A hold that Redis forgot at that time, and another, until both are believed in.
+fn overlap(wiped: Ms, until: Ms, renewed: bool) -> History {
+    let mut history = history([
+        with(holds(1, 10, until), |grant| {
+            grant.ended = None;
+            grant.renewed = renewed;
+        }),
+        holds(2, 200, until + 10),
+    ]);
+    history.wiped.push(Wiped {
+        at: wiped,
+        until: wiped,
+        key: Some(KEY.to_owned()),
+    });
+    history
+}
+
+/// Six ways of a message, and 5 ms.
+const ANSWER: Ms = 6 * 5 + 5;
+
 #[test]
 fn what_redis_forgot_excuses_an_overlap_for_as_long_as_a_lease() {
-    let overlap = |wiped: Ms, until: Ms| {
-        let mut history = history([
-            with(holds(1, 10, until), |grant| grant.ended = None),
-            holds(2, 200, until + 10),
-        ]);
-        history.wiped.push(Wiped {
-            at: wiped,
-            until: wiped,
-            key: Some(KEY.to_owned()),
-        });
-        broken(&history)
-    };
-    assert_eq!(overlap(100, 100 + LEASE), [""; 0]);
+    let last = 100 + LEASE * 101 / 100 + ANSWER;
+    assert_eq!(broken(&overlap(100, last, false)), [""; 0]);
+    assert_eq!(broken(&overlap(100, last + 1, false)), RULE);
     assert_eq!(
-        overlap(100, 100 + LEASE * 11 / 10),
+        broken(&overlap(250, 300, false)),
         RULE,
-        "believed for too long"
+        "forgotten only afterwards"
     );
-    assert_eq!(overlap(250, 300), RULE, "forgotten only afterwards");
+}
+
+#[test]
+fn what_is_renewed_is_known_to_be_forgotten_at_the_next_renewal() {
+    // A third of 1000 ms, and 1 %.
+    let last = 100 + 333 + 4 + ANSWER;
+    assert_eq!(broken(&overlap(100, last, true)), [""; 0]);
+    assert_eq!(broken(&overlap(100, last + 1, true)), RULE);
+    // Which a fault may prevent.
+    let mut struck = overlap(100, last + 1, true);
+    struck.strikes.push(strike(Some(1), 120, 130));
+    assert_eq!(broken(&struck), [""; 0]);
+    struck.strikes[0].only_wipes = true;
+    assert_eq!(broken(&struck), RULE, "that fault is what was forgotten");
 }

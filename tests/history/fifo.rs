@@ -1,6 +1,6 @@
-use tests::history::{History, Ms, Sight, Strike};
+use tests::history::{History, Ms, Sight};
 
-use super::{KEY, asks, broken, history};
+use super::{KEY, asks, broken, history, strike};
 
 /// Three that wait in this order, and then who has the lock and who is left.
 fn queue(holder: &str, left: &[&str]) -> History {
@@ -8,7 +8,11 @@ fn queue(holder: &str, left: &[&str]) -> History {
         at,
         key: KEY.to_owned(),
         queue: queue.iter().map(|owner| (*owner).to_owned()).collect(),
-        holder: holder.map(ToOwned::to_owned),
+        holders: holder
+            .iter()
+            .map(|owner| ((*owner).to_owned(), 1))
+            .collect(),
+        ..Sight::default()
     };
     let mut history = history([asks(1, 10), asks(2, 20), asks(3, 30)]);
     history.end = 120;
@@ -43,12 +47,7 @@ fn who_has_left_is_not_overtaken() {
 #[test]
 fn who_was_not_heard_may_be_overtaken() {
     let mut history = queue("client-2:1", &["client-1:1", "client-3:1"]);
-    history.strikes.push(Strike {
-        from: 50,
-        until: 60,
-        process: Some(1),
-        stands: false,
-    });
+    history.strikes.push(strike(Some(1), 50, 60));
     assert_eq!(broken(&history), [""; 0]);
     history.strikes[0].process = Some(3);
     assert_eq!(broken(&history), ["fifo"]);

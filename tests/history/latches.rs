@@ -8,6 +8,7 @@ fn call(act: LatchAct, called: Ms, returned: Option<(Ms, u64)>) -> LatchCall {
         key: KEY.to_owned(),
         called,
         act,
+        over: returned.map(|(at, _)| at),
         returned,
     }
 }

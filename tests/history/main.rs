@@ -1,20 +1,27 @@
 //! The rules of histories, each seen to be broken by a wrong one and kept by a right one beside it.
 
 mod bounds;
+mod counts;
 mod exclusion;
 mod fifo;
 mod latches;
+mod losses;
 mod serving;
 mod tokens;
 
-use tests::history::{Acquisition, End, Grant, History, Mode, Ms, Outcome, Terms, check};
+use tests::history::{
+    Acquisition, End, Grant, History, Mode, Ms, Outcome, Sight, Strike, Terms, check,
+};
 
 const TERMS: Terms = Terms {
     latency: 5,
     waiter_timeout: 500,
     response: 1000,
     connect: 1000,
-    skew_percent: 2,
+    poll: 2000,
+    backoff: 256,
+    skew: 1000,
+    forgets_scripts: false,
 };
 const LEASE: Ms = 1000;
 const KEY: &str = "k";
@@ -60,6 +67,10 @@ fn holds(process: u32, from: Ms, until: Ms) -> Acquisition {
         believed: until,
         token: None,
         lease: Some(LEASE),
+        lengthened: 0,
+        renewed: false,
+        lost: None,
+        again: Vec::new(),
         ended: Some((until, End::Released)),
     };
     Acquisition {
@@ -72,6 +83,28 @@ fn holds(process: u32, from: Ms, until: Ms) -> Acquisition {
 fn with(mut of: Acquisition, change: impl FnOnce(&mut Grant)) -> Acquisition {
     change(of.grant.as_mut().expect("it was granted"));
     of
+}
+
+/// A fault that struck a process, or all.
+fn strike(process: Option<u32>, from: Ms, until: Ms) -> Strike {
+    Strike {
+        from,
+        until,
+        process,
+        unheard: 0,
+        only_wipes: false,
+    }
+}
+
+/// The key as it stands from then on, held by these.
+fn sight(at: Ms, holders: &[&str]) -> Sight {
+    let holders = holders.iter().map(|owner| ((*owner).to_owned(), 1));
+    Sight {
+        at,
+        key: KEY.to_owned(),
+        holders: holders.collect(),
+        ..Sight::default()
+    }
 }
 
 /// The rules that are broken, each once.

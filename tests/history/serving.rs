@@ -1,74 +1,177 @@
-use tests::history::{Acquisition, End, History, Ms, Outcome, Strike};
+use tests::history::{Acquisition, History, LatchAct, LatchCall, Mode, Ms, Sight};
 
-use super::{LEASE, asks, broken, history, holds, with};
+use super::{KEY, TERMS, broken, history, holds, sight, strike};
 
-/// One that waits since 20 ms and is served then.
-fn served(at: Ms) -> Acquisition {
+/// Two ways of a message, clocks that run apart for a poll interval, and 10 ms.
+const PROMPT: Ms = 2 * 5 + 40 + 10;
+
+/// One that waits since 20 ms and is served a long time later.
+fn waits() -> Acquisition {
     Acquisition {
         called: 20,
-        ..holds(2, at, at + 10)
+        ..holds(2, 90_000, 90_010)
     }
 }
 
-fn strike(history: &mut History, from: Ms, until: Ms) {
-    history.strikes.push(Strike {
-        from,
-        until,
-        process: None,
-        stands: false,
-    });
+/// What Redis shows: held until 1000 ms, then free until then.
+fn free_until(at: Ms) -> History {
+    let mut history = history([waits()]);
+    history.sights = vec![
+        sight(20, &["client-1:1"]),
+        sight(1000, &[]),
+        sight(at, &["client-2:1"]),
+    ];
+    history
 }
 
 #[test]
 fn a_waiter_that_is_not_told_of_a_release_is_found() {
-    // 24 ways of 5 ms, and 20 ms.
-    assert_eq!(broken(&history([holds(1, 20, 50), served(190)])), [""; 0]);
-    assert_eq!(
-        broken(&history([holds(1, 20, 50), served(191)])),
-        ["serving"]
-    );
+    assert_eq!(broken(&free_until(1000 + PROMPT)), [""; 0]);
+    assert_eq!(broken(&free_until(1001 + PROMPT)), ["serving"]);
+}
+
+#[test]
+fn who_has_just_come_has_the_time_to_connect() {
+    let mut late = free_until(1240);
+    late.acquisitions[0].called = 1110;
+    assert_eq!(broken(&late), [""; 0]);
+    late.acquisitions[0].called = 1109;
+    assert_eq!(broken(&late), ["serving"]);
+}
+
+#[test]
+fn who_is_not_told_looks_by_itself() {
+    let mut spins = free_until(1000 + PROMPT + TERMS.backoff);
+    spins.acquisitions[0].announced = false;
+    assert_eq!(broken(&spins), [""; 0]);
+    spins.sights[2].at += 1;
+    assert_eq!(broken(&spins), ["serving"]);
+}
+
+#[test]
+fn who_tries_only_once_does_not_wait() {
+    let mut once = free_until(80_000);
+    once.acquisitions[0].bound = Some(0);
+    once.acquisitions[0].called = 89_000;
+    assert_eq!(broken(&once), [""; 0]);
 }
 
 #[test]
 fn a_fault_may_keep_a_waiter_for_a_while_and_not_for_ever() {
-    let late = |at| {
-        let mut history = history([holds(1, 20, 50), served(at)]);
-        strike(&mut history, 30, 40);
+    // The longest lease, the waiter time-out, the poll interval, two time-outs, and a pause.
+    let recovery = (1000 + 500 + 2000 + 1000 + 1000 + 1000) * 101 / 100;
+    let late = |from, until, process, at| {
+        let mut history = free_until(at);
+        history.strikes.push(strike(process, from, until));
         broken(&history)
     };
-    let longest = 2 * (LEASE + 500 + 1000 + 1000);
-    assert_eq!(late(50 + longest), [""; 0]);
-    assert_eq!(late(51 + longest), ["serving"]);
+    assert_eq!(late(900, 1100, None, 1100 + recovery), [""; 0]);
+    assert_eq!(late(900, 1100, None, 1101 + recovery), ["serving"]);
+    assert_eq!(late(900, 1100, Some(2), 1100 + recovery), [""; 0]);
+    assert_eq!(
+        late(900, 1100, Some(1), 1100),
+        ["serving"],
+        "another process"
+    );
     // While it lasts nothing is asked for.
-    let mut history = history([holds(1, 20, 50), served(20_000)]);
-    strike(&mut history, 30, 19_000);
-    assert_eq!(broken(&history), [""; 0]);
+    assert_eq!(late(900, 50_000, None, 50_000), [""; 0]);
 }
 
 #[test]
-fn what_nobody_released_is_not_free_before_its_lease_is_over() {
-    let left = with(holds(1, 20, 50), |grant| {
-        grant.ended = Some((50, End::Left))
-    });
-    assert_eq!(
-        broken(&history([left.clone(), served(50 + LEASE + 140)])),
-        [""; 0]
-    );
-    assert_eq!(
-        broken(&history([left, served(50 + LEASE + 141)])),
-        ["serving"]
-    );
-}
-
-#[test]
-fn who_waits_until_the_end_of_the_run_is_found() {
-    assert_eq!(
-        broken(&history([holds(1, 20, 50), asks(2, 30)])),
-        ["serving"]
-    );
-    let gave_up = Acquisition {
-        returned: Some((60, Outcome::TimedOut)),
-        ..asks(2, 30)
+fn permits_that_are_left_are_had() {
+    let free = |number, at| {
+        let mut history = free_until(at);
+        history.acquisitions[0].mode = Mode::Permits { taken: 2, limit: 3 };
+        for sight in &mut history.sights {
+            sight.holders.clear();
+            sight.number = Some(0);
+        }
+        history.sights[1].number = Some(number);
+        broken(&history)
     };
-    assert_eq!(broken(&history([holds(1, 20, 50), gave_up])), [""; 0]);
+    assert_eq!(free(2, 1000 + PROMPT), [""; 0]);
+    assert_eq!(free(2, 1001 + PROMPT), ["serving"]);
+    assert_eq!(free(1, 50_000), [""; 0], "too few");
+}
+
+#[test]
+fn a_reader_follows_other_readers() {
+    let behind = |shared, at| {
+        let mut history = free_until(at);
+        history.acquisitions[0].mode = Mode::Shared;
+        history.sights[1] = Sight {
+            shared,
+            ..sight(1000, &["client-1:2"])
+        };
+        broken(&history)
+    };
+    assert_eq!(behind(true, 1000 + PROMPT), [""; 0]);
+    assert_eq!(behind(true, 1001 + PROMPT), ["serving"]);
+    assert_eq!(behind(false, 50_000), [""; 0], "a writer has it");
+}
+
+#[test]
+fn of_a_lease_that_ends_each_waiter_knows_but_those_behind_readers() {
+    let ended = |readers, at| {
+        let mut history = free_until(at);
+        history.sights[1].expired = true;
+        if readers {
+            history.acquisitions.push(Acquisition {
+                mode: Mode::Shared,
+                ..holds(3, 95_000, 95_010)
+            });
+        }
+        broken(&history)
+    };
+    assert_eq!(ended(false, 1000 + PROMPT), [""; 0]);
+    assert_eq!(ended(false, 1001 + PROMPT), ["serving"]);
+    assert_eq!(ended(true, 1000 + PROMPT + TERMS.poll), [""; 0]);
+    assert_eq!(ended(true, 1001 + PROMPT + TERMS.poll), ["serving"]);
+}
+
+#[test]
+fn a_script_may_have_to_be_sent_again() {
+    let mut forgets = free_until(1000 + PROMPT + 4 * 5);
+    assert_eq!(broken(&forgets), ["serving"]);
+    forgets.terms.forgets_scripts = true;
+    assert_eq!(broken(&forgets), [""; 0]);
+    forgets.sights[2].at += 1;
+    assert_eq!(broken(&forgets), ["serving"]);
+}
+
+#[test]
+fn in_a_fair_queue_the_first_is_served() {
+    let queued = |first: &str, at| {
+        let mut history = free_until(at);
+        history.sights[1].queue = vec![first.to_owned(), "client-2:1".to_owned()];
+        broken(&history)
+    };
+    // The one before it may have left just now.
+    let longest = 1000 + PROMPT + 2 * 5;
+    assert_eq!(queued("client-2:0", longest), [""; 0]);
+    assert_eq!(queued("client-2:0", longest + 1), ["serving"]);
+    assert_eq!(queued("client-1:1", 50_000), [""; 0], "another is first");
+}
+
+#[test]
+fn whoever_waits_for_an_open_latch_is_told() {
+    let told = |at| {
+        let mut history = history([]);
+        history.latches.push(LatchCall {
+            process: 1,
+            key: KEY.to_owned(),
+            called: 20,
+            act: LatchAct::Wait,
+            over: Some(at),
+            returned: Some((at, 0)),
+        });
+        let count = |at, number| Sight {
+            number: Some(number),
+            ..sight(at, &[])
+        };
+        history.sights = vec![count(10, 1), count(1000, 0)];
+        broken(&history)
+    };
+    assert_eq!(told(1005 + PROMPT), [""; 0]);
+    assert_eq!(told(1006 + PROMPT), ["serving"]);
 }

@@ -9,7 +9,8 @@ const SEEDS: std::ops::Range<u64> = 0..16;
 
 #[test]
 fn one_seed_is_one_history() {
-    for seed in [3, 10, 11, 25] {
+    // The last two end runtimes, whose clocks the next ones take over.
+    for seed in [3, 10, 11, 25, 1037] {
         let plan = Plan::of_seed(seed);
         let first = run(&plan).lines;
         // Whatever else ran on this thread meanwhile.

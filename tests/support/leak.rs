@@ -73,19 +73,7 @@ impl LeakCheck {
         let client = client.clone();
         let what = format!("client {}", client.uuid());
         self.also(&what, move || {
-            let stats = client.stats();
-            let counts = [
-                ("held", stats.held),
-                ("waiting", stats.waiting),
-                ("subscriptions", stats.subscriptions),
-                ("renewals", stats.renewals),
-                ("releases", stats.releases),
-                ("names", stats.names),
-            ];
-            let left = counts.into_iter().filter(|(_, count)| *count > 0);
-            let left: Vec<_> = left
-                .map(|(name, count)| format!("{count} {name}"))
-                .collect();
+            let left = in_use(&client);
             (!left.is_empty()).then(|| left.join(", "))
         })
     }
@@ -148,6 +136,22 @@ impl Drop for LeakCheck {
             self.prefix
         );
     }
+}
+
+/// What a client counts that is in use: all, but for its background tasks.
+pub(crate) fn in_use(client: &Client) -> Vec<String> {
+    let stats = client.stats();
+    let counts = [
+        ("held", stats.held),
+        ("waiting", stats.waiting),
+        ("subscriptions", stats.subscriptions),
+        ("renewals", stats.renewals),
+        ("releases", stats.releases),
+        ("names", stats.names),
+    ];
+    let used = counts.into_iter().filter(|(_, count)| *count > 0);
+    used.map(|(name, count)| format!("{count} {name}"))
+        .collect()
 }
 
 impl fmt::Debug for LeakCheck {

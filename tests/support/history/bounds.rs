@@ -1,24 +1,60 @@
-//! Every bounded wait ends within its bound.
+//! Every bounded wait, and every call that waits for nobody, ends within its bound.
 
-use super::{History, Violation};
+use super::{History, Ms, Violation};
 
 const RULE: &str = "bound";
 /// What timers and the order of tasks may add.
-const SLACK: u64 = 5;
+const SLACK: Ms = 5;
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
     for one in &history.acquisitions {
-        let Some(bound) = one.bound else { continue };
-        let by = one.called + bound + bound * history.terms.skew_percent / 100 + SLACK;
         let returned = one.returned.as_ref().map(|(at, _)| *at);
-        // Of a process that ended nobody knows when it would have returned.
-        let Some(at) = returned else { continue };
-        if at > by && !history.stood_still(one.process, one.called, at) {
-            let what = format!(
-                "{}: process {} called at {} ms, was to wait for {bound} ms, and returned at {at} ms",
-                one.key, one.process, one.called
+        if let (Some(bound), Some(at)) = (one.bound, returned) {
+            // A wait of zero asks once.
+            let bound = if bound == 0 {
+                history.terms.response
+            } else {
+                bound
+            };
+            late(
+                history,
+                &one.key,
+                one.process,
+                (one.called, bound, at),
+                broken,
             );
-            broken.push(Violation::new(RULE, at, what));
         }
+    }
+    for call in &history.calls {
+        if let Some(at) = call.returned {
+            late(
+                history,
+                &call.what,
+                call.process,
+                (call.called, call.bound, at),
+                broken,
+            );
+        }
+    }
+}
+
+fn late(
+    history: &History,
+    what: &str,
+    process: u32,
+    (called, bound, at): (Ms, Ms, Ms),
+    broken: &mut Vec<Violation>,
+) {
+    let due = called + history.terms.slow(bound);
+    // Who stood still when it was due returns when it goes on.
+    let due = history
+        .stood_until(process, called, due)
+        .map_or(due, |until| until.max(due));
+    if at > due + SLACK {
+        let what = format!(
+            "{what}: process {process} called at {called} ms, was to wait for {bound} ms, and \
+             returned at {at} ms"
+        );
+        broken.push(Violation::new(RULE, at, what));
     }
 }

@@ -3,12 +3,18 @@
 //! A guard that said twice that it is held was held in between, since a loss is final. So each guard
 //! has a span in which it was certainly believed, and spans must not lie on each other.
 //!
-//! What Redis forgot, a guard from before may go on to believe in until its lease is over, and not
-//! longer: from then on the rule holds for it as for all others.
+//! What Redis forgot, a guard from before may go on to believe in until its next renewal is answered,
+//! or where it is not renewed, or a fault struck its process, until its lease is over. From then on the
+//! rule holds for it as for all others.
 
 use super::{Acquisition, Grant, History, Mode, Ms, Violation, Wiped};
 
 const RULE: &str = "exclusion";
+/// How often a lease is renewed before it would be over.
+const RENEWALS: Ms = 3;
+/// How many ways of a message until a renewal is answered, by a server that does not know the script.
+const ANSWER: Ms = 6;
+const SLACK: Ms = 5;
 
 /// A hold that was believed in.
 struct Span<'a> {
@@ -66,14 +72,20 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
 
 /// Whether Redis had forgotten the first of the two holds, and its guard's time to notice was not over.
 fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, until: Ms) -> bool {
-    let Some(lease) = first.grant.lease else {
-        return history
-            .wiped(key)
-            .any(|wiped| is_between(wiped, first, next));
-    };
-    let slack = lease * history.terms.skew_percent / 100 + history.terms.latency;
-    let mut wiped = history.wiped(key);
-    wiped.any(|wiped| is_between(wiped, first, next) && until <= wiped.until + lease + slack)
+    history.wiped(key).any(|wiped| {
+        let by = known_by(history, first, wiped);
+        is_between(wiped, first, next) && by.is_none_or(|by| until <= by)
+    })
+}
+
+/// When the guard of a hold that Redis forgot knows of that; `None`: never, it has no lease.
+fn known_by(history: &History, first: &Span<'_>, wiped: &Wiped) -> Option<Ms> {
+    let lease = first.grant.longest()?;
+    let terms = &history.terms;
+    let mut struck = history.struck(first.of.process, wiped.at, wiped.until + lease);
+    let renewed = first.grant.renewed && !struck.any(|strike| !strike.only_wipes);
+    let longest = if renewed { lease / RENEWALS } else { lease };
+    Some(wiped.until + terms.slow(longest) + terms.latency * ANSWER + SLACK)
 }
 
 /// Whether Redis may have known the first hold, and not when it gave the next one.
@@ -89,7 +101,7 @@ fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Vi
         let moment = later.grant.at;
         let held = spans.iter().filter(|span| {
             span.grant.at <= moment
-                && moment < span.grant.believed
+                && moment < span.believed(history)
                 && !history
                     .wiped(key)
                     .any(|wiped| span.of.called <= wiped.until && wiped.at <= moment)
@@ -103,6 +115,14 @@ fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Vi
 }
 
 impl Span<'_> {
+    /// Permits without leases have guards that do not know of the end of their client.
+    fn believed(&self, history: &History) -> Ms {
+        let ends = history.shut_down.iter();
+        let ends =
+            ends.filter(|(process, _)| *process == self.of.process && self.grant.lease.is_none());
+        ends.map(|(_, at)| *at).fold(self.grant.believed, Ms::min)
+    }
+
     fn taken(&self) -> u32 {
         match self.of.mode {
             Mode::Permits { taken, .. } => taken,

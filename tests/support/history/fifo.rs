@@ -8,12 +8,12 @@ use super::{History, Sight, Violation};
 const RULE: &str = "fifo";
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
-    let mut keys: Vec<&str> = history.sights.iter().map(|sight| &*sight.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let of_key = |sight: &&Sight| sight.key == key;
-        let sights: Vec<&Sight> = history.sights.iter().filter(of_key).collect();
+    for key in history.seen_keys() {
+        let sights: Vec<&Sight> = history
+            .states(key)
+            .into_iter()
+            .map(|(sight, _)| sight)
+            .collect();
         for pair in sights.windows(2) {
             overtaken(history, key, &sights, pair[0], pair[1], broken);
         }
@@ -28,18 +28,15 @@ fn overtaken(
     after: &Sight,
     broken: &mut Vec<Violation>,
 ) {
-    let Some(holder) = after
-        .holder
-        .as_ref()
-        .filter(|_| after.holder != before.holder)
-    else {
+    let holder = |sight: &Sight| sight.holders.first().map(|(owner, _)| owner.clone());
+    let Some(holder) = holder(after).filter(|_| holder(after) != holder(before)) else {
         return;
     };
     // Who was not queued, and came past all that are, overtook them too.
-    let place = before.queue.iter().position(|owner| owner == holder);
+    let place = before.queue.iter().position(|owner| *owner == holder);
     let ahead = &before.queue[..place.unwrap_or(before.queue.len())];
     for owner in ahead.iter().filter(|owner| after.queue.contains(owner)) {
-        let Some(process) = process_of(history, owner) else {
+        let Some(process) = history.process_of(owner) else {
             continue;
         };
         let queued = sights.iter().find(|sight| sight.queue.contains(owner));
@@ -51,11 +48,4 @@ fn overtaken(
             broken.push(Violation::new(RULE, after.at, what));
         }
     }
-}
-
-/// The process of an owner; `None` for one that is not ours.
-fn process_of(history: &History, owner: &str) -> Option<u32> {
-    let (client, _) = owner.rsplit_once(':')?;
-    let known = history.clients.iter().find(|(name, _)| name == client);
-    known.map(|(_, process)| *process)
 }

@@ -5,9 +5,11 @@
 //! or draws, so the rules are tested with histories written by hand.
 
 mod bounds;
+mod counts;
 mod exclusion;
 mod fifo;
 mod latches;
+mod losses;
 mod record;
 mod serving;
 mod tokens;
@@ -17,8 +19,8 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Acquisition, End, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome, Sight, Strike,
-        Terms, Wiped,
+        Acquisition, Again, End, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome, Pause,
+        Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
 };
@@ -58,6 +60,8 @@ pub fn check(history: &History) -> Vec<Violation> {
         bounds::check,
         serving::check,
         latches::check,
+        losses::check,
+        counts::check,
     ] {
         rule(history, &mut broken);
     }

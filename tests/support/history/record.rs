@@ -1,5 +1,8 @@
 //! What is written down.
 
+/// The longest pause between two tries to connect.
+const LONGEST_PAUSE: Ms = 1000;
+
 /// Milliseconds on the clock that all share.
 pub type Ms = u64;
 
@@ -14,10 +17,16 @@ pub struct History {
     pub acquisitions: Vec<Acquisition>,
     /// What was done with latches.
     pub latches: Vec<LatchCall>,
-    /// What fair queues looked like, whenever one changed.
+    /// Calls that wait for nobody else.
+    pub calls: Vec<TimedCall>,
+    /// What the keys in Redis looked like, whenever one changed.
     pub sights: Vec<Sight>,
     /// When whom a fault struck.
     pub strikes: Vec<Strike>,
+    /// When which process stood still.
+    pub pauses: Vec<Pause>,
+    /// When which process began to shut its client down.
+    pub shut_down: Vec<(u32, Ms)>,
     /// What the server forgot although it should not have.
     pub wiped: Vec<Wiped>,
     /// When the run was over.
@@ -35,8 +44,26 @@ pub struct Terms {
     pub response: Ms,
     /// The bound of connecting.
     pub connect: Ms,
-    /// How many in a hundred any clock may be fast or slow.
-    pub skew_percent: Ms,
+    /// The longest time after which a waiter that heard nothing looks by itself.
+    pub poll: Ms,
+    /// The longest time after which a waiter looks to whom nothing is announced.
+    pub backoff: Ms,
+    /// By how many in a hundred thousand any clock may be fast or slow.
+    pub skew: Ms,
+    /// Whether the server may forget scripts.
+    pub forgets_scripts: bool,
+}
+
+impl Terms {
+    /// What a clock may show for so long at most.
+    pub(super) fn slow(&self, time: Ms) -> Ms {
+        time + (time * self.skew).div_ceil(100_000)
+    }
+
+    /// By how much two clocks may differ after so long.
+    pub(super) fn drift(&self, time: Ms) -> Ms {
+        (2 * time * self.skew).div_ceil(100_000)
+    }
 }
 
 /// Who may hold it at the same time.
@@ -68,9 +95,9 @@ pub struct Acquisition {
     pub announced: bool,
     /// When it was called.
     pub called: Ms,
-    /// For how long it was to wait at most.
+    /// For how long it was to wait at most; 0: not at all.
     pub bound: Option<Ms>,
-    /// When and how it ended; `None` where its process ended before, or the run.
+    /// When and how it ended; `None` where the run ended before.
     pub returned: Option<(Ms, Outcome)>,
     /// What was given out.
     pub grant: Option<Grant>,
@@ -89,6 +116,8 @@ pub enum Outcome {
     Failed(String),
     /// The caller dropped it.
     Cancelled,
+    /// Its process ended.
+    Died,
 }
 
 /// What was given out.
@@ -104,8 +133,27 @@ pub struct Grant {
     pub token: Option<u64>,
     /// How long it lives without renewal; `None`: for ever.
     pub lease: Option<Ms>,
+    /// The longest time that was asked for since.
+    pub lengthened: Ms,
+    /// Whether the lease is renewed for as long as the guard lives.
+    pub renewed: bool,
+    /// When the guard was first seen to say that it is lost.
+    pub lost: Option<Ms>,
+    /// When it was taken once more.
+    pub again: Vec<Again>,
     /// When its end began, and how.
     pub ended: Option<(Ms, End)>,
+}
+
+/// A hold that was taken once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// When that was called.
+    pub called: Ms,
+    /// When the second guard was had, if it was.
+    pub at: Option<Ms>,
+    /// When the end of the second guard began.
+    pub ended: Option<Ms>,
 }
 
 /// How a hold ended.
@@ -128,6 +176,8 @@ pub struct LatchCall {
     pub called: Ms,
     /// What was done.
     pub act: LatchAct,
+    /// When it was over, in whatever way; `None` where the run ended before.
+    pub over: Option<Ms>,
     /// When it returned without an error, and the number that it returned: what is left of the
     /// count, or for a look, what it saw.
     pub returned: Option<(Ms, u64)>,
@@ -146,30 +196,64 @@ pub enum LatchAct {
     Look,
 }
 
-/// A fair queue as it stood in Redis.
+/// A call that waits for nobody else.
 #[derive(Clone, Debug)]
+pub struct TimedCall {
+    /// The process that called.
+    pub process: u32,
+    /// What was asked for, in words.
+    pub what: String,
+    /// When it was called.
+    pub called: Ms,
+    /// How long it may take.
+    pub bound: Ms,
+    /// When it returned; `None` where its process ended before, or the run, or it was cancelled.
+    pub returned: Option<Ms>,
+}
+
+/// A key as it stood in Redis, until the next sight of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     /// When.
     pub at: Ms,
-    /// Whose.
+    /// Of what.
     pub key: String,
-    /// The owners that are queued, first to last.
+    /// The owners that are queued, first to last, for a fair lock.
     pub queue: Vec<String>,
-    /// Who holds the lock.
-    pub holder: Option<String>,
+    /// Who holds it, and the count of the hold.
+    pub holders: Vec<(String, u32)>,
+    /// Whether it is held for reading.
+    pub shared: bool,
+    /// Whether this was brought about by the end of a lease, of which nobody is told.
+    pub expired: bool,
+    /// How many permits are free, or how far a latch has to be counted down.
+    pub number: Option<u64>,
 }
 
-/// A time in which a fault, or what follows from it, may have changed what is promised otherwise.
+/// A fault.
 #[derive(Clone, Debug)]
 pub struct Strike {
     /// When it began.
     pub from: Ms,
-    /// When its consequences were over.
+    /// When it was over. What follows from it may last longer; the rules know how long.
     pub until: Ms,
     /// The process that it struck; `None`: all of them.
     pub process: Option<u32>,
-    /// Whether the process stood still meanwhile, timers and all.
-    pub stands: bool,
+    /// For how long a process may not know that one of its connections leads nowhere.
+    pub unheard: Ms,
+    /// It is over at once, and all that it did is in [`History::wiped`].
+    pub only_wipes: bool,
+}
+
+/// A process stood still, timers and all.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// Which.
+    pub process: u32,
+    /// When it began.
+    pub from: Ms,
+    /// When it was over.
+    pub until: Ms,
 }
 
 /// Redis forgot something.
@@ -184,28 +268,44 @@ pub struct Wiped {
     pub key: Option<String>,
 }
 
+impl Grant {
+    /// How long it lives at most without renewal; `None`: for ever.
+    pub fn longest(&self) -> Option<Ms> {
+        self.lease.map(|lease| lease.max(self.lengthened))
+    }
+}
+
 impl History {
-    /// Whether no fault struck this process in that time.
-    pub fn is_calm(&self, process: u32, from: Ms, until: Ms) -> bool {
-        !self.strikes.iter().any(|strike| {
+    /// How long what a fault left may keep anybody waiting, once the fault is over: the longest
+    /// lease, the waiter time-out, and the time to find a broken connection and to make another.
+    pub fn recovery(&self) -> Ms {
+        let leases = self.acquisitions.iter();
+        let leases = leases.filter_map(|one| one.grant.as_ref()?.longest());
+        let terms = &self.terms;
+        let reconnect = terms.response + terms.connect + LONGEST_PAUSE;
+        terms.slow(leases.max().unwrap_or(0) + terms.waiter_timeout + terms.poll + reconnect)
+    }
+
+    /// The faults that struck this process, or all, and whose consequences lasted into that time.
+    pub fn struck(&self, process: u32, from: Ms, until: Ms) -> impl Iterator<Item = &Strike> {
+        let recovery = self.recovery();
+        self.strikes.iter().filter(move |strike| {
             strike.process.is_none_or(|struck| struck == process)
                 && strike.from <= until
-                && from <= strike.until
+                && from <= strike.until + recovery
         })
     }
 
-    /// Whether this process stood still in a part of that time.
-    pub fn stood_still(&self, process: u32, from: Ms, until: Ms) -> bool {
-        self.strikes.iter().any(|strike| {
-            let stood = strike.stands && strike.process == Some(process);
-            stood && strike.from <= until && from <= strike.until
-        })
+    /// Whether no fault struck this process in that time, or shortly before.
+    pub fn is_calm(&self, process: u32, from: Ms, until: Ms) -> bool {
+        self.struck(process, from, until).next().is_none()
     }
 
-    /// Whether no fault struck anybody in that time.
-    pub fn is_all_calm(&self, from: Ms, until: Ms) -> bool {
-        let mut strikes = self.strikes.iter();
-        !strikes.any(|strike| strike.from <= until && from <= strike.until)
+    /// When the last pause ended in which this process stood still in that time.
+    pub fn stood_until(&self, process: u32, from: Ms, until: Ms) -> Option<Ms> {
+        let of = self.pauses.iter().filter(|pause| pause.process == process);
+        let during = of.filter(|pause| pause.from <= until && from <= pause.until);
+        during.map(|pause| pause.until).max()
     }
 
     /// When Redis forgot this key.
@@ -226,5 +326,29 @@ impl History {
     pub(super) fn of_key(&self, key: &str) -> Vec<&Acquisition> {
         let all = self.acquisitions.iter();
         all.filter(|one| one.key == key).collect()
+    }
+
+    /// The keys that were looked at, each once.
+    pub(super) fn seen_keys(&self) -> Vec<&str> {
+        let mut keys: Vec<&str> = self.sights.iter().map(|sight| &*sight.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// What a key looked like, each sight with the time of the next one.
+    pub(super) fn states(&self, key: &str) -> Vec<(&Sight, Ms)> {
+        let of_key = self.sights.iter().filter(|sight| sight.key == key);
+        let sights: Vec<&Sight> = of_key.collect();
+        let ends = sights.iter().skip(1).map(|sight| sight.at);
+        let ends: Vec<Ms> = ends.chain([self.end]).collect();
+        sights.into_iter().zip(ends).collect()
+    }
+
+    /// The process of an owner; `None` for one that is not ours.
+    pub(super) fn process_of(&self, owner: &str) -> Option<u32> {
+        let (client, _) = owner.split_once(':')?;
+        let known = self.clients.iter().find(|(name, _)| name == client);
+        known.map(|(_, process)| *process)
     }
 }

@@ -1,83 +1,163 @@
-//! A lock that is free is had by somebody who waits for it.
+//! Who waits for what is free in Redis has it soon.
 //!
-//! Where nothing is struck by a fault, within a few round trips of its release, and not when
-//! somebody looks by itself; after the last fault within the longest lease and the waiter time-out.
+//! Judged by what Redis showed: while a lock is free, permits are left, or a latch is open, and somebody
+//! waits for it, that must change within the time that its announcement and a try need. Who has just
+//! come needs the time to connect and to subscribe as well. Where a fault struck the waiter, it has the
+//! time to recover from it.
+//!
+//! In each process the first that waits asks for all of them, so the rule is about that one; in a fair
+//! queue it is about the process whose waiter is first in Redis.
 
-use super::{Acquisition, End, History, Mode, Ms, Violation};
+use std::collections::BTreeMap;
+
+use super::{Acquisition, History, LatchAct, Mode, Ms, Sight, Violation};
 
 const RULE: &str = "serving";
-/// How many ways of a message at most: a release, its announcement, a try and its answer, each of
-/// them perhaps on a connection that is to be made first, to a server that does not know the script.
-const WAYS: u64 = 24;
-const SLACK: u64 = 20;
+/// Ways of a message: the announcement, and the try.
+const TOLD: Ms = 2;
+/// Ways of a message until a latch's waiter knows: the announcement, the look and its answer.
+const LOOKED: Ms = 3;
+/// In a fair queue the first may have left just now: its leave goes first.
+const LEFT: Ms = 2;
+/// The server does not know the script: it says so, the script is sent, and the try once more.
+const LOADED: Ms = 4;
+/// Ways of a message until a waiter is told of everything: two connections are made, scripts loaded.
+const SETUP: Ms = 24;
+/// What whole milliseconds and the order of tasks add.
+const SLACK: Ms = 10;
+
+/// Somebody who waits.
+struct Waiter<'a> {
+    key: &'a str,
+    process: u32,
+    called: Ms,
+    /// When it ended to wait.
+    until: Ms,
+    /// How many ways of a message it takes to serve it.
+    ways: Ms,
+    announced: bool,
+    /// Whether it is a read-write lock.
+    reads_and_writes: bool,
+}
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
-    for key in history.keys() {
+    for key in history.seen_keys() {
         let all = history.of_key(key);
-        if all
-            .iter()
-            .any(|one| matches!(one.mode, Mode::Permits { .. }) || !one.announced)
-        {
-            continue;
-        }
-        for (from, until) in free(history, &all) {
-            let waits = |one: &&&Acquisition| {
-                let end = one.returned.as_ref().map_or(history.end, |(at, _)| *at);
-                one.bound != Some(0) && one.called <= from && end >= until
-            };
-            let Some(waiter) = all.iter().find(waits) else {
-                continue;
-            };
-            let prompt = history.terms.latency * WAYS + SLACK;
-            let longest = longest_wait(history, &all);
-            let waited = until - from;
-            let calm = history.is_all_calm(from.saturating_sub(longest), until);
-            let faultless = history.is_all_calm(from, until);
-            if calm && waited > prompt || faultless && waited > longest {
-                let what = format!(
-                    "{key}: free from {from} to {until} ms, while process {} waited since {} ms",
-                    waiter.process, waiter.called
-                );
-                broken.push(Violation::new(RULE, until, what));
+        let reads_and_writes = all.iter().any(|one| one.mode == Mode::Shared);
+        for (sight, end) in history.states(key) {
+            for waiter in latch_waiters(history, key, sight) {
+                judge(history, sight, end, &waiter, broken);
+            }
+            for one in firsts(history, &all, sight, end) {
+                let waiter = Waiter {
+                    key,
+                    process: one.process,
+                    called: one.called,
+                    until: end_of(history, one),
+                    ways: if sight.queue.is_empty() {
+                        TOLD
+                    } else {
+                        TOLD + LEFT
+                    },
+                    announced: one.announced,
+                    reads_and_writes,
+                };
+                judge(history, sight, end, &waiter, broken);
             }
         }
     }
 }
 
-/// How long what a fault left may keep anybody waiting.
-fn longest_wait(history: &History, all: &[&Acquisition]) -> Ms {
-    let terms = &history.terms;
-    let leases = all.iter().filter_map(|one| one.grant.as_ref()?.lease);
-    let lease = leases.max().unwrap_or(0).max(terms.waiter_timeout);
-    2 * (lease + terms.waiter_timeout + terms.response + terms.connect)
+fn judge(
+    history: &History,
+    sight: &Sight,
+    end: Ms,
+    waiter: &Waiter<'_>,
+    broken: &mut Vec<Violation>,
+) {
+    let until = end.min(waiter.until);
+    let due = due(history, sight, waiter, until);
+    if until > due {
+        let what = format!(
+            "{}: free from {} to {until} ms, while process {} waited since {} ms, and due at {due} ms",
+            waiter.key, sight.at, waiter.process, waiter.called
+        );
+        broken.push(Violation::new(RULE, until, what));
+    }
 }
 
-/// The times in which nobody has it, by what is known from outside.
-fn free(history: &History, all: &[&Acquisition]) -> Vec<(Ms, Ms)> {
-    let mut taken: Vec<(Ms, Ms)> = all
-        .iter()
-        .filter_map(|one| {
-            let grant = one.grant.as_ref()?;
-            // What nobody released is there until its lease is over.
-            let end = match grant.ended {
-                Some((at, End::Released)) => at,
-                Some((at, End::Left)) => at + grant.lease.unwrap_or(history.end),
-                None => grant.believed + grant.lease.unwrap_or(history.end),
-            };
-            Some((grant.at, end))
-        })
-        .collect();
-    taken.sort_unstable();
-    let mut free = Vec::new();
-    let mut since: Option<Ms> = None;
-    for (from, until) in taken {
-        if let Some(since) = since.filter(|since| from > *since) {
-            free.push((since, from));
+/// When it must have what is free since this sight.
+fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
+    let terms = &history.terms;
+    // The end of one reader may bring the end of the lock nearer, and nobody is told of that.
+    let unannounced = if sight.expired && waiter.reads_and_writes {
+        terms.poll
+    } else {
+        0
+    };
+    let pause = if waiter.announced { 0 } else { terms.backoff };
+    // The end of a lease is not announced: a waiter knows when it will be, by its own clock.
+    let loads = if terms.forgets_scripts { LOADED } else { 0 };
+    let ways = (waiter.ways + loads) * terms.latency;
+    let told = sight.at + pause + unannounced + ways + terms.drift(terms.poll) + SLACK;
+    let ready = waiter.called + SETUP * terms.latency + pause + SLACK;
+    let prompt = told.max(ready);
+    let begun = waiter.called.max(sight.at);
+    let strikes = history.strikes.iter().filter(|strike| {
+        strike.process.is_none_or(|struck| struck == waiter.process) && strike.from <= until
+    });
+    strikes
+        .filter(|strike| begun <= strike.until + strike.unheard + history.recovery())
+        .map(|strike| strike.until.max(begun) + history.recovery())
+        .fold(prompt, Ms::max)
+}
+
+fn end_of(history: &History, one: &Acquisition) -> Ms {
+    one.returned.as_ref().map_or(history.end, |(at, _)| *at)
+}
+
+/// Of each process the first that waits for what is free.
+fn firsts<'a>(
+    history: &History,
+    all: &[&'a Acquisition],
+    sight: &Sight,
+    end: Ms,
+) -> Vec<&'a Acquisition> {
+    let next = sight.queue.first().map(|owner| history.process_of(owner));
+    let mut firsts: BTreeMap<(u32, bool), &Acquisition> = BTreeMap::new();
+    for one in all.iter().filter(|one| one.bound != Some(0)) {
+        // Others come after the one that is first in Redis.
+        let comes = next.is_none_or(|process| process == Some(one.process));
+        if comes && one.called < end && end_of(history, one) > sight.at {
+            let kind = (one.process, one.mode == Mode::Shared);
+            let first = firsts.entry(kind).or_insert(one);
+            if one.called < first.called {
+                *first = one;
+            }
         }
-        since = Some(since.map_or(until, |since| since.max(until)));
     }
-    if let Some(since) = since.filter(|since| history.end > *since) {
-        free.push((since, history.end));
-    }
-    free
+    let may = |one: &Acquisition| match one.mode {
+        Mode::Exclusive => sight.holders.is_empty(),
+        Mode::Shared => sight.holders.is_empty() || sight.shared,
+        Mode::Permits { taken, .. } => sight.number.is_some_and(|free| free >= u64::from(taken)),
+    };
+    firsts.into_values().filter(|one| may(one)).collect()
+}
+
+/// Those that wait for a latch that is open.
+fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<Waiter<'a>> {
+    let calls = history.latches.iter();
+    let waits = calls.filter(|call| call.key == key && call.act == LatchAct::Wait);
+    let waiters = waits
+        .filter(|_| sight.number == Some(0))
+        .map(|call| Waiter {
+            key,
+            process: call.process,
+            called: call.called,
+            until: call.over.unwrap_or(history.end),
+            ways: LOOKED,
+            announced: true,
+            reads_and_writes: false,
+        });
+    waiters.filter(|waiter| waiter.until > sight.at).collect()
 }

@@ -157,8 +157,11 @@ fn turn(
     let lease = random
         .percent(weights.plain_leases)
         .then(|| 200 + up_to(random, 1500));
+    let renew = lease.is_none() || random.percent(50);
     let hold = match random.percent(weights.long) {
         true => up_to(random, terms.lease.min(2000) * 3 / 2),
+        // Longer than it may.
+        false if !renew && random.percent(40) => lease.unwrap_or(0) + up_to(random, 400),
         false => up_to(random, weights.hold),
     };
     let cut = random
@@ -172,6 +175,7 @@ fn turn(
         true => match random.below(3) {
             0 => Meanwhile::Extend(300 + up_to(random, 2000)),
             1 => Meanwhile::Reenter,
+            _ if of == Thing::ReadWrite && random.percent(60) => Meanwhile::Convert,
             _ => Meanwhile::Nest,
         },
     };
@@ -187,7 +191,7 @@ fn turn(
         after,
         strong: random.percent(40),
         wait,
-        renew: lease.is_none() || random.percent(50),
+        renew,
         lease,
         cut,
         hold,
@@ -203,7 +207,7 @@ fn faults(random: &mut Random, terms: &Terms, things: &[Thing], hosts: usize) ->
         _ => 3 + random.below(8),
     };
     // Faults of one seed are of a few kinds, so that some kinds come alone.
-    let kinds: Vec<usize> = (0..1 + random.below(4)).map(|_| random.below(15)).collect();
+    let kinds: Vec<usize> = (0..1 + random.below(4)).map(|_| random.below(17)).collect();
     let mut faults: Vec<Fault> = (0..count)
         .map(|_| {
             let latest = one_of(random, &[300, 3000, 8000]) as Ms;
@@ -277,7 +281,9 @@ fn trouble(
                 Refusal::MaxClients,
                 Refusal::Dial,
                 Refusal::Forbidden,
-            ][random.below(6)],
+                Refusal::Login,
+                Refusal::Kill,
+            ][random.below(8)],
             lasts,
         },
         9 => Trouble::CrashHost {
@@ -293,13 +299,16 @@ fn trouble(
             lasts,
         },
         13 => Trouble::PauseServer { lasts },
+        14 => Trouble::Evict {
+            thing: random.below(things.len()),
+        },
+        15 => Trouble::Replace { lasts },
         _ => match random.below(5) {
-            0 => Trouble::Replace { lasts },
-            1 => Trouble::Flush,
-            2 | 3 => Trouble::ForgetScripts,
-            _ => Trouble::Evict {
-                thing: random.below(things.len()),
+            0 => Trouble::SetClock {
+                by: lasts as i64 * if random.percent(50) { 1 } else { -1 },
             },
+            1 | 2 => Trouble::Flush,
+            _ => Trouble::ForgetScripts,
         },
     }
 }

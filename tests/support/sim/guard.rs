@@ -1,10 +1,11 @@
 //! What the guards of all kinds have in common, for whoever holds one.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_rt::{
-    Error, Kind, LeasedPermit, Lock, LockGuard, MultiLockGuard, SemaphorePermit, Unlocked,
+    Error, GuardState, Kind, LeasedPermit, Lock, LockGuard, MultiLockGuard, SemaphorePermit,
+    Unlocked,
 };
 
 /// What came of something that not all guards can do.
@@ -12,8 +13,25 @@ pub(super) type Maybe = Option<Result<(), Error>>;
 
 /// A hold of any kind.
 pub(super) trait Hold: Sized + Send + Sync + 'static {
+    /// What taking it once more gives.
+    type Again: Send;
+
+    /// What the guard says; `None`: it has no lease that could end.
+    fn state(&self) -> Option<GuardState>;
+
     /// Whether the guard says that it is held.
-    fn is_valid(&self) -> bool;
+    fn is_valid(&self) -> bool {
+        self.state().is_none_or(|state| state.is_valid())
+    }
+
+    /// Until when the guard says that it is held, unless something happens.
+    fn until(&self) -> Option<Instant> {
+        match self.state()? {
+            GuardState::Held { until } | GuardState::Suspect { until } => Some(until),
+            _ => None,
+        }
+    }
+
     /// Who holds it, as Redis knows it.
     fn owner(&self) -> String;
     /// Releases it.
@@ -24,13 +42,13 @@ pub(super) trait Hold: Sized + Send + Sync + 'static {
         async { None }
     }
 
-    /// Takes it once more, and lets that go.
-    fn again(&self) -> impl Future<Output = Maybe> + Send {
+    /// Takes it once more.
+    fn again(&self) -> impl Future<Output = Option<Result<Self::Again, Error>>> + Send {
         async { None }
     }
 
-    /// Runs a body that takes it once more.
-    fn nest(&self) -> impl Future<Output = Maybe> + Send {
+    /// Runs a body that takes it once more for as long as this takes.
+    fn nest(&self, _: impl Future<Output = ()> + Send) -> impl Future<Output = Maybe> + Send {
         async { None }
     }
 }
@@ -39,8 +57,10 @@ pub(super) trait Hold: Sized + Send + Sync + 'static {
 pub(super) struct Locked<K: Kind>(pub(super) LockGuard<K>, pub(super) Lock<K>);
 
 impl<K: Kind + Send + Sync> Hold for Locked<K> {
-    fn is_valid(&self) -> bool {
-        self.0.is_valid()
+    type Again = LockGuard<K>;
+
+    fn state(&self) -> Option<GuardState> {
+        Some(self.0.state())
     }
 
     fn owner(&self) -> String {
@@ -51,12 +71,17 @@ impl<K: Kind + Send + Sync> Hold for Locked<K> {
         Some(self.0.extend(lease).await)
     }
 
-    async fn again(&self) -> Maybe {
-        Some(self.0.reenter().await.map(drop))
+    async fn again(&self) -> Option<Result<LockGuard<K>, Error>> {
+        Some(self.0.reenter().await)
     }
 
-    async fn nest(&self) -> Maybe {
-        let body = async { self.1.lock().await.map(drop) };
+    async fn nest(&self, stay: impl Future<Output = ()> + Send) -> Maybe {
+        let body = async {
+            let again = self.1.lock().await?;
+            stay.await;
+            drop(again);
+            Ok(())
+        };
         Some(self.0.run(body).await.and_then(|inner| inner))
     }
 
@@ -66,8 +91,10 @@ impl<K: Kind + Send + Sync> Hold for Locked<K> {
 }
 
 impl Hold for MultiLockGuard {
-    fn is_valid(&self) -> bool {
-        self.is_valid()
+    type Again = Self;
+
+    fn state(&self) -> Option<GuardState> {
+        Some(self.state())
     }
 
     fn owner(&self) -> String {
@@ -82,8 +109,8 @@ impl Hold for MultiLockGuard {
         Some(self.extend(lease).await)
     }
 
-    async fn again(&self) -> Maybe {
-        Some(self.reenter().await.map(drop))
+    async fn again(&self) -> Option<Result<Self, Error>> {
+        Some(self.reenter().await)
     }
 
     async fn end(self) -> Result<Unlocked, Error> {
@@ -92,8 +119,10 @@ impl Hold for MultiLockGuard {
 }
 
 impl Hold for LeasedPermit {
-    fn is_valid(&self) -> bool {
-        self.is_valid()
+    type Again = ();
+
+    fn state(&self) -> Option<GuardState> {
+        Some(self.state())
     }
 
     fn owner(&self) -> String {
@@ -110,9 +139,10 @@ impl Hold for LeasedPermit {
 }
 
 impl Hold for SemaphorePermit {
-    /// It has no lease that could end.
-    fn is_valid(&self) -> bool {
-        true
+    type Again = ();
+
+    fn state(&self) -> Option<GuardState> {
+        None
     }
 
     fn owner(&self) -> String {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::history::{Acquisition, End, Grant, History, LatchCall, Ms, Outcome};
+use crate::history::{
+    Acquisition, Again, End, Grant, History, LatchCall, Mode, Ms, Outcome, TimedCall,
+};
 
 /// One host's clock beside that of the simulation.
 #[derive(Clone)]
@@ -85,7 +87,14 @@ impl Log {
     pub(super) fn crashed(&self, process: u32, at: Ms) {
         let mut written = self.lock();
         written.ended.insert(process);
+        let calls = written.history.latches.iter_mut();
+        for call in calls.filter(|call| call.process == process) {
+            call.over.get_or_insert(at);
+        }
         for one in &mut written.history.acquisitions {
+            if one.process == process && one.returned.is_none() {
+                one.returned = Some((at, Outcome::Died));
+            }
             let Some(grant) = one.grant.as_mut().filter(|_| one.process == process) else {
                 continue;
             };
@@ -116,10 +125,30 @@ impl Log {
     }
 
     /// Begins to write down what is done with a latch.
-    pub(super) fn latch(&self, call: LatchCall) -> usize {
+    pub(super) fn latch(&self, clock: &Clock, call: LatchCall) -> LatchEntry {
         let mut written = self.lock();
+        let place = written.history.latches.len();
         written.history.latches.push(call);
-        written.history.latches.len() - 1
+        LatchEntry {
+            log: self.clone(),
+            clock: clock.clone(),
+            place,
+        }
+    }
+
+    /// Begins to write down a call that waits for nobody.
+    pub(super) fn timed(&self, call: TimedCall) -> usize {
+        let mut written = self.lock();
+        written.history.calls.push(call);
+        written.history.calls.len() - 1
+    }
+
+    /// Such a call has returned.
+    pub(super) fn has_returned(&self, call: usize, process: u32, now: Ms) {
+        let mut written = self.lock();
+        if !written.ended.contains(&process) {
+            written.history.calls[call].returned = Some(now);
+        }
     }
 }
 
@@ -128,7 +157,7 @@ pub(super) struct Entry {
     log: Log,
     clock: Clock,
     place: usize,
-    process: u32,
+    pub(super) process: u32,
     who: String,
     over: bool,
 }
@@ -150,7 +179,13 @@ impl Entry {
     }
 
     /// It was given out.
-    pub(super) fn granted(&self, owner: &str, token: Option<u64>, lease: Option<Ms>, valid: bool) {
+    pub(super) fn granted(
+        &self,
+        owner: &str,
+        token: Option<u64>,
+        (lease, renewed): (Option<Ms>, bool),
+        valid: bool,
+    ) {
         self.write(&format!("has (as {owner}, token {token:?})"), |one, now| {
             one.returned = Some((now, Outcome::Granted));
             one.grant = valid.then(|| Grant {
@@ -159,6 +194,10 @@ impl Entry {
                 believed: now,
                 token,
                 lease,
+                lengthened: 0,
+                renewed,
+                lost: None,
+                again: Vec::new(),
                 ended: None,
             });
         });
@@ -181,6 +220,56 @@ impl Entry {
         });
     }
 
+    /// The guard says that it is lost.
+    pub(super) fn loses(&self) {
+        self.write("", |one, now| {
+            if let Some(grant) = &mut one.grant {
+                grant.lost.get_or_insert(now);
+            }
+        });
+    }
+
+    /// A conversion to this mode begins: the end of this hold, and a try for the next.
+    pub(super) fn converts(&self, mode: Mode) -> Self {
+        self.ends("converts");
+        let now = self.clock.now();
+        let before = self.log.lock().history.acquisitions[self.place].clone();
+        let of = Acquisition {
+            mode,
+            called: now,
+            bound: Some(0),
+            returned: None,
+            grant: None,
+            ..before
+        };
+        self.log.call(&self.clock, self.who.clone(), of)
+    }
+
+    /// The hold did not end after all.
+    pub(super) fn goes_on(&self) {
+        self.write("goes on with", |one, _| {
+            if let Some(grant) = &mut one.grant {
+                grant.ended = None;
+            }
+        });
+    }
+
+    /// It is about to be taken once more.
+    pub(super) fn again(&self) -> AgainEntry<'_> {
+        let mut place = 0;
+        self.write("", |one, called| {
+            if let Some(grant) = &mut one.grant {
+                place = grant.again.len();
+                grant.again.push(Again {
+                    called,
+                    at: None,
+                    ended: None,
+                });
+            }
+        });
+        AgainEntry { of: self, place }
+    }
+
     /// Something happened meanwhile.
     pub(super) fn note(&self, what: &str) {
         self.write(what, |_, _| {});
@@ -188,9 +277,9 @@ impl Entry {
 
     /// The lease is another.
     pub(super) fn lengthened(&self, lease: Ms) {
-        self.write(&format!("extends to {lease} ms"), |one, _| {
+        self.write(&format!("asks for {lease} ms of"), |one, _| {
             if let Some(grant) = &mut one.grant {
-                grant.lease = grant.lease.map(|old| old.max(lease));
+                grant.lengthened = grant.lengthened.max(lease);
             }
         });
     }
@@ -208,6 +297,73 @@ impl Entry {
     pub(super) fn over(mut self, how: &str) {
         self.over = true;
         self.note(how);
+    }
+}
+
+/// A call on a latch. Dropped, it is over.
+pub(super) struct LatchEntry {
+    log: Log,
+    clock: Clock,
+    place: usize,
+}
+
+impl LatchEntry {
+    /// It has returned; `number`: what it returned, unless it failed.
+    pub(super) fn returned(self, number: Option<u64>) {
+        let now = self.clock.now();
+        let mut written = self.log.lock();
+        let call = &mut written.history.latches[self.place];
+        // Of a process that has crashed nobody hears.
+        if call.over.is_some() {
+            return;
+        }
+        call.over = Some(now);
+        call.returned = number.map(|number| (now, number));
+        let line = format!("{:?} of {} returned {number:?}", call.act, call.key);
+        written.lines.push((now, line));
+    }
+}
+
+impl Drop for LatchEntry {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        let mut written = self.log.lock();
+        written.history.latches[self.place].over.get_or_insert(now);
+    }
+}
+
+/// A hold that is taken once more. Dropped, that has ended.
+pub(super) struct AgainEntry<'a> {
+    of: &'a Entry,
+    place: usize,
+}
+
+impl AgainEntry<'_> {
+    fn write(&self, change: impl FnOnce(&mut Again, Ms)) {
+        self.of.write("", |one, now| {
+            let grant = one.grant.as_mut();
+            if let Some(again) = grant.and_then(|grant| grant.again.get_mut(self.place)) {
+                change(again, now);
+            }
+        });
+    }
+
+    /// The second guard is there.
+    pub(super) fn had(&mut self) {
+        self.write(|again, now| again.at = Some(now));
+    }
+
+    /// Its end begins.
+    pub(super) fn ends(&mut self) {
+        self.write(|again, now| {
+            again.ended.get_or_insert(now);
+        });
+    }
+}
+
+impl Drop for AgainEntry<'_> {
+    fn drop(&mut self) {
+        self.ends();
     }
 }
 

@@ -1,9 +1,10 @@
 //! One host: a runtime of its own, with a clock of its own, that runs as far as it is let.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redlock_rt::Client;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -24,7 +25,13 @@ pub(super) struct Machine {
     skew: i64,
     /// What the clock owes, in hundred-thousandths of a millisecond.
     owed: i64,
+    /// What its clock showed when its last runtime ended.
+    showed: Option<Instant>,
 }
+
+/// How far the clock of a host is ahead of the real one, from which a runtime's clock starts, so that
+/// the clock of its next runtime can go on where this one's ended.
+const AHEAD: Duration = Duration::from_secs(3600);
 
 impl Machine {
     pub(super) fn new(host: Arc<Host>, skew: i64) -> Self {
@@ -36,6 +43,7 @@ impl Machine {
             prepared: false,
             skew,
             owed: 0,
+            showed: None,
         };
         machine.start();
         machine
@@ -48,6 +56,13 @@ impl Machine {
             .start_paused(true)
             .build();
         let runtime = runtime.expect("a runtime without I/O");
+        runtime.block_on(async {
+            let behind = |showed: Instant| showed.saturating_duration_since(Instant::now());
+            let ahead = self.showed.map_or(AHEAD, behind);
+            // Whole milliseconds, by which timers count.
+            let ahead = Duration::from_millis(ahead.as_micros().div_ceil(1000) as u64);
+            tokio::time::advance(ahead).await;
+        });
         self.still = 0;
         self.running = Arc::default();
         let host = &self.host;
@@ -70,6 +85,7 @@ impl Machine {
 
     /// Ends the runtime, and with it all tasks.
     pub(super) fn stop(&mut self) {
+        self.showed = self.inside(Instant::now).or(self.showed);
         self.runtime = None;
     }
 
@@ -109,13 +125,23 @@ impl Machine {
         Some(work())
     }
 
+    /// Lets the client go, inside the runtime.
+    pub(super) fn forget_client(&self) {
+        self.inside(|| drop(self.slot().take()));
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<(Client, u32)>> {
+        let slot = self.host.client.lock();
+        slot.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The process of its client, if it has one.
     pub(super) fn process(&self) -> Option<u32> {
-        let slot = self
-            .host
-            .client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().map(|(_, process)| *process)
+        self.slot().as_ref().map(|(_, process)| *process)
+    }
+
+    /// Its client, if it has one, and its process.
+    pub(super) fn client(&self) -> Option<(Client, u32)> {
+        self.slot().clone()
     }
 }

@@ -13,16 +13,22 @@
 //! ```
 
 mod act;
+mod convert;
+mod faults;
 mod generate;
 mod guard;
+mod latch;
 mod log;
 mod machine;
 mod net;
 mod plan;
+mod rest;
 mod run;
 mod server;
 mod shrink;
+mod sights;
 mod stream;
+mod turn;
 
 pub use self::{
     plan::{

@@ -166,6 +166,8 @@ pub enum Meanwhile {
     Reenter,
     /// `run`, whose body takes the same lock again.
     Nest,
+    /// `downgrade` of a writer, `try_upgrade` of a reader.
+    Convert,
 }
 
 /// How a hold ends.
@@ -281,6 +283,11 @@ pub enum Trouble {
         /// For how long they do.
         lasts: Ms,
     },
+    /// The server's clock is set, forward or back.
+    SetClock {
+        /// By how much.
+        by: i64,
+    },
     /// FLUSHALL.
     Flush,
     /// SCRIPT FLUSH.
@@ -320,4 +327,8 @@ pub enum Refusal {
     Dial,
     /// An ACL forbids scripts.
     Forbidden,
+    /// A fresh connection may do nothing: the password is another.
+    Login,
+    /// An ACL forbids to end other connections.
+    Kill,
 }

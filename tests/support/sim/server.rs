@@ -3,6 +3,7 @@
 //! An engine has no task and no timer of its own, so there is no runtime here: a message is run at
 //! the moment at which it arrives, and what it brings about is sent back at once.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use crate::proxy::{take_frame, words};
 /// When the simulation begins, since the Unix epoch.
 const EPOCH: Ms = 1_700_000_000_000;
 
+const NO_LOGIN: &str = "-NOAUTH Authentication required.\r\n";
+
 /// All engines that answer, or did, at the one address.
 pub(super) struct Server {
     time: Arc<AtomicU64>,
@@ -38,8 +41,14 @@ pub(super) struct Server {
     pub(super) may_ask: Ms,
     /// By how many in a hundred thousand its clock is fast.
     skew: i64,
+    /// By how much its clock was set forward.
+    set: i64,
     /// Names of scripts by their digests, as far as they were loaded.
     scripts: BTreeMap<String, String>,
+    /// Whether anything may have been written since this was last looked at.
+    pub(super) changed: bool,
+    /// For questions that come past the network.
+    past: RefCell<Option<Session>>,
 }
 
 struct Connection {
@@ -49,6 +58,8 @@ struct Connection {
     /// A part of a request.
     rest: BytesMut,
     fresh: bool,
+    /// It has logged in with a password that was no longer right.
+    stranger: bool,
 }
 
 /// What the server tells whoever writes the time line.
@@ -66,7 +77,10 @@ impl Server {
             outdated: Vec::new(),
             may_ask: Ms::MAX,
             skew,
+            set: 0,
             scripts: BTreeMap::new(),
+            changed: false,
+            past: RefCell::new(None),
         };
         server.replace();
         server
@@ -75,9 +89,15 @@ impl Server {
     /// Sets the clock.
     pub(super) fn at(&self, now: Ms) {
         let skewed = i64::try_from(now).unwrap_or(i64::MAX);
-        let skewed = skewed + skewed * self.skew / 100_000;
-        let time = EPOCH + u64::try_from(skewed).unwrap_or(0);
-        self.time.fetch_max(time, Ordering::Relaxed);
+        let skewed = skewed + skewed * self.skew / 100_000 + self.set;
+        self.time
+            .store(EPOCH.saturating_add_signed(skewed), Ordering::Relaxed);
+    }
+
+    /// Sets the clock forward, or back.
+    pub(super) fn set_clock(&mut self, by: i64) {
+        self.set += by;
+        self.changed = true;
     }
 
     /// Puts another, empty engine behind the address.
@@ -86,6 +106,8 @@ impl Server {
         let now = move || Duration::from_millis(time.load(Ordering::Relaxed));
         let seed = self.seed.wrapping_add(self.engines.len() as u64 * 7919);
         self.engines.push(Engine::simulated(seed, now));
+        *self.past.get_mut() = None;
+        self.changed = true;
     }
 
     fn engine(&self) -> &Engine {
@@ -107,6 +129,7 @@ impl Server {
     pub(super) fn crash(&mut self, keeps: bool) {
         self.sessions.clear();
         self.engine().restart();
+        *self.past.get_mut() = None;
         if !keeps {
             self.ask(&["FLUSHALL"]);
         }
@@ -114,16 +137,29 @@ impl Server {
 
     /// Runs one command past the network; its reply as it is.
     pub(super) fn ask(&self, words: &[&str]) -> Bytes {
-        let mut session = self.engine().connect();
+        let mut past = self.past.borrow_mut();
+        let session = past.get_or_insert_with(|| self.engine().connect());
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             request.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
         }
-        write(&mut session, &request);
-        match read(&mut session) {
-            Some(reply) => reply,
-            None => Bytes::new(),
+        write(session, &request);
+        read(session).unwrap_or_default()
+    }
+
+    /// As [`ask`](Self::ask), where a number is answered, or the text of one.
+    pub(super) fn number(&self, words: &[&str]) -> Option<u64> {
+        let reply = self.ask(words);
+        let text = std::str::from_utf8(&reply).ok()?;
+        match text.strip_prefix(':') {
+            Some(number) => number.trim_end().parse().ok(),
+            None => text.lines().nth(1)?.parse().ok(),
         }
+    }
+
+    /// The server's clock.
+    pub(super) fn time(&self) -> Ms {
+        self.time.load(Ordering::Relaxed)
     }
 
     /// As [`ask`](Self::ask), where a list of words is answered.
@@ -172,6 +208,7 @@ impl Server {
                 session: self.engine().connect(),
                 rest: BytesMut::new(),
                 fresh: true,
+                stranger: self.refuses(host, Refusal::Login),
             },
         };
         if let Some(link) = net.links.get_mut(&id) {
@@ -229,7 +266,8 @@ impl Server {
             self.learn(&request);
             tell(host, format!("   {id}> {}", self.readable(&request)));
             let fresh = std::mem::replace(&mut connection.fresh, false);
-            match self.refusal(host, fresh, &request) {
+            let stranger = connection.stranger.then_some(NO_LOGIN);
+            match stranger.or_else(|| self.refusal(host, fresh, &request)) {
                 Some(text) => {
                     tell(host, format!("   {id}< {}", text.trim_end()));
                     // What was asked before is answered before.
@@ -244,6 +282,7 @@ impl Server {
                 }
                 None => {
                     self.answered(process, &connection, &request, net.now);
+                    self.changed |= is_script(&request);
                     write(&mut connection.session, &frame);
                 }
             }
@@ -251,10 +290,15 @@ impl Server {
         Some(connection)
     }
 
+    fn refuses(&self, host: usize, what: Refusal) -> bool {
+        let mut all = self.refusals.iter();
+        all.any(|(of, refusal)| *refusal == what && of.is_none_or(|of| of == host))
+    }
+
     fn refusal(&self, host: usize, fresh: bool, request: &[Bytes]) -> Option<&'static str> {
         let command = request.first().map_or(&b""[..], |word| word);
         let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
-        let script = is("EVALSHA") || is("EVAL");
+        let script = is_script(request);
         let mut all = self.refusals.iter();
         all.find_map(|(of, refusal)| {
             if of.is_some_and(|of| of != host) {
@@ -269,6 +313,9 @@ impl Server {
                 Refusal::OutOfMemory if script => {
                     Some("-OOM command not allowed when used memory > 'maxmemory'.\r\n")
                 }
+                Refusal::Kill if is("CLIENT") && kills(request) => Some(
+                    "-NOPERM this user has no permissions to run the 'client|kill' command\r\n",
+                ),
                 Refusal::MaxClients if fresh => Some("-ERR max number of clients reached\r\n"),
                 Refusal::Forbidden if script => {
                     Some("-NOPERM this user has no permissions to run the 'evalsha' command\r\n")
@@ -342,6 +389,16 @@ impl Server {
         }
         text
     }
+}
+
+fn kills(request: &[Bytes]) -> bool {
+    let action = request.get(1);
+    action.is_some_and(|action| action.eq_ignore_ascii_case(b"KILL"))
+}
+
+fn is_script(request: &[Bytes]) -> bool {
+    let command = request.first().map_or(&b""[..], |word| word);
+    command.eq_ignore_ascii_case(b"EVALSHA") || command.eq_ignore_ascii_case(b"EVAL")
 }
 
 /// Whether the connection of this message is to be cut now, and where.

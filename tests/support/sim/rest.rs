@@ -1,0 +1,140 @@
+//! What is left when nobody uses anything any more.
+
+use std::sync::atomic::Ordering;
+
+use super::machine::Machine;
+use super::plan::{Fault, Refusal, Thing, Trouble};
+use super::run::World;
+use crate::history::Violation;
+use crate::leak::in_use;
+
+impl World {
+    /// Lets everything come to rest; answers what is left although nobody uses it.
+    pub(super) fn rest(&mut self) -> Vec<Violation> {
+        let terms = self.plan.terms;
+        let until = self.now + 2 * (terms.connect + terms.response) + terms.linger + 35_000;
+        while self.now < until && !self.busy().is_empty() {
+            self.step();
+        }
+        let mut left: Vec<Violation> = Vec::new();
+        for what in self.busy() {
+            left.push(Violation::new("leftovers", self.now, what));
+        }
+        // A release that an ACL forbids is not tried again.
+        if self.forbids() {
+            return left;
+        }
+        for what in self.lost_permits() {
+            left.push(Violation::new("leftovers", self.now, what));
+        }
+        let living: Vec<u32> = self.machines.iter().filter_map(Machine::process).collect();
+        for what in self.keys_of(&living) {
+            left.push(Violation::new("leftovers", self.now, what));
+        }
+        left
+    }
+
+    /// Whether scripts are forbidden in this run.
+    fn forbids(&self) -> bool {
+        self.plan.faults.iter().any(|fault| {
+            let Trouble::Refuse { with, .. } = fault.what else {
+                return false;
+            };
+            with == Refusal::Forbidden
+        })
+    }
+
+    /// What clients have that are not in use.
+    fn busy(&self) -> Vec<String> {
+        let mut busy = Vec::new();
+        for machine in &self.machines {
+            let Some((client, process)) = machine.client() else {
+                continue;
+            };
+            let used = machine.inside(|| in_use(&client)).unwrap_or_default();
+            busy.extend(
+                used.into_iter()
+                    .map(|what| format!("process {process} has {what}")),
+            );
+            let tasks = client.stats().tasks;
+            if tasks > 4 {
+                busy.push(format!("process {process} has {tasks} tasks"));
+            }
+        }
+        busy
+    }
+
+    /// Looks at the clients that do nothing, and have nothing to do: they may have nothing in Redis
+    /// either.
+    pub(super) fn look_at_idle(&mut self) {
+        let machines = self.machines.iter().zip(&self.paused);
+        let idle = machines.filter(|(machine, paused)| {
+            !**paused && machine.is_on() && machine.host.active.load(Ordering::Relaxed) == 0
+        });
+        let idle = idle.filter_map(|(machine, _)| {
+            let (client, process) = machine.client()?;
+            let stats = client.stats();
+            let busy = [stats.held, stats.waiting, stats.renewals, stats.releases];
+            (busy == [0; 4]).then_some(process)
+        });
+        let idle: Vec<u32> = idle.collect();
+        if idle.is_empty() || !self.ghosts.is_empty() || self.forbids() {
+            return;
+        }
+        for what in self.keys_of(&idle) {
+            self.ghosts.push(Violation::new("ghost", self.now, what));
+        }
+    }
+
+    /// Semaphores without leases that have not all of their permits, although nobody took any along.
+    fn lost_permits(&self) -> Vec<String> {
+        let takes = |fault: &Fault| matches!(fault.what, Trouble::CrashHost { .. });
+        if self.plan.faults.iter().any(takes) {
+            return Vec::new();
+        }
+        let things = self.plan.things.iter().enumerate();
+        let lost = things.filter_map(|(place, thing)| {
+            let Thing::Semaphore(limit) = *thing else {
+                return None;
+            };
+            let key = thing.key(place);
+            let left = self.server.ask(&["GET", &key]);
+            let left = String::from_utf8_lossy(&left);
+            let left: u32 = left.lines().nth(1)?.parse().ok()?;
+            (left != limit).then(|| format!("{key} has {left} of {limit} permits"))
+        });
+        lost.collect()
+    }
+
+    /// Keys in Redis that name a client of these processes.
+    fn keys_of(&self, processes: &[u32]) -> Vec<String> {
+        let mut found = Vec::new();
+        let living: Vec<(String, u32)> = {
+            let written = self.log.lock();
+            let clients = written.history.clients.iter();
+            clients
+                .filter(|(_, process)| processes.contains(process))
+                .cloned()
+                .collect()
+        };
+        for key in self.server.list(&["KEYS", "*"]) {
+            let kind = self.server.ask(&["TYPE", &key]);
+            let words = match &*kind {
+                b"+hash\r\n" => self.server.list(&["HKEYS", &key]),
+                b"+list\r\n" => self.server.list(&["LRANGE", &key, "0", "-1"]),
+                b"+zset\r\n" => self.server.list(&["ZRANGE", &key, "0", "-1"]),
+                b"+set\r\n" => self.server.list(&["SMEMBERS", &key]),
+                _ => Vec::new(),
+            };
+            for word in words {
+                let owner = living
+                    .iter()
+                    .find(|(client, _)| word.contains(&format!("{client}:")));
+                if let Some((_, process)) = owner {
+                    found.push(format!("{key} has {word} of process {process}"));
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,96 @@
+//! What the keys look like in Redis, written down whenever one changes.
+
+use super::log::Log;
+use super::plan::Thing;
+use super::server::Server;
+use crate::history::{Ms, Sight};
+
+/// The keys that are looked at.
+pub(super) struct Sights {
+    things: Vec<(String, Thing)>,
+    last: Vec<Option<Sight>>,
+    /// When one of them ends by itself.
+    expires: Option<Ms>,
+}
+
+impl Sights {
+    pub(super) fn new(things: &[Thing]) -> Self {
+        let all = things.iter().enumerate();
+        let seen = all.filter(|(_, thing)| !matches!(thing, Thing::Multi));
+        let things: Vec<_> = seen
+            .map(|(place, thing)| (thing.key(place), *thing))
+            .collect();
+        Self {
+            last: vec![None; things.len()],
+            things,
+            expires: None,
+        }
+    }
+
+    /// Whether something has ended by itself since the last look.
+    pub(super) fn is_due(&self, now: Ms) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+
+    /// `expired`: nothing was run at the server since the last look.
+    pub(super) fn look(&mut self, server: &Server, log: &Log, now: Ms, expired: bool) {
+        self.expires = None;
+        for ((key, thing), last) in self.things.iter().zip(&mut self.last) {
+            let (sight, lives) = sight(server, key, *thing);
+            let ends = lives.map(|lives| now + lives);
+            self.expires = self.expires.into_iter().chain(ends).min();
+            if last.as_ref() != Some(&sight) {
+                *last = Some(sight.clone());
+                let sight = Sight {
+                    at: now,
+                    expired,
+                    ..sight
+                };
+                log.lock().history.sights.push(sight);
+            }
+        }
+    }
+}
+
+/// A key as it is, without the time, and how long a part of it lives.
+fn sight(server: &Server, key: &str, thing: Thing) -> (Sight, Option<Ms>) {
+    let mut sight = Sight {
+        key: key.to_owned(),
+        ..Sight::default()
+    };
+    match thing {
+        Thing::Semaphore(_) | Thing::Permits(_) => {
+            sight.number = server.number(&["GET", key]);
+            let set = format!("redisson_sc:{{{key}}}");
+            let over = server.number(&["ZCOUNT", &set, "-inf", &server.time().to_string()]);
+            sight.number = sight.number.map(|free| free + over.unwrap_or(0));
+            let first = server.list(&["ZRANGE", &set, "0", "0", "WITHSCORES"]);
+            let score = first.get(1).and_then(|score| score.parse::<u64>().ok());
+            let next = score.filter(|score| *score > server.time());
+            (sight, next.map(|score| score - server.time()))
+        }
+        Thing::Latch(_) => {
+            sight.number = Some(server.number(&["GET", key]).unwrap_or(0));
+            (sight, None)
+        }
+        _ => {
+            let fields = server.list(&["HGETALL", key]);
+            for pair in fields.chunks_exact(2) {
+                match &*pair[0] {
+                    "mode" => sight.shared = pair[1] == "read",
+                    owner => {
+                        let owner = owner.trim_end_matches(":write").to_owned();
+                        sight.holders.push((owner, pair[1].parse().unwrap_or(0)));
+                    }
+                }
+            }
+            sight.holders.sort();
+            if thing == Thing::Fair {
+                let queue = format!("redisson_lock_queue:{{{key}}}");
+                sight.queue = server.list(&["LRANGE", &queue, "0", "-1"]);
+            }
+            let lives = server.number(&["PTTL", key]);
+            (sight, lives)
+        }
+    }
+}
