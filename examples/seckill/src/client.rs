@@ -13,6 +13,20 @@ use serde_json::Value;
 /// The header by which a session is sent.
 const COOKIE: &str = "cookie";
 
+/// Where the paths of a service begin: a URL without the slash at its end.
+///
+/// # Errors
+///
+/// It is none of this client's, in words that follow the name of a flag.
+pub(crate) fn base_url(text: &str) -> Result<String, String> {
+    const EXPECTED: &str = "expected http://HOST:PORT";
+    let url = url::Url::parse(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
+    match (url.scheme(), url.host_str()) {
+        ("http", Some(_)) => Ok(url.as_str().trim_end_matches('/').to_owned()),
+        _ => Err(format!("not a URL for this, {EXPECTED}")),
+    }
+}
+
 /// A client with a bound on each call.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient {

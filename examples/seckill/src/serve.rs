@@ -1,6 +1,6 @@
 //! One instance: the shop, its jobs, and the port on which it is served.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::cli::{PaymentsArgs, ServeArgs};
+use crate::client::base_url;
 use crate::http::{self, App};
 use crate::locks::Locks;
 use crate::payment::{Payments, StubConfig};
@@ -49,7 +50,8 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     let store = Store::open(&args.database, args.database_timeout)
         .await
         .map_err(|error| at_database(&error))?;
-    let payments = args.payments.as_deref().map(payments).transpose()?;
+    let payments = args.payments.as_deref().map(base_url).transpose();
+    let payments = payments.map_err(|problem| format!("--payments: {problem}"))?;
     let config = ShopConfig {
         think: args.think,
         stall_one_in: args.stall_one_in,
@@ -61,7 +63,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
         client,
         locks.redis.clone(),
         store,
-        payments,
+        payments.map(Payments::new),
         config,
     ));
     shop.migrate().await.map_err(|error| match error {
@@ -182,9 +184,13 @@ async fn every(
 }
 
 pub(crate) async fn listen(host: &str, port: u16) -> Result<TcpListener, String> {
-    TcpListener::bind((host, port))
-        .await
-        .map_err(|error| format!("--port: cannot listen on {host}:{port}: {}", plain(&error)))
+    TcpListener::bind((host, port)).await.map_err(|error| {
+        let flag = match error.kind() {
+            ErrorKind::AddrInUse | ErrorKind::PermissionDenied => "--port",
+            _ => "--host",
+        };
+        format!("{flag}: cannot listen on {host}:{port}: {}", plain(&error))
+    })
 }
 
 /// The error of an operating system without its number.
@@ -194,15 +200,6 @@ fn plain(error: &io::Error) -> String {
         .next()
         .unwrap_or_default()
         .to_lowercase()
-}
-
-fn payments(url: &str) -> Result<Payments, String> {
-    let refused = |what: &str| format!("--payments: {what}, expected http://HOST:PORT");
-    let parsed = url::Url::parse(url).map_err(|error| refused(&error.to_string()))?;
-    match (parsed.scheme(), parsed.host_str()) {
-        ("http", Some(_)) => Ok(Payments::new(url)),
-        _ => Err(refused("not a URL for this")),
-    }
 }
 
 fn key() -> Result<Key, String> {

@@ -37,6 +37,11 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "no-session", detail)
     }
 
+    pub(crate) fn no_such_method() -> Self {
+        let detail = "this page knows other methods";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "no-such-method", detail)
+    }
+
     /// The same will work later, perhaps.
     pub(crate) fn retry_after(mut self, time: Duration) -> Self {
         self.retry_after = Some(time);

@@ -48,10 +48,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, "not-found", "there is no such page")
         })
-        .method_not_allowed_fallback(async || {
-            let detail = "this page knows other methods";
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-such-method", detail)
-        })
+        .method_not_allowed_fallback(async || Problem::no_such_method())
         .layer(DefaultBodyLimit::max(body::LARGEST))
         .layer(from_fn(layers::time_out))
         .layer(constant(

@@ -29,9 +29,9 @@ pub(crate) enum PaymentError {
 
 impl Payments {
     /// `url` is where the service's paths begin, such as `http://127.0.0.1:9000`.
-    pub(crate) fn new(url: &str) -> Self {
+    pub(crate) fn new(url: String) -> Self {
         Self {
-            url: url.trim_end_matches('/').to_owned(),
+            url,
             http: HttpClient::new(TIMEOUT),
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::crowd::{Crowd, Tally};
 use super::problems::Problems;
 use crate::cli::{FaultAt, RushArgs};
-use crate::client::{HttpClient, Reply};
+use crate::client::{HttpClient, Reply, base_url};
 use crate::service::{LockKind, now};
 
 /// How long an instance may take to say anything.
@@ -68,7 +68,7 @@ pub(crate) async fn run(args: &RushArgs) -> Result<RemoteSummary, Box<dyn Error>
     let targets: Vec<String> = args
         .http
         .iter()
-        .map(|url| checked(url))
+        .map(|url| base_url(url).map_err(|problem| format!("--http {url}: {problem}")))
         .collect::<Result<_, _>>()?;
     let shop = &targets[0];
     let begins_at = now();
@@ -299,13 +299,5 @@ fn detail(reply: &Reply) -> String {
     match reply.json()["detail"].as_str() {
         Some(detail) => detail.to_owned(),
         None => format!("it is no shop: status {}", reply.status),
-    }
-}
-
-fn checked(url: &str) -> Result<String, String> {
-    let parsed = url::Url::parse(url).map_err(|error| format!("--http {url}: {error}"))?;
-    match (parsed.scheme(), parsed.host_str()) {
-        ("http", Some(_)) => Ok(url.trim_end_matches('/').to_owned()),
-        _ => Err(format!("--http {url}: expected http://HOST:PORT")),
     }
 }

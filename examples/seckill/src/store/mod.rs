@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{AnyPool, ConnectOptions, Connection, Executor, SqlSafeStr};
+use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor, SqlSafeStr};
 
 mod error;
 mod orders;
@@ -85,21 +85,16 @@ impl Store {
         let pool = AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(timeout)
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    if connection.backend_name() == "SQLite" {
-                        connection.execute(SQLITE_SETTINGS).await?;
-                    }
-                    Ok(())
-                })
-            })
+            .after_connect(|connection, _| Box::pin(set_up(connection)))
             // A pool tries again and again to connect; the first time, the first answer counts.
             .connect_lazy_with(options.clone().disable_statement_logging());
-        let first = tokio::time::timeout(timeout, options.connect()).await;
-        first
-            .map_err(|_| sqlx::Error::PoolTimedOut)??
-            .close()
-            .await?;
+        let first = async {
+            let mut connection = options.connect().await?;
+            set_up(&mut connection).await?;
+            connection.close().await
+        };
+        let first = tokio::time::timeout(timeout, first).await;
+        first.map_err(|_| sqlx::Error::PoolTimedOut)??;
         Ok(Self { pool })
     }
 
@@ -139,4 +134,12 @@ impl Store {
     pub(crate) async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// What a new connection is told before its first statement.
+async fn set_up(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+    if connection.backend_name() == "SQLite" {
+        connection.execute(SQLITE_SETTINGS).await?;
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use redis::{AsyncConnectionConfig, RedisError};
@@ -66,8 +67,10 @@ pub(super) async fn list(State(chaos): State<Arc<Chaos>>) -> Json<Value> {
 /// Breaks something, and says what was done when that is over.
 pub(super) async fn strike(
     State(chaos): State<Arc<Chaos>>,
-    Path(fault): Path<String>,
+    fault: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
+    // What is no text is no fault either.
+    let fault = fault.map_or_else(|_| String::new(), |Path(fault)| fault);
     let done = match (fault.as_str(), &chaos.redis) {
         ("kill", _) => kill(&chaos.places)?,
         ("pause", redis) => {

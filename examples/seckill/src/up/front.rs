@@ -49,6 +49,7 @@ pub(super) fn router(places: Places, chaos: Option<Arc<Chaos>>) -> Router {
             Router::new()
                 .route("/chaos", get(chaos::list))
                 .route("/chaos/{fault}", post(chaos::strike))
+                .method_not_allowed_fallback(async || Problem::no_such_method())
                 .with_state(chaos),
         ),
     }

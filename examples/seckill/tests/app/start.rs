@@ -1,6 +1,6 @@
 //! What cannot be served says why, in one line, and ends with 2.
 
-use std::thread;
+use std::{fs, thread};
 
 use serde_json::json;
 use tests::{RedisServer, eventually};
@@ -42,12 +42,21 @@ fn a_url_or_port_that_does_not_serve_is_named() {
         &format!("--port: cannot listen on 127.0.0.1:{taken}"),
     );
     refused(with("--port", "70000"), "--port");
+    // An address that no machine has, for documentation.
+    refused(with("--host", "192.0.2.1"), "--host: cannot listen on");
     refused(with("--redis", "not a url"), "--redis");
     refused(with("--redis", "http://localhost"), "--redis");
     refused(with("--redis", &format!("redis://{nobody}")), "--redis");
     refused(with("--database", "mysql://localhost/shop"), "--database");
     refused(with("--database", "postgres://localhost"), "--database");
     refused(with("--database", "/no/such/folder/shop.db"), "--database");
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("shop.txt");
+    fs::write(&text, "what is no database ".repeat(50)).unwrap();
+    refused(
+        with("--database", &text.display().to_string()),
+        "--database: file is not a database",
+    );
     refused(
         with("--database", &format!("postgres://shop@{nobody}/shop")),
         "--database",

@@ -58,9 +58,10 @@ fn the_front_hands_requests_to_all_instances_and_survives_one_that_dies() {
         let now = names();
         now.len() == 3 && now != before
     }));
-    front
-        .post("/chaos/nothing", &json!({}))
-        .is_problem(404, "not-found");
+    for nothing in ["/chaos/nothing", "/chaos/%ff"] {
+        front.post(nothing, &json!({})).is_problem(404, "not-found");
+    }
+    front.get("/chaos/kill").is_problem(405, "no-such-method");
 }
 
 #[test]
@@ -251,7 +252,8 @@ fn a_rush_says_what_is_wrong_with_its_target() {
     let serving = url(&world.serve(&[]));
     for (target, flags, named) in [
         (&*gone, &[][..], "no connection"),
-        ("localhost", &[], "--http localhost"),
+        ("localhost", &[], "expected http://HOST:PORT"),
+        ("", &[], "expected http://HOST:PORT"),
         ("https://localhost", &[], "--http https://localhost"),
         (&serving, &["--fault", "kill"], "--fault"),
         (&serving, &["--fault", "kill@soon"], "--fault"),
