@@ -13,7 +13,9 @@ use std::{
 
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, RLock, RLockGuard, Unlocked};
-use tests::{Matcher, Proxy, RedisServer, Which, World, calls, eventually, shared_server, within};
+use tests::{
+    Loss, Matcher, Proxy, RedisServer, Which, World, calls, eventually, shared_server, within,
+};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The time-out of a call. After half of it without a reply the client closes the connection. Short,
@@ -21,21 +23,6 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const RESPONSE: Duration = Duration::from_millis(1200);
 /// How late a wait may end if threads have to wait for a processor.
 const LATE: Duration = Duration::from_secs(1);
-
-/// How a command or its reply is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
-    /// The command runs, but no reply comes on the connection, which stays open.
-    Reply,
-    /// The command does not arrive, and the connection stays open.
-    Request,
-    /// The connection ends after the command has run.
-    CutAfter,
-    /// The connection ends before the command arrives.
-    CutBefore,
-}
-
-const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
 
 /// How many losses in a row a call survives that does not wait for a lock.
 fn tries(loss: Loss) -> &'static [usize] {
@@ -111,20 +98,6 @@ impl Stage {
         calls("rlock_release").mentioning(&self.name)
     }
 
-    /// Loses the next `times` of these calls.
-    fn lose(&self, loss: Loss, calls: Matcher, times: usize) {
-        match loss {
-            Loss::Reply => self.proxy.swallow_reply(calls, times),
-            Loss::Request => self.proxy.swallow_request(calls, times),
-            Loss::CutAfter => {
-                (0..times).for_each(|_| self.proxy.cut_after_request(calls.clone()));
-            }
-            Loss::CutBefore => {
-                (0..times).for_each(|_| self.proxy.cut_before_request(calls.clone()));
-            }
-        }
-    }
-
     /// The connection on which the client calls scripts.
     fn connection(&self) -> u64 {
         match self.proxy.connections(Which::Scripts)[..] {
@@ -187,7 +160,7 @@ impl Stage {
 async fn acquisition(loss: Loss) {
     let stage = Stage::set("acquisition").await;
     for times in [1, 3] {
-        stage.lose(loss, stage.acquisitions(), times);
+        stage.proxy.lose(loss, stage.acquisitions(), times);
         let options = LockOptions::new().wait(DEADLINE);
         let guard = stage.lock.lock_with(options).await.unwrap();
         stage.assert_held(&guard, 1).await;
@@ -221,10 +194,10 @@ async fn an_acquisition_that_is_cut_off() {
 /// A caller whose wait ends with the outcome unknown gets the error in time, and leaves no lock.
 #[tokio::test]
 async fn a_wait_that_ends_with_the_outcome_unknown_leaves_nothing() {
-    each(&LOSSES, async |loss| {
+    each(&Loss::ALL, async |loss| {
         let stage = Stage::set("unknown").await;
         let wait = Duration::from_millis(80);
-        stage.lose(loss, stage.acquisitions(), 1000);
+        stage.proxy.lose(loss, stage.acquisitions(), 1000);
         let start = Instant::now();
         let outcome = stage.lock.lock_with(LockOptions::new().wait(wait)).await;
         let error = outcome.unwrap_err();
@@ -245,9 +218,9 @@ async fn a_wait_that_ends_with_the_outcome_unknown_leaves_nothing() {
 
 #[tokio::test]
 async fn a_try_whose_outcome_is_unknown_leaves_nothing() {
-    each(&LOSSES, async |loss| {
+    each(&Loss::ALL, async |loss| {
         let stage = Stage::set("try").await;
-        stage.lose(loss, stage.acquisitions(), 1);
+        stage.proxy.lose(loss, stage.acquisitions(), 1);
         let error = stage.lock.try_lock().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{loss:?}: {error}");
         let guard = within(DEADLINE, stage.other.lock()).await.unwrap();
@@ -266,7 +239,7 @@ async fn release(loss: Loss) {
         let other = stage.other.clone();
         let waiter = tokio::spawn(async move { other.lock().await });
         stage.other_waits().await;
-        stage.lose(loss, stage.releases(), times);
+        stage.proxy.lose(loss, stage.releases(), times);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released, "{times}");
         let next = within(DEADLINE, waiter).await.unwrap().unwrap();
         stage.assert_held(&next, 1).await;
@@ -297,14 +270,14 @@ async fn a_release_that_is_cut_off() {
 
 #[tokio::test]
 async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost() {
-    each(&LOSSES, async |loss| {
+    each(&Loss::ALL, async |loss| {
         const LEAST: Duration = Duration::from_secs(600);
         let stage = Stage::set("kept").await;
         for &times in tries(loss) {
             let options = LockOptions::new().min_hold(LEAST);
             let guard = stage.lock.lock_with(options).await.unwrap();
             let release = calls("lock_min_hold").mentioning(&stage.name);
-            stage.lose(loss, release, times);
+            stage.proxy.lose(loss, release, times);
             let outcome = guard.unlock().await.unwrap();
             assert!(matches!(outcome, Unlocked::Kept { .. }), "{outcome:?}");
             assert!(stage.ttl().await > Some(LEAST / 2));
@@ -317,11 +290,11 @@ async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost() {
 
 #[tokio::test]
 async fn a_dropped_guard_whose_release_is_lost() {
-    each(&LOSSES, async |loss| {
+    each(&Loss::ALL, async |loss| {
         let stage = Stage::set("drop").await;
         for times in [1, 2] {
             let guard = stage.lock.lock().await.unwrap();
-            stage.lose(loss, stage.releases(), times);
+            stage.proxy.lose(loss, stage.releases(), times);
             drop(guard);
             let next = within(DEADLINE, stage.other.lock()).await.unwrap();
             stage.assert_held(&next, 1).await;
@@ -388,7 +361,7 @@ async fn a_release_whose_reply_is_lost_for_longer_than_the_lease() {
         let stage = Stage::patient("short", 2 * lease).await;
         let options = LockOptions::new().lease(lease).renew(false);
         let guard = stage.lock.lock_with(options).await.unwrap();
-        stage.lose(loss, stage.releases(), 1);
+        stage.proxy.lose(loss, stage.releases(), 1);
         let outcome = guard.unlock().await;
         assert_eq!(outcome.unwrap(), Unlocked::Released, "{loss:?}");
         stage.assert_free().await;
@@ -403,7 +376,7 @@ async fn a_release_whose_reply_is_lost_for_longer_than_the_lease() {
 async fn a_release_that_is_never_answered_goes_on_in_the_background() {
     let stage = Stage::set("never").await;
     let guard = stage.lock.lock().await.unwrap();
-    stage.lose(Loss::Request, stage.releases(), 1000);
+    stage.proxy.lose(Loss::Request, stage.releases(), 1000);
     let error = guard.unlock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
     assert_eq!(stage.hash().await.len(), 1);
@@ -420,13 +393,13 @@ async fn reentry(loss: Loss) {
     let stage = Stage::set("reentry").await;
     for &times in tries(loss) {
         let outer = stage.lock.lock().await.unwrap();
-        stage.lose(loss, stage.updates(), times);
+        stage.proxy.lose(loss, stage.updates(), times);
         let inner = outer.reenter().await.unwrap();
         stage.assert_held(&outer, 2).await;
-        stage.lose(loss, stage.updates(), times);
+        stage.proxy.lose(loss, stage.updates(), times);
         assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
         stage.assert_held(&outer, 1).await;
-        stage.lose(loss, stage.updates(), times);
+        stage.proxy.lose(loss, stage.updates(), times);
         outer.extend(Duration::from_secs(90)).await.unwrap();
         assert!(stage.ttl().await > Some(Duration::from_secs(80)));
         stage.assert_held(&outer, 1).await;
@@ -459,10 +432,10 @@ async fn a_reentry_that_is_cut_off() {
 /// A re-entry whose wait ends with the outcome unknown is undone.
 #[tokio::test]
 async fn a_reentry_with_the_outcome_unknown_is_set_back() {
-    each(&LOSSES, async |loss| {
+    each(&Loss::ALL, async |loss| {
         let stage = Stage::set("back").await;
         let outer = stage.lock.lock().await.unwrap();
-        stage.lose(loss, stage.updates(), 3);
+        stage.proxy.lose(loss, stage.updates(), 3);
         let wait = Duration::from_millis(80);
         let inner = outer.run(stage.lock.lock_with(LockOptions::new().wait(wait)));
         match inner.await.unwrap() {
@@ -510,13 +483,15 @@ async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder()
 /// Calls that only read are repeated.
 #[tokio::test]
 async fn questions_are_repeated() {
-    each(&LOSSES, async |loss| {
+    each(&Loss::ALL, async |loss| {
         let stage = Stage::set("questions").await;
         let guard = stage.lock.lock().await.unwrap();
-        stage.lose(loss, calls("rlock_inspect").mentioning(&stage.name), 1);
+        stage
+            .proxy
+            .lose(loss, calls("rlock_inspect").mentioning(&stage.name), 1);
         let holder = stage.lock.holder().await.unwrap();
         assert_eq!(holder.as_ref(), Some(guard.hold_id()), "{loss:?}");
-        stage.lose(
+        stage.proxy.lose(
             loss,
             calls("rlock_force_release").mentioning(&stage.name),
             1,

@@ -1,12 +1,9 @@
 //! The common parts of the behaviours: clients, unique names, commands to Redis, the leak check.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder, Error, LateLoss};
+pub(crate) use tests::Log;
 use tests::{Backend, Wires, unique, within};
 use tokio::time::Instant;
 
@@ -103,26 +100,6 @@ impl World {
         for key in keys {
             let _: bool = self.redis(&["DEL", &key]).await;
         }
-    }
-}
-
-/// A list of events in their order.
-#[derive(Clone)]
-pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
-
-impl<T> Default for Log<T> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-impl<T: Clone> Log<T> {
-    pub(crate) fn add(&self, what: T) {
-        self.0.lock().unwrap().push(what);
-    }
-
-    pub(crate) fn all(&self) -> Vec<T> {
-        self.0.lock().unwrap().clone()
     }
 }
 

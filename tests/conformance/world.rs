@@ -1,14 +1,11 @@
 //! The common parts of the behaviours: clients, a unique name, commands to Redis, the leak check.
 
-use std::{
-    cell::RefCell,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use redis::FromRedisValue;
 use redlock_rt::{ClientBuilder, GuardState, HoldId};
+pub(crate) use tests::Log;
 use tests::{Backend, eventually, unique, within};
 use tokio::time::Instant;
 
@@ -24,16 +21,16 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a [standard](STANDARD) lease, or [never](NEVER).
 pub(crate) const LATE: Duration = Duration::from_secs(5);
-/// The lease of a client that sets none.
+/// The default lease of a client.
 pub(crate) const STANDARD: Duration = Duration::from_secs(30);
 /// A lease whose end a test waits for. Too short for events that must come before its end, since
 /// threads may have to wait for a processor.
 pub(crate) const LEASE: Duration = Duration::from_millis(600);
 /// A lease long enough for something that must happen before its end.
 pub(crate) const HELD: Duration = Duration::from_secs(3);
-/// A renewal that a test can wait for; far more often than a lease asks for.
+/// A renewal interval that a test can wait for, far shorter than the lease requires.
 pub(crate) const OFTEN: Duration = Duration::from_millis(200);
-/// What the guard's local deadline is before the end of the lease: 1 % and 2 ms.
+/// The distance of the guard's local deadline to the end of the lease: 1 % and 2 ms.
 pub(crate) const MARGIN: Duration = Duration::from_millis(8);
 /// A poll interval longer than any test, so that only an announcement wakes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
@@ -64,16 +61,16 @@ pub(crate) struct World {
     servers: Vec<tests::World>,
     /// The name of the lock, and the prefix of all others.
     pub(crate) name: String,
-    /// The keys that are the lock, each on its server.
+    /// The keys of the lock, each with its server.
     places: Vec<(usize, String)>,
-    /// Whoever has so many of them has the lock.
+    /// The number of places that make an owner the holder.
     need: usize,
-    /// What stands in Redis besides the lock for somebody who is played.
+    /// Further keys in Redis of a played owner.
     beside: RefCell<Vec<String>>,
 }
 
 impl World {
-    /// So that the leak check finds all else.
+    /// Removes keys that stay, so that the leak check finds only leftovers.
     async fn remove_what_stays<S: Subject>(&self) {
         let Some(prefix) = S::STAYS else {
             return;
@@ -87,34 +84,34 @@ impl World {
         }
     }
 
-    /// A client that is woken by announcements only.
+    /// A client whose waiters are woken by announcements only.
     pub(crate) fn client(&self) -> Party {
         self.client_with(|builder| builder.poll_interval(NEVER))
     }
 
-    /// A client of these options; it must have nothing left in the end.
+    /// A client with these options, which the leak check covers.
     pub(crate) fn client_with(&self, options: impl Fn(ClientBuilder) -> ClientBuilder) -> Party {
         let servers = self.servers.iter();
         Party::new(servers.map(|server| server.client_with(&options)).collect())
     }
 
-    /// Sends a command to Redis, of several servers to the first.
+    /// Sends a command to Redis, to the first of several servers.
     pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         self.servers[0].redis(words).await
     }
 
-    /// Sends a command of these words about each key that is the lock; the key is the second.
+    /// Sends a command with these words for each key of the lock; the key is the second word.
     pub(crate) async fn each<T: FromRedisValue>(&self, command: &str, words: &[&str]) -> Vec<T> {
         let answers = self.places.iter().map(async |(server, key)| {
             let words = [&[command, key], words].concat();
             self.servers[*server].redis(&words).await
         });
-        // At the same time: one that is found gone may have the others released.
+        // At the same time: when one key is found missing, the others may be released.
         join_all(answers).await
     }
 
-    /// What stands in Redis as the count of this guard's hold, in as many places as are needed;
-    /// [`DIFFER`] where it does not stand in so many.
+    /// The hold count of this guard in Redis, in as many places as are needed; [`DIFFER`] if fewer
+    /// places agree.
     pub(crate) async fn count<S: Subject>(&self, guard: &Guard<S>) -> Option<u32> {
         let (owners, mut counts) = (guard.hold_ids(), Vec::new());
         for (server, key) in S::places(&guard.name()) {
@@ -131,16 +128,16 @@ impl World {
         agreed.copied().unwrap_or(DIFFER)
     }
 
-    /// The TTL of the lock; `None` where there is none.
+    /// The TTL of the lock; `None` without a key or without a TTL.
     pub(crate) async fn ttl(&self) -> Option<Duration> {
         let mut ttls: Vec<i64> = self.each("PTTL", &[]).await;
         ttls.sort_unstable();
-        // Until then there are as many as are needed.
+        // Until then, enough places exist.
         let millis = ttls[ttls.len() - self.need];
         u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
-    /// Whether anybody may have it: not enough places are free for somebody else.
+    /// Whether an owner may have the lock: too few places are free for another owner.
     pub(crate) async fn is_there(&self) -> bool {
         let there: Vec<bool> = self.each("EXISTS", &[]).await;
         let there = there.into_iter().filter(|there| *there).count();
@@ -156,7 +153,7 @@ impl World {
         }
     }
 
-    /// Asserts that these owners have the lock, and nobody else.
+    /// Asserts that exactly these owners have the lock.
     pub(crate) async fn assert_held_by<S: Subject>(&self, owners: &[HoldId]) {
         let fields: Vec<Vec<String>> = self.each("HKEYS", &[]).await;
         let expected: Vec<_> = owners.iter().map(fields_of::<S>).collect();
@@ -168,7 +165,7 @@ impl World {
         assert!(held.count() >= self.need, "{fields:?}, not {expected:?}");
     }
 
-    /// Asserts that so many holds of a client are one of the lock.
+    /// Asserts that this number of a client's holds is one hold of the lock.
     #[track_caller]
     pub(crate) fn assert_one_hold(&self, holds: usize) {
         let one = self.need..=self.places.len();
@@ -181,7 +178,7 @@ impl World {
             .await;
     }
 
-    /// Likewise, of one owner for each place.
+    /// Likewise, with one owner for each place.
     pub(crate) async fn occupy_as<S: Subject>(&self, owners: &[String], lease: Duration) {
         let millis = lease.as_millis().to_string();
         let script = "redis.call('DEL', KEYS[1]) \
@@ -200,7 +197,7 @@ impl World {
     }
 }
 
-/// What no hold has as its count.
+/// A count that no hold has.
 const DIFFER: Option<u32> = Some(u32::MAX);
 
 /// The names of the fields of a lock that this owner alone holds, in order.
@@ -224,16 +221,16 @@ pub(crate) async fn waits(client: &Party, count: usize) {
     .await;
 }
 
-/// Waits until a waiter of the client is subscribed and has looked since: from here on nothing but
-/// an announcement or time wakes it. Of a kind that announces nothing, nobody ever subscribes.
+/// Waits until a waiter of the client is subscribed and has tried since, so that only an announcement
+/// or time wakes it. For a kind without announcements, no waiter subscribes.
 pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
     if S::LOOKS_EVERY.is_some() {
         assert_eq!(client.stats().subscriptions, 0);
         return;
     }
     let pattern = format!("*{}*", world.name);
-    // Of a kind whose waiters are called one by one: the channel of the client, and where the holder is
-    // of another kind of client, that of the waiter too.
+    // If waiters are notified one by one: the channel of the client and, if the holder is another kind
+    // of client, also the channel of the waiter.
     let own = format!("redlock_wake:{}", client.uuid());
     eventually(DEADLINE, async || {
         let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
@@ -243,7 +240,7 @@ pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
     .await;
 }
 
-/// The local deadline of a guard that is held.
+/// The local deadline of a valid guard.
 #[track_caller]
 pub(crate) fn until<G: Guards>(guard: &G) -> std::time::Instant {
     match guard.state() {
@@ -252,24 +249,10 @@ pub(crate) fn until<G: Guards>(guard: &G) -> std::time::Instant {
     }
 }
 
-/// Waits until the guard was renewed: it is held for longer than it is now.
+/// Waits until the guard is renewed: its local deadline moves.
 pub(crate) async fn is_renewed<G: Guards>(guard: &G) {
     let now = until(guard);
     eventually(DEADLINE, async || until(guard) > now).await;
-}
-
-/// A list of events in their order.
-#[derive(Clone, Default)]
-pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
-
-impl<T: Clone> Log<T> {
-    pub(crate) fn add(&self, what: T) {
-        self.0.lock().unwrap().push(what);
-    }
-
-    pub(crate) fn all(&self) -> Vec<T> {
-        self.0.lock().unwrap().clone()
-    }
 }
 
 /// Asserts that this much time has passed since `from`, and not much more.

@@ -3,19 +3,11 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, CountDownLatch};
-use tests::{Matcher, Proxy, calls, eventually, shared_server, within};
+use tests::{Loss, Proxy, calls, eventually, shared_server, within};
 
 use crate::stage::{DEADLINE, Stage};
 
 const RESPONSE: Duration = Duration::from_millis(1200);
-
-/// What may become of a call on its way.
-const FAULTS: [fn(&Proxy, Matcher); 4] = [
-    |proxy, calls| proxy.cut_before_request(calls),
-    |proxy, calls| proxy.cut_after_request(calls),
-    |proxy, calls| proxy.swallow_request(calls, 1),
-    |proxy, calls| proxy.swallow_reply(calls, 1),
-];
 
 struct Scene {
     stage: Stage,
@@ -53,12 +45,12 @@ impl Scene {
 async fn each_count_is_counted_once() {
     const COUNT: u64 = 4;
     let scene = Scene::open("latch-lost").await;
-    for fault in FAULTS {
+    for loss in Loss::ALL {
         for lost in 1..=COUNT {
             assert!(scene.other.try_set_count(COUNT).await.unwrap());
             for number in 1..=COUNT {
                 if number == lost {
-                    fault(&scene.proxy, calls("latch_count_down"));
+                    scene.proxy.lose(loss, calls("latch_count_down"), 1);
                 }
                 let left = within(DEADLINE, scene.latch.count_down()).await.unwrap();
                 assert_eq!(left, COUNT - number, "{lost} was lost");
@@ -73,11 +65,11 @@ async fn each_count_is_counted_once() {
 #[tokio::test]
 async fn each_guard_counts_once() {
     let scene = Scene::open("latch-lost-guard").await;
-    for fault in FAULTS {
+    for loss in Loss::ALL {
         for dropped in [true, false] {
             assert!(scene.other.try_set_count(5).await.unwrap());
             let guard = scene.latch.count_down_guard().unwrap();
-            fault(&scene.proxy, calls("latch_count_down"));
+            scene.proxy.lose(loss, calls("latch_count_down"), 1);
             if dropped {
                 drop(guard);
                 eventually(DEADLINE, async || scene.client.stats().releases == 0).await;
@@ -116,22 +108,22 @@ async fn a_repeat_answers_what_the_first_did() {
 #[tokio::test]
 async fn setting_and_deleting_answer_what_they_did() {
     let scene = Scene::open("latch-lost-set").await;
-    for fault in FAULTS {
-        fault(&scene.proxy, calls("latch_set"));
+    for loss in Loss::ALL {
+        scene.proxy.lose(loss, calls("latch_set"), 1);
         assert!(
             within(DEADLINE, scene.latch.try_set_count(2))
                 .await
                 .unwrap()
         );
-        fault(&scene.proxy, calls("latch_set"));
+        scene.proxy.lose(loss, calls("latch_set"), 1);
         assert!(
             !within(DEADLINE, scene.latch.try_set_count(2))
                 .await
                 .unwrap()
         );
-        fault(&scene.proxy, calls("latch_delete"));
+        scene.proxy.lose(loss, calls("latch_delete"), 1);
         assert!(within(DEADLINE, scene.latch.delete()).await.unwrap());
-        fault(&scene.proxy, calls("latch_delete"));
+        scene.proxy.lose(loss, calls("latch_delete"), 1);
         assert!(!within(DEADLINE, scene.latch.delete()).await.unwrap());
     }
     scene.stage.assert_clean().await;

@@ -3,23 +3,12 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, LockOptions, ReadWriteLock, Unlocked};
-use tests::{Matcher, Proxy, calls, shared_server, within};
+use tests::{Loss, Matcher, Proxy, calls, shared_server, within};
 
 use crate::{DEADLINE, LATE, Stage};
 
 /// Short, since each lost reply costs half of it; and far longer than a reply takes.
 const RESPONSE: Duration = Duration::from_millis(1200);
-
-/// How a command or its reply is lost.
-#[derive(Clone, Copy, Debug)]
-enum Loss {
-    Reply,
-    Request,
-    CutAfter,
-    CutBefore,
-}
-
-const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
 
 struct Faulty {
     stage: Stage,
@@ -54,12 +43,7 @@ impl Faulty {
 
     fn lose(&self, loss: Loss, calls: Matcher) {
         let calls = calls.mentioning(&self.stage.name);
-        match loss {
-            Loss::Reply => self.proxy.swallow_reply(calls, 1),
-            Loss::Request => self.proxy.swallow_request(calls, 1),
-            Loss::CutAfter => self.proxy.cut_after_request(calls),
-            Loss::CutBefore => self.proxy.cut_before_request(calls),
-        }
+        self.proxy.lose(loss, calls, 1);
     }
 
     /// The mode, the hold counts, and how many keys carry leases.
@@ -84,7 +68,7 @@ fn mode(mode: &str, counts: &[u32], keys: usize) -> (Option<String>, Vec<String>
 
 #[tokio::test]
 async fn of_a_reader() {
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         let faulty = Faulty::set("reader").await;
         faulty.lose(loss, calls("rw_read_acquire"));
         let guard = within(DEADLINE, faulty.lock.read()).await.unwrap();
@@ -109,7 +93,7 @@ async fn of_a_reader() {
 
 #[tokio::test]
 async fn of_a_writer() {
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         let faulty = Faulty::set("writer").await;
         faulty.lose(loss, calls("rw_write_acquire"));
         let guard = within(DEADLINE, faulty.lock.write()).await.unwrap();
@@ -135,7 +119,7 @@ async fn of_a_writer() {
 
 #[tokio::test]
 async fn of_a_conversion() {
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         let faulty = Faulty::set("conversion").await;
         let writing = faulty.lock.write().await.unwrap();
         // Two replies that do not come take all the time that both calls have.
@@ -163,7 +147,7 @@ async fn of_a_conversion() {
 /// A preferred writer whose wait ends with the outcome unknown keeps nobody out.
 #[tokio::test]
 async fn of_a_preferred_writer_that_gives_up() {
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         let faulty = Faulty::set("preferred").await;
         let reading = faulty.stage.lock().read().await.unwrap();
         let preferred = faulty.lock.clone().prefer_writers(true);
@@ -185,7 +169,7 @@ async fn of_a_preferred_writer_that_gives_up() {
 /// and never that of who came after.
 #[tokio::test]
 async fn of_the_end_of_a_shortest_hold() {
-    for (loss, min_hold) in LOSSES.into_iter().flat_map(|loss| {
+    for (loss, min_hold) in Loss::ALL.into_iter().flat_map(|loss| {
         // Over before the call is repeated, and after.
         [RESPONSE / 4, 2 * RESPONSE].map(|min_hold| (loss, min_hold))
     }) {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{ErrorKind, PermitOptions, Unlocked};
-use tests::{calls, within};
+use tests::{Loss, calls, within};
 
-use crate::stage::{DEADLINE, LOSSES, Loss, Stage};
+use crate::stage::{DEADLINE, Stage};
 
 async fn each(test: impl AsyncFn(Loss, usize)) {
     // A call has time for one reply that does not come, and for some connections that end.
-    let cases = LOSSES.iter().flat_map(|loss| match loss {
+    let cases = Loss::ALL.iter().flat_map(|loss| match loss {
         Loss::Reply | Loss::Request => vec![(*loss, 1)],
         Loss::CutAfter | Loss::CutBefore => vec![(*loss, 1), (*loss, 3)],
     });

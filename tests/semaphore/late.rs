@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redlock_rt::PermitOptions;
-use tests::{calls, eventually, within};
+use tests::{Loss, calls, eventually, within};
 
-use crate::stage::{DEADLINE, Loss, Stage};
+use crate::stage::{DEADLINE, Stage};
 
 /// The first call of a script since the proxy's mark, which was lost.
 struct Late(Vec<Bytes>);

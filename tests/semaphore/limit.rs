@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlock_rt::{Error, PermitOptions};
-use tests::{Matcher, calls, within};
+use tests::{Loss, Matcher, calls, within};
 
-use crate::stage::{DEADLINE, LOSSES, Stage};
+use crate::stage::{DEADLINE, Stage};
 
 async fn soon<T>(acquired: impl Future<Output = Result<T, Error>>) -> T {
     within(DEADLINE, acquired).await.unwrap()
@@ -90,7 +90,7 @@ async fn a_number_made_anew_knows_nothing_of_plain_holds() {
 
 #[tokio::test]
 async fn a_lost_reply_neither_makes_permits_nor_loses_one() {
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         for leased in [false, true] {
             let stage = Stage::hasty("limit-lost").await;
             let calls: Matcher = match leased {

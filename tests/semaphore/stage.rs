@@ -4,7 +4,7 @@ use std::{ops::Deref, time::Duration};
 
 use bytes::Bytes;
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
-use tests::{Matcher, Proxy, World, eventually, shared_server};
+use tests::{Loss, Matcher, Proxy, World, eventually, shared_server};
 
 /// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
 /// event would come.
@@ -13,21 +13,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// What a client waits for a reply. Short, since each lost reply costs as much.
 const RESPONSE: Duration = Duration::from_millis(1200);
-
-/// How a command or its reply is lost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Loss {
-    /// The command is carried out, and no reply comes on a connection that stays open.
-    Reply,
-    /// Neither arrives, and the connection stays open.
-    Request,
-    /// The connection ends when the command was carried out.
-    CutAfter,
-    /// The connection ends before the command arrives.
-    CutBefore,
-}
-
-pub(crate) const LOSSES: [Loss; 4] = [Loss::Reply, Loss::Request, Loss::CutAfter, Loss::CutBefore];
 
 pub(crate) struct Stage {
     world: World,
@@ -91,16 +76,7 @@ impl Stage {
     /// Has the next of these calls lost, as many as said.
     pub(crate) fn lose(&self, loss: Loss, calls: &Matcher, times: usize) {
         let calls = calls.clone().mentioning(&self.name);
-        match loss {
-            Loss::Reply => self.proxy.swallow_reply(calls, times),
-            Loss::Request => self.proxy.swallow_request(calls, times),
-            Loss::CutAfter => {
-                (0..times).for_each(|_| self.proxy.cut_after_request(calls.clone()));
-            }
-            Loss::CutBefore => {
-                (0..times).for_each(|_| self.proxy.cut_before_request(calls.clone()));
-            }
-        }
+        self.proxy.lose(loss, calls, times);
     }
 
     /// A command as it stood in a frame.

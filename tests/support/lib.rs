@@ -35,6 +35,7 @@ mod eventually;
 mod executor;
 pub mod history;
 mod leak;
+mod log;
 mod monitor;
 mod names;
 mod over;
@@ -64,12 +65,13 @@ pub use self::{
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
     leak::LeakCheck,
+    log::Log,
     monitor::{Monitor, MonitorLine},
     names::unique,
     over::{connection_over, connection_to, patient},
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},
-    proxy::{Frame, Gate, Matcher, Proxy, Which},
+    proxy::{Frame, Gate, Loss, Matcher, Proxy, Which},
     random::Random,
     recorder::{Recorded, Recorder},
     redisson::{

@@ -4,6 +4,7 @@ mod frame;
 mod gate;
 mod link;
 mod listen;
+mod loss;
 mod replies;
 mod resp;
 mod state;
@@ -21,6 +22,7 @@ pub(crate) use self::resp::{take_frame, words};
 pub use self::{
     frame::{Frame, Matcher, Which},
     gate::Gate,
+    loss::Loss,
 };
 use self::{
     listen::Listening,

@@ -1,0 +1,27 @@
+//! A list of events in their order.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A list of events in their order; clones are the same list.
+#[derive(Clone, Debug)]
+pub struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> Log<T> {
+    /// Adds an event.
+    pub fn add(&self, what: T) {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events.push(what);
+    }
+
+    /// All events so far.
+    pub fn all(&self) -> Vec<T> {
+        let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events.clone()
+    }
+}
