@@ -14,7 +14,7 @@ use crate::{
     world::*,
 };
 
-/// Notes its end.
+/// Records that it was dropped.
 struct Witness<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Witness<F> {
@@ -23,7 +23,7 @@ impl<F: Fn()> Drop for Witness<F> {
     }
 }
 
-/// A guard that soon knows when its lock is deleted.
+/// A guard that soon notices when its lock is deleted.
 async fn watchful<S: Subject>(world: &World, client: &Party) -> Guard<S> {
     let options = LockOptions::new().renew(Duration::from_millis(20));
     let lock = S::open(client, &world.name);
@@ -113,7 +113,7 @@ pub(crate) async fn with_drops_the_body_before_the_guard<S: Subject>(world: &Wor
 
 pub(crate) async fn a_body_that_completed_is_not_called_lost<S: Subject>(world: &World) {
     let client = world.client();
-    // Both are ready when it is polled: the body's output counts, since it has happened.
+    // At the poll both the body and the loss are ready. The body has completed, so its output counts.
     for completes in [true, false] {
         let guard = watchful::<S>(world, &client).await;
         let (complete, completed) = oneshot::channel();

@@ -59,7 +59,7 @@ pub(crate) async fn a_hundred_tasks_of_two_clients_count_to_a_hundred<S: Subject
     assert_eq!(count.load(Ordering::SeqCst), counting);
 }
 
-/// Counts under an exclusive lock; under a shared one, sees that nobody does.
+/// Counts under an exclusive lock; under a shared lock, checks that no task counts.
 fn visit<S: Subject>(
     client: &Party,
     name: &str,
@@ -76,7 +76,7 @@ fn visit<S: Subject>(
             assert_eq!(count.load(Ordering::SeqCst), read);
         } else {
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
-            // Loses counts when two do it at once.
+            // Loses counts if two tasks do this at once.
             tokio::task::yield_now().await;
             count.store(read + 1, Ordering::SeqCst);
             inside.fetch_sub(1, Ordering::SeqCst);
@@ -109,7 +109,7 @@ pub(crate) async fn handles_of_one_name_are_one_lock<S: Subject>(world: &World) 
     ];
     let rival = S::Rival::open(&client, &world.name);
     let guard = rival.lock().await.unwrap();
-    // Not its own: a dropped handle is no release.
+    // A dropped handle releases nothing.
     drop((lock, rival));
     for handle in &handles {
         assert!(handle.try_lock().await.unwrap().is_none());

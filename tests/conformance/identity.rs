@@ -1,4 +1,4 @@
-//! Owners as they stand in Redis.
+//! The owners in Redis.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -31,7 +31,7 @@ pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: 
     guard.unlock().await.unwrap();
 }
 
-/// Else a late command of an ended hold would act on a newer one.
+/// Otherwise a late command of an ended hold would act on a newer one.
 pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
@@ -52,16 +52,16 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
                 drop(guard);
             }
             3 => {
-                // A call that is given up in its first steps.
+                // A call that is dropped in its first steps.
                 let options = LockOptions::new().wait(Duration::from_millis(1));
                 assert!(rival.lock_with(options).await.is_err());
                 let mut call = task::spawn(lock.lock());
-                // It may have what may be shared, where this thread had to wait in the middle.
+                // A shared lock may be acquired, if this thread had to wait in between.
                 assert!(call.poll().is_pending() || S::SHARED);
                 drop(guard);
             }
             _ => {
-                // A release that is given up in its first steps.
+                // A release that is dropped in its first steps.
                 let mut call = task::spawn(guard.unlock());
                 let _ = call.poll();
             }

@@ -1,4 +1,4 @@
-//! What can be asked about a lock and a guard.
+//! The questions about a lock and a guard.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub(crate) async fn a_free_lock_has_no_holder<S: Subject>(world: &World) {
         assert_eq!(lock.holder().await.unwrap(), None);
         assert_eq!(lock.hold_count().await.unwrap(), 0);
         assert_eq!(lock.remaining_ttl().await.unwrap(), None);
-        // Nor has it after it was held.
+        // It has no holder after a hold either.
         lock.lock().await.unwrap().unlock().await.unwrap();
     }
 }
 
-/// The lock says that the guard's owners hold it, and nobody else.
+/// Asserts that exactly the guard's owners hold the lock.
 async fn assert_is_holder<S: Subject>(lock: &S::Lock, guard: &Guard<S>) {
     let owners = guard.hold_ids();
     let holder = lock.holder().await.unwrap();
@@ -32,7 +32,7 @@ async fn assert_is_holder<S: Subject>(lock: &S::Lock, guard: &Guard<S>) {
         "{holder:?} is none of {owners:?}"
     );
     let holders = lock.holders().await.unwrap();
-    // In their order; either may be without a server that was late.
+    // In their order; either list may lack a server that was late.
     let of = |these: &[HoldId], those: &[HoldId]| -> Vec<_> {
         let both = these.iter().filter(|owner| those.contains(owner));
         both.cloned().collect()

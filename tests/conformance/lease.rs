@@ -1,4 +1,4 @@
-//! How long a lock is held: lease, renewal, extension, `max_hold`.
+//! The length of a hold: lease, renewal, extension, `max_hold`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     world::*,
 };
 
-/// The TTL is what was asked for, less what has passed since.
+/// Asserts that the TTL is the requested one, less the time since then.
 #[track_caller]
 fn assert_fresh(ttl: Option<Duration>, lease: Duration) {
     let ttl = ttl.expect("the lock has a TTL");
@@ -58,7 +58,7 @@ pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
     assert!(!guard.is_valid());
     assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
 
-    // The next one has it when Redis says so, which is not before we said that it is over.
+    // The next caller gets the lock by the clock of Redis, which is not before our local deadline.
     let next = within(DEADLINE, S::Rival::open(&other, &world.name).lock()).await;
     let next = next.unwrap();
     let free = before.elapsed();
@@ -91,7 +91,7 @@ pub(crate) async fn a_lease_is_renewed<S: Subject>(world: &World) {
 }
 
 pub(crate) async fn renewal_may_be_more_frequent<S: Subject>(world: &World) {
-    // Without more, its first renewal would come after a third, for which nobody waits here.
+    // By default its first renewal would come after a third of the lease, later than this test waits.
     const LONG: Duration = NEVER;
     let client = world.client();
     let options = LockOptions::new().lease(LONG).renew(OFTEN);
@@ -137,7 +137,7 @@ pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
     let lock = S::open(&client, &world.name);
     let guard = lock.lock().await.unwrap();
     world.delete().await;
-    // Found out by the call itself, and known before the second.
+    // The first call finds the loss, and the second knows it.
     for _ in 0..2 {
         let error = guard.extend(LEASE).await.unwrap_err();
         assert!(error.is_lost(), "{error}");
@@ -152,7 +152,7 @@ pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
 
 pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
     const MOST: Duration = Duration::from_millis(3500);
-    // What a deadline of ours is before that of Redis: 1 % and 2 ms, twice.
+    // The local deadline is 1 % and 2 ms before that of Redis, here twice.
     const END: Duration = Duration::from_millis(64);
     let (client, other) = (world.client(), world.client());
     let options = LockOptions::new().lease(HELD).max_hold(MOST);
@@ -162,14 +162,14 @@ pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
         .await
         .unwrap();
     let held = before.elapsed();
-    // Renewed until then, although it is longer than the lease.
+    // The lock is renewed until then, since this is longer than the lease.
     let stuck = S::Rival::open(&other, &world.name);
     let next = tokio::spawn(async move { (stuck.lock().await.unwrap(), Instant::now()) });
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::MaxHold);
     let lost = before.elapsed();
     assert!(lost + END >= MOST && lost < MOST + LATE, "{lost:?}");
     assert!(!guard.is_valid());
-    // The key ends with it: whoever is stuck holds nobody up for longer.
+    // The key ends then too, so a stuck holder blocks no other client for longer.
     let (next, free) = within(DEADLINE, next).await.unwrap();
     let free = free - before;
     assert!(free + END >= MOST, "{free:?} is too early");

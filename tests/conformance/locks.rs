@@ -1,4 +1,4 @@
-//! What the suite asks of a lock and of its guard, whatever their types.
+//! The methods of a lock and of its guard that the suite uses, for all types.
 
 use std::{fmt, time::Duration};
 
@@ -16,7 +16,7 @@ pub(crate) trait Locks: Clone + fmt::Debug + Send + Sync + 'static {
         &self,
         options: LockOptions,
     ) -> impl Future<Output = Result<Self::Guard, Error>> + Send;
-    /// Of whatever body, so it may be one that stays in its thread.
+    /// The body may be any future, also one that is not `Send`.
     fn with<T>(
         &self,
         body: impl AsyncFnOnce(&Self::Guard) -> T,
@@ -39,10 +39,10 @@ pub(crate) trait Guards: fmt::Debug + Send + Sync + Sized + 'static {
     fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>>;
     fn hold_count(&self) -> u32;
 
-    /// What the lock was opened with.
+    /// The name with which the lock was opened.
     fn name(&self) -> String;
 
-    /// The owners of its holds: one, unless it is a lock of several.
+    /// The ids of its holds: one, or several for a lock made of several.
     fn hold_ids(&self) -> Vec<HoldId>;
 
     /// Whether both guards share their holds.
@@ -51,7 +51,7 @@ pub(crate) trait Guards: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
-/// The methods of [`Locks`] as the types have them.
+/// Implements [`Locks`] by the methods of the types.
 macro_rules! as_the_type_has_them {
     ($guard:ty) => {
         type Guard = $guard;
@@ -95,7 +95,7 @@ macro_rules! as_the_type_has_them {
     };
 }
 
-/// Those of [`Guards`] likewise.
+/// Implements [`Guards`] likewise.
 macro_rules! as_the_guard_has_them {
     () => {
         fn unlock(self) -> impl Future<Output = Result<Unlocked, Error>> + Send {
@@ -172,7 +172,7 @@ impl Guards for RedLockGuard {
         Self::hold_ids(self)
     }
 
-    /// Either may be without a server that was late.
+    /// Either guard may lack a server that was late.
     fn shares_with(&self, other: &Self) -> bool {
         share(&self.hold_ids(), &other.hold_ids())
     }

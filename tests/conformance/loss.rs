@@ -1,4 +1,4 @@
-//! A lock that went away under its holder.
+//! A lock that disappears under its holder.
 
 use redlock_rt::{GuardState, LockOptions, LostReason, Unlocked};
 use tests::{eventually, within};
@@ -11,7 +11,7 @@ use crate::{
     world::*,
 };
 
-/// The guard says so within a renewal interval, and not with the end of its lease.
+/// The guard reports the loss within a renewal interval, and not only at the end of its lease.
 async fn is_lost<S: Subject>(guard: &Guard<S>, since: Instant, reason: LostReason) {
     assert_eq!(within(DEADLINE, guard.lost()).await, reason);
     let after = since.elapsed();
@@ -20,7 +20,7 @@ async fn is_lost<S: Subject>(guard: &Guard<S>, since: Instant, reason: LostReaso
     assert!(!guard.is_valid());
 }
 
-/// A hold that is looked at again and again.
+/// A hold that is verified repeatedly.
 async fn hold<S: Subject>(world: &World, client: &Party) -> Guard<S> {
     let lock = S::open(client, &world.name);
     let options = LockOptions::new().renew(OFTEN);
@@ -33,7 +33,7 @@ pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
     world.delete().await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
     assert!(!world.is_there().await, "re-created");
-    // Who waits for the loss hears of it first, and of several keys each is found gone by itself.
+    // A task that waits for the loss learns it first, and each of several keys is found by itself.
     eventually(DEADLINE, async || client.stats().renewals == 0).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
 }
@@ -43,7 +43,7 @@ pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
     let guard = hold::<S>(world, &client).await;
     world.occupy::<S::Rival>("somebody:1", NEVER).await;
     is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
-    // Nothing of it was touched.
+    // The new lock is unchanged.
     assert!(world.ttl().await.unwrap() > NEVER - DEADLINE);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     let holder = S::Rival::open(&client, &world.name).holder().await.unwrap();
@@ -64,7 +64,7 @@ pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
     let owners: Vec<_> = guard.hold_ids().iter().map(ToString::to_string).collect();
     world.delete().await;
     let reason = within(DEADLINE, guard.lost()).await;
-    // As if it had never gone, for instance after a failover back.
+    // As if it had never disappeared, for instance after a failover back.
     world.occupy_as::<S>(&owners, NEVER).await;
     // Renewals would come meanwhile.
     tokio::time::sleep(3 * OFTEN).await;
@@ -73,8 +73,7 @@ pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
     assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
     assert_eq!(guard.state(), GuardState::Lost(reason));
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    // What is left of it in Redis is ours to remove all the same, unless that was done before, with
-    // what stood there then.
+    // The guard still removes its leftovers in Redis, unless it has removed them before.
     if S::FREED_WHEN_LOST {
         let _: Vec<bool> = world.each("DEL", &[]).await;
     }

@@ -1,13 +1,13 @@
-//! Who takes locks: a process, as it were.
+//! The clients of one simulated process.
 
 use std::{ops::Deref, time::Duration};
 
 use redlock_rt::{Client, Quorum, Stats};
 
-/// What a server may take for an answer: more than threads have to wait for a processor.
+/// The time-out of a server: longer than threads wait for a processor.
 const ANSWERS: Duration = Duration::from_secs(2);
 
-/// A client of each server, and the quorum of them. Where there is one server it is its client.
+/// A client of each server, and their quorum. With one server it acts as the client of that server.
 #[derive(Clone)]
 pub(crate) struct Party {
     clients: Vec<Client>,
@@ -23,7 +23,7 @@ impl Party {
         }
     }
 
-    /// What all of its clients count.
+    /// The sums of the counts of its clients.
     pub(crate) fn stats(&self) -> Stats {
         let mut all = self.clients[0].stats();
         for stats in self.clients[1..].iter().map(Client::stats) {
@@ -34,12 +34,12 @@ impl Party {
             all.releases += stats.releases;
             all.names += stats.names;
         }
-        // They queue before the servers are asked.
+        // Tasks queue before the servers are asked.
         all.waiting += self.quorum.waiting();
         all
     }
 
-    /// Whether this is what one of its clients is known by.
+    /// Whether this is the UUID of one of its clients.
     pub(crate) fn has(&self, uuid: &str) -> bool {
         self.clients.iter().any(|client| client.uuid() == uuid)
     }

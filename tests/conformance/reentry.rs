@@ -1,4 +1,4 @@
-//! Who re-enters: the call tree and explicit owners, nobody else.
+//! Re-entry: by the call tree and by explicit owners, and in no other way.
 
 use std::{cell::Cell, time::Duration};
 
@@ -102,7 +102,7 @@ pub(crate) async fn an_owner_reenters<S: Subject>(world: &World) {
     let (owner, other) = (Owner::new(), Owner::new());
     let of = |owner: &Owner| LockOptions::new().owner(owner);
     let first = lock.lock_with(of(&owner)).await.unwrap();
-    // Tasks and threads are no owners, so it may be used from anywhere.
+    // Tasks and threads are no owners, so the guard may be used from anywhere.
     let (handle, options) = (lock.clone(), of(&owner));
     let second = tokio::spawn(async move { handle.lock_with(options).await });
     let second = within(DEADLINE, second).await.unwrap().unwrap();
@@ -126,7 +126,7 @@ pub(crate) async fn an_owner_holds_afresh_after_its_release<S: Subject>(world: &
     let first = lock.lock_with(options()).await.unwrap();
     let before = first.hold_ids();
     first.unlock().await.unwrap();
-    // Two at once, with nothing to join yet: one acquires, and the other joins it.
+    // Two calls at once, without a hold: one acquires, and the other re-enters that hold.
     let (one, another) = join!(lock.lock_with(options()), lock.lock_with(options()));
     let (one, another) = (one.unwrap(), another.unwrap());
     assert!(one.shares_with(&another));
@@ -148,7 +148,7 @@ pub(crate) async fn a_partial_release_keeps_the_lock<S: Subject>(world: &World) 
         assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
         assert!(elsewhere.try_lock().await.unwrap().is_none());
     }
-    // And it is renewed as before.
+    // The hold is still renewed.
     is_renewed(&outer).await;
     assert!(elsewhere.try_lock().await.unwrap().is_none());
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
@@ -167,7 +167,7 @@ pub(crate) async fn guards_may_end_in_any_order<S: Subject>(world: &World) {
     assert!(!world.is_there().await);
 }
 
-/// The calls of a `join!` are in one task, under one holder, and yet are two callers.
+/// The calls of a `join!` are in one task and under one holder, but they are two callers.
 pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subject>(
     world: &World,
 ) {
@@ -199,7 +199,7 @@ pub(crate) async fn siblings_exclude_each_other_and_nested_calls_reenter<S: Subj
     assert!(!shared, "a hold each");
 }
 
-/// As before, where their caller holds the very lock: they re-enter it, one after the other.
+/// As before, but their caller holds this lock: they re-enter it, one after the other.
 pub(crate) async fn siblings_under_a_holder_take_turns<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
@@ -265,7 +265,7 @@ pub(crate) async fn a_longer_lease_lengthens<S: Subject>(world: &World) {
     inner.unlock().await.unwrap();
     let ttl = world.ttl().await.unwrap();
     assert!(ttl + LATE > LONG, "{ttl:?} after the inner release");
-    // The hold's deadline is what both guards have.
+    // Both guards have the hold's deadline.
     let left = until(&outer).saturating_duration_since(tokio::time::Instant::now().into_std());
     assert!(left + LATE > LONG, "{left:?} of the outer guard");
     outer.unlock().await.unwrap();
@@ -292,7 +292,7 @@ pub(crate) async fn a_lost_hold_is_not_revived<S: Subject>(world: &World) {
             world.delete().await;
         }
     }
-    // The same from inside: a call that would have re-entered must not contend instead.
+    // The same inside the body: a call that would have re-entered must not contend instead.
     let outer = lock.lock().await.unwrap();
     world.delete().await;
     let body = async { lock.lock().await.unwrap_err() };
@@ -302,7 +302,7 @@ pub(crate) async fn a_lost_hold_is_not_revived<S: Subject>(world: &World) {
     assert!(!world.is_there().await);
 }
 
-/// Who is no caller of the holder's is refused or, where the lock is shared, has a hold of its own.
+/// A caller outside the holder's call tree is refused or, if the lock is shared, gets another hold.
 #[track_caller]
 fn assert_not_reentered<S: Subject>(outer: &Guard<S>, inner: Option<Guard<S>>) {
     assert_eq!(inner.is_some(), S::SHARED);

@@ -56,7 +56,7 @@ pub(crate) async fn a_drop_releases<S: Subject>(world: &World) {
     assert_eq!(client.stats().renewals, 0, "it is not renewed from now on");
     eventually(DEADLINE, async || !world.is_there().await).await;
 
-    // In the middle of everything: the guard of a call whose answer nobody takes.
+    // During other work: the guard of a call whose output is dropped.
     drop(lock.try_lock().await.unwrap().expect("it is free"));
     let again = within(DEADLINE, lock.lock()).await.unwrap();
     again.unlock().await.unwrap();
@@ -93,7 +93,7 @@ pub(crate) async fn a_late_release_frees_no_newer_hold<S: Subject>(world: &World
             .unwrap(),
     );
     within(DEADLINE, late.lost()).await;
-    // The newer holds are of the same client: nothing but the number tells them apart.
+    // The newer holds are of the same client: only the number distinguishes them.
     let newer = within(DEADLINE, lock.lock()).await.unwrap();
     let newer_too = S::open(&client, &dropped.name()).lock().await.unwrap();
     assert_eq!(late.unlock().await.unwrap(), Unlocked::AlreadyExpired);
@@ -125,7 +125,7 @@ pub(crate) async fn a_guard_moves_to_another_task<S: Subject>(world: &World) {
 pub(crate) async fn a_guard_moves_to_another_thread<S: Subject>(world: &World) {
     let client = world.client();
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    // One of a pool and one of its own, which knows no runtime.
+    // A thread of a pool, and a separate thread without a runtime.
     let guard = tokio::task::spawn_blocking(move || {
         let thread = std::thread::spawn(move || {
             assert!(guard.is_valid());
@@ -160,7 +160,7 @@ pub(crate) async fn a_panic_in_a_body_releases<S: Subject>(world: &World) {
         tokio::task::yield_now().await;
         assert!(!guard.is_valid(), "this panic is part of the test");
     };
-    // As in a task that panics, whose future is dropped.
+    // As when a task panics and its future is dropped.
     let call = AssertUnwindSafe(lock.with(body)).catch_unwind();
     assert!(within(DEADLINE, call).await.is_err());
     let guard = within(DEADLINE, lock.lock()).await.unwrap();

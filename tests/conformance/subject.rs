@@ -1,4 +1,4 @@
-//! What the suite must know of a kind of lock.
+//! The properties of a kind of lock that the suite needs.
 
 use std::time::Duration;
 
@@ -16,32 +16,32 @@ pub(crate) trait Subject: 'static {
     /// A lock of the same name that excludes this one, and is excluded by it.
     type Rival: Subject;
 
-    /// Whether several may hold it at a time.
+    /// Whether several owners may hold it at the same time.
     const SHARED: bool = false;
 
-    /// How long a waiter goes without looking where nothing is announced; `None`: releases are,
-    /// and waiters are subscribed.
+    /// The longest pause between tries if releases are not announced; `None`: they are announced, and
+    /// waiters are subscribed.
     const LOOKS_EVERY: Option<Duration> = None;
 
-    /// The prefix of what stays of a lock for good, beside no lock.
+    /// The prefix of keys that stay for ever after a lock is gone.
     const STAYS: Option<&'static str> = None;
 
-    /// Whether what is left of a lost lock is released when that is known, while its guard still
-    /// lives: for who needs a majority, what the dead keep is a server less.
+    /// Whether the rest of a lost lock is released as soon as the loss is known, while its guard still
+    /// exists: for other callers that need a majority, such a rest is one server less.
     const FREED_WHEN_LOST: bool = false;
 
-    /// How many servers it is over.
+    /// The number of its servers.
     const SERVERS: usize = 1;
 
     /// The lock of this name.
     fn open(client: &Party, name: &str) -> Self::Lock;
 
-    /// The keys that are the lock of this name, each on its server.
+    /// The keys of the lock of this name, each with its server.
     fn places(name: &str) -> Vec<(usize, String)> {
         vec![(0, name.to_owned())]
     }
 
-    /// Whoever has so many of its places has the lock.
+    /// The number of places that make an owner the holder.
     fn need(places: usize) -> usize {
         places
     }
@@ -51,7 +51,7 @@ pub(crate) trait Subject: 'static {
         owner.to_string()
     }
 
-    /// The hash NAME as it is while this owner alone holds it, so often.
+    /// The fields of the hash NAME while only this owner holds it, with this count.
     fn fields(owner: &str, count: u32) -> Vec<(String, String)> {
         vec![(owner.to_owned(), count.to_string())]
     }
@@ -83,7 +83,7 @@ impl Subject for FairLock {
     }
 }
 
-/// Readers, that writers exclude.
+/// Readers; writers exclude them.
 impl Subject for ReadLock {
     type Lock = Self;
     type Rival = WriteLock;
@@ -102,7 +102,7 @@ impl Subject for ReadLock {
     }
 }
 
-/// Writers, that writers exclude.
+/// Writers; other writers exclude them.
 impl Subject for WriteLock {
     type Lock = Self;
     type Rival = Self;
@@ -120,7 +120,7 @@ impl Subject for WriteLock {
     }
 }
 
-/// Writers, that readers exclude.
+/// Writers; readers exclude them.
 pub(crate) struct WriteAmongReaders;
 
 impl Subject for WriteAmongReaders {
@@ -167,7 +167,7 @@ impl Subject for SpinLock {
     }
 }
 
-/// Two locks of one client as one, which one script takes.
+/// Two locks of one client as one lock, which one script takes.
 impl Subject for MultiLock {
     type Lock = Self;
     type Rival = Self;
@@ -181,7 +181,7 @@ impl Subject for MultiLock {
     }
 }
 
-/// Two locks as one that no script takes at once.
+/// Two locks as one lock, which no single script takes.
 pub(crate) struct OneByOne;
 
 impl Subject for OneByOne {
@@ -201,13 +201,13 @@ impl Subject for OneByOne {
     }
 }
 
-/// Comes behind the name in the order of a MultiLock, and is no name of another test.
+/// Sorts after the name in a MultiLock, and is no name of another test.
 fn second(name: &str) -> String {
     format!("{name}~")
 }
 
-/// A majority of three servers. Every behaviour applies; as for a spin lock nobody is woken, and what
-/// is judged is what a majority of the servers has. One differs: see
+/// A majority of three servers. Every behaviour applies. As for a spin lock, no waiter is woken, and
+/// the checks look at a majority of the servers. One behaviour differs: see
 /// [`FREED_WHEN_LOST`](Subject::FREED_WHEN_LOST).
 impl Subject for RedLock {
     type Lock = Self;

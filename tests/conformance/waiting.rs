@@ -1,4 +1,4 @@
-//! Waiting for a lock: who is woken, when, and in which order.
+//! Waiting for a lock: which waiter is woken, when, and in which order.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ pub(crate) async fn waiters_of_a_client_are_served_in_order<S: Subject>(world: &
     within(DEADLINE, tasks.join_all()).await;
     let mut served = served.all();
     if S::SHARED {
-        // Let in in order, but all together, and noted by tasks of several threads.
+        // Admitted in order, but all together, and recorded by tasks of several threads.
         served.sort_unstable();
     }
     assert_eq!(served, (0..WAITERS).collect::<Vec<_>>());
@@ -167,7 +167,7 @@ pub(crate) async fn a_wait_of_zero_tries_once<S: Subject>(world: &World) {
 pub(crate) async fn a_waiter_that_gives_up_leaves_its_place<S: Subject>(world: &World) {
     let (holder, other) = (world.client(), world.client());
     let guard = S::Rival::open(&holder, &world.name).lock().await.unwrap();
-    // The head of the queue and one behind it; the third is who is to be served.
+    // The head of the queue and a waiter behind it; the third waiter is to be served.
     let first = waiter::<S>(world, &other).await;
     let second = waiter::<S>(world, &other).await;
     let third = waiter::<S>(world, &other).await;
@@ -184,20 +184,20 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_its_place<S: Subject>(world: &
 
 pub(crate) async fn an_expired_holder_is_succeeded<S: Subject>(world: &World) {
     let client = world.client();
-    // The lease begins between the two, whenever the answer comes.
+    // The lease begins between the two moments, whenever the reply comes.
     let before = Instant::now();
     world.occupy::<S::Rival>("somebody:1", LEASE).await;
     let after = Instant::now();
     let waiter = waiter::<S>(world, &client).await;
     let (guard, served) = within(DEADLINE, waiter).await.unwrap();
-    // To the millisecond, in which Redis counts.
+    // To the millisecond, the unit of Redis.
     let early = (before + LEASE).saturating_duration_since(served);
     assert!(early < Duration::from_millis(20), "{early:?} too early");
     assert!(served.saturating_duration_since(after + LEASE) < LATE);
     guard.unlock().await.unwrap();
 }
 
-/// A holder that ends without a message: deleted by hand, or its message lost.
+/// A hold that ends without a message: the key is deleted by hand, or the message is lost.
 pub(crate) async fn a_release_that_nobody_announced_is_found_by_polling<S: Subject>(world: &World) {
     const POLL: Duration = Duration::from_millis(200);
     let client = world.client_with(|builder| builder.poll_interval(POLL));

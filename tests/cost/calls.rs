@@ -1,4 +1,4 @@
-//! What each operation costs by itself.
+//! The cost of each operation by itself.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn an_uncontended_lock_and_unlock_are_two_commands() {
         let guard = counted.lock().lock().await.unwrap();
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
-    // Each a round trip: the next is not sent before the answer is here.
+    // One round trip each: the next command is sent after the reply.
     assert_eq!(counted.sent().await, counts([("EVALSHA", 2 * PAIRS)]));
     let on: Vec<_> = counted.proxy.frames();
     assert!(on.iter().all(|frame| frame.connection == on[0].connection));
@@ -116,7 +116,7 @@ async fn each_question_or_change_is_one_command() {
     lock.remaining_ttl().await.unwrap();
     guard.extend(Duration::from_secs(60)).await.unwrap();
     assert_eq!(counted.sent().await, counts([("EVALSHA", 5)]));
-    // What the guard says it knows by itself.
+    // The guard answers without Redis.
     counted.mark().await;
     assert!(guard.is_valid() && guard.state().is_valid());
     assert_eq!((guard.hold_count(), guard.name()), (1, &*counted.name));
@@ -131,7 +131,7 @@ async fn each_question_or_change_is_one_command() {
     counted.end().await;
 }
 
-/// A script is sent once, when the server does not know it.
+/// A script is sent only once, if the server does not know it.
 #[tokio::test]
 async fn a_script_is_loaded_once() {
     let mut counted = Counted::start().await;
@@ -145,7 +145,7 @@ async fn a_script_is_loaded_once() {
     counted.end().await;
 }
 
-/// What a connection begins with, and that the first lock makes only one.
+/// The first commands of a connection; the first lock makes only one connection.
 #[tokio::test]
 async fn a_connection_is_set_up_with_few_commands() {
     let server = RedisServer::start();
@@ -154,8 +154,7 @@ async fn a_connection_is_set_up_with_few_commands() {
     let lock = client.rlock(unique("connect"));
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(proxy.connections(tests::Which::All).len(), 1);
-    // Two names of the library, who we are, which server that is and its role; then the two
-    // scripts.
+    // Two names of the library, the client id, the server and its role; then the two scripts.
     let expected = counts([("CLIENT", 3), ("INFO", 2), ("EVALSHA", 4), ("SCRIPT", 2)]);
     assert_eq!(proxy.counts(), expected);
 }

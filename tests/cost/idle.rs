@@ -1,4 +1,4 @@
-//! What is sent as time goes by, on streams inside the process.
+//! The commands that are sent as time passes, on in-process streams.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn recorded(
     (options(builder).build().unwrap(), recorder)
 }
 
-/// Lets time pass: nothing is left to be done, so the clock jumps from one timer to the next.
+/// Lets time pass: all tasks are idle, so the clock jumps from one timer to the next.
 async fn pass(span: Duration) {
     tokio::time::sleep(span).await;
 }
@@ -38,7 +38,7 @@ async fn warm_up(client: &Client, other: &Client) {
     eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
     guard.unlock().await.unwrap();
     let guard = waiter.await.unwrap();
-    // Renewed once, on the connection for that.
+    // Renewed once, on the connection for renewals.
     pass(11 * S).await;
     guard.unlock().await.unwrap();
     eventually(DEADLINE, async || client.stats().subscriptions == 0).await;
@@ -55,7 +55,7 @@ async fn an_idle_client_sends_nothing_but_a_ping_every_half_minute() {
     assert!(recorder.frames().len() <= 1, "{:?}", recorder.frames());
     pass(290 * S).await;
     let sent = recorder.counts();
-    // The listening connection, and where nothing was heard of it for so long.
+    // The PINGs of the subscribing connection, after this time without a message.
     assert_eq!(sent, counts([("PING", 10)]), "{sent:?}");
 }
 
@@ -79,7 +79,7 @@ async fn hold(client: &Client, prefix: &str, locks: usize) -> Vec<RLockGuard> {
     guards
 }
 
-/// Renewal is batched: a hundredth of a call a lock and third of a lease.
+/// Renewal is batched: 1/100 call per lock and third of a lease.
 #[tokio::test(start_paused = true)]
 async fn held_locks_are_renewed_a_hundred_a_call() {
     const LOCKS: usize = 1_000;
@@ -88,7 +88,7 @@ async fn held_locks_are_renewed_a_hundred_a_call() {
     let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
     let prefix = unique("held");
     let mut guards = Vec::new();
-    // Not taken all at once: over nine seconds.
+    // The locks are acquired over nine seconds.
     for part in 0..9 {
         guards.extend(hold(&client, &format!("{prefix}:{part}"), LOCKS / 9 + 1).await);
         pass(S).await;
@@ -99,12 +99,12 @@ async fn held_locks_are_renewed_a_hundred_a_call() {
     let sent = recorder.counts();
     let calls = sent["EVALSHA"];
     println!("{calls} calls for {} locks, {THIRDS} times", guards.len());
-    // Earlier than it must be, so that a call is full: a few more in the same time.
+    // Some are renewed early to fill a call, so there are a few more calls in the same time.
     let full = THIRDS as usize * LOCKS / 100;
     assert!(calls <= full + full / 3, "{calls} calls, {full} full ones");
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(guards.iter().all(RLockGuard::is_valid));
-    // Nothing more once they are released.
+    // No renewals after the releases.
     drop(guards);
     eventually(DEADLINE, async || client.stats().names == 0).await;
     recorder.mark();
@@ -139,7 +139,7 @@ async fn a_fixed_lease_costs_nothing_while_it_is_held() {
     drop(guard);
 }
 
-/// Whatever the number of its waiting tasks, a process looks once a poll interval.
+/// A process polls once per poll interval, independently of the number of its waiting tasks.
 #[tokio::test(start_paused = true)]
 async fn waiting_costs_a_try_a_poll_interval() {
     const TASKS: usize = 100;
@@ -167,7 +167,7 @@ async fn waiting_costs_a_try_a_poll_interval() {
     drop(guard);
 }
 
-/// So many fair locks that `holder` has, and `client` waits for.
+/// This many fair locks that `holder` holds and `client` waits for.
 async fn waited_for(
     holder: &Client,
     client: &Client,
@@ -185,7 +185,7 @@ async fn waited_for(
     (guards, waiters)
 }
 
-/// Whoever was next in each queue looked by itself: 63 calls a second for a hundred names.
+/// Once, the head of each queue polled by itself: 63 calls a second for a hundred names.
 #[tokio::test(start_paused = true)]
 async fn fair_locks_that_are_waited_for_cost_a_call_a_second_for_a_hundred() {
     const SECONDS: u32 = 60;
@@ -202,7 +202,7 @@ async fn fair_locks_that_are_waited_for_cost_a_call_a_second_for_a_hundred() {
         println!("{calls} calls for {names} names in {SECONDS} s");
         let hundreds = names.div_ceil(100);
         assert!(calls <= hundreds * SECONDS as usize, "{calls} calls");
-        // Each name is looked at within two poll intervals.
+        // Each name is checked within two poll intervals.
         assert!(calls >= hundreds * SECONDS as usize / 2, "{calls} calls");
         assert_eq!(sent, counts([("EVALSHA", calls), ("PING", 2)]));
         for guard in guards {

@@ -1,8 +1,8 @@
-//! What is sent to Redis, and that it is no more than promised.
+//! The commands that are sent to Redis are no more than promised.
 //!
-//! On a real server request frames are counted at a proxy, and the server's own account (MONITOR,
-//! without what scripts call) must agree. What is sent as time goes by is counted on streams inside
-//! the process, on a clock that stands still and jumps.
+//! On a real server, request frames are counted at a proxy, and the server's MONITOR (without calls of
+//! scripts) must agree. Commands that are sent as time passes are counted on in-process streams, with
+//! a paused clock.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -33,15 +33,15 @@ fn counts<const N: usize>(expected: [(&str, usize); N]) -> Counts {
         .collect()
 }
 
-/// A server of its own, of which nobody else asks anything, and a client behind a proxy.
+/// A separate server without other clients, and a client behind a proxy.
 struct Counted {
     name: String,
     client: Client,
     proxy: Proxy,
     monitor: Monitor,
-    /// Goes past the proxy.
+    /// A connection without the proxy.
     redis: MultiplexedConnection,
-    /// What was sent past the proxy since the mark.
+    /// The commands that were sent without the proxy since the mark.
     beside: Counts,
     leaks: LeakCheck,
     _server: RedisServer,
@@ -74,7 +74,7 @@ impl Counted {
         counted
     }
 
-    /// All scripts are known to the server, all connections are there.
+    /// Loads all scripts, and makes all connections.
     async fn warm_up(&mut self) {
         let lock = self.client.rlock(format!("{}:warm", self.name));
         let guard = lock.lock().await.unwrap();
@@ -106,9 +106,9 @@ impl Counted {
         self.beside.clear();
     }
 
-    /// What the client sent since the mark, by the proxy's account and by the server's.
+    /// The commands of the client since the mark, by the counts of the proxy and of the server.
     async fn sent(&mut self) -> Counts {
-        // What should not be sent is given a moment to be.
+        // Waits a moment for commands that must not be sent.
         tokio::time::sleep(MOMENT).await;
         let sent = self.proxy.counts();
         let mut seen = self.monitor.counts().await;
@@ -120,7 +120,7 @@ impl Counted {
         sent
     }
 
-    /// Asks the server past the client.
+    /// Sends a command without the client.
     async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
         *self.beside.entry(words[0].to_owned()).or_insert(0) += 1;
         let mut command = redis::cmd(words[0]);

@@ -1,4 +1,4 @@
-//! What a renewal that is refused costs, and how much one call renews.
+//! The cost of a refused renewal, and the size of a renewing call.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn hold(client: &Client, prefix: &str, locks: usize) -> Vec<RLockGuard> {
     guards
 }
 
-/// The server was asked for each lock alone, again and again, while it could answer nothing.
+/// Once, each lock was renewed by a separate call, repeatedly, while the server could run none.
 #[tokio::test]
 async fn a_busy_or_loading_server_is_not_asked_for_each_lock_alone() {
     const LOCKS: usize = 300;
@@ -41,7 +41,7 @@ async fn a_busy_or_loading_server_is_not_asked_for_each_lock_alone() {
         proxy.wait_for_answer(calls("renew")).await;
         proxy.answer(calls("renew"), reply, usize::MAX);
         proxy.mark();
-        // Each was refused once, and again after the pause.
+        // Each call was refused once, and again after the pause.
         let refused = || proxy.count(calls("renew"));
         eventually(DEADLINE, async || {
             guards.iter().all(|guard| !is_held(guard))
@@ -55,7 +55,7 @@ async fn a_busy_or_loading_server_is_not_asked_for_each_lock_alone() {
     }
 }
 
-/// One key that is no lock any more costs its batch some calls, not a call for each lock.
+/// One key that is no longer a lock costs its batch some calls, not a call for each lock.
 #[tokio::test(start_paused = true)]
 async fn a_key_of_another_type_is_found_by_halving() {
     let engine = Engine::new();
@@ -77,7 +77,7 @@ async fn a_key_of_another_type_is_found_by_halving() {
     assert!(guards.iter().all(is_held));
 }
 
-/// How many permits a renewal carries the ids of.
+/// The number of permits in a renewal.
 fn permits_of(frame: &Frame) -> usize {
     let is_ids =
         |arg: &&[u8]| arg.len().is_multiple_of(32) && arg.iter().all(u8::is_ascii_hexdigit);
@@ -85,7 +85,7 @@ fn permits_of(frame: &Frame) -> usize {
     ids.map(|ids| ids.len() / 32).sum()
 }
 
-/// One script renewed 30 000 permits, and stopped the server for a quarter of a second.
+/// Once, one script renewed 30 000 permits, and stopped the server for a quarter of a second.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_permits_is_cut_by_permits_not_by_holds() {
     const HOLDS: usize = 20;
@@ -111,7 +111,7 @@ async fn a_renewal_of_permits_is_cut_by_permits_not_by_holds() {
     assert!(renewed >= 20 * 7 * 100, "{renewed} permits");
     for frame in calls {
         let permits = permits_of(frame);
-        // A hold of more goes alone: EVALSHA, its digest, the number of keys, the key and 4 words.
+        // A larger hold goes alone: EVALSHA, its digest, the number of keys, the key and 4 words.
         let alone = frame.args.len() == 8;
         assert!(permits <= 100 || alone, "{permits} permits in one call");
     }

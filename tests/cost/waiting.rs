@@ -1,4 +1,4 @@
-//! What waiting costs: a process has one contender, however many of its tasks wait.
+//! The cost of waiting: one task of a process asks, however many wait.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ async fn a_wait_of_a_subscribed_process_is_two_tries() {
     counted.end().await;
 }
 
-/// The client knows who has the lock, so the waiter has nothing to try before it is subscribed.
+/// The client itself holds the lock, so a waiter does not try before it is subscribed.
 #[tokio::test]
 async fn waiting_for_a_guard_of_the_same_client_begins_with_the_subscription() {
     let mut counted = Counted::start_with(|builder| builder.linger(LINGER)).await;
@@ -82,7 +82,7 @@ async fn waiting_for_a_guard_of_the_same_client_begins_with_the_subscription() {
     guard.unlock().await.unwrap();
     let guard = within(DEADLINE, waiter).await.unwrap();
     assert_eq!(counted.sent().await, counts([("EVALSHA", 2)]));
-    // And with no command at all where it is subscribed already.
+    // If it is already subscribed, it sends no command.
     counted.mark().await;
     let waiter = counted.waiter();
     counted.waiting(1).await;
@@ -122,7 +122,7 @@ async fn a_thousand_waiting_tasks_are_one_contender() {
     counted.end().await;
 }
 
-/// The budget of a hand-over holds against others too: each process that wakes tries once.
+/// The same limit for hand-overs among processes: each process that is woken tries once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_between_processes_costs_each_a_try() {
     const TASKS: usize = 200;
@@ -158,7 +158,7 @@ async fn a_hand_over_between_processes_costs_each_a_try() {
 async fn a_subscription_lingers_and_then_ends() {
     let mut counted = Counted::start_with(|builder| builder.linger(LINGER)).await;
     let mut left = Instant::now();
-    // Two waits one after the other; in between nobody waits.
+    // Two waits one after the other; in between no task waits.
     for round in 0..2 {
         counted.occupy().await;
         let waiter = counted.waiter();
@@ -180,7 +180,7 @@ async fn a_subscription_lingers_and_then_ends() {
     eventually(DEADLINE, async || counted.client.stats().subscriptions == 0).await;
     assert_eq!(counted.sent_of("UNSUBSCRIBE").await, 1);
 
-    // The next one has to subscribe again.
+    // The next waiter has to subscribe again.
     counted.mark().await;
     counted.occupy().await;
     let waiter = counted.waiter();

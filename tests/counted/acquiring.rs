@@ -1,4 +1,4 @@
-//! As many permits as there are, and no more.
+//! No more permits are granted than exist.
 
 use std::sync::{
     Arc,

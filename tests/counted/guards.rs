@@ -1,4 +1,4 @@
-//! How guards give back what they have.
+//! How guards release their permits.
 
 use redlock_rt::{Shutdown, Unlocked};
 

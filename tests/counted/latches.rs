@@ -1,4 +1,4 @@
-//! What latches do.
+//! The behaviour of latches.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{task::JoinHandle, time::Instant};
 
 use crate::world::*;
 
-/// The latch of the test, on a client of its own, with a count.
+/// The latch of the test, on a separate client, with a count.
 async fn latch(world: &World, count: u64) -> CountDownLatch {
     let latch = elsewhere(world);
     assert!(latch.try_set_count(count).await.unwrap());
@@ -51,7 +51,7 @@ fn assert_says<T>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
     assert!(error.to_string().contains(says), "{error}");
 }
 
-/// The latch ended without being counted down.
+/// Asserts that the latch ended without being counted down.
 #[track_caller]
 fn assert_gone(world: &World, outcome: Result<(), Error>, kind: ErrorKind) {
     let error = outcome.as_ref().unwrap_err();
@@ -60,7 +60,7 @@ fn assert_gone(world: &World, outcome: Result<(), Error>, kind: ErrorKind) {
     assert_says(outcome, kind, &says);
 }
 
-/// The mark of how the last latch of the name ended.
+/// Whether there is a mark of how the last latch of the name ended.
 async fn is_marked(world: &World) -> bool {
     let mark = format!("redlock_latch_end:{{{}}}", world.name);
     world.redis(&["EXISTS", &mark]).await
@@ -165,7 +165,7 @@ pub(crate) async fn a_wait_of_zero_looks_once(world: &World) {
     latch.wait_with(Duration::ZERO).await.unwrap();
 }
 
-/// Also one that looks for the others, which go on waiting.
+/// Also the head, while the others continue to wait.
 pub(crate) async fn a_dropped_wait_leaves_nothing(world: &World) {
     let client = world.client();
     let latch = client.count_down_latch(&world.name);
@@ -239,7 +239,7 @@ pub(crate) async fn an_expired_latch_is_told(world: &World) {
         client.count_down_latch(&world.name).ttl(TTL),
         elsewhere(world),
     );
-    // Connected from here on.
+    // Connects.
     assert_eq!(other.count().await.unwrap(), 0);
     let start = Instant::now();
     assert!(latch.try_set_count(2).await.unwrap());
@@ -287,7 +287,7 @@ pub(crate) async fn a_new_latch_forgets_the_last_end(world: &World) {
     latch.wait().await.unwrap();
 }
 
-/// Somebody who announces nothing.
+/// Another program ends the latch without an announcement.
 pub(crate) async fn a_count_that_nobody_announced_is_found_by_polling(world: &World) {
     const POLL: Duration = Duration::from_millis(200);
     let client = world.client_with(|builder| builder.poll_interval(POLL));

@@ -1,4 +1,4 @@
-//! What only permits with leases do.
+//! The behaviour of permits with leases.
 
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::world::*;
 
 const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
 
-/// The semaphore of the test, with so many permits.
+/// The semaphore of the test, with this many permits.
 async fn semaphore(world: &World, client: &Client, permits: u32) -> PermitExpirableSemaphore {
     let semaphore = client.permit_expirable_semaphore(&world.name);
     assert!(semaphore.try_set_permits(permits).await.unwrap());
     semaphore
 }
 
-/// A permit that soon knows when it is gone.
+/// A permit that soon notices its loss.
 async fn watchful(semaphore: &PermitExpirableSemaphore) -> LeasedPermit {
     let options = PermitOptions::new().renew(Duration::from_millis(20));
     semaphore.acquire_with(options).await.unwrap()
 }
 
-/// What is left of the lease of a permit, by the clock of Redis.
+/// The remaining lease of a permit, by the clock of Redis.
 async fn lease_left(world: &World, id: &str) -> Duration {
     let raw = (0..id.len()).step_by(2);
     let raw: Vec<u8> = raw
@@ -61,7 +61,7 @@ pub(crate) async fn a_fixed_lease_ends(world: &World) {
     let GuardState::Held { until } = permit.state() else {
         panic!("{permit:?}");
     };
-    // Not after the end in Redis, which is this or earlier.
+    // Not after the end in Redis, which is at this time or earlier.
     let left = lease_left(world, permit.id()).await;
     let over = Instant::now().into_std() + left;
     assert!(until < over, "{:?} too late", until - over);
@@ -94,7 +94,7 @@ pub(crate) async fn a_lease_is_renewed(world: &World) {
     assert_eq!(semaphore.available_permits().await.unwrap(), 1);
     assert_eq!(fixed.release().await.unwrap(), Unlocked::AlreadyExpired);
     for id in both.ids() {
-        // Fails where it is over.
+        // Fails if the lease is over.
         assert!(lease_left(world, id).await <= HELD);
     }
     assert_eq!(both.release().await.unwrap(), Unlocked::Released);
@@ -114,7 +114,7 @@ pub(crate) async fn the_client_sets_the_default(world: &World) {
     gone(world, 2).await;
 }
 
-/// The earliest of several leases, which nobody announces.
+/// The waiter wakes at the end of the earliest of several leases, without an announcement.
 pub(crate) async fn a_waiter_takes_what_expires_at_once(world: &World) {
     let (client, other) = (world.client(), world.client());
     let semaphore = semaphore(world, &client, 2).await;
@@ -151,10 +151,10 @@ pub(crate) async fn a_released_permit_is_lost(world: &World) {
     let permit = watchful(&semaphore).await;
     let elsewhere = other.permit_expirable_semaphore(&world.name);
     elsewhere.release(permit.id()).await.unwrap();
-    // Not with the end of the lease, by which it would have expired.
+    // Before the end of the lease, which would be the reason `Expired`.
     assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::Deleted);
     assert!(!permit.is_valid());
-    // It gives back nothing that another has.
+    // Its release does not free the other's permit.
     let next = elsewhere.acquire().await.unwrap();
     assert_eq!(permit.release().await.unwrap(), Unlocked::AlreadyExpired);
     assert_eq!(elsewhere.available_permits().await.unwrap(), 0);
@@ -162,7 +162,7 @@ pub(crate) async fn a_released_permit_is_lost(world: &World) {
     gone(world, 1).await;
 }
 
-/// As long as its lease is there. It is given back to nobody.
+/// The permit stays valid while its lease exists, and is not granted to another caller.
 pub(crate) async fn a_permit_of_a_deleted_semaphore_stays_its_own(world: &World) {
     let client = world.client();
     let semaphore = semaphore(world, &client, 2).await.limit(2);

@@ -1,8 +1,8 @@
 //! The behaviour of semaphores and latches, on a real server and on the embedded engine.
 //!
-//! As in the suite of the locks the lists below are the whole of it: what semaphores of both kinds do,
-//! what only one kind does, and what latches do; each on each backend. A behaviour that is in no list
-//! is dead code, which clippy refuses.
+//! As in the suite of the locks, the lists below are complete: the behaviours of both semaphores, of
+//! one kind only, and of latches, each on each backend. A behaviour that is in no list is dead code,
+//! which clippy refuses.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -31,7 +31,7 @@ macro_rules! behaviours {
     };
 }
 
-/// The same for one kind of those that have it in common.
+/// The same for one kind of semaphore.
 macro_rules! behaviours_of {
     ($runtime:meta, $backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
@@ -44,7 +44,7 @@ macro_rules! behaviours_of {
     };
 }
 
-/// What semaphores of both kinds do.
+/// The behaviours of both kinds of semaphores.
 macro_rules! every_semaphore {
     ($runtime:meta, $backend:ty, $kind:ty) => {
         behaviours_of! { $runtime, $backend, $kind,
@@ -69,7 +69,7 @@ macro_rules! every_semaphore {
     };
 }
 
-/// What only the plain one does.
+/// The behaviours of the semaphore without leases.
 macro_rules! every_plain {
     ($runtime:meta, $backend:ty, $_kind:ty) => {
         behaviours! { $runtime, $backend,
@@ -79,7 +79,7 @@ macro_rules! every_plain {
     };
 }
 
-/// What only the one with leases does.
+/// The behaviours of the semaphore with leases.
 macro_rules! every_leased {
     ($runtime:meta, $backend:ty, $_kind:ty) => {
         behaviours! { $runtime, $backend,
@@ -94,7 +94,7 @@ macro_rules! every_leased {
     };
 }
 
-/// What latches do.
+/// The behaviours of latches.
 macro_rules! every_latch {
     ($runtime:meta, $backend:ty, $_kind:ty) => {
         behaviours! { $runtime, $backend,

@@ -1,4 +1,4 @@
-//! How many permits there are.
+//! The number of permits.
 
 use redlock_rt::Client;
 
@@ -53,7 +53,7 @@ pub(crate) async fn a_limit_changes_no_number_that_is_set<S: Subject>(world: &Wo
     let semaphore = with_permits::<S>(&client, &world.name, 1).await.limited(5);
     let guard = semaphore.take(1).await.unwrap();
     assert!(semaphore.try_one().await.unwrap().is_none());
-    // Nor where the number is below zero.
+    // A number below zero is not changed either.
     semaphore.add(-2).await.unwrap();
     assert!(semaphore.try_one().await.unwrap().is_none());
     semaphore.add(2).await.unwrap();

@@ -1,4 +1,4 @@
-//! What only a semaphore without leases does.
+//! The behaviour of semaphores without leases.
 
 use redlock_rt::{Semaphore, Unlocked};
 use tests::eventually;

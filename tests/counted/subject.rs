@@ -1,4 +1,4 @@
-//! What the suite must know of a kind of semaphore.
+//! The methods of a kind of semaphore that the suite uses.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -130,7 +130,7 @@ impl Subject for PermitExpirableSemaphore {
     }
 }
 
-/// The semaphore of the test, on this client, with so many permits.
+/// The semaphore of the test, on this client, with this many permits.
 pub(crate) async fn with_permits<S: Subject>(client: &Client, name: &str, permits: u32) -> S {
     let semaphore = S::open(client, name);
     assert!(semaphore.set(permits).await.unwrap());

@@ -1,4 +1,4 @@
-//! Who waits for permits: who is woken, when, and in which order.
+//! Waiting for permits: which waiter is woken, when, and in which order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{
 
 type Waiter<S> = JoinHandle<(<S as Subject>::Guard, Instant)>;
 
-/// A task that waits for so many permits, and gives back the guard with the moment when it had it.
+/// A task that waits for this many permits, and returns its guard with the time of the acquisition.
 async fn waiter<S: Subject>(world: &World, client: &Client, permits: u32) -> Waiter<S> {
     let before = client.stats().waiting;
     let semaphore = S::open(client, &world.name);
@@ -117,7 +117,7 @@ pub(crate) async fn waiters_of_a_client_are_served_in_order<S: Subject>(world: &
     for waiter in 0..WAITERS {
         let (semaphore, served) = (semaphore.clone(), Arc::clone(&served));
         tasks.spawn(async move {
-            // Two at a time of three: one after the other.
+            // Each wants two or three of three permits, so they are served one after the other.
             let guard = semaphore.take(2 + waiter % 2).await.unwrap();
             served.lock().unwrap().push(waiter);
             S::give_back(guard).await.unwrap();
@@ -164,7 +164,7 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_its_place<S: Subject>(world: &
     let (holder, other) = (world.client(), world.client());
     let semaphore = with_permits::<S>(&holder, &world.name, 2).await;
     let guard = semaphore.take(2).await.unwrap();
-    // The head of the queue, which asks for too many, and one behind it.
+    // The head of the queue, which asks for too many permits, and a waiter behind it.
     let first = waiter::<S>(world, &other, 3).await;
     let second = waiter::<S>(world, &other, 1).await;
     let third = waiter::<S>(world, &other, 2).await;
@@ -180,7 +180,7 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_its_place<S: Subject>(world: &
     gone(world, 2).await;
 }
 
-/// Polled once: the try is under way when its caller goes.
+/// Polled once, so that the try is in progress when its caller is dropped.
 pub(crate) async fn a_try_that_is_dropped_leaves_nothing<S: Subject>(world: &World) {
     let client = world.client();
     let semaphore = with_permits::<S>(&client, &world.name, 1).await;
@@ -203,7 +203,7 @@ pub(crate) async fn a_try_that_is_dropped_leaves_nothing<S: Subject>(world: &Wor
     gone(world, 1).await;
 }
 
-/// Permits that somebody put back without a message.
+/// Another program adds permits without a message.
 pub(crate) async fn a_release_that_nobody_announced_is_found_by_polling<S: Subject>(world: &World) {
     const POLL: Duration = Duration::from_millis(200);
     let client = world.client_with(|builder| builder.poll_interval(POLL));

@@ -1,4 +1,4 @@
-//! What the behaviours share besides the [world](World) that they are given.
+//! The common parts of the behaviours, besides the [world](World).
 
 use std::time::Duration;
 
@@ -19,11 +19,12 @@ pub(crate) const LATE: Duration = Duration::from_secs(5);
 pub(crate) const LEASE: Duration = Duration::from_millis(600);
 /// A lease long enough for something that must happen before its end.
 pub(crate) const HELD: Duration = Duration::from_secs(3);
-/// A wait that runs out. Longer than an answer takes: without one it is not known what is free.
+/// A wait that runs out. Longer than a reply takes: without one, the caller does not know whether
+/// permits are free.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
-/// Runs one behaviour and looks what it has left: a number of permits that a test did not look at
-/// is none that it left, so each deletes its own with [`gone`].
+/// Runs one behaviour and checks that it has left nothing. A behaviour deletes its semaphore with
+/// [`gone`], which also checks the number of permits.
 pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     let world = World::open::<B>(name).await;
     within(6 * DEADLINE, behaviour(&world)).await;
@@ -31,13 +32,13 @@ pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&Wor
     world.assert_clean().await;
 }
 
-/// The semaphore is at rest with so many permits free, and is deleted.
+/// Waits until the semaphore has this many free permits, and deletes it.
 pub(crate) async fn gone(world: &World, permits: i64) {
     at_rest(world, permits).await;
     let _: bool = world.redis(&["DEL", &world.name]).await;
 }
 
-/// So many permits are free in the end.
+/// Waits until this many permits are free.
 pub(crate) async fn at_rest(world: &World, permits: i64) {
     eventually(DEADLINE, async || {
         let free: Option<i64> = world.redis(&["GET", &world.name]).await;
@@ -58,8 +59,8 @@ pub(crate) async fn waits(client: &Client, count: usize) {
     .await;
 }
 
-/// Waits until the waiters of the client are subscribed: from here on nothing but an announcement or
-/// time wakes them.
+/// Waits until the waiters of the client are subscribed, so that only an announcement or time wakes
+/// them.
 pub(crate) async fn settles(world: &World, client: &Client) {
     let pattern = format!("*{}*", world.name);
     eventually(DEADLINE, async || {
