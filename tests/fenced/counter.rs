@@ -1,4 +1,4 @@
-//! What may become of the counter: lost, ahead of time, not to be counted on, about to end.
+//! The states of the counter: lost, ahead of time, not countable, about to overflow.
 
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ async fn tokens_grow_when_redis_forgets_everything() {
     }
 }
 
-/// The clock of a new master is behind, or another client counts on from where we are.
+/// The clock of a new master is behind, or another client continues our count.
 #[tokio::test]
 async fn tokens_grow_when_the_counter_is_ahead_of_the_clock() {
     let scene = Scene::open("ahead").await;
-    // The last two are more than Lua can count.
+    // The last two exceed the numbers that Lua can count.
     for counter in [
         4_000_000_000_000_000_u64,
         (1 << 53) - 1,
@@ -68,7 +68,7 @@ async fn a_key_that_is_not_a_counter_is_refused_before_the_lock_is_touched() {
     let odd = [
         ("seven", ErrorKind::WrongType),
         ("1.5", ErrorKind::WrongType),
-        // There is no token after it.
+        // It has no successor.
         ("9223372036854775807", ErrorKind::Protocol),
     ];
     for (counter, kind) in odd {
@@ -129,7 +129,7 @@ async fn the_counter_may_have_a_ttl() {
     let guard = ends.lock().await.unwrap();
     let first = guard.token();
     assert!((50_000..=60_000).contains(&ttl().await));
-    // Re-entry and release leave it alone.
+    // Re-entry and release do not change it.
     let _: bool = scene.redis(&["PEXPIRE", &scene.counter(), "40000"]).await;
     guard.reenter().await.unwrap().unlock().await.unwrap();
     guard.unlock().await.unwrap();
@@ -138,14 +138,14 @@ async fn the_counter_may_have_a_ttl() {
     assert!(guard.token() > first);
     assert!((50_000..=60_000).contains(&ttl().await), "set anew");
     guard.unlock().await.unwrap();
-    // A handle without it, and one from which it was taken away.
+    // A handle without a TTL, and one whose TTL was removed.
     scene.token().await;
     assert_eq!(ttl().await, -1);
     let guard = ends.token_ttl(None).lock().await.unwrap();
     assert_eq!(ttl().await, -1);
     guard.unlock().await.unwrap();
 
-    // What it ends with is the counter alone.
+    // At the end, only the counter is left.
     let second = Duration::from_secs(1);
     let brief = scene.lock.clone().token_ttl(second);
     let options = || LockOptions::new().lease(second);

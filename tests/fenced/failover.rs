@@ -1,4 +1,4 @@
-//! A replica that did not hear of the last tokens becomes the master.
+//! A replica that has not received the last tokens becomes the master.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -53,10 +53,10 @@ async fn hold(client: &Client) -> u64 {
     token
 }
 
-/// What the replica has of the counter when it becomes the master.
+/// The state of the replica's counter when it becomes the master.
 async fn assert_grows_over_a_fail_over(heard: usize) {
     const COUNTER: &str = "redisson_lock_token:{failover}";
-    // It waits 5 s for more replicas otherwise.
+    // Otherwise the master waits 5 s for more replicas.
     let master = RedisServer::options()
         .args(["--repl-diskless-sync-delay", "0"])
         .start();

@@ -1,5 +1,5 @@
-//! Fencing tokens: they grow whatever becomes of the counter, and what compares them refuses who
-//! comes late.
+//! Fencing tokens: they grow, whatever happens to the counter, and a resource that compares them
+//! refuses late writers.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use tests::{World, shared_server, within};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A lock on the shared server, and a look behind it.
+/// A lock on the shared server, and its keys.
 struct Scene {
     world: World,
     client: Client,

@@ -1,4 +1,4 @@
-//! The holder that cannot know: stopped for longer than its lease, it goes on where it was.
+//! A holder that is stopped for longer than its lease, and continues where it was.
 
 use redlock_rt::FenceGate;
 use tests::{Driver, shared_server};
@@ -27,7 +27,7 @@ async fn the_late_write_of_a_paused_holder_is_refused() {
         "ok"
     );
     first.pause();
-    // It was about to write: the command is in its pipe, as it could be in its socket.
+    // It was about to write: the command is in its pipe, as it might be in its socket.
     let write = first.send(&format!("fenced.set {key} late {late}"));
 
     let token = second
@@ -39,17 +39,17 @@ async fn the_late_write_of_a_paused_holder_is_refused() {
     assert_eq!(write.answer().await.err_kind(), "stale_token");
     let value: String = scene.redis(&["GET", &key]).await;
     assert_eq!(value, "new");
-    // And it knows by now.
+    // By now it knows about the loss.
     assert_eq!(first.ok(&format!("fenced.held {name} a")).await, "false");
     let unlocked = first.call(&format!("fenced.unlock {name} a")).await;
     assert_eq!(unlocked.err_kind(), "lost");
 
-    // A gate in the process of the resource tells them apart as well.
+    // A gate in the process of the resource distinguishes the holders too.
     let gate = FenceGate::new();
     let (late, token): (u64, u64) = (late.parse().unwrap(), token.parse().unwrap());
     assert!(gate.check(token).is_ok() && gate.check(late).is_err());
 
-    // Who has it writes on.
+    // The present holder can still write.
     let again = second.ok(&format!("fenced.set {key} newer {token}")).await;
     assert_eq!(again, "ok");
     assert_eq!(second.ok(&format!("fenced.unlock {name} a")).await, "true");
@@ -69,7 +69,7 @@ async fn the_driver_answers_tokens() {
     let again = driver.ok(&format!("fenced.trylock {name} a")).await;
     assert_eq!(again, token, "re-entry");
     assert_eq!(driver.ok(&format!("fenced.trylock {name} b")).await, "nil");
-    // Another kind of the same name is another lock of the same owner: it is refused by Redis.
+    // A lock of another kind under the same name is not re-entered: Redis refuses it.
     assert_eq!(driver.ok(&format!("trylock {name} a")).await, "false");
     assert_eq!(driver.ok(&format!("held {name} a")).await, "false");
     assert_eq!(driver.ok(&format!("fenced.holdcount {name} a")).await, "2");

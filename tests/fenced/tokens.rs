@@ -1,4 +1,4 @@
-//! Which hold has which token.
+//! The tokens of holds.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -65,7 +65,7 @@ async fn re_entry_keeps_the_token() {
     scene.end().await;
 }
 
-/// Those who find it held use up no token.
+/// A refused try uses no token.
 #[tokio::test]
 async fn a_refused_try_mints_nothing() {
     let scene = Scene::open("refused").await;
@@ -104,7 +104,7 @@ async fn holds_of_several_clients_have_tokens_in_their_order() {
     scene.end().await;
 }
 
-/// More than the time, so that each token is one more than the last, and a second one shows.
+/// Above the clock, so that each token is one more than the last, and an extra one shows.
 const AHEAD: u64 = 5_000_000_000_000_000;
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_repeat_finds_the_counter_forgotten() {
     let gate = proxy.hold_reply("EVALSHA");
     let lock = scene.lock.clone();
     let acquires = tokio::spawn(async move { lock.lock().await.unwrap() });
-    // It has run, and the answer is on its way.
+    // The call has run, and the reply is in flight.
     tests::eventually(DEADLINE, async || {
         scene.redis::<bool>(&["EXISTS", &scene.name]).await
     })
@@ -147,7 +147,7 @@ async fn a_repeat_finds_the_counter_forgotten() {
     scene.end().await;
 }
 
-/// A cancelled acquisition may leave a gap, and no more than that.
+/// A cancelled acquisition leaves at most a gap.
 #[tokio::test]
 async fn a_cancelled_acquisition_leaves_no_lock() {
     let proxy = Proxy::to(&shared_server());
@@ -170,7 +170,7 @@ async fn a_cancelled_acquisition_leaves_no_lock() {
     scene.end().await;
 }
 
-/// A lease that outlives the guard: nobody has two tokens, and a later one is greater.
+/// The lease outlives the guard: no hold has two tokens, and a later token is greater.
 #[tokio::test]
 async fn the_token_outlives_the_loss() {
     let scene = Scene::open("loss").await;

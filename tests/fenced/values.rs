@@ -1,4 +1,4 @@
-//! Values in Redis that compare tokens by themselves.
+//! Values in Redis that compare tokens.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{DEADLINE, Scene};
 
 const INCREMENT: &str = "return redis.call('INCR', KEYS[1])";
 
-/// A value beside a scene, gone with it.
+/// A value of a scene, which is removed with it.
 struct Stage {
     scene: Scene,
     key: String,
@@ -56,7 +56,7 @@ async fn older_tokens_are_refused_and_the_last_passes_again() {
     let Stage { value, key, .. } = &stage;
     value.set("a", 7).await.unwrap();
     value.set("b", 7).await.unwrap();
-    // Longer, so greater, though smaller as text.
+    // Longer, so greater, although smaller as text.
     value.set("c", 10).await.unwrap();
     let says = format!("set fenced value {key:?}: a newer fencing token was seen: token 9");
     assert_kind(value.set("d", 9).await, ErrorKind::StaleToken, &says);
@@ -111,7 +111,7 @@ async fn a_script_sees_its_own_and_answers_anything() {
     stage.end().await;
 }
 
-/// What fails has seen its token all the same, and what cannot be read has not.
+/// After a failed write its token counts as seen; an unreadable token does not.
 #[tokio::test]
 async fn a_script_that_fails_is_told() {
     let stage = Stage::open("fails", &shared_server().url()).await;
@@ -145,7 +145,7 @@ async fn a_script_that_fails_is_told() {
     stage.end().await;
 }
 
-/// Whatever its error said, if there was a word like BUSY in it, it ran again: 46 times in a second.
+/// Once, a script whose error contained a word like BUSY ran again: 46 times in a second.
 #[tokio::test]
 async fn a_script_that_failed_with_the_word_busy_ran_many_times() {
     async fn each_runs_once(value: &FencedValue) {
@@ -189,7 +189,7 @@ async fn a_script_that_failed_with_the_word_busy_ran_many_times() {
     each_runs_once(&Client::embedded().fenced_value("once")).await;
 }
 
-/// The first write is that of the token: where it is refused the script did not run.
+/// The token is written first: if that is refused, the script has not run.
 #[tokio::test]
 async fn a_script_is_tried_again_where_the_memory_was_full_before_it_ran() {
     let server = tests::RedisServer::start();
@@ -253,7 +253,7 @@ async fn a_write_whose_reply_is_lost_is_repeated_and_a_script_is_not() {
     let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
     assert_kind(ran, ErrorKind::OutcomeUnknown, "");
     assert_eq!(stage.is().await.unwrap(), "11", "once");
-    // Where it cannot have run it is: a refusal, and a server that does not know it.
+    // It is repeated if it cannot have run: after a refusal, or if the server does not know it.
     let loading = "-LOADING Redis is loading the dataset in memory\r\n";
     proxy.answer("EVALSHA", loading, 1);
     let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
@@ -275,7 +275,7 @@ async fn the_key_is_the_callers() {
     client.fenced_value(&stage.key).set("v", 3).await.unwrap();
     assert_eq!(stage.is().await.unwrap(), "v");
     assert_eq!(stage.seen().await.unwrap(), "3");
-    // SET replaces what it finds.
+    // SET replaces any value.
     let _: usize = stage.scene.redis(&["DEL", &stage.key]).await;
     let _: i64 = stage.scene.redis(&["RPUSH", &stage.key, "a"]).await;
     stage.value.set("w", 3).await.unwrap();
@@ -303,7 +303,7 @@ async fn the_key_is_the_callers() {
     stage.end().await;
 }
 
-/// A token that is given out by the lock, against those who do without.
+/// A token of the lock, against writers without one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_write_goes_back_whatever_the_order_of_arrival() {
     const WRITERS: u64 = 16;

@@ -1,11 +1,11 @@
-//! The handle on a line driver, against a program that speaks the protocol's form only.
+//! The handle of a line driver, against a program that has only the form of the protocol.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use tempfile::TempDir;
 use tests::{Driver, is_alive};
 
-/// `keep` is answered when `release` comes, before the answer to that.
+/// `keep` is answered when `release` comes, before `release` itself.
 const PROGRAM: &str = r#"#!/bin/sh
 while read -r id command argument; do
     case $command in
@@ -62,7 +62,7 @@ async fn a_paused_driver_goes_on_where_it_was() {
     let (_directory, path) = program();
     let mut driver = Driver::start(path);
     driver.pause();
-    // More than the pipe takes.
+    // More than the pipe can buffer.
     let mut pending: Vec<_> = (0..20_000).map(|_| driver.send("fail")).collect();
     assert!(pending[0].is_pending());
     driver.resume();

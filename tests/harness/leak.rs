@@ -60,7 +60,7 @@ async fn a_key_that_expires_in_time_is_not_a_leak() {
     let mut redis = server.connect().await.unwrap();
     let () = redis.set(&prefix, 1).await.unwrap();
     assert_eq!(check.left().await.len(), 1);
-    // The check looks first, and goes on looking.
+    // The check looks at once, and then repeatedly.
     let expires = async { redis.pexpire::<_, bool>(&prefix, 50).await.unwrap() };
     let ((), expires) = tokio::join!(check.assert_clean(), expires);
     assert!(expires);

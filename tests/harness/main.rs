@@ -17,7 +17,7 @@ mod server;
 use std::time::Duration;
 
 /// The limit for events that must happen.
-/// Only what hangs takes so long.
+/// Only a call that hangs takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What the proxy counts and tells.
+//! The counts and the log of the proxy.
 
 use futures::StreamExt;
 use redis::AsyncCommands;
@@ -81,7 +81,7 @@ async fn credentials_and_restarts_pass_the_proxy() {
     assert_eq!(connection.ping::<String>().await.unwrap(), "PONG");
 }
 
-/// Messages between confirmations and answers must not be taken for either.
+/// Messages between confirmations and answers count as neither.
 async fn subscriptions_pass(protocol: &str) {
     let server = shared_server();
     let proxy = Proxy::to(&server);

@@ -109,7 +109,7 @@ async fn swallowed_frames_leave_the_connection_open() {
     proxy.swallow_request("INCRBY", 1);
     proxy.swallow_reply("INCRBY", 2);
     for _ in 0..3 {
-        // The redis crate tells replies apart by their order, so each loss needs a connection.
+        // The redis crate assigns replies by their order, so each loss needs a connection.
         let answer = connection.incr::<_, _, i64>(&name, 1);
         tokio::time::timeout(MOMENT, answer).await.unwrap_err();
         assert_eq!(
@@ -140,7 +140,7 @@ async fn the_proxy_answers_in_place_of_the_server_in_turn() {
         2,
     );
     let (first, second) = (incr(&mut connection.clone(), &name).await, {
-        // Between others in a pipeline, so that its place counts.
+        // Between others in a pipeline, so that its position matters.
         let mut pipe = redis::pipe();
         pipe.ping().incr(&name, 1).ping();
         pipe.query_async::<(String, i64, String)>(&mut connection)

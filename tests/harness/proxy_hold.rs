@@ -1,4 +1,4 @@
-//! Frames held up: gates, delays, silence.
+//! Held frames: gates, delays, silence.
 
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ async fn silence_holds_all_back_and_delivers_it_in_the_end() {
     proxy.go_silent();
     let mut old = Box::pin(connection.incr::<_, _, i64>(&name, 1));
     timeout(MOMENT, &mut old).await.unwrap_err();
-    // A new connection is accepted and hears nothing.
+    // A new connection is accepted and receives nothing.
     let mut raw = tokio::net::TcpStream::connect(proxy.address())
         .await
         .unwrap();

@@ -1,4 +1,4 @@
-//! The Redisson player: against itself, and what it leaves on the wire.
+//! The Redisson player: against itself, and its leftovers in Redis.
 
 use std::time::{Duration, Instant};
 
@@ -201,7 +201,7 @@ async fn a_lost_reply_does_not_unlock_twice() {
     for _ in 0..2 {
         assert!(lock.try_lock(1, None).await.unwrap());
     }
-    // Known to the server from here on, so that the reply lost is not a NOSCRIPT.
+    // Loads the script, so that the lost reply is not a NOSCRIPT.
     assert_eq!(lock.unlock(2).await.unwrap(), RedissonUnlock::NotOwner);
     proxy.cut_after_request(tests::Matcher::command("EVALSHA").mentioning("unlock_latch"));
     assert_eq!(lock.unlock(1).await.unwrap(), RedissonUnlock::StillHeld);

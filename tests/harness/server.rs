@@ -158,7 +158,7 @@ async fn the_shared_server_is_one() {
     assert!(gone);
 }
 
-/// Run in a process of its own by the next test, which kills it.
+/// The next test runs this in a separate process, and kills that.
 #[test]
 fn child_with_servers() {
     let Ok(report) = std::env::var("HARNESS_CHILD_REPORT") else {
@@ -183,7 +183,7 @@ fn child_with_servers() {
 async fn no_server_survives_a_killed_test_process() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("report");
-    // Not a ChildProcess: nothing of the harness's own may help here.
+    // Not a ChildProcess, since no other part of the harness may help here.
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "server::child_with_servers"])
         .env("HARNESS_CHILD_REPORT", &report)
@@ -201,8 +201,8 @@ async fn no_server_survives_a_killed_test_process() {
     eventually(DEADLINE, async || !std::path::Path::new(words[2]).exists()).await;
 }
 
-/// Unlike [`is_alive`], false for a process that ended and was waited for by nobody: an orphan's
-/// parent is the init of the machine, which may be slow.
+/// Unlike [`is_alive`], false for a process that has ended but was not waited for: the parent of an
+/// orphan is the init of the machine, which may be slow.
 fn is_running(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat

@@ -1,4 +1,4 @@
-//! What each operation does and answers.
+//! The effect and the result of each operation.
 
 use futures::StreamExt;
 use redlock_rt::{Client, Error, ErrorKind, Shutdown};
@@ -70,7 +70,7 @@ async fn another_type_of_value_is_told_to_all_that_wait() {
     stage.assert_clean().await;
 }
 
-/// Who waits is told at once, also while the client waits for guards to end.
+/// Waiters get the error at once, also while the client waits for guards to end.
 #[tokio::test]
 async fn a_client_that_drains_wakes_its_waiters_first() {
     let stage = Stage::open("latch-drain").await;
@@ -116,7 +116,7 @@ async fn the_namespace_is_part_of_the_name() {
     stage.assert_clean().await;
 }
 
-/// As Redisson: the channel is wrapped all the same, the keys of our own are not.
+/// As in Redisson, the channel is wrapped in braces in any case; our own keys are not.
 #[tokio::test]
 async fn a_name_with_braces() {
     let mut stage = Stage::open("latch-brace").await;
@@ -137,7 +137,7 @@ async fn a_name_with_braces() {
     stage.assert_clean().await;
 }
 
-/// Those that wait would else wait for who needs the memory.
+/// Otherwise the waiters would wait for the user of the memory.
 #[tokio::test]
 async fn a_count_down_needs_no_memory() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! The wait bounds everything, and says why it ended.
+//! The wait limits the whole call, and the error says why it ended.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use tests::{Proxy, Which, calls, shared_server, within};
 use crate::stage::{DEADLINE, Stage, wait, waiting};
 
 const WAIT: Duration = Duration::from_millis(400);
-/// What a busy machine may add.
+/// The delay of a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Waits for so long, and no longer.
+/// Waits, and asserts the length of the wait.
 async fn bounded(latch: &CountDownLatch) -> Error {
     let started = Instant::now();
     let error = within(DEADLINE, latch.wait_with(WAIT)).await.unwrap_err();
@@ -25,7 +25,7 @@ async fn a_closed_latch_times_out() {
     let stage = Stage::open("latch-closed").await;
     let latch = stage.latch();
     latch.try_set_count(1).await.unwrap();
-    // The first looks, the others stand behind.
+    // The first task asks, the others are behind it.
     let all = futures::future::join_all((0..10).map(|_| bounded(&latch))).await;
     for error in all {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
@@ -48,7 +48,7 @@ async fn redis_that_does_not_answer_is_unavailable() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains(&stage.name), "{error}");
     }
-    // Nor while it is connected to for the first time.
+    // The same during the first connection.
     let fresh = stage.latch();
     assert_eq!(bounded(&fresh).await.kind(), ErrorKind::Unavailable);
     proxy.resume();
@@ -67,7 +67,7 @@ async fn redis_that_is_not_there_is_unavailable() {
     stage.clients_connect_to(proxy.url());
     let latch = stage.latch();
     assert_eq!(bounded(&latch).await.kind(), ErrorKind::Unavailable);
-    // Without a bound it waits through the outage.
+    // Without a limit the call waits through the outage.
     let waits = wait(&latch);
     proxy.accept();
     stage.subscribed(1).await;
@@ -76,7 +76,7 @@ async fn redis_that_is_not_there_is_unavailable() {
     stage.assert_clean().await;
 }
 
-/// A subscription that is not confirmed does not hold the wait up.
+/// A missing confirmation of the subscription does not prolong the wait.
 #[tokio::test]
 async fn a_silent_subscriber_bounds_too() {
     let proxy = Proxy::to(&shared_server());
@@ -92,7 +92,7 @@ async fn a_silent_subscriber_bounds_too() {
     stage.assert_clean().await;
 }
 
-/// A look that got stuck ends with its connection, and another is made.
+/// A look without a reply ends with its connection, and is repeated.
 #[tokio::test]
 async fn a_look_that_is_not_answered_is_made_again() {
     let proxy = Proxy::to(&shared_server());

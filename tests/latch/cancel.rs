@@ -9,14 +9,14 @@ use tokio::task::yield_now;
 use crate::stage::{DEADLINE, NEVER, ended, wait, waiting};
 
 const NAME: &str = "cancelled";
-/// More than any call here has.
+/// More than the number of points of any call here.
 const MOST: usize = 2000;
 
 struct Case {
     wires: Wires,
     client: Client,
     latch: CountDownLatch,
-    /// On fast wires of its own.
+    /// On separate, fast wires.
     other: CountDownLatch,
 }
 
@@ -37,7 +37,7 @@ impl Case {
         }
     }
 
-    /// Nothing of the client's is left.
+    /// Asserts that the client has left nothing.
     async fn assert_clean(&self) {
         eventually(DEADLINE, async || {
             let stats = self.client.stats();
@@ -52,7 +52,7 @@ impl Case {
     }
 }
 
-/// Polls the call so often, with all tasks running between two polls; whether it completed.
+/// Polls the call this often, and runs all tasks between two polls; returns whether it completed.
 async fn polled<F: Future>(call: F, times: usize) -> bool {
     let mut call = pin!(call);
     for _ in 0..times {
@@ -65,7 +65,7 @@ async fn polled<F: Future>(call: F, times: usize) -> bool {
     false
 }
 
-/// Runs the case with one poll more each time, until its call completes.
+/// Runs the case with one more poll each time, until its call completes.
 fn at_every_await(least: usize, case: impl AsyncFn(usize) -> bool) {
     // One task between two polls.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -140,7 +140,7 @@ fn a_count_down_that_is_dropped_counts_once_at_most() {
         case.other.try_set_count(3).await.unwrap();
         let done = polled(case.latch.count_down(), times).await;
         case.assert_clean().await;
-        // What comes after it on the same connection comes after it.
+        // Later commands on the same connection run after it.
         let left = within(DEADLINE, case.latch.count()).await.unwrap();
         assert!(left == 2 || (left == 3 && !done), "{left} after {times}");
         done

@@ -1,4 +1,4 @@
-//! What waiting costs, whatever the number of those that wait.
+//! The cost of waiting, independent of the number of waiters.
 
 use std::collections::BTreeMap;
 
@@ -58,10 +58,10 @@ async fn ten_thousand_waiters_are_one_subscription_and_a_few_looks() {
     let mut waits: Vec<_> = (0..WAITERS).map(|_| wait(&theirs)).collect();
     waiting(&client, WAITERS).await;
     stage.subscribed(1).await;
-    // One before the subscription, one upon its confirmation.
+    // One look before the subscription, one after its confirmation.
     proxy.wait_for_count(calls("latch_check"), 2).await;
     assert_eq!(client.stats().subscriptions, 1);
-    // Most go, among them the one that looked; who is left is looked for by the next.
+    // Most waiters leave, among them the head; the next head looks for the rest.
     let last = waits.split_off(WAITERS - 3000);
     waits.iter().for_each(tokio::task::JoinHandle::abort);
     waiting(&client, 3000).await;
@@ -79,7 +79,7 @@ async fn ten_thousand_waiters_are_one_subscription_and_a_few_looks() {
     stage.assert_clean().await;
 }
 
-/// One is looking while the others come: their own look serves them all.
+/// The others come during the first look; one further look serves them all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_latch_is_looked_at_for_all() {
     const WAITERS: usize = 10_000;

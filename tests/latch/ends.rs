@@ -1,4 +1,4 @@
-//! A latch that ends without being counted down: whoever waits is told, early or late.
+//! A latch that ends without being counted down: early and late waiters get the error.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tests::{Proxy, eventually, shared_server};
 
 use crate::stage::{DEADLINE, Stage, ended, wait};
 
-/// Nobody heard of it: neither the message nor the latch is there any more.
+/// No client was subscribed: both the message and the latch are gone.
 #[tokio::test]
 async fn deleted_while_nobody_could_hear_it() {
     let proxy = Proxy::to(&shared_server());
@@ -27,7 +27,8 @@ async fn deleted_while_nobody_could_hear_it() {
     stage.assert_clean().await;
 }
 
-/// Redisson counts down without our mark: gone before its time is counted down, also later.
+/// Redisson counts down without changing our mark: a latch that is gone before the time in the mark
+/// counts as counted down, also later.
 #[tokio::test]
 async fn ended_by_another_client_before_its_time_it_was_counted_down() {
     let stage = Stage::open("latch-java-end").await;
@@ -47,7 +48,7 @@ async fn ended_by_another_client_before_its_time_it_was_counted_down() {
     stage.assert_clean().await;
 }
 
-/// A latch of Redisson's after one of ours that was deleted: it ends in its own way.
+/// A latch of Redisson after a deleted latch of ours: the old mark does not apply to it.
 #[tokio::test]
 async fn the_mark_of_an_older_latch_is_not_taken_for_that_of_the_next() {
     let stage = Stage::open("latch-old-mark").await;
@@ -60,7 +61,7 @@ async fn the_mark_of_an_older_latch_is_not_taken_for_that_of_the_next() {
     let _: usize = stage.redis(&["DEL", &stage.name]).await;
     let _: usize = stage.redis(&["PUBLISH", &stage.channel(), "0"]).await;
     ended(waits).await.unwrap();
-    // Or when one of ours counts it down.
+    // The same if our client counts it down.
     latch.try_set_count(1).await.unwrap();
     latch.delete().await.unwrap();
     let _: () = stage.redis(&["SET", &stage.name, "1"]).await;

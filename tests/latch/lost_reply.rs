@@ -14,7 +14,7 @@ struct Scene {
     proxy: Proxy,
     client: Client,
     latch: CountDownLatch,
-    /// Past the proxy.
+    /// The latch without the proxy.
     other: CountDownLatch,
 }
 
@@ -23,7 +23,7 @@ impl Scene {
         let proxy = Proxy::to(&shared_server());
         let mut stage = Stage::open(what).await;
         let other = stage.latch();
-        // All scripts are known from here on: a fault meets the call, not its NOSCRIPT.
+        // Loads all scripts, so that a loss meets the call and not its NOSCRIPT.
         other.try_set_count(2).await.unwrap();
         other.count_down().await.unwrap();
         other.delete().await.unwrap();
@@ -84,7 +84,7 @@ async fn each_guard_counts_once() {
     scene.stage.assert_clean().await;
 }
 
-/// The repeat finds the note of its own call, whoever counted in between.
+/// The repeat finds the note of its own call, also after other counts.
 #[tokio::test]
 async fn a_repeat_answers_what_the_first_did() {
     let scene = Scene::open("latch-lost-between").await;
@@ -95,7 +95,7 @@ async fn a_repeat_answers_what_the_first_did() {
         let latch = scene.latch.clone();
         async move { latch.count_down().await }
     });
-    // Carried out; the reply is lost, and the new connection is held up.
+    // The call has run, the reply is lost, and the new connection is held.
     eventually(DEADLINE, async || scene.stage.count().await == Some(2)).await;
     assert_eq!(scene.other.count_down().await.unwrap(), 1);
     gate.open();
@@ -129,7 +129,7 @@ async fn setting_and_deleting_answer_what_they_did() {
     scene.stage.assert_clean().await;
 }
 
-/// By the time of the repeat there was another latch.
+/// At the time of the repeat there is another latch.
 #[tokio::test]
 async fn a_deletion_whose_reply_was_lost_deleted_the_next_latch() {
     let scene = Scene::open("latch-lost-next").await;
@@ -147,8 +147,7 @@ async fn a_deletion_whose_reply_was_lost_deleted_the_next_latch() {
     scene.stage.assert_clean().await;
 }
 
-/// Where nobody can be asked the caller learns whether it may have counted, and nothing is sent
-/// after that.
+/// Without Redis, the caller learns whether the call may have counted, and nothing is sent later.
 #[tokio::test]
 async fn an_outage_says_whether_it_may_have_counted() {
     let scene = Scene::open("latch-lost-outage").await;

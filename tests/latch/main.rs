@@ -1,4 +1,4 @@
-//! CountDownLatch: everybody wakes, nothing counts twice, and nothing is left.
+//! CountDownLatch: every waiter wakes, nothing counts twice, and nothing is left.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! Waiters and counters of several clients, and of Redisson's, on a server that kills and forgets:
-//! each count counts once, and everybody wakes. Nobody polls.
+//! Waiters and counters of several clients, and of Redisson, on a server that kills connections and
+//! forgets scripts: each count counts once, and every waiter wakes. No client polls.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -18,7 +18,7 @@ const WAITERS: usize = 12;
 const RESPONSE: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits to the end, or goes away before, at any moment.
+/// Waits to the end, or is dropped before, at any moment.
 async fn waits(latch: CountDownLatch, mut random: Rng) {
     let soon = Duration::from_micros(random.u64(0..20_000));
     match random.u8(0..4) {
@@ -33,7 +33,7 @@ async fn counts(latch: CountDownLatch, mut random: Rng) {
     tokio::time::sleep(Duration::from_micros(random.u64(0..20_000))).await;
     match random.u8(0..3) {
         0 => drop(guard),
-        // It goes on in the background where time runs out.
+        // The call continues in the background after its time-out.
         1 => drop(guard.count_down().await),
         _ => {
             let soon = Duration::from_micros(random.u64(0..1000));
@@ -66,7 +66,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
             let proxy = &proxies[fate.usize(0..2)];
             match fate.u8(0..5) {
                 0 | 1 => drop(proxy.cut_all()),
-                // Longer than a reply may take; what was sent meanwhile arrives all the same.
+                // Longer than the response time-out; commands that were sent meanwhile still arrive.
                 2 => {
                     proxy.go_silent();
                     tokio::time::sleep(6 * RESPONSE).await;
@@ -115,7 +115,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
     assert!(clients.iter().all(|client| client.stats().waiting == 0));
 }
 
-/// Nothing goes on in the background.
+/// Waits until no work is left in the background.
 async fn idle(clients: &[Client]) {
     eventually(LONG, async || {
         clients.iter().all(|client| client.stats().releases == 0)

@@ -1,4 +1,4 @@
-//! A latch on a server, and a look behind it.
+//! A latch on a server, and its keys.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Stage {
         Self { world }
     }
 
-    /// A client that is woken by announcements only.
+    /// A client whose waiters are woken by announcements only.
     pub(crate) fn client_with(
         &self,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -51,7 +51,7 @@ impl Stage {
         self.client().count_down_latch(&self.name)
     }
 
-    /// What stands in Redis, as other clients see it.
+    /// The count in Redis, as other clients see it.
     pub(crate) async fn count(&self) -> Option<i64> {
         self.redis(&["GET", &self.name]).await
     }
@@ -68,7 +68,7 @@ impl Stage {
         self.redis(&["GET", &self.mark_key()]).await
     }
 
-    /// How many calls of scripts the server has carried out.
+    /// The number of script calls that the server has run.
     pub(crate) async fn scripts_run(&self) -> usize {
         let info: String = self.redis(&["INFO", "commandstats"]).await;
         let calls = info.lines().find_map(|line| {
@@ -78,19 +78,19 @@ impl Stage {
         calls.unwrap_or_default()
     }
 
-    /// Waits until so many subscriptions to the channel are there.
+    /// Waits until this many connections are subscribed to the channel.
     pub(crate) async fn subscribed(&self, count: usize) {
         self.subscribed_to(&self.channel(), count).await;
     }
 
-    /// Nothing is left but what goes by itself: notes of calls, and the mark of the last end.
+    /// Asserts that nothing is left but keys that expire: notes of calls, and the mark of the last end.
     pub(crate) async fn assert_clean(self) {
         self.remove_notes().await;
         self.world.assert_clean().await;
     }
 }
 
-/// Waits in a task of its own.
+/// Waits in a separate task.
 pub(crate) fn wait(latch: &CountDownLatch) -> JoinHandle<Result<(), Error>> {
     let latch = latch.clone();
     tokio::spawn(async move { latch.wait().await })
@@ -100,7 +100,7 @@ pub(crate) async fn ended(waiting: JoinHandle<Result<(), Error>>) -> Result<(), 
     within(DEADLINE, waiting).await.unwrap()
 }
 
-/// Waits until so many tasks of a client wait.
+/// Waits until this many tasks of a client wait.
 pub(crate) async fn waiting(client: &Client, count: usize) {
     eventually(DEADLINE, async || client.stats().waiting == count).await;
 }

@@ -1,4 +1,4 @@
-//! Whoever waits wakes, whatever becomes of connections and messages.
+//! Every waiter wakes, whatever happens to connections and messages.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn a_late_subscriber_looks_again_and_returns() {
     stage.clients_connect_to(proxy.url());
     let waits = wait(&stage.latch());
     proxy.wait_for_answer(calls("latch_check")).await;
-    // Looked, and has not subscribed: nobody hears the zero.
+    // The waiter has looked and is not subscribed, so it misses the zero.
     latch.count_down().await.unwrap();
     stage.subscribed(0).await;
     assert!(!waits.is_finished());
@@ -99,7 +99,7 @@ async fn a_message_that_is_lost_is_found_by_polling() {
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));
     stage.subscribed(1).await;
-    // Not the look upon the confirmation finds it.
+    // After the look that follows the confirmation.
     proxy.mark();
     proxy.wait_for_answer(calls("latch_check")).await;
     proxy.swallow_message("message", 1);
@@ -108,7 +108,7 @@ async fn a_message_that_is_lost_is_found_by_polling() {
     stage.assert_clean().await;
 }
 
-/// The timer is that of the one who came first, and passes on with it.
+/// The first waiter has the timer, and passes it on when it leaves.
 #[tokio::test]
 async fn polling_goes_on_when_the_first_waiter_goes() {
     let proxy = Proxy::to(&shared_server());
@@ -132,7 +132,7 @@ async fn polling_goes_on_when_the_first_waiter_goes() {
     stage.assert_clean().await;
 }
 
-/// As in Redisson: a new count closes it again before those that wait have seen the zero.
+/// As in Redisson: a new count closes the latch again before the waiters have seen the zero.
 #[tokio::test]
 async fn a_new_count_before_they_looked_holds_them_up_again() {
     let proxy = Proxy::to(&shared_server());
@@ -143,7 +143,7 @@ async fn a_new_count_before_they_looked_holds_them_up_again() {
     let client = stage.client();
     let waits = wait(&client.count_down_latch(&stage.name));
     stage.subscribed(1).await;
-    // The look upon the confirmation.
+    // The look after the confirmation.
     proxy.wait_for_count(calls("latch_check"), 2).await;
     proxy.wait_for_answer("SUBSCRIBE").await;
     let gate = proxy.hold_message("message");
@@ -159,20 +159,20 @@ async fn a_new_count_before_they_looked_holds_them_up_again() {
     stage.assert_clean().await;
 }
 
-/// What a look finds is not for who came after it was sent.
+/// The result of a look does not apply to waiters that came after it was sent.
 #[tokio::test]
 async fn a_look_sent_before_a_new_count_does_not_open_the_latch() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "latch-older").await;
     let latch = stage.latch();
-    // The script is known from here on.
+    // Loads the script.
     assert_eq!(latch.count().await.unwrap(), 0);
     let before = stage.scripts_run().await;
     stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let theirs = client.count_down_latch(&stage.name);
-    // There is no latch yet: the first finds it open.
+    // There is no latch yet, so the first waiter finds it open.
     let gate = proxy.hold_reply(calls("latch_check"));
     let first = wait(&theirs);
     eventually(DEADLINE, async || stage.scripts_run().await > before).await;
@@ -206,7 +206,7 @@ async fn without_the_right_to_subscribe_they_poll() {
     stage.assert_clean().await;
 }
 
-/// The client's tasks ran there, and so did the waiter that looks for all.
+/// The client's tasks run in the first runtime, and so does the head of the waiters.
 #[test]
 fn waiters_in_a_second_runtime_wake_after_the_first_runtime_ends() {
     let runtime = || {

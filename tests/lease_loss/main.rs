@@ -1,5 +1,5 @@
-//! Locks are lost with their holder, with Redis, or by what others do: the guard knows in time,
-//! waiters go on, and what was lost is never made again.
+//! Locks are lost with their holder, with Redis, or by other clients: the guard notices in time,
+//! waiters are served, and a lost lock is never created again.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -19,8 +19,8 @@ use tests::{Driver, LeakCheck, eventually, shared_server, trace_init, unique, wi
 /// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
 /// event would come.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How late what is due may come, with threads that have to wait for a processor. What was missed
-/// would come with the end of a lease of a minute, or of a poll interval of several.
+/// How late an event may be if threads have to wait for a processor. A missed event would come with
+/// the end of a lease of a minute, or of a poll interval of several.
 const LATE: Duration = Duration::from_secs(5);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
@@ -44,7 +44,7 @@ fn valid_until(guard: &RLockGuard) -> Instant {
     }
 }
 
-/// Waits until the guard holds beyond `moment`: its lease was lengthened.
+/// Waits until the local deadline of the guard is after `moment`.
 #[track_caller]
 fn held_beyond(guard: &RLockGuard, moment: Instant) -> impl Future<Output = ()> {
     eventually(DEADLINE, move || {
@@ -55,11 +55,11 @@ fn held_beyond(guard: &RLockGuard, moment: Instant) -> impl Future<Output = ()> 
     })
 }
 
-/// The holder's process ends without a word: the next waiter has the lock when the lease is over.
+/// The holder's process is killed: the next waiter gets the lock when the lease is over.
 #[tokio::test]
 async fn a_killed_holder_is_succeeded_when_its_lease_is_over() {
     trace_init();
-    // Renewed at a third, by a process that has to wait for a processor.
+    // Renewed at a third of the lease, by a process that may have to wait for a processor.
     let leases = [3000, 4000, 5000].map(Duration::from_millis);
     join_all(leases.map(succeed_a_killed_holder)).await;
 }
@@ -81,7 +81,7 @@ async fn succeed_a_killed_holder(lease: Duration) {
     let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let lock = client.rlock(&name);
     let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
-    // The holder renews: what it has left grows while somebody waits.
+    // The holder renews: its remaining lease grows while another client waits.
     eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
     let before = ask::<i64>(&redis, &["PTTL", &name]).await;
     eventually(DEADLINE, async || {

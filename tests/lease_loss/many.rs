@@ -1,4 +1,4 @@
-//! Many locks: what their renewal costs, and that one bad key spoils no other.
+//! Many locks: the cost of their renewal, and one bad key that does not affect the others.
 
 use std::time::{Duration, Instant};
 
@@ -26,13 +26,13 @@ async fn hold(
         .collect()
 }
 
-/// Renewals go in calls of up to a hundred, whenever in the interval each lock was taken.
+/// Renewals are calls of up to a hundred locks, whenever each lock was acquired.
 #[tokio::test]
 async fn renewals_of_many_locks_share_calls() {
     trace_init();
     let interval = Duration::from_secs(1);
     let options = LockOptions::new().lease(3 * interval);
-    // A third of the lease as well, but that varies from lock to lock.
+    // About a third of the lease, which varies from lock to lock.
     let exactly = options.clone().renew(interval);
     tokio::join!(
         renew_many(&options, interval),
@@ -58,7 +58,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     let start = Instant::now();
     let renewals = calls("renew");
     proxy.wait_for_count(renewals, CALLS * ROUNDS).await;
-    // An interval is up to a tenth shorter, and a renewal up to a tenth of it early.
+    // An interval is up to a tenth shorter, and a renewal may be a tenth of it early.
     let intervals = start.elapsed().div_duration_f64(interval * 8 / 10);
     assert!(
         intervals > ROUNDS as f64 - 1.0,
@@ -72,8 +72,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     leaks.assert_clean().await;
 }
 
-/// A key that was overwritten makes the call for a whole batch fail: the others are renewed all
-/// the same.
+/// An overwritten key makes the call of a whole batch fail; the other locks are still renewed.
 #[tokio::test]
 async fn one_bad_key_among_a_hundred() {
     const INTERVAL: Duration = Duration::from_millis(200);
@@ -95,7 +94,7 @@ async fn one_bad_key_among_a_hundred() {
     for (guard, end) in guards.iter().zip(&ends) {
         held_beyond(guard, *end).await;
     }
-    // None was renewed so late that it would have been lost but for luck.
+    // No lock was renewed so late that it was nearly lost.
     let first = *ends.iter().min().unwrap();
     assert!(Instant::now() < first, "renewed {:?} late", first.elapsed());
     let value: String = ask(&redis, &["GETDEL", poisoned.name()]).await;
@@ -105,7 +104,7 @@ async fn one_bad_key_among_a_hundred() {
     leaks.assert_clean().await;
 }
 
-/// The connection for renewals is another one than that for all else.
+/// Renewals have a separate connection.
 #[tokio::test]
 async fn renewals_have_a_connection_of_their_own() {
     let (server, name) = (shared_server(), unique("own"));
@@ -118,7 +117,7 @@ async fn renewals_have_a_connection_of_their_own() {
     let [main, renewals] = proxy.connections(Which::Scripts)[..] else {
         panic!("two connections")
     };
-    // What callers sent is stuck.
+    // The commands of callers are stuck.
     proxy.go_silent_on(Which::Connection(main));
     let stuck = tokio::spawn({
         let lock = client.rlock(&name);

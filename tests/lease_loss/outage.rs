@@ -1,4 +1,4 @@
-//! Redis is away for a while: stopped, out of reach, restarted with or without its data.
+//! Redis is away for a while: stopped, unreachable, restarted with or without its data.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,14 @@ use tokio::task::{JoinHandle, block_in_place};
 use crate::{DEADLINE, LATE, LINGER, ask, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// What a reply may take: more than threads have to wait for a processor, and well below the lease,
-/// as it should be.
+/// The response time-out: longer than threads wait for a processor, and well below the lease.
 const RESPONSE: Duration = Duration::from_millis(1500);
-/// A lease that outlives several replies that do not come.
+/// A lease that is longer than several response time-outs.
 const LEASE: Duration = Duration::from_secs(12);
-/// One whose end a test waits for, after a reply that does not come.
+/// A lease whose end a test waits for, longer than one response time-out.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// A server of its own with a proxy in front; a client behind it; another beside it.
+/// A separate server with a proxy, a client behind the proxy, and a client without it.
 struct Rig {
     name: String,
     server: RedisServer,
@@ -60,12 +59,12 @@ impl Rig {
     async fn hold(&self, lease: Duration) -> RLockGuard {
         let options = LockOptions::new().lease(lease).renew(INTERVAL);
         let guard = self.lock.lock_with(options).await.unwrap();
-        // Renewed once: the connection for that is there, and the server knows the script.
+        // Renewed once, so that the connection for renewals exists and the script is loaded.
         held_beyond(&guard, valid_until(&guard)).await;
         guard
     }
 
-    /// A task of the other client that waits for the lock, and has been told that it is held.
+    /// A task of the other client that waits for the lock and was refused.
     async fn waiter(&self) -> JoinHandle<RLockGuard> {
         let lock = self.other.rlock(&self.name);
         let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
@@ -79,7 +78,7 @@ impl Rig {
         waiter
     }
 
-    /// The name is free for others, and nothing is left.
+    /// Asserts that the lock is free for others, and that nothing is left.
     async fn assert_clean(&self) {
         let leaks = LeakCheck::on(&self.server, &self.name).await;
         leaks
@@ -90,12 +89,12 @@ impl Rig {
     }
 }
 
-/// A way for a server to be out of reach, without a connection being closed.
+/// A way in which a server is unreachable while its connections stay open.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     /// The process is stopped.
     Pause,
-    /// What is sent is lost on the way, either way.
+    /// All bytes are lost, in both directions.
     Silence,
     /// Likewise, but only on the connection for renewals.
     RenewalsOnly,
@@ -121,7 +120,7 @@ impl Outage {
     }
 }
 
-/// Redis comes back in time: the guard was in doubt, is renewed, and was valid all the time.
+/// Redis returns in time: the guard was suspect, is renewed, and was valid all the time.
 async fn recovers(outage: Outage) {
     let rig = Rig::set("recovers", RedisServer::options());
     let guard = rig.hold(LEASE).await;
@@ -171,8 +170,8 @@ async fn a_half_open_link_for_renewals_is_replaced() {
     rig.assert_clean().await;
 }
 
-/// Redis stays away: the guard is in doubt and then lost, no later than its local deadline; who
-/// waits has the lock when Redis is back.
+/// Redis stays away: the guard is suspect and then lost, no later than its local deadline; the waiter
+/// gets the lock when Redis is back.
 async fn loses(outage: Outage) {
     let rig = Rig::set("loses", RedisServer::options());
     let guard = rig.hold(SHORT).await;
@@ -191,7 +190,7 @@ async fn loses(outage: Outage) {
             state => panic!("{state:?}"),
         }
         assert!(now < until, "valid after its deadline");
-        // Told by the signal, or looked at again soon.
+        // Checked at the signal, or again soon.
         tokio::select! {
             reason = &mut lost => break reason,
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
@@ -228,7 +227,7 @@ async fn a_half_open_link_that_opens_too_late() {
     loses(Outage::Silence).await;
 }
 
-/// A server that comes back with its data has the lock still.
+/// A server that returns with its data still has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_with_its_data_keeps_the_lock() {
     let rig = Rig::set("aof", RedisServer::options().aof());
@@ -256,15 +255,15 @@ async fn a_restart_with_its_data_keeps_the_lock() {
     rig.assert_clean().await;
 }
 
-/// A server that comes back without its data: all that it had is lost at the first look, which
-/// does not wait for the next renewal, and nothing is made again.
+/// A server that returns without its data: all its locks are lost at the first verification, which
+/// does not wait for the next renewal, and nothing is created again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_without_its_data_loses_every_lock_at_once() {
     const COUNT: usize = 150;
     let rig = Rig::set("gone", RedisServer::options());
     let mut guards = vec![rig.hold(Duration::from_secs(60)).await];
     for number in 1..COUNT {
-        // Some are renewed, some not; all of them far later than this test takes.
+        // Some locks are renewed, some are not; no renewal is due during this test.
         let options = LockOptions::new().lease(Duration::from_secs(60));
         let options = options.renew(number % 2 == 0);
         let lock = rig.client.rlock(format!("{}:{number}", rig.name));
@@ -275,12 +274,12 @@ async fn a_restart_without_its_data_loses_every_lock_at_once() {
     let back = Instant::now();
     for (number, guard) in guards.iter().enumerate() {
         let reason = within(DEADLINE, guard.lost()).await;
-        // The first may find the waiter there already.
+        // The waiter may already have the first lock.
         let taken = number == 0 && reason == LostReason::Taken;
         assert!(taken || reason == LostReason::Deleted, "{number}: {reason}");
     }
     let took = back.elapsed();
-    // The longest pauses between two looks, and two tries to connect.
+    // The longest pauses between two tries, and between two attempts to connect.
     assert!(took < Duration::from_millis(1500) + LATE, "{took:?}");
     let next = within(DEADLINE, waiter).await.unwrap();
     for guard in guards {

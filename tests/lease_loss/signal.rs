@@ -1,4 +1,4 @@
-//! Redis answers, and the lock is gone, taken, or something else: how soon the guard tells.
+//! Redis answers, and the lock is gone, taken, or another value: how soon the guard reports it.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tests::{LeakCheck, RedisServer, RedissonClient, connection_over, trace_init,
 use crate::{DEADLINE, LATE, LINGER, NEVER, ask, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// What others do to a lock.
+/// Operations of other clients on a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Misdeed {
     Delete,
@@ -57,7 +57,7 @@ fn options() -> LockOptions {
         .renew(INTERVAL)
 }
 
-/// On a clock that stands still and jumps, so that it is only the toolkit that takes time.
+/// With a paused clock, so that only the library takes time.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_within_a_renewal_interval() {
     for misdeed in MISDEEDS {
@@ -83,7 +83,7 @@ async fn a_loss_is_told_within_a_renewal_interval() {
     }
 }
 
-/// The same with a real server, and with what stays there untouched.
+/// The same with a real server; the new value there stays unchanged.
 #[tokio::test]
 async fn a_loss_on_a_server_is_told_within_a_renewal_interval() {
     trace_init();
@@ -91,7 +91,7 @@ async fn a_loss_on_a_server_is_told_within_a_renewal_interval() {
 }
 
 async fn tell_on_a_server(misdeed: Misdeed) {
-    // Its own: one is flushed.
+    // A separate server, since one case flushes it.
     let (server, name) = (RedisServer::start(), unique("server"));
     let redis = server.connect().await.unwrap();
     let client = Client::connect(&server.url()).await.unwrap();
@@ -113,7 +113,7 @@ async fn tell_on_a_server(misdeed: Misdeed) {
     leaks.client(&client).client(&other).assert_clean().await;
 }
 
-/// Redisson takes the lock by force: our guard is lost, its lock is left alone.
+/// Redisson takes the lock by force: our guard is lost, and Redisson's lock is unchanged.
 #[tokio::test]
 async fn a_lock_stolen_by_redisson_is_lost() {
     trace_init();
@@ -134,7 +134,7 @@ async fn a_lock_stolen_by_redisson_is_lost() {
     leaks.assert_clean().await;
 }
 
-/// Without renewal nobody looks; then the deadline tells.
+/// Without renewal the lock is not verified, and the guard is lost at its deadline.
 #[tokio::test(start_paused = true)]
 async fn a_loss_that_nobody_looks_for_is_told_at_the_deadline() {
     let (engine, name) = (Engine::new(), unique("unseen"));
@@ -155,7 +155,7 @@ async fn a_loss_that_nobody_looks_for_is_told_at_the_deadline() {
         .await;
 }
 
-/// The scripts are forgotten again and again: holding, waiting, extending and releasing go on.
+/// The scripts are flushed repeatedly: holding, waiting, extending and releasing continue.
 #[tokio::test]
 async fn flushed_scripts_lose_nothing() {
     trace_init();

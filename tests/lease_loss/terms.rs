@@ -1,4 +1,4 @@
-//! Lease, renewal and the longest hold are three independent things.
+//! Lease, renewal and the longest hold are independent.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::{DEADLINE, LATE, ask};
 const DEFAULT: Duration = Duration::from_millis(450);
 const EXPLICIT: Duration = Duration::from_millis(600);
 const LONGEST: Duration = Duration::from_millis(900);
-/// So many times as long with a server, whose client renews in time also where threads have to wait
-/// for a processor.
+/// The times are this much longer with a server, so that its client renews in time if threads have to
+/// wait for a processor.
 const SLOWER: u32 = 6;
-/// How often the TTL is looked at.
+/// The interval in which the TTL is read.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One of the eight combinations.
@@ -28,7 +28,7 @@ struct Terms {
     slower: u32,
 }
 
-/// All of them, so many times as long.
+/// All of them, this many times as long.
 fn combinations(slower: u32) -> Vec<Terms> {
     let mut all = Vec::new();
     for lease in [None, Some(EXPLICIT * slower)] {
@@ -59,7 +59,7 @@ impl Terms {
         }
     }
 
-    /// When the key is to go, and as what the guard is then lost; `None`: not as long as it lives.
+    /// The time at which the key ends and the reason of the loss; `None`: not during the guard's life.
     fn end(self) -> Option<(Duration, LostReason)> {
         match (self.renew, self.max_hold) {
             (true, None) => None,
@@ -69,8 +69,8 @@ impl Terms {
     }
 }
 
-/// Takes a lock, and looks at its TTL from outside until it is gone, or long enough. `late`: what
-/// the machine may take for anything.
+/// Acquires a lock, and reads its TTL until it is gone, or for long enough. `late`: the tolerance for
+/// delays of the machine.
 async fn observe(client: &Client, redis: &MultiplexedConnection, terms: Terms, late: Duration) {
     let name = unique("terms");
     let before = Instant::now();
@@ -111,14 +111,14 @@ async fn observe(client: &Client, redis: &MultiplexedConnection, terms: Terms, l
         assert_eq!(within(DEADLINE, guard.lost()).await, reason, "{terms:?}");
     } else {
         assert!(guard.is_valid(), "{terms:?}");
-        // Renewed at a third, so that two thirds were there at all times.
+        // Renewed at a third, so two thirds remained at all times.
         let least = terms.lease() * 2 / 3 - late.min(terms.lease() / 3);
         assert!(shortest >= least, "{terms:?}: down to {shortest:?}");
     }
     drop(guard);
 }
 
-/// On a clock that stands still and jumps: nothing takes time but what waits.
+/// With a paused clock: only waiting takes time.
 #[tokio::test(start_paused = true)]
 async fn the_eight_combinations_to_the_millisecond() {
     let engine = Engine::new();
@@ -156,7 +156,7 @@ async fn the_eight_combinations_on_a_server() {
     leaks.assert_clean().await;
 }
 
-/// The guard stops to be valid with its longest hold, whoever else shares the hold and renews it.
+/// The guard is invalid after its longest hold, also if another guard shares the hold and renews it.
 #[tokio::test(start_paused = true)]
 async fn the_longest_hold_is_the_guards_own() {
     let (engine, name) = (Engine::new(), unique("own"));
@@ -183,7 +183,7 @@ async fn the_longest_hold_is_the_guards_own() {
         .await;
 }
 
-/// Why a guard was lost does not change with time.
+/// The reason of a loss does not change.
 #[tokio::test(start_paused = true)]
 async fn the_reason_of_a_loss_stays() {
     let (engine, name) = (Engine::new(), unique("reason"));

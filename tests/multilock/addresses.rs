@@ -1,4 +1,4 @@
-//! One server that is known by several addresses.
+//! One server with several addresses.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tests::{LeakCheck, Proxy, RedisServer, eventually, within};
 
 use crate::{DEADLINE, client, names, settings};
 
-/// A client that calls the server by its name rather than its number.
+/// A client that uses the host name of the server instead of its number.
 fn by_name(server: &RedisServer) -> Client {
     settings(Client::builder().url(&url_by_name(server)))
 }
@@ -21,7 +21,7 @@ fn url_by_name(server: &RedisServer) -> String {
     by_name.trim_end_matches('/').to_owned()
 }
 
-/// It waited for itself: what it held as one part it wanted as another.
+/// Once, the call waited for itself: it held one part and wanted it again as another.
 #[tokio::test]
 async fn a_server_under_two_addresses_is_taken_once() {
     let (server, prefix, names) = names("addresses");
@@ -49,7 +49,7 @@ async fn a_server_under_two_addresses_is_taken_once() {
         assert_eq!(lock.holders().await.unwrap(), guard.hold_ids());
         assert_eq!(lock.hold_count().await.unwrap(), 1);
         assert!(lock.try_lock().await.unwrap().is_none());
-        // Inside it is found to be one as well, and re-entered.
+        // Inside, the parts are also found to be one lock, which is re-entered.
         let inner = within(DEADLINE, guard.run(lock.lock())).await.unwrap();
         assert_eq!(inner.unwrap().unlock().await.unwrap(), Unlocked::StillHeld);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -59,7 +59,7 @@ async fn a_server_under_two_addresses_is_taken_once() {
     leaks.assert_clean().await;
 }
 
-/// Where connectors lead cannot be compared at all.
+/// The servers of connectors cannot be compared by address.
 #[tokio::test]
 async fn two_clients_of_one_engine_are_one_server() {
     let engine = Engine::new();
@@ -119,7 +119,7 @@ async fn two_kinds_of_one_name_under_two_addresses_are_refused_at_once() {
     leaks.assert_clean().await;
 }
 
-/// Another database is another place for keys.
+/// Another database has other keys.
 #[tokio::test]
 async fn two_databases_of_a_server_are_two_locks() {
     let (server, prefix, names) = names("databases");
@@ -134,15 +134,15 @@ async fn two_databases_of_a_server_are_two_locks() {
     leaks.assert_clean().await;
 }
 
-/// Whether it is another server cannot be known before it answers.
+/// Only an answer shows whether it is another server.
 #[tokio::test]
 async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
     const WAIT: Duration = Duration::from_millis(2500);
-    // What is silent gives no answer in this time either; what speaks does.
+    // The silent server does not answer in this time either; the other one does.
     const SHORT: Duration = Duration::from_millis(800);
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let proxy = Proxy::to(&two);
-    // The one that answers is first.
+    // The server that answers is first.
     let named = |url: &str, name| {
         let builder = Client::builder().url(url).server_name(name);
         let builder = builder.response_timeout(SHORT).connect_timeout(SHORT);
@@ -167,7 +167,7 @@ async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
         !here.rlock("x").is_locked().await.unwrap()
     })
     .await;
-    // Without a bound it waits through the outage, longer than one question is asked for.
+    // Without a limit the call waits through the outage, longer than one response time-out.
     let waits = tokio::spawn(async move { lock.lock().await.unwrap() });
     eventually(DEADLINE, async || here.stats().held == 1).await;
     tokio::time::sleep(SHORT * 3).await;

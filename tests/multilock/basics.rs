@@ -1,4 +1,4 @@
-//! What it is on the wire and what its guard says.
+//! The lock on the wire, and the state of its guard.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn uncontended_it_is_one_round_trip_and_its_release_one_for_each() {
         let frames = proxy.frames();
         assert_eq!(frames.len(), 1, "{frames:#?}");
         assert_eq!(frames[0].command(), "EVALSHA");
-        // Sorted, and each once.
+        // Sorted, without repetitions.
         let keys: Vec<_> = (2..6).map(|at| frames[0].text(at)).collect();
         assert_eq!(keys, ["3", "a", "b", "c"]);
         drop(monitor);
@@ -189,7 +189,7 @@ async fn a_body_reenters_each_lock_and_the_whole() {
         assert_eq!((one.hold_count(), all.hold_count()), (3, 2));
         assert_eq!(all.unlock().await.unwrap(), Unlocked::StillHeld);
         assert_eq!(one.unlock().await.unwrap(), Unlocked::StillHeld);
-        // Side by side they take turns.
+        // Concurrent bodies take turns.
         let mut inside = 0;
         let turns = futures::future::join_all(
             (0..4).map(|_| async { lock.with(async |_| tokio::task::yield_now().await).await }),
@@ -202,7 +202,7 @@ async fn a_body_reenters_each_lock_and_the_whole() {
     });
     assert_eq!(within(DEADLINE, inside).await.unwrap(), 4);
     assert_eq!(guard.hold_count(), 1);
-    // An overlapping set: what is held already is re-entered, the rest is new.
+    // An overlapping set: held locks are re-entered, the others are acquired.
     let some = client.multi_lock([&names[0], &format!("{prefix}:d")]);
     let counts = guard.run(async {
         let some = some.lock().await.unwrap();
@@ -216,7 +216,7 @@ async fn a_body_reenters_each_lock_and_the_whole() {
     assert_eq!(within(DEADLINE, counts).await.unwrap(), (2, 1));
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 
-    // Outside a body the owner tells.
+    // Outside a body, the owner decides.
     let owner = Owner::new();
     let options = LockOptions::new().owner(&owner);
     let outer = lock.lock_with(options.clone()).await.unwrap();
@@ -240,7 +240,7 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
         let lock = client.multi_lock(&names);
         async move { lock.lock_with(options).await }
     });
-    // The first two are waited with for longer than their lease, and do not end with it.
+    // The call holds the first two for longer than their lease while it waits; they do not expire.
     let mut redis = server.connect().await.unwrap();
     tests::eventually(DEADLINE, async || client.stats().held == 2).await;
     tokio::time::sleep(LEASE + LEASE / 4).await;
@@ -259,7 +259,7 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
             .unwrap();
         assert!(ttl > 4500, "{name}: {ttl}");
     }
-    // Nothing renews it any more.
+    // The lock is no longer renewed.
     assert_eq!(client.stats().renewals, 0);
     within(DEADLINE, guard.lost()).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
@@ -323,7 +323,7 @@ async fn inspection_covers_all_locks_also_if_some_are_held() {
     let holders = [first.hold_id(), second.hold_id(), third.hold_id()].map(Clone::clone);
     assert_eq!(lock.holders().await.unwrap(), holders);
     assert_eq!(lock.hold_count().await.unwrap(), 1, "the smallest");
-    // Not for how long the others are held, where one is held for good.
+    // If one lock has no TTL, the TTLs of the others do not count.
     let mut redis = server.connect().await.unwrap();
     let _: u8 = redis::cmd("PERSIST")
         .arg(b)
@@ -367,7 +367,7 @@ async fn parts_may_be_of_any_kind() {
     assert!(other.rlock(a).try_lock().await.unwrap().is_none());
     assert!(other.read_write_lock(b).try_read().await.unwrap().is_none());
     assert!(other.fair_lock(c).try_lock().await.unwrap().is_none());
-    // Behind a fair lock it queues, and leaves no place there when it gives up.
+    // It queues for a fair lock, and leaves that queue when it gives up.
     let brief = LockOptions::new().wait(Duration::from_secs(1));
     let last = MultiLock::new([Part::from(other.fair_lock(c)), Part::from(other.rlock(c))]);
     assert!(last.lock().await.unwrap_err().is_bad_input());

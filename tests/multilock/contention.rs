@@ -1,4 +1,4 @@
-//! Waiting for several locks: in one order, within one budget.
+//! Waiting for several locks: in one order, within one wait.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ async fn a_release_wakes_who_waits_for_several() {
     let lock = client.multi_lock(&names);
     let call = tokio::spawn(async move { lock.lock().await });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    // None is held while the first is waited for.
+    // The call holds no lock while it waits for the first.
     assert_eq!(client.stats().held, 0);
     all.unlock().await.unwrap();
     let guard = within(DEADLINE, call).await.unwrap().unwrap();
@@ -62,8 +62,7 @@ async fn the_wait_is_one_budget_for_all() {
     }
 }
 
-/// Overlapping sets in whatever order, of several clients: everybody finishes, and nobody is inside
-/// together with another.
+/// Overlapping sets in any order, by several clients: every task finishes, and no two overlap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_sets_exclude_each_other_and_all_finish() {
     const ROUNDS: usize = 25;
@@ -100,8 +99,8 @@ async fn overlapping_sets_exclude_each_other_and_all_finish() {
     leaks.assert_clean().await;
 }
 
-/// Who waits for one of them in this client's own queue is not passed by who wants it among others,
-/// also while it is free and the waiter has not heard.
+/// A waiter for one lock in this client's queue is not overtaken by a caller that wants this lock
+/// among others, even while the lock is free and the waiter is not yet notified.
 #[tokio::test]
 async fn it_joins_the_local_queue_of_each() {
     let (server, prefix, names) = names("queue");
@@ -123,7 +122,7 @@ async fn it_joins_the_local_queue_of_each() {
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
     proxy.wait_for_answer("SUBSCRIBE").await;
     let told = proxy.hold_message("message");
-    // It looks once more when it is subscribed.
+    // The waiter tries once more when it is subscribed.
     proxy
         .wait_for_count(Matcher::command("EVALSHA").mentioning(&names[1]), 2)
         .await;

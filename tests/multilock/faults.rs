@@ -19,7 +19,7 @@ async fn one_part_lost_is_all_lost_for_good() {
     let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let lock = client.multi_lock(&names);
     let guard = lock.lock().await.unwrap();
-    // Renewed as each by itself.
+    // Each lock is renewed separately.
     tokio::time::sleep(LEASE + LEASE / 3).await;
     assert!(
         matches!(guard.state(), GuardState::Held { .. }),
@@ -35,7 +35,7 @@ async fn one_part_lost_is_all_lost_for_good() {
     let error = within(DEADLINE, body).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
-    // Also where it is put there again.
+    // Also if the key is created again.
     let _: u8 = redis::cmd("HSET")
         .arg(&[&*names[1], guard.hold_ids()[1].as_str(), "1"])
         .query_async(&mut redis)
@@ -75,7 +75,7 @@ async fn it_is_lost_at_the_first_deadline_where_a_server_is_silent() {
     eventually(DEADLINE, async || there.stats().names == 0).await;
 }
 
-/// It said at once that it was lost, and what was not lost was still held for others.
+/// Once, the guard reported the loss at once, but its other locks were still held.
 #[tokio::test]
 async fn unlock_of_what_is_partly_lost_waits_for_the_releases_of_the_rest() {
     let (server, prefix, names) = names("partly");
@@ -132,7 +132,7 @@ async fn a_server_that_is_down_is_unavailable_within_the_wait_and_the_others_are
     eventually(DEADLINE, async || here.stats().names == 0).await;
 }
 
-/// The whole call is lost on its way or back, and none of its locks stays.
+/// The command or the reply is lost, and none of the locks stays held.
 #[tokio::test]
 async fn a_lost_reply_of_the_one_call_leaves_nothing() {
     let (server, prefix, names) = names("reply");

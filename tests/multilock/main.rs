@@ -1,4 +1,4 @@
-//! Several locks as one: all or nothing, without deadlock, lost with any of them.
+//! Several locks as one: all or none, without deadlock, lost when one of them is lost.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -32,7 +32,7 @@ fn client(server: &RedisServer) -> Client {
     settings(Client::builder().url(&server.url()))
 }
 
-/// Three names on the shared server, of one prefix.
+/// Three names on the shared server, with one prefix.
 fn names(what: &str) -> (SharedServer, String, [String; 3]) {
     let prefix = unique(what);
     let names = ["a", "b", "c"].map(|name| format!("{prefix}:{name}"));

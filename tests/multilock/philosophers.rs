@@ -1,4 +1,4 @@
-//! Dining philosophers: neighbours share a fork, and half of them ask for the wrong one first.
+//! Dining philosophers: neighbours share a fork, and half of them name the wrong one first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::DEADLINE;
 const SEATS: usize = 5;
 const MEALS: usize = 8;
 
-/// Counts who has a fork in hand, in Redis, where all processes see it.
+/// Counts the holders of a fork in Redis, for all processes.
 async fn eat(redis: &mut redis::aio::MultiplexedConnection, forks: [&str; 2]) {
     for fork in forks {
         let hands: i64 = redis::cmd("INCR")

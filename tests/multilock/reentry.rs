@@ -1,4 +1,4 @@
-//! A guard that is re-entered: all or nothing.
+//! Re-entry of a guard: all or none.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tests::{LeakCheck, Proxy, RedisServer, within};
 
 use crate::{DEADLINE, client, names, settings};
 
-/// The counts of the first hold in these, as they stand in Redis.
+/// The counts of the first hold in Redis, for these locks.
 async fn counts(server: &RedisServer, names: &[String]) -> Vec<Option<u32>> {
     let mut redis = server.connect().await.unwrap();
     let mut counts = Vec::new();
@@ -30,7 +30,7 @@ async fn a_part_that_is_gone_refuses_all_and_the_counts_of_the_rest_are_set_back
     for gone in 0..3 {
         let guard = client.multi_lock(&names).lock().await.unwrap();
         assert!(client.rlock(&names[gone]).force_unlock().await.unwrap());
-        // Nobody has looked yet.
+        // The loss is not noticed yet.
         assert!(guard.is_valid());
         let error = guard.reenter().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
@@ -73,7 +73,7 @@ async fn a_server_that_does_not_answer_refuses_all() {
     leaks.assert_clean().await;
 }
 
-/// The lease and the end of the first guard's are not those of the second.
+/// The first guard's lease and end do not affect the second guard.
 #[tokio::test(start_paused = true)]
 async fn it_is_renewed_although_the_first_guard_is_not() {
     let lease = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! The script that takes several locks, where it does not go as usual.
+//! Unusual cases of the script that takes several locks.
 
 use redis::{RedisResult, aio::MultiplexedConnection};
 use tests::{RedisServer, SharedServer};
@@ -10,7 +10,7 @@ const TEXT: &str = concat!(
     include_str!("../../redlock-rt/src/wire/lua/multi_acquire.lua"),
 );
 
-/// Takes these locks for `u:1`, `u:2` and so on; the first that is held, from 1.
+/// Takes these locks for `u:1`, `u:2` and so on; returns the index, from 1, of the first held lock.
 async fn acquire(
     redis: &mut MultiplexedConnection,
     names: &[String],
@@ -61,7 +61,7 @@ async fn a_repeat_takes_nothing_more_and_shortens_nothing() {
     clean(&server, &names).await;
 }
 
-/// One of them was lost since, and is another's.
+/// One of the locks was lost since then, and another owner has it.
 #[tokio::test]
 async fn a_repeat_that_finds_one_taken_gives_the_others_back() {
     let (server, _, names) = names("taken");
@@ -87,7 +87,7 @@ async fn a_key_of_another_type_is_seen_before_anything_is_written() {
     clean(&server, &names).await;
 }
 
-/// Without a lease they would stay for ever.
+/// Without a lease the locks would stay for ever.
 #[tokio::test]
 async fn where_no_lease_may_be_set_nothing_stays() {
     let server = RedisServer::start();

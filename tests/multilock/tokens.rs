@@ -1,4 +1,4 @@
-//! The fencing tokens of parts that have some.
+//! The fencing tokens of parts that have tokens.
 
 use redlock_rt::{MultiLock, Part};
 use tests::{LeakCheck, within};
@@ -21,7 +21,7 @@ async fn each_fenced_part_has_its_token() {
     for _ in 0..3 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         let tokens = guard.tokens();
-        // In the order of the locks, whatever that of the call was.
+        // In the order of the locks, not in that of the call.
         let [(first, of_first), (second, of_second)] = tokens[..] else {
             panic!("{tokens:?}");
         };
@@ -31,7 +31,7 @@ async fn each_fenced_part_has_its_token() {
         }
         assert!(of_first > last[0] && of_second > last[1], "they grow");
         last = [of_first, of_second];
-        // The hold's, so the same for who re-enters.
+        // The token of the hold, so the same after re-entry.
         let inner = guard.reenter().await.unwrap();
         assert_eq!(inner.tokens(), tokens);
         inner.unlock().await.unwrap();

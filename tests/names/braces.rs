@@ -90,8 +90,8 @@ pub(crate) async fn a_token_seen_for_one_value_is_not_asked_of_the_other(world: 
     delete(world, &fences).await;
 }
 
-/// As documented. Redisson has one queue for both names too, so that this cannot be mended without
-/// parting from its clients.
+/// As documented. Redisson also has one queue for both names, so another behaviour would be
+/// incompatible.
 pub(crate) async fn fair_locks_share_redissons_queue(world: &World) {
     let client = world.client();
     let (plain, other) = (
@@ -108,7 +108,7 @@ pub(crate) async fn fair_locks_share_redissons_queue(world: &World) {
     assert!(plain.try_lock().await.unwrap().is_none());
     held.unlock().await.unwrap();
     waiter.await.unwrap();
-    // Once nobody waits for either they are two locks.
+    // Without waiters they are two locks.
     let one = plain.try_lock().await.unwrap().unwrap();
     let two = other.try_lock().await.unwrap().unwrap();
     one.unlock().await.unwrap();
@@ -149,7 +149,7 @@ pub(crate) async fn fenced_locks_share_redissons_counter(world: &World) {
 }
 
 pub(crate) async fn a_namespace_keeps_them_apart(world: &World) {
-    // The whole name is `NAMESPACE:{a}` then, which reads like no other name in braces.
+    // The whole name is then `NAMESPACE:{a}`, which is no other name in braces.
     let client = world.client_with(|builder| builder.namespace(world.name.clone()));
     let (plain, other) = (client.fair_lock("a"), client.fair_lock("{a}"));
     let held = other.lock().await.unwrap();
@@ -170,7 +170,7 @@ pub(crate) async fn a_namespace_keeps_them_apart(world: &World) {
     waiter.await.unwrap();
 }
 
-/// Why [the queue](fair_locks_share_redissons_queue) is not ours to part.
+/// The reason why [the queue](fair_locks_share_redissons_queue) cannot be split.
 #[tokio::test]
 async fn redissons_own_clients_share_the_queue_of_such_names() {
     let name = unique("java-braces");

@@ -1,4 +1,4 @@
-//! A hash that is the application's own, under the name of a lock: it is no lock, and stays as it is.
+//! A hash of the application under the name of a lock: it is refused and stays unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -41,7 +41,7 @@ const LOCKS: [&[&str]; 6] = [
     &["mode", "read", "a:1", "1", "b:2", "7"],
 ];
 
-/// The fields of a hash that is too large to look at all of them, each with this value.
+/// The fields of a hash that is too large to be checked completely, each with this value.
 fn many(value: &'static str) -> Vec<String> {
     let fields = (0..600).map(|n| [format!("field {n}"), value.to_owned()]);
     fields.flatten().collect()
@@ -73,7 +73,7 @@ pub(crate) async fn the_hash_of_somebody_else_is_neither_waited_for_nor_deleted(
         put(world, fields).await;
         let before: BTreeMap<String, String> = world.redis(&["HGETALL", name]).await;
         let what = format!("{:?}", &fields[..2]);
-        // First what waits for nobody: its outcome tells more than that it does not end.
+        // First the calls that do not wait: a wrong result is easier to read than a hanging test.
         macro_rules! each {
             ($($lock:expr),+ $(,)?) => {
                 $(let lock = $lock;
@@ -112,7 +112,7 @@ pub(crate) async fn the_hash_of_somebody_else_is_neither_waited_for_nor_deleted(
     let _: bool = world.redis(&["DEL", name]).await;
 }
 
-/// A refusal looks at so many fields only, and may take it for a lock; a deletion looks at all.
+/// A refusal checks only the first fields, and may mistake the hash for a lock; a deletion checks all.
 pub(crate) async fn a_large_hash_with_a_mode_of_its_own_is_not_deleted(world: &World) {
     let client = world.client();
     let name = &world.name;
@@ -180,13 +180,13 @@ pub(crate) async fn the_lock_of_anybody_is_waited_for_and_can_be_forced(world: &
     let _: bool = world.redis(&["DEL", name]).await;
 }
 
-/// It looks where it is refused, and there at so many fields only.
+/// A call checks the hash only when it is refused, and then only the first fields.
 #[tokio::test]
 async fn a_free_lock_costs_no_command_more_and_a_refusal_few() {
     let server = RedisServer::start();
     let client = redlock_rt::Client::connect(&server.url()).await.unwrap();
     let lock = client.rlock("lock");
-    // The server knows the scripts from here on.
+    // Loads the scripts.
     lock.lock().await.unwrap().unlock().await.unwrap();
     let mut monitor = Monitor::start(&server).await;
     let inner = async |monitor: &mut Monitor| {

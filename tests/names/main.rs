@@ -1,4 +1,4 @@
-//! What becomes a key: names that look alike, and keys that belong to somebody else.
+//! Names as keys: names that look alike, and keys of other programs.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ mod numbers;
 /// The limit for events that must happen.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Runs one behaviour on this backend, and looks what it has left.
+/// Runs one behaviour on this backend, and checks that it has left nothing.
 async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
     let world = World::open::<B>(name).await;
     within(2 * DEADLINE, behaviour(&world)).await;

@@ -1,11 +1,12 @@
-//! Keys that hold no number, under the names of what is counted: refused, and left as they are.
+//! Keys without a number under the names of semaphores and latches: they are refused and stay
+//! unchanged.
 
 use std::fmt::Debug;
 
 use redlock_rt::{CountDownLatch, Error, ErrorKind};
 use tests::World;
 
-/// What an application may keep under a name.
+/// Values that an application may have under a name.
 const FOREIGN: [&[&str]; 6] = [
     &["SET", "many"],
     &["SET", "1.5"],
@@ -29,7 +30,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, value: &[&str]) {
     }
 }
 
-/// All that a latch can be asked for.
+/// All methods of a latch.
 async fn is_refused(latch: &CountDownLatch, value: &[&str]) {
     refused(latch.delete().await, value);
     refused(latch.try_set_count(1).await, value);
@@ -56,7 +57,7 @@ pub(crate) async fn deleting_a_latch_deletes_no_key_of_another_type(world: &Worl
         assert_eq!(keys, std::slice::from_ref(name), "no mark and no note");
     }
     let _: bool = world.redis(&["DEL", name]).await;
-    // What Redisson lets be set is a latch.
+    // A count that Redisson allows is a latch.
     put(world, name, &["SET", "-1"]).await;
     assert!(latch.delete().await.unwrap());
 }

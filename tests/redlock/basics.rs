@@ -1,4 +1,4 @@
-//! What stands on the servers, what the guard says, what is asked of all.
+//! The state on the servers, the state of the guard, and questions to all servers.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn it_is_an_rlock_on_every_server() {
     let error = other.lock().lock_with(zero).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended);
 
-    // Renewed on all of them.
+    // Renewed on all servers.
     tokio::time::sleep(LEASE + LEASE / 2).await;
     assert!(
         matches!(guard.state(), GuardState::Held { .. }),
@@ -91,11 +91,11 @@ async fn bad_input_is_refused() {
     let client = Client::embedded();
     let twice = Quorum::new([client.clone(), client.clone()]);
     assert!(twice.unwrap_err().is_bad_input());
-    // One server, whatever the database, and however the host is written.
+    // One server, with any database, and any spelling of the host.
     let urls = ["redis://host:7000/1", "redis://HOST:7000", "redis://other"];
     let clients = urls.map(|url| Client::builder().url(url).build().unwrap());
     assert!(Quorum::new(clients).unwrap_err().is_bad_input());
-    // Unless they are given names that say otherwise.
+    // Unless they have different server names.
     let named = ["a", "b"].map(|name| {
         let client = Client::builder().url("redis://host:7000").server_name(name);
         client.build().unwrap()
@@ -137,7 +137,7 @@ async fn a_body_reenters() {
     let quorum = embedded(3);
     let lock = quorum.redlock("n");
     let guard = lock.lock().await.unwrap();
-    // Somebody waits for its end: who is inside does not wait behind them.
+    // Another task waits for the release; the caller inside does not wait behind it.
     let waiter = tokio::spawn({
         let lock = lock.clone();
         async move { lock.lock().await }

@@ -1,4 +1,4 @@
-//! Calls dropped between any two steps: nothing of them is left on any server.
+//! Calls that are dropped between any two steps leave nothing on any server.
 
 use std::{future::Future, pin::pin, task::Poll, time::Duration};
 
@@ -9,10 +9,10 @@ use tokio::{runtime::Builder, task::yield_now};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const NAME: &str = "cancelled";
-/// More steps than any call here has.
+/// More than the number of steps of any call here.
 const MOST: usize = 1_000;
 
-/// Three engines, two quorums of them: what one does goes over wires that move a few bytes a step.
+/// Three engines with two quorums; the wires of one quorum move a few bytes per step.
 struct Stage {
     lock: RedLock,
     other: RedLock,
@@ -47,7 +47,7 @@ impl Stage {
         }
     }
 
-    /// The next locker has it soon, and nothing is left anywhere.
+    /// The next caller gets the lock soon, and nothing is left on any server.
     async fn assert_nothing_left(&self, at: (usize, bool)) {
         let next = LockOptions::new().wait(Duration::from_secs(1));
         match self.other.lock_with(next).await {
@@ -72,7 +72,8 @@ impl Stage {
     }
 }
 
-/// Polls so often, with a step of everybody else in between; its output if it comes before.
+/// Polls this often, with a step of all other tasks in between; returns the output if the call
+/// completes before.
 async fn drop_after<F: Future>(polls: usize, late: bool, call: F) -> Option<F::Output> {
     let mut call = pin!(call);
     for _ in 0..polls {
@@ -81,7 +82,7 @@ async fn drop_after<F: Future>(polls: usize, late: bool, call: F) -> Option<F::O
         }
         yield_now().await;
     }
-    // What it waits for has come, and it has not heard.
+    // The awaited event has happened, and the call does not know it yet.
     for _ in 0..if late { 40 } else { 0 } {
         yield_now().await;
     }
@@ -98,7 +99,7 @@ fn at_every_point(least: usize, case: impl AsyncFn(&Stage, usize, bool) -> bool)
         .unwrap();
     runtime.block_on(async {
         let stage = Stage::set().await;
-        // Connected, and the scripts are known.
+        // Connects, and loads the scripts.
         stage.lock.lock().await.unwrap().unlock().await.unwrap();
         for polls in 1.. {
             assert!(polls < MOST, "it does not complete");

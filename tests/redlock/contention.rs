@@ -1,4 +1,4 @@
-//! Many who want it at once.
+//! Many concurrent callers.
 
 use std::{
     sync::{
@@ -44,7 +44,7 @@ async fn sixty_four_tasks_of_each_of_two_clients_exclude_each_other() {
     }
 }
 
-/// Callers that split the servers among them do not meet for ever: of three, somebody always has it
+/// Callers that split the servers among them do not do so for ever: one of three always gets the lock
 /// long before a lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn split_votes_come_apart() {

@@ -1,4 +1,4 @@
-//! What a guard holds is made whole again, whatever it began with and wherever it lives.
+//! Lost parts of a guard are acquired again, whatever it began with and wherever it lives.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn options() -> LockOptions {
     LockOptions::new().lease(LEASE)
 }
 
-/// Has one server forget the lock, and waits until the guard has it there again.
+/// Deletes the lock on one server, and waits until the guard has it there again.
 async fn forgets(client: &Client, guard: &RedLockGuard) {
     let before = guard.hold_ids();
     assert!(client.rlock(NAME).force_unlock().await.unwrap());
@@ -30,7 +30,8 @@ async fn forgets(client: &Client, guard: &RedLockGuard) {
     .await;
 }
 
-/// A server where another had it at first was never asked again: the lock was lost with the next.
+/// Once, a server where another owner had the lock at first was never asked again, so the lock was
+/// lost with the next server.
 #[tokio::test]
 async fn a_server_that_another_had_at_first_joins_when_it_is_free() {
     let (clients, quorum) = embedded();
@@ -43,7 +44,7 @@ async fn a_server_that_another_had_at_first_joins_when_it_is_free() {
     assert!(guard.is_valid());
 }
 
-/// What came in the place of the first holds was not known to bodies that run under the guard.
+/// Once, bodies under the guard did not know the holds that had replaced the first ones.
 #[tokio::test]
 async fn a_body_reenters_what_was_acquired_again_meanwhile() {
     let (clients, quorum) = embedded();
@@ -60,7 +61,7 @@ async fn a_body_reenters_what_was_acquired_again_meanwhile() {
     within(DEADLINE, body).await.unwrap();
 }
 
-/// As above, where a server joined that was not there when the body began.
+/// As above, with a server that joined after the body had started.
 #[tokio::test]
 async fn a_body_reenters_what_joined_meanwhile() {
     let (clients, quorum) = embedded();
@@ -77,7 +78,7 @@ async fn a_body_reenters_what_joined_meanwhile() {
     within(DEADLINE, body).await.unwrap();
 }
 
-/// Each acquired it for itself, so one of them never had that server again.
+/// Once, each guard acquired the part for itself, so one of them never had that server again.
 #[tokio::test]
 async fn a_server_that_forgets_is_shared_again_by_all_guards_of_the_hold() {
     let (clients, quorum) = embedded();
@@ -85,7 +86,7 @@ async fn a_server_that_forgets_is_shared_again_by_all_guards_of_the_hold() {
     let outer = lock.lock_with(options()).await.unwrap();
     let inner = outer.reenter().await.unwrap();
     let inside = outer.run(lock.lock_with(options())).await.unwrap().unwrap();
-    // More than a majority can be without, one after the other.
+    // More servers, one after the other, than a majority can lack.
     for client in &clients {
         assert!(client.rlock(NAME).force_unlock().await.unwrap());
         eventually(DEADLINE, async || {
@@ -106,7 +107,7 @@ async fn a_server_that_forgets_is_shared_again_by_all_guards_of_the_hold() {
     assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
 }
 
-/// The time that it waited was counted as time that it held.
+/// Once, waiting time counted as holding time.
 #[tokio::test(start_paused = true)]
 async fn max_hold_of_what_is_acquired_again_begins_with_the_hold() {
     let (clients, quorum) = embedded();
@@ -123,7 +124,7 @@ async fn max_hold_of_what_is_acquired_again_begins_with_the_hold() {
     forgets(&clients[1], &guard).await;
 }
 
-/// Its task went with the runtime in which the quorum was first used.
+/// Once, its task ended with the runtime in which the quorum was first used.
 #[test]
 fn a_guard_of_another_runtime_is_looked_after_when_the_first_has_ended() {
     let runtime = || tokio::runtime::Builder::new_multi_thread();
@@ -142,7 +143,7 @@ fn a_guard_of_another_runtime_is_looked_after_when_the_first_has_ended() {
     second.block_on(guard.unlock()).unwrap();
 }
 
-/// It slept for as long as a server was given that had been away for long.
+/// Once, the repairer slept as long as for a server that was away for long.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stays_away_puts_off_no_other() {
     let clients: Vec<_> = (0..5).map(|_| Client::embedded()).collect();
@@ -156,7 +157,7 @@ async fn a_server_that_stays_away_puts_off_no_other() {
         assert_eq!(guard.servers(), 4);
         let before = guard.hold_ids();
         assert!(client.rlock(NAME).force_unlock().await.unwrap());
-        // Has every server asked, so that the loss is known.
+        // Asks every server, so that the loss is known.
         guard.extend(lease * 2).await.unwrap();
         eventually(Duration::from_secs(1), async || {
             guard.servers() == 4 && guard.hold_ids() != before

@@ -1,4 +1,4 @@
-//! One lock over several servers: kept while a majority says so, and lost for good after that.
+//! One lock over several servers: held while a majority has it, then lost for ever.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -22,10 +22,10 @@ const LEASE: Duration = Duration::from_secs(6);
 /// More than a busy machine needs, and far below the lease.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Servers of the test's own.
+/// Separate servers for the test.
 struct Servers(Vec<RedisServer>);
 
-/// A quorum of them, and its clients.
+/// A quorum over the servers, and its clients.
 struct Party {
     quorum: Quorum,
     clients: Vec<Client>,

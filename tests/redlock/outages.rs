@@ -1,4 +1,4 @@
-//! Servers that die, hang and come back.
+//! Servers that die, hang and return.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn a_dead_minority_does_not_matter() {
     let servers = Servers::start(5);
     let (party, other) = (servers.party(), servers.party());
     let (lock, rival) = (party.lock(), other.lock());
-    // Both are connected: a try has not the time for that on a busy machine.
+    // Connects both, since a try has no time for that on a busy machine.
     for lock in [&lock, &rival] {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -59,7 +59,7 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
         "{:?}",
         begun.elapsed()
     );
-    // What they were asked meanwhile is carried out now, and taken back.
+    // The commands that they received meanwhile run now, and are undone.
     servers.0[0].resume();
     servers.0[3].resume();
     party.assert_idle(0..5).await;
@@ -68,7 +68,7 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
     assert_eq!(guard.servers(), 5);
 }
 
-/// The counts of the others are set back.
+/// The counts on the other servers are undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_reentered_by_a_majority_and_by_no_fewer() {
     let servers = Servers::start(3);
@@ -86,7 +86,7 @@ async fn it_is_reentered_by_a_majority_and_by_no_fewer() {
     let error = within(2 * DEADLINE, guard.reenter()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
     assert_eq!(error.name(), Some(NAME));
-    // The leases of those that are away still run.
+    // The leases on the missing servers still run.
     assert!(guard.is_valid());
     let mut redis = servers.0[0].connect().await.unwrap();
     let count: Vec<u32> = redis::cmd("HVALS")
@@ -99,7 +99,7 @@ async fn it_is_reentered_by_a_majority_and_by_no_fewer() {
     servers.assert_free([0]).await;
 }
 
-/// Who answers after the majority joins all the same.
+/// A server that answers after the majority still joins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_server_joins_later() {
     let servers = Servers::start(3);
@@ -122,7 +122,7 @@ async fn a_slow_server_joins_later() {
     party.assert_idle(0..3).await;
 }
 
-/// The release on a silent server goes on in the background.
+/// The release on a silent server continues in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_a_silent_minority() {
     let servers = Servers::start(3);
@@ -138,7 +138,7 @@ async fn a_release_does_not_wait_for_a_silent_minority() {
     party.assert_idle(0..3).await;
 }
 
-/// A round that the end of the wait cuts short does not make a contended lock unavailable.
+/// A round that the end of the wait cuts short does not report a contended lock as unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_known_state_explains_a_failed_wait() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -157,7 +157,7 @@ async fn the_last_known_state_explains_a_failed_wait() {
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
 }
 
-/// Silent servers are not asked again and again by everybody who locks.
+/// Silent servers are not asked repeatedly by every caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
     let servers = Servers::start(3);
@@ -195,14 +195,14 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
     assert_eq!(guard.servers(), 5);
     servers.0[0].kill();
     servers.0[1].kill();
-    // It is kept by the others for longer than any lease.
+    // The other servers keep the lock for longer than any lease.
     tokio::time::sleep(LEASE + LEASE / 2).await;
     assert!(
         matches!(guard.state(), GuardState::Held { .. }),
         "{guard:?}"
     );
     assert_eq!(guard.servers(), 3);
-    // They come back with nothing, and get it again.
+    // The servers return empty, and the lock is acquired there again.
     servers.0[0].restart();
     servers.0[1].restart();
     eventually(DEADLINE, async || guard.servers() == 5).await;
@@ -213,7 +213,7 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
             .unwrap()
             .starts_with(party.clients[0].uuid())
     );
-    // And count: the others may go.
+    // And they count, so the other servers may fail.
     servers.0[2].kill();
     servers.0[3].kill();
     tokio::time::sleep(LEASE + LEASE / 2).await;
@@ -269,7 +269,7 @@ async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why(
     assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
     assert!(error.is_unavailable() && error.name() == Some(NAME));
     assert!(begun.elapsed() < WAIT + WAIT / 2, "{:?}", begun.elapsed());
-    // Also one that waits behind another task.
+    // Also for a task that waits behind another.
     let waits = (0..3).map(|_| lock.lock_with(LockOptions::new().wait(WAIT)));
     for outcome in within(DEADLINE, futures::future::join_all(waits)).await {
         assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Quorum);
@@ -279,10 +279,10 @@ async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why(
     for asked in [lock.is_locked().await, lock.force_unlock().await] {
         assert_eq!(asked.unwrap_err().kind(), ErrorKind::Quorum);
     }
-    // By now its lease is over but for a part, and nobody is there to renew it.
+    // By now most of its lease is over, and no server can renew it.
     within(DEADLINE, guard.lost()).await;
     assert!(killed.elapsed() < 2 * LEASE, "{:?}", killed.elapsed());
-    // Lost is lost, also when they are back; and what was left is released.
+    // The loss is final, also when the servers are back, and the remaining parts are released.
     for at in [0, 2, 4] {
         servers.0[at].restart();
     }
@@ -302,7 +302,7 @@ async fn a_silent_majority_ends_it_at_the_local_deadline() {
     let servers = Servers::start(3);
     let party = servers.party();
     let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
-    // Renewed before, so that the connection for it is there.
+    // Renewed before, so that the connection for renewals exists.
     tokio::time::sleep(LEASE / 2).await;
     servers.0[0].pause();
     servers.0[1].pause();
@@ -326,7 +326,7 @@ async fn a_silent_majority_ends_it_at_the_local_deadline() {
     party.assert_idle(0..3).await;
 }
 
-/// Nothing is sent beside renewals while nothing is lost, and there is one task for all.
+/// While nothing is lost, only renewals are sent, and one task serves all guards.
 #[tokio::test]
 async fn nothing_is_asked_while_nothing_is_lost() {
     let servers = Servers::start(3);
@@ -338,13 +338,13 @@ async fn nothing_is_asked_while_nothing_is_lost() {
     }
     proxies.iter().for_each(tests::Proxy::mark);
     tokio::time::sleep(LEASE).await;
-    // All connections are there.
+    // Makes all connections.
     let before = tokio::runtime::Handle::current()
         .metrics()
         .num_alive_tasks();
     for proxy in &proxies {
         let frames = proxy.counts();
-        // Three or four renewals of all twenty, a few of them in batches of their own.
+        // Three or four renewals of all twenty, a few of them in separate batches.
         let sent = frames.get("EVALSHA").copied().unwrap_or(0);
         assert!((2..20).contains(&sent), "{frames:?}");
     }

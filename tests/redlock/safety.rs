@@ -1,11 +1,12 @@
-//! Never two majorities: what a guard may count, and what not.
+//! Never two majorities: the parts that a guard may count.
 
 use redlock_rt::{GuardState, LockOptions, LostReason};
 use tests::{eventually, within};
 
 use crate::{DEADLINE, LEASE, SERVER_TIMEOUT, Servers};
 
-/// A has 1, 2 and 3 of five. 3 forgets, and B gets 3, 4 and 5: A is lost as soon as it hears of 3.
+/// A has servers 1, 2 and 3 of five. 3 forgets, and B gets 3, 4 and 5. A is lost as soon as it learns
+/// about 3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_forgot_does_not_make_two_majorities() {
     let servers = Servers::start(5);
@@ -15,11 +16,11 @@ async fn a_server_that_forgot_does_not_make_two_majorities() {
     to_a[4].refuse();
     let guard = within(DEADLINE, a.lock().lock()).await.unwrap();
     assert_eq!(guard.servers(), 3);
-    // B cannot have it: 4 and 5 are no majority.
+    // B cannot get the lock: 4 and 5 are no majority.
     assert!(b.lock().try_lock().await.unwrap().is_none());
     servers.assert_free([3, 4]).await;
 
-    // A is kept from hearing of it until B has it.
+    // A cannot learn about it until B has the lock.
     to_a[2].refuse();
     servers.0[2].restart();
     let theirs = within(DEADLINE, b.lock().lock()).await.unwrap();
@@ -31,7 +32,7 @@ async fn a_server_that_forgot_does_not_make_two_majorities() {
         "{lost}"
     );
     assert!(!guard.is_valid() && theirs.is_valid());
-    // And everything of it is released. B's guard has these servers too as soon as they are free.
+    // A's other parts are released. B's guard acquires these servers as soon as they are free.
     eventually(DEADLINE, async || a.clients[0].stats().held == 0).await;
     for at in [0, 1] {
         eventually(DEADLINE, async || match servers.owner(at).await {
@@ -45,7 +46,7 @@ async fn a_server_that_forgot_does_not_make_two_majorities() {
     assert!(!guard.is_valid());
 }
 
-/// The same, told at once: with the connection back, what stands there is looked at.
+/// The same, noticed at once: when the connection is back, the holds there are verified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_is_known_as_soon_as_the_connection_is_back() {
     let servers = Servers::start(5);
@@ -57,13 +58,13 @@ async fn a_restart_is_known_as_soon_as_the_connection_is_back() {
     // Long before a renewal is due.
     let lost = within(LEASE / 4, guard.lost()).await;
     assert_eq!(lost, LostReason::Deleted);
-    // Two servers are no majority with one that was taken again, so it is not.
+    // Two servers and a re-acquired part are no majority, so the part is not acquired again.
     tokio::time::sleep(SERVER_TIMEOUT).await;
     servers.assert_free(0..3).await;
 }
 
-/// 4 forgets and is taken again; but 3 forgot as well, which A cannot hear. Somebody may have had 3,
-/// 4 and 5 meanwhile, so 4 does not count.
+/// 4 forgets and is acquired again. But 3 forgot too, and A cannot learn that. Another caller may have
+/// had 3, 4 and 5 meanwhile, so 4 does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repaired_part_counts_only_with_an_uninterrupted_majority() {
     let servers = Servers::start(5);
@@ -77,13 +78,13 @@ async fn a_repaired_part_counts_only_with_an_uninterrupted_majority() {
     servers.0[2].restart();
     to_a[3].refuse();
     servers.0[3].restart();
-    // Somebody has it and gives it up again while A believes in 3.
+    // Another caller acquires and releases the lock while A counts 3.
     let b = servers.party();
     let theirs = within(DEADLINE, b.lock().lock()).await.unwrap();
     assert!(guard.is_valid());
     theirs.unlock().await.unwrap();
     to_a[3].accept();
-    // A takes 4 again, asks 3, and gives 4 back.
+    // A acquires 4 again, asks 3, and releases 4.
     let taken = to_a[3].frames().len();
     eventually(DEADLINE, async || to_a[3].frames().len() > taken + 2).await;
     tokio::time::sleep(2 * SERVER_TIMEOUT).await;
@@ -94,7 +95,7 @@ async fn a_repaired_part_counts_only_with_an_uninterrupted_majority() {
     servers.assert_free(0..5).await;
 }
 
-/// A majority is enough for a part to come back, and no part comes back without one.
+/// A part is acquired again if a majority is left, and only then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_come_back_one_after_the_other_for_as_long_as_others_are_left() {
     let servers = Servers::start(3);
@@ -112,7 +113,7 @@ async fn parts_come_back_one_after_the_other_for_as_long_as_others_are_left() {
             "{guard:?}"
         );
     }
-    // Two at once are too many.
+    // Two losses at once are too many.
     servers.0[0].kill();
     servers.0[1].kill();
     servers.0[0].restart();

@@ -1,4 +1,4 @@
-//! Guards that are dropped where nobody waits for their releases.
+//! Dropped guards, whose releases no caller awaits.
 
 use std::io;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 
 use crate::{DEADLINE, ms};
 
-/// More than are released at once.
+/// More than the number of concurrent releases.
 const GUARDS: usize = 300;
 const MOST_AT_ONCE: usize = 128;
 const LONG: Duration = Duration::from_secs(60);
 
-/// Each of them was tried with each try to connect, and all were sent at once after the outage.
+/// Each release was tried with each attempt to connect, and all were sent at once after the outage.
 #[tokio::test]
 async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     let server = shared_server();
@@ -31,14 +31,14 @@ async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     let locks: Vec<_> = (0..GUARDS)
         .map(|number| client.rlock(format!("{name}:{number}")))
         .collect();
-    // The server knows the scripts from here on.
+    // Loads the scripts.
     let first = locks[0].lock().await.unwrap();
     first.unlock().await.unwrap();
     let guards = join_all(locks.iter().map(|lock| lock.lock())).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     proxy.refuse();
     proxy.cut_all();
-    // Once this has failed the client knows that there is no connection.
+    // When this has failed, the client knows that there is no connection.
     let brief = LockOptions::new().wait(ms(50));
     let error = client.rlock(&other).lock_with(brief).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
@@ -61,7 +61,7 @@ async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     leaks.assert_clean().await;
 }
 
-/// A stream that makes timers, or spawns, where it is written to.
+/// A stream whose writes create timers or spawn tasks.
 struct OfItsRuntime(TcpStream);
 
 impl AsyncRead for OfItsRuntime {
@@ -93,7 +93,7 @@ impl AsyncWrite for OfItsRuntime {
     }
 }
 
-/// The stream of a connector was written to outside of the runtime that it was opened in.
+/// The stream of a connector was written outside the runtime in which it was opened.
 #[tokio::test]
 async fn a_guard_dropped_on_a_thread_panicked_where_the_stream_needs_its_runtime() {
     let server = shared_server();

@@ -1,4 +1,4 @@
-//! Defects that were found once: each test is named for its symptom.
+//! Former defects: each test is named for the symptom, and its comment tells the cause.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -29,7 +29,7 @@ fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// A client whose connections to `engine` are made once `ready` is over.
+/// A client whose connections to `engine` succeed when `ready` completes.
 fn slow_to_connect<F>(engine: &Engine, ready: impl Fn() -> F + Send + Sync + 'static) -> Client
 where
     F: Future<Output = ()> + Send + 'static,
@@ -45,7 +45,7 @@ where
     Client::builder().connector(connect).build().unwrap()
 }
 
-/// Every call began to connect anew, and took what it had begun with it when its wait was over.
+/// Each call started to connect anew, and aborted that attempt when its wait was over.
 #[tokio::test(start_paused = true)]
 async fn callers_whose_waits_are_shorter_than_connecting_never_connected() {
     let engine = Engine::new();
@@ -63,7 +63,7 @@ async fn callers_whose_waits_are_shorter_than_connecting_never_connected() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
-/// It had the turn to connect, and nobody else got it.
+/// That caller had the turn to connect, and no other caller got it.
 #[tokio::test]
 async fn a_caller_that_is_not_polled_kept_all_others_from_connecting() {
     let open = Arc::new(Notify::new());
@@ -76,7 +76,7 @@ async fn a_caller_that_is_not_polled_kept_all_others_from_connecting() {
     let first = client.rlock("first");
     let mut unpolled = tokio_test::task::spawn(first.lock());
     assert!(unpolled.poll().is_pending());
-    // For each connection that is asked for, whoever asks.
+    // One attempt for each connection, whatever the number of callers.
     let opener = tokio::spawn(async move {
         loop {
             open.notify_one();
@@ -89,8 +89,8 @@ async fn a_caller_that_is_not_polled_kept_all_others_from_connecting() {
     opener.abort();
 }
 
-/// A lost connection has every lock verified at once, whatever pause was planned; so a server that
-/// accepts and hangs up was dialed as fast as it could accept.
+/// A broken connection has every lock verified at once, without a pause. So a server that accepts and
+/// closes connections was dialed as fast as it could accept.
 #[tokio::test]
 async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
     let server = shared_server();
@@ -119,7 +119,7 @@ async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
         .await;
 }
 
-/// An answer, whichever, made each of its connections a good one.
+/// Any answer counted as a sign of a good connection.
 #[tokio::test]
 async fn a_server_that_answers_once_and_hangs_up_was_dialed_without_a_pause() {
     let server = shared_server();
@@ -149,7 +149,7 @@ async fn a_server_that_answers_once_and_hangs_up_was_dialed_without_a_pause() {
         .await;
 }
 
-/// Each connection that was made reset the pause.
+/// Each successful connection reset the pause.
 #[tokio::test]
 async fn a_server_that_hangs_up_on_subscribers_was_dialed_a_hundred_times_a_second() {
     let server = shared_server();
@@ -176,7 +176,7 @@ async fn a_server_that_hangs_up_on_subscribers_was_dialed_a_hundred_times_a_seco
         .await;
 }
 
-/// The refusal was taken for good, as that of an ACL is.
+/// The refusal counted as permanent, like that of an ACL.
 #[tokio::test]
 async fn a_busy_server_that_refused_to_subscribe_was_not_asked_again() {
     let server = shared_server();
@@ -209,8 +209,8 @@ async fn a_busy_server_that_refused_to_subscribe_was_not_asked_again() {
         .await;
 }
 
-/// It had not tried, since its own client held the lock, and its channel was confirmed before it
-/// came: so nothing but an announcement would ever have had it look.
+/// The waiter had not tried, since its own client held the lock, and the channel was confirmed before
+/// it came. So only an announcement could have made it try.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
     let engine = Engine::new();
@@ -219,7 +219,7 @@ async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
     let mut raw = connection_over(engine.connect()).await.unwrap();
     let lock = client.rlock("vanished");
     let guard = lock.lock().await.unwrap();
-    // Leaves a confirmed subscription behind.
+    // Leaves a confirmed subscription.
     let passing = LockOptions::new().wait(ms(100));
     assert!(lock.lock_with(passing).await.unwrap_err().is_timed_out());
     assert_eq!(client.stats().subscriptions, 1);
@@ -238,8 +238,8 @@ async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
     guard.unlock().await.unwrap();
 }
 
-/// A settlement that holds its hold's turn was queued behind those that wait for the turn, and
-/// these took all places of the release task.
+/// A cleanup that had the turn of its hold was queued behind cleanups that waited for that turn, and
+/// those took all places of the release task.
 #[tokio::test(start_paused = true)]
 async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_all_releases() {
     const GUARDS: usize = 200;
@@ -256,7 +256,7 @@ async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_al
         let mut extension = tokio_test::task::spawn(first.extend(Duration::from_secs(60)));
         assert!(extension.poll().is_pending());
         drop(guards);
-        // The release task takes what it can.
+        // The release task takes as many cleanups as it can.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -267,7 +267,7 @@ async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_al
     assert_eq!(client.stats().releases, 0);
 }
 
-/// Both reported held, in one process, until the next renewal of the first.
+/// Both guards of one process reported held until the next renewal of the first.
 #[tokio::test(start_paused = true)]
 async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
     let engine = Engine::new();
@@ -282,7 +282,7 @@ async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
     assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
 }
 
-/// The stream to an engine, on which every request takes so many milliseconds to get there.
+/// A stream to an engine that delays every request by this many milliseconds.
 fn far_away(engine: &Engine, latency: Arc<AtomicU64>) -> DuplexStream {
     let mut session = engine.connect();
     let (ours, mut theirs) = tokio::io::duplex(1 << 16);
@@ -304,7 +304,7 @@ fn far_away(engine: &Engine, latency: Arc<AtomicU64>) -> DuplexStream {
     ours
 }
 
-/// A client that looks every 20 to 40 ms.
+/// A client that polls every 20 to 40 ms.
 async fn client_far_away(engine: &Engine, latency: &Arc<AtomicU64>) -> Client {
     let (engine, latency) = (engine.clone(), Arc::clone(latency));
     let builder = Client::builder().connector(move || {
@@ -314,21 +314,21 @@ async fn client_far_away(engine: &Engine, latency: &Arc<AtomicU64>) -> Client {
     builder.poll_interval(ms(20)).connect().await.unwrap()
 }
 
-/// Its last try happened to be under way when its wait was over.
+/// The last try of the waiter was in progress when its wait was over.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_wait_ended_during_a_try_called_redis_unavailable() {
     let engine = Engine::new();
     let holder = Client::builder().embedded(&engine).build().unwrap();
     let guard = holder.rlock("far").lock().await.unwrap();
     let client = client_far_away(&engine, &Arc::new(AtomicU64::new(100))).await;
-    // A try of 100 ms, a pause of 20 to 40, and another that is cut short.
+    // A try of 100 ms, a pause of 20 to 40 ms, and another try that is cut short.
     let options = LockOptions::new().wait(ms(150));
     let error = client.rlock("far").lock_with(options).await.unwrap_err();
     assert!(error.is_timed_out(), "{error}");
     guard.unlock().await.unwrap();
 }
 
-/// One after the other became head, and sent a try that its wait had no time for.
+/// One waiter after the other became head, and sent a try for which its wait had no time.
 #[tokio::test(start_paused = true)]
 async fn waiters_whose_waits_ended_together_each_sent_a_doomed_try() {
     const WAITERS: usize = 50;
@@ -347,7 +347,7 @@ async fn waiters_whose_waits_ended_together_each_sent_a_doomed_try() {
     }
 }
 
-/// The channels of announcements are not among what the user may use.
+/// A user without rights to the channels of announcements.
 async fn limited_user(rules: &[&str]) -> (tests::SharedServer, String) {
     let server = shared_server();
     let user = unique("limited").replace(':', "-");
@@ -382,7 +382,7 @@ async fn without_the_right_to_publish_a_release_was_reported_as_failed() {
         .await;
 }
 
-/// Inside a script the refusal has no code of its own.
+/// Inside a script the refusal has no separate error code.
 #[tokio::test]
 async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
     let (_server, url) = limited_user(&["allchannels", "-hset"]).await;
@@ -391,7 +391,7 @@ async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
-/// It was taken, and then could not be given its lease.
+/// The lock was taken, and then its lease could not be set.
 #[tokio::test]
 async fn without_the_right_to_expire_a_lock_stayed_for_ever() {
     let (server, url) = limited_user(&["allchannels", "-pexpire"]).await;
@@ -406,12 +406,12 @@ async fn without_the_right_to_expire_a_lock_stayed_for_ever() {
         .await;
 }
 
-/// A client of a server that takes connections and says nothing.
+/// A client of a server that accepts connections and sends nothing.
 fn unheard() -> Client {
     let silence = Arc::new(std::sync::Mutex::new(Vec::new()));
     let connect = move || {
         let (ours, theirs) = tokio::io::duplex(4096);
-        // Kept open, and never read.
+        // Kept open and never read.
         silence.lock().unwrap().push(theirs);
         async move { Ok::<DuplexStream, _>(ours) }
     };
@@ -433,7 +433,7 @@ async fn a_silent_redis_was_called_contention_to_the_second_call_of_an_owner() {
     }
 }
 
-/// The head of the line had failed once, and just asked again.
+/// The head of the queue had failed once, and was just asking again.
 #[tokio::test(start_paused = true)]
 async fn a_silent_redis_was_called_contention_to_who_gave_up_early_in_a_second_try() {
     let lock = unheard().rlock("silence");
@@ -445,7 +445,7 @@ async fn a_silent_redis_was_called_contention_to_who_gave_up_early_in_a_second_t
     }
 }
 
-/// Scripts of read-write locks looked for as many leases as the hash said: the server stood still.
+/// Scripts of read-write locks read as many leases as the hash said, so the server stopped.
 #[tokio::test]
 async fn a_hold_count_that_somebody_made_up_stopped_the_server() {
     let server = RedisServer::start();
@@ -474,7 +474,7 @@ async fn a_hold_count_that_somebody_made_up_stopped_the_server() {
     within(DEADLINE, async { drop(lock.write().await.unwrap()) }).await;
 }
 
-/// The first field of its hash is no owner: "unexpected reply".
+/// The first field of that hash is no owner, which was an "unexpected reply".
 #[tokio::test]
 async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
     let client = Client::embedded();
@@ -488,7 +488,7 @@ async fn looking_at_a_read_write_lock_as_at_an_rlock_was_an_unexpected_reply() {
     guard.unlock().await.unwrap();
 }
 
-/// Who waits behind another task: its retries were over, and nobody had refused any.
+/// The retries of a waiter behind another task were over, although none was refused.
 #[tokio::test(start_paused = true)]
 async fn a_silent_redis_was_called_contention_to_who_spins_behind_another() {
     let lock = unheard()
@@ -501,7 +501,7 @@ async fn a_silent_redis_was_called_contention_to_who_spins_behind_another() {
     }
 }
 
-/// They were counted while Redis did not answer, and the first refusal was the last.
+/// Retries were counted while Redis did not answer, so the first refusal was the last.
 #[tokio::test(start_paused = true)]
 async fn an_outage_used_up_the_retries_of_a_spin_lock() {
     let engine = Engine::new();
@@ -518,7 +518,7 @@ async fn an_outage_used_up_the_retries_of_a_spin_lock() {
         .backoff(Backoff::constant(ms(10)).max_retries(5));
     let begun = tokio::time::Instant::now();
     let back = async {
-        // Longer than connecting may take: the first try fails.
+        // Longer than the connect time-out: the first try fails.
         tokio::time::sleep(ms(10_000)).await;
         loop {
             connected.notify_one();
@@ -534,7 +534,7 @@ async fn an_outage_used_up_the_retries_of_a_spin_lock() {
     assert!(after >= ms(50), "{after:?} after it answered again");
 }
 
-/// It was checked for the lock alone.
+/// The TTL of the token was checked only for a single lock.
 #[tokio::test]
 async fn a_fenced_lock_among_others_was_taken_with_a_token_that_is_forgotten_before_its_lease() {
     let client = Client::embedded();
@@ -544,7 +544,7 @@ async fn a_fenced_lock_among_others_was_taken_with_a_token_that_is_forgotten_bef
     assert!(both.lock().await.unwrap_err().is_bad_input());
 }
 
-/// Neither did it say which.
+/// The error did not say which lock either.
 #[tokio::test]
 async fn the_error_of_several_locks_named_none_of_them() {
     let client = Client::embedded();
@@ -569,7 +569,7 @@ async fn the_error_of_several_locks_named_none_of_them() {
     );
 }
 
-/// The first call was asking servers that say nothing, and had not heard that yet.
+/// The first call was asking silent servers, and did not know that yet.
 #[tokio::test(start_paused = true)]
 async fn silent_servers_were_called_contention_to_who_waited_behind_the_first_call() {
     let quorum = Quorum::new((0..3).map(|_| unheard())).unwrap();
@@ -581,7 +581,7 @@ async fn silent_servers_were_called_contention_to_who_waited_behind_the_first_ca
     }
 }
 
-/// It heard of its turn from its beats alone, and they were a third of that apart.
+/// The waiter learned its turn only from beats, which came every third of its waiter time-out.
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
     let engine = Engine::new();
@@ -620,8 +620,8 @@ async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
     drop(lost);
 }
 
-/// A reader, and each kind of writer, had a queue of its own, and looked for a forced guard only
-/// there.
+/// Readers and both kinds of writers had separate local queues, and looked for a forced guard only in
+/// their own.
 #[tokio::test(start_paused = true)]
 async fn a_forced_writer_reported_held_beside_a_reader_or_preferred_writer_of_its_client() {
     let engine = Engine::new();
@@ -646,7 +646,7 @@ async fn a_forced_writer_reported_held_beside_a_reader_or_preferred_writer_of_it
     }
 }
 
-/// "Others read", and whoever tried again until they did not heard the same.
+/// The error said that others read, also when the call was repeated.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_of_a_deleted_lock_was_called_contended() {
     let engine = Engine::new();

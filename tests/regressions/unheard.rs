@@ -1,4 +1,4 @@
-//! A client that does not hear its own announcements.
+//! A client that does not receive its own announcements.
 
 use std::time::Duration;
 
@@ -44,20 +44,20 @@ async fn a_half_open_subscription_held_up_every_hand_over_within_the_process() {
     eventually(DEADLINE, async || client.stats().waiting == 2).await;
     guard.unlock().await.unwrap();
     let guard = within(DEADLINE, next).await.unwrap();
-    // Another connection listens by now, or soon.
+    // Another connection is subscribed by now, or soon.
     proxy.wait_for_count("SUBSCRIBE", 2).await;
     guard.unlock().await.unwrap();
     let guard = within(DEADLINE, last).await.unwrap();
     guard.unlock().await.unwrap();
     let counts = proxy.counts();
     assert_eq!(counts["SUBSCRIBE"], 2, "{counts:?}");
-    // The server does not hear either that the client has hung up.
+    // The server does not notice either that the client has closed the connection.
     proxy.cut(Which::Connection(deaf));
     leaks.assert_clean().await;
 }
 
-/// Nobody was told, so each hand-over waited until it was time to look again. The connection is
-/// sound: it is asked once, and kept.
+/// No waiter was woken, so each hand-over took a poll interval. The connection is sound: it is sent
+/// one PING, and kept.
 #[tokio::test]
 async fn without_the_right_to_publish_every_local_hand_over_was_delayed() {
     let (server, url) = limited_user(&["allchannels", "-publish"]).await;

@@ -1,11 +1,11 @@
 //! No renewal is sent for a holder after its unlock began, or the drop of its last guard.
 //!
-//! Random rounds on the embedded engine, whose clock stands still unless the round moves it, in a
-//! runtime that runs one task between two looks of the test: guards end between any two steps of
-//! the watchdog and of its connection's driver.
+//! Random rounds on the embedded engine, with a clock that only the round advances, in a runtime that
+//! runs one task between two checks of the test. So guards end between any two steps of the watchdog
+//! and of its connection's driver.
 //!
-//! `REDLOCK_SEED=n` repeats one round, a few hundred times, because the order in which `select!`
-//! asks its branches is Tokio's own; `REDLOCK_SOAK=1` does many more rounds.
+//! `REDLOCK_SEED=n` repeats one round a few hundred times, since the library draws random intervals;
+//! `REDLOCK_SOAK=1` runs many more rounds.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -19,10 +19,10 @@ use self::{round::Round, sentinel::Tally};
 
 const ROUNDS: u64 = 1_200;
 const SOAK: u64 = 30_000;
-/// How often the round of a given seed is repeated.
+/// The number of repetitions of the round of a given seed.
 const AGAIN: u64 = 300;
 
-/// The seed of the first round, how far apart those of two rounds are, and how many there are.
+/// The seed of the first round, the distance of two seeds, and the number of rounds.
 fn seeds() -> (u64, u64, u64) {
     if let Ok(text) = env::var("REDLOCK_SEED") {
         let seed = text.parse().expect("REDLOCK_SEED is a number");
@@ -69,7 +69,7 @@ fn no_renewal_is_sent_after_the_unlock_or_drop_began() {
     if apart == 0 {
         return;
     }
-    // What the rounds are about did happen.
+    // The cases under test did occur.
     assert!(tally.renewals > rounds, "renewals");
     assert!(tally.ends > rounds, "ends");
     assert!(tally.exact > rounds, "ends with nothing on its way");

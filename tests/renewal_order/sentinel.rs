@@ -1,23 +1,23 @@
-//! Watches what is sent, and knows whose guards have ended.
+//! Watches the sent frames, and knows the holds whose guards have ended.
 
 use std::{collections::BTreeSet, ops::AddAssign};
 
 use tests::{Frame, Wires};
 
-/// What happened, to see that the test is about something.
+/// Counts of events, to check that the test covers them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     /// Owners named by renewals.
     pub(crate) renewals: u64,
     /// Last guards that ended.
     pub(crate) ends: u64,
-    /// Those of them that ended when nothing was on its way to the connection.
+    /// Guards that ended while nothing was on its way to the connection.
     pub(crate) exact: u64,
-    /// Those of them whose renewal was written, and not yet answered.
+    /// Guards whose renewal was written, and not yet answered.
     pub(crate) answering: u64,
-    /// Renewals that were on their way already when the guard ended.
+    /// Renewals that were already on their way when the guard ended.
     pub(crate) overtaken: u64,
-    /// Times that the server was told the script of renewals.
+    /// The number of times that the script of renewals was loaded.
     pub(crate) unknown: u64,
     pub(crate) cut: u64,
 }
@@ -34,7 +34,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// The rule, and what is needed to judge by it.
+/// The rule, and the state that it needs.
 ///
 /// A renewal counts as sent when it was handed to its connection, whose driver writes it when it
 /// is polled next. So what is written in the driver's first poll after a guard ended may have been
@@ -44,10 +44,10 @@ impl AddAssign for Tally {
 pub(crate) struct Sentinel {
     wires: Wires,
     script: Script,
-    /// The frames that were looked at.
+    /// The number of checked frames.
     seen: usize,
     opened: u64,
-    /// Looks since a connection was last read from or written to.
+    /// The number of checks since a connection was last read or written.
     quiet: usize,
     /// The connection of renewals, while no other was opened since its last one.
     renewals: Option<u64>,
@@ -55,7 +55,7 @@ pub(crate) struct Sentinel {
     clean: bool,
     /// The owners that have ended.
     ended: BTreeSet<String>,
-    /// Those of them whose renewal may have been on its way to the driver, and still be.
+    /// Ended owners whose renewal may still be on its way to the driver.
     under_way: BTreeSet<String>,
     /// The owners named by the last renewal, until its driver had something else to do.
     unanswered: BTreeSet<String>,
@@ -89,7 +89,7 @@ impl Sentinel {
         }
     }
 
-    /// How many looks ago a connection was last read from or written to.
+    /// The number of checks since a connection was last read or written.
     pub(crate) fn quiet(&self) -> usize {
         self.quiet
     }

@@ -35,8 +35,8 @@ async fn a_downgrade_lets_readers_in_and_no_writer() {
     stage.end().await;
 }
 
-/// What was written is still there when it is read under the downgraded guard, however many other
-/// writers press.
+/// A value that was written is unchanged when it is read under the downgraded guard, also while other
+/// writers wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_writer_comes_between_writing_and_reading() {
     const ROUNDS: u64 = 300;
@@ -131,7 +131,7 @@ async fn the_only_reader_may_write() {
     assert_eq!(stage.hash().await, expected.into());
     assert_eq!(stage.keys().await, [stage.name.clone()].into());
     assert!(elsewhere.try_read().await.unwrap().is_none());
-    // There and back, as often as one likes.
+    // Down and up, repeatedly.
     let reading = writing.downgrade().await.unwrap();
     let writing = reading.try_upgrade().await.unwrap();
     assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
@@ -143,7 +143,7 @@ async fn among_others_an_upgrade_is_refused_at_once() {
     let stage = Stage::set("refused").await;
     let (lock, elsewhere) = (stage.lock(), stage.lock());
     let mut reading = lock.read().await.unwrap();
-    // Of this client, and of another; two that want to upgrade at once among them.
+    // Readers of this client and of another, and two that upgrade at once.
     for other in [&lock, &elsewhere] {
         let other = other.read().await.unwrap();
         let start = Instant::now();
@@ -156,7 +156,7 @@ async fn among_others_an_upgrade_is_refused_at_once() {
         let refused = other.try_upgrade().await.unwrap_err();
         assert!(start.elapsed() < LATE);
         assert_eq!(lock.read_lock().holders().await.unwrap().len(), 2);
-        // Its guard goes, and the reason stays.
+        // The guard is dropped, and the reason stays.
         assert!(refused.into_error().is_contended());
         within(DEADLINE, async {
             while lock.read_lock().holders().await.unwrap().len() == 2 {
@@ -170,7 +170,7 @@ async fn among_others_an_upgrade_is_refused_at_once() {
     stage.end().await;
 }
 
-/// A reader that died does not read any more, although its field stays while others read.
+/// A dead reader does not count, although its field stays while others read.
 #[tokio::test]
 async fn a_dead_reader_is_in_nobodys_way() {
     let stage = Stage::set("upgrade-dead").await;
@@ -194,7 +194,7 @@ async fn an_upgrade_of_a_lost_guard_gives_it_back() {
     let options = LockOptions::new().renew(Duration::from_millis(50));
     let reading = lock.read_with(options).await.unwrap();
     assert!(lock.read_lock().force_unlock().await.unwrap());
-    // Nobody knows yet, and nothing is taken afresh.
+    // The loss is not noticed yet, and no lock is acquired.
     let refused = reading.try_upgrade().await.unwrap_err();
     assert!(!stage.is_there().await);
     let reading = refused.into_guard();
@@ -235,13 +235,13 @@ async fn a_converted_guard_keeps_its_terms() {
     assert!(matches!(held, GuardState::Held { until } if until <= start + most + LATE));
     within(DEADLINE, writing.lost()).await;
     let lost = start.elapsed();
-    // The margin is a hundredth of either, and a few milliseconds.
+    // The margin is 1 % of either lease, and a few milliseconds.
     assert!(lost + most / 20 > most && lost < most + LATE, "{lost:?}");
     drop(writing);
     stage.end().await;
 }
 
-/// Who named an owner re-enters with it also what it has by a conversion.
+/// A caller with an owner also re-enters a lock that it has by a conversion.
 #[tokio::test]
 async fn an_owner_keeps_what_it_converts() {
     let stage = Stage::set("owner").await;
@@ -266,7 +266,7 @@ async fn an_owner_keeps_what_it_converts() {
     stage.end().await;
 }
 
-/// The shortest hold is that of writing: its end must not cut what is read under the lock.
+/// The shortest hold belongs to writing: its end must not end reading under the lock.
 #[tokio::test]
 async fn a_reader_keeps_its_lease_when_a_write_lock_with_min_hold_ends_under_it() {
     const MIN_HOLD: Duration = Duration::from_millis(100);
@@ -284,7 +284,7 @@ async fn a_reader_keeps_its_lease_when_a_write_lock_with_min_hold_ends_under_it(
             assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
             reading
         };
-        // It is a lock for reading from then on.
+        // From then on it is a read lock.
         let other = within(DEADLINE, elsewhere.read()).await.unwrap();
         other.unlock().await.unwrap();
         tokio::time::sleep_until(since + 3 * MIN_HOLD).await;

@@ -1,4 +1,4 @@
-//! What it costs, in frames at a proxy.
+//! The cost in frames at a proxy.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::{DEADLINE, Stage, waits};
 
-/// A client whose scripts are known, and the proxy that counts.
+/// A client with loaded scripts, and the counting proxy.
 async fn counted(stage: &Stage) -> (Proxy, redlock_rt::Client, ReadWriteLock) {
     let proxy = Proxy::to(&shared_server());
     let client = stage.client_with(|builder| builder.url(&proxy.url()).poll_interval(crate::NEVER));
@@ -66,7 +66,7 @@ async fn each_step_is_one_round_trip() {
     stage.end().await;
 }
 
-/// However many wait, one asks; let in, each asks once.
+/// One waiter asks for all; when readers are admitted, each asks once.
 #[tokio::test]
 async fn readers_that_wait_ask_once_each() {
     const READERS: usize = 30;
@@ -83,13 +83,13 @@ async fn readers_that_wait_ask_once_each() {
     writing.unlock().await.unwrap();
     let guards = within(DEADLINE, readers.join_all()).await;
     let tries = proxy.counts()["EVALSHA"];
-    // Those of the head while it waits, and one more for the message.
+    // The tries of the head while it waits, and one more for the message.
     assert!(tries <= READERS + 3, "{tries} tries");
     drop(guards);
     stage.end().await;
 }
 
-/// Read holds are looked after more often than others, all together.
+/// Read holds are verified more often than other holds, in common calls.
 #[tokio::test]
 async fn many_read_holds_share_their_calls() {
     const HOLDS: usize = 60;

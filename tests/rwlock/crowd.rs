@@ -1,4 +1,4 @@
-//! The end of one of many readers: the script beside an account of what stands in Redis.
+//! The end of one of many readers: the script against a model of the state in Redis.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const SCRIPT: &str = include_str!(concat!(
     "/../redlock-rt/src/wire/lua/rw_read_release.lua"
 ));
 const NAME: &str = "crowd";
-/// Leases are whole multiples of this, so that the time that a test takes does not count.
+/// Leases are multiples of this, so that the duration of a test does not matter.
 const UNIT: u64 = 1_000_000;
 
 struct Crowd {
@@ -57,7 +57,7 @@ impl Crowd {
         u64::try_from(millis).map_or(0, |millis| millis.div_ceil(UNIT))
     }
 
-    /// Ends a reader and answers the TTL of the lock after it.
+    /// Ends a reader and returns the TTL of the lock afterwards.
     async fn end(&mut self, reader: u64) -> u64 {
         let prefix = format!("{{{NAME}}}");
         let words = [
@@ -72,7 +72,7 @@ impl Crowd {
         ];
         use redis::Value::{Array, Int};
         let ended: redis::Value = self.ask(&words).await;
-        // Where it was the last that was alive, it was announced.
+        // The release of the last living reader is announced.
         let ends = [Int(1), Array(vec![Int(1), Int(1)])];
         assert!(ends.contains(&ended), "{ended:?}");
         self.leases.remove(&reader);
@@ -88,13 +88,13 @@ fn key(reader: u64) -> String {
     format!("{{{NAME}}}:{}:rwlock_timeout:1", owner(reader))
 }
 
-/// Each release asked for the lease of every reader: 3.5 ms of the server's time with 4 000.
+/// Once, each release read the lease of every reader: 3.5 ms of the server's time with 4 000.
 #[tokio::test]
 async fn the_end_of_one_of_many_readers_looks_at_few_of_them() {
     const ENDS: u64 = 20;
     let server = RedisServer::start();
     let redis = server.connect().await.unwrap();
-    // All the same, and one that is longer, which ends last.
+    // Equal leases, and a longer one, which ends last.
     let leases = (0..1000).map(|reader| if reader == ENDS { 9 } else { 3 });
     let mut crowd = Crowd::gather(redis, leases).await;
     let _: () = crowd.ask(&["CONFIG", "RESETSTAT"]).await;
@@ -109,11 +109,11 @@ async fn the_end_of_one_of_many_readers_looks_at_few_of_them() {
     };
     assert!(calls("cmdstat_pttl:calls=") <= ENDS * 40, "{info}");
     assert_eq!(calls("cmdstat_hgetall:calls="), 0, "{info}");
-    // It had kept the lock for longer than all others would.
+    // That reader had kept the lock for longer than all others.
     assert_eq!(crowd.end(ENDS).await, 3);
 }
 
-/// However many dead readers have left their fields.
+/// With any number of fields of dead readers.
 #[tokio::test]
 async fn the_end_of_the_last_living_reader_frees_the_lock() {
     let server = RedisServer::start();
@@ -150,7 +150,7 @@ async fn at_random(redis: MultiplexedConnection) {
             let what = format!("{ended} of {before} ends, {longest} is left: {after}");
             assert!(after >= longest, "too short: {what}");
             assert_eq!(after == 0, longest == 0, "free: {what}");
-            // With the field of the mode and without that of the reader.
+            // Includes the field of the mode, without the field of the reader.
             if fields <= 64 {
                 assert_eq!(after, longest, "exact: {what}");
             } else if after > 2 * longest {
@@ -167,7 +167,7 @@ async fn the_lock_outlives_every_reader_and_the_dead_by_little() {
     at_random(connection_over(Engine::new().connect()).await.unwrap()).await;
 }
 
-/// Whoever may not draw fields looks at all of them.
+/// Without the right to draw fields, the script reads all of them.
 #[tokio::test]
 async fn without_the_right_to_draw_all_readers_are_looked_at() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! Each read hold has a lease of its own, and the lock lives as long as the longest.
+//! Each read hold has a separate lease, and the lock lives as long as the longest.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_dead_reader_is_not_kept_alive_by_others() {
     eventually(DEADLINE, async || stage.ttl_of(&key).await.is_none()).await;
     let died = start.elapsed();
     assert!(died + MARGIN > lease && died < lease + LATE, "{died:?}");
-    // Its field stays while somebody reads, and counts for nothing.
+    // Its field stays while another reader exists, and does not count.
     assert!(stage.hash().await.contains_key(dead.as_str()));
     assert!(!writer.is_finished() && living.is_valid());
     let freed = Instant::now();
@@ -51,7 +51,7 @@ async fn a_dead_reader_is_not_kept_alive_by_others() {
     stage.end().await;
 }
 
-/// The living one ends first: the lock then lives as long as the dead one's lease.
+/// The living reader ends first: the lock then lives until the end of the dead reader's lease.
 #[tokio::test]
 async fn a_dead_reader_holds_the_lock_for_its_lease_and_no_longer() {
     let stage = Stage::set("dead-first").await;
@@ -96,7 +96,7 @@ async fn whichever_guard_ends_first_the_longest_lease_stays() {
             assert_about(stage.ttl_of(&stage.lease_key(&owner, 1)).await, long);
             assert_eq!(stage.ttl_of(&stage.lease_key(&owner, 2)).await, None);
             assert_about(stage.ttl().await, long);
-            // Nor does the end of another reader shorten it.
+            // The end of another reader does not shorten it either.
             lock.read().await.unwrap().unlock().await.unwrap();
             assert_about(stage.ttl().await, long);
             assert_eq!(stays.unlock().await.unwrap(), Unlocked::Released);
@@ -115,12 +115,12 @@ async fn the_lock_lives_as_long_as_the_longest_lease_of_its_readers() {
         guards.push(elsewhere.read_with(fixed(lease)).await.unwrap());
         assert_about(stage.ttl().await, Duration::from_secs(longest));
     }
-    // What a shorter one does shortens nothing.
+    // A hold with a shorter lease shortens nothing.
     let again = guards[0].run(elsewhere.read_with(fixed(leases[0]))).await;
     guards[0].extend(leases[0]).await.unwrap();
     again.unwrap().unwrap().unlock().await.unwrap();
     assert_about(stage.ttl().await, leases[1]);
-    // The longest goes, and another extends its own.
+    // The longest lease ends, and another hold extends its own.
     guards.remove(1).unlock().await.unwrap();
     assert_about(stage.ttl().await, leases[2]);
     guards[0].extend(3 * leases[2]).await.unwrap();
@@ -133,7 +133,7 @@ async fn the_lock_lives_as_long_as_the_longest_lease_of_its_readers() {
     stage.end().await;
 }
 
-/// Its field may stay while others read; nothing makes it a hold again.
+/// Its field may stay while others read, but it never becomes a hold again.
 #[tokio::test]
 async fn a_reader_whose_leases_are_gone_has_lost_the_lock() {
     let stage = Stage::set("evicted").await;
@@ -158,7 +158,7 @@ async fn a_reader_whose_leases_are_gone_has_lost_the_lock() {
     stage.end().await;
 }
 
-/// The keys of a reader are gone with its guard, also where the lock was deleted before.
+/// The keys of a reader are deleted with its guard, also if the lock was deleted before.
 #[tokio::test]
 async fn nothing_stays_beside_a_deleted_lock() {
     let stage = Stage::set("beside").await;

@@ -1,4 +1,4 @@
-//! A command or its reply is lost: what stands in Redis is what the guards say.
+//! A command or its reply is lost: the state in Redis is that of the guards.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Faulty {
                 .connect_timeout(2 * RESPONSE)
         });
         let lock = stage.lock_of(&client);
-        // From here on the server knows the scripts, and a call is one frame.
+        // Loads the scripts, so that each call is one frame.
         let reading = lock.read().await.unwrap();
         drop(reading.reenter().await.unwrap());
         let writing = reading.try_upgrade().await.unwrap();
@@ -46,7 +46,7 @@ impl Faulty {
         self.proxy.lose(loss, calls, 1);
     }
 
-    /// The mode, the hold counts, and how many keys carry leases.
+    /// The mode, the hold counts, and the number of keys with leases.
     async fn shape(&self) -> (Option<String>, Vec<String>, usize) {
         let mut hash = self.stage.hash().await;
         let lock = usize::from(!hash.is_empty());
@@ -122,7 +122,7 @@ async fn of_a_conversion() {
     for loss in Loss::ALL {
         let faulty = Faulty::set("conversion").await;
         let writing = faulty.lock.write().await.unwrap();
-        // Two replies that do not come take all the time that both calls have.
+        // Two missing replies take all the time of both calls.
         let both = matches!(loss, Loss::CutAfter | Loss::CutBefore);
         faulty.lose(loss, calls("rw_read_acquire"));
         if both {
@@ -165,12 +165,12 @@ async fn of_a_preferred_writer_that_gives_up() {
     }
 }
 
-/// A shortest hold is kept by a call that sets the TTL: however often it is sent, to nothing longer,
-/// and never that of who came after.
+/// A call that sets the TTL keeps the shortest hold. A repeat never lengthens it, and never changes the
+/// TTL of the next holder.
 #[tokio::test]
 async fn of_the_end_of_a_shortest_hold() {
     for (loss, min_hold) in Loss::ALL.into_iter().flat_map(|loss| {
-        // Over before the call is repeated, and after.
+        // One ends before the call is repeated, one after.
         [RESPONSE / 4, 2 * RESPONSE].map(|min_hold| (loss, min_hold))
     }) {
         let faulty = Faulty::set("min-hold").await;
@@ -190,14 +190,14 @@ async fn of_the_end_of_a_shortest_hold() {
         let ended = tokio::time::Instant::now();
         match unlocked {
             Unlocked::Kept { until: kept } => assert!(kept <= until.into_std(), "{loss:?}"),
-            // It was over when the call was repeated.
+            // The time was over when the call was repeated.
             Unlocked::Released => {
                 assert!(ended + Duration::from_millis(5) > earliest, "{loss:?}");
             }
             other => panic!("{loss:?}: {other:?}"),
         }
         let (next, served) = within(DEADLINE, writer).await.unwrap();
-        // Where it was over before the call came through, it ended with that.
+        // If the time was over before the call arrived, the call released the lock.
         let late = served.saturating_duration_since(until.max(ended));
         assert!(late < LATE, "{loss:?} {min_hold:?}: {late:?}");
         assert!(

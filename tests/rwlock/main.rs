@@ -1,5 +1,5 @@
-//! The read-write lock: what is particular to it. What it has in common with all locks is in
-//! `tests/conformance`, what it shares with Redisson in `redisson_rw.rs`.
+//! The behaviour that only the read-write lock has. `tests/conformance` has the behaviour of all locks,
+//! `redisson_rw.rs` that beside Redisson.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -32,7 +32,7 @@ const NEVER: Duration = Duration::from_secs(600);
 /// the end of a lease of 30 s, or [never](NEVER).
 const LATE: Duration = Duration::from_secs(5);
 
-/// One lock on the shared server, and a look at it.
+/// One lock on the shared server, and its keys.
 struct Stage {
     world: World,
 }
@@ -51,7 +51,7 @@ impl Stage {
         Self { world }
     }
 
-    /// The lock, by a client of its own.
+    /// The lock, through a separate client.
     fn lock(&self) -> ReadWriteLock {
         self.lock_of(&self.client())
     }
@@ -64,7 +64,7 @@ impl Stage {
         self.redis(&["HGETALL", &self.name]).await
     }
 
-    /// `None` where there is no such key.
+    /// `None` without the key.
     async fn ttl_of(&self, key: &str) -> Option<Duration> {
         let millis: i64 = self.redis(&["PTTL", key]).await;
         assert_ne!(millis, -1, "{key} has no TTL");
@@ -79,7 +79,7 @@ impl Stage {
         format!("{{{}}}:{owner}:rwlock_timeout:{hold}", self.name)
     }
 
-    /// The side key of writers that are preferred.
+    /// The key of preferred writers.
     fn writers_key(&self) -> String {
         format!("redlock_rw_writers:{{{}}}", self.name)
     }
@@ -89,13 +89,13 @@ impl Stage {
         self.redis(&["KEYS", &format!("*{}*", self.name)]).await
     }
 
-    /// Waits until so many clients are subscribed.
+    /// Waits until this many clients are subscribed.
     async fn subscribed(&self, count: usize) {
         let channel = format!("redisson_rwlock:{{{}}}", self.name);
         self.subscribed_to(&channel, count).await;
     }
 
-    /// A reader of another client that has died: nobody renews it, and nobody releases it.
+    /// A reader of a dead client, which is neither renewed nor released.
     async fn dead_reader(&self, lease: Duration) -> HoldId {
         let client = Client::builder().url(&shared_server().url()).build();
         let client = client.unwrap();

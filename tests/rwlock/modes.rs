@@ -96,7 +96,7 @@ async fn what_stands_in_redis() {
     stage.end().await;
 }
 
-/// A name with a brace is not wrapped, as Redisson has it.
+/// A name with a brace is not wrapped, as in Redisson.
 #[tokio::test]
 async fn names_with_braces() {
     let stage = Stage::set("brace").await;
@@ -135,7 +135,7 @@ fn reader(lock: &redlock_rt::ReadWriteLock) -> JoinHandle<(redlock_rt::ReadGuard
     tokio::spawn(async move { (lock.read().await.unwrap(), Instant::now()) })
 }
 
-/// Of the readers of one process only the head asks: one that is let in lets the next one ask.
+/// Only the head of the readers of one process asks; when it is admitted, the next one asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_waited_are_let_in_together() {
     const READERS: usize = 50;
@@ -149,7 +149,7 @@ async fn readers_that_waited_are_let_in_together() {
             let (lock, all) = (stage.lock_of(client), Arc::clone(&all));
             readers.spawn(async move {
                 let guard = lock.read().await.unwrap();
-                // Passed only if all of them have it at once.
+                // Passes only if all of them hold the lock at once.
                 all.wait().await;
                 assert!(guard.is_valid());
                 guard.unlock().await.unwrap();
@@ -192,7 +192,7 @@ async fn a_writer_is_woken_by_the_last_reader_and_not_before() {
     stage.end().await;
 }
 
-/// Redisson tells nobody in this case, and readers sleep on until the TTL that they were told.
+/// Redisson announces nothing in this case, and its readers sleep until the TTL that they know.
 #[tokio::test]
 async fn a_writer_that_goes_on_reading_wakes_the_readers() {
     let stage = Stage::set("goes-on").await;
@@ -250,7 +250,7 @@ async fn forcing_and_asking_know_the_mode() {
     );
     assert!(!read.force_unlock().await.unwrap(), "nobody reads");
     let joined = guard.run(here.read()).await.unwrap().unwrap();
-    // As Redisson has it: the writer reads too.
+    // As in Redisson: the writer reads too.
     assert!(read.is_locked().await.unwrap() && write.is_locked().await.unwrap());
     assert!(!read.force_unlock().await.unwrap(), "it is a writer's");
     assert!(write.force_unlock().await.unwrap());
@@ -330,8 +330,8 @@ async fn a_lock_of_another_kind_is_somebody_elses() {
     stage.end().await;
 }
 
-/// Found in review: a reader whose lock was forced reported held until its next look, beside a
-/// writer of its own client.
+/// Once, a reader whose lock was forced reported held until its next verification, beside a writer of
+/// the same client.
 #[tokio::test]
 async fn a_forced_reader_is_lost_as_soon_as_its_own_client_writes() {
     let stage = Stage::set("forced-reader").await;

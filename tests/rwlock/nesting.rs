@@ -1,4 +1,4 @@
-//! What a caller may take that holds the lock already.
+//! The modes that a holder of the lock may acquire.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn a_writer_may_also_read() {
         let hash = stage.hash().await;
         assert_eq!(hash["mode"], "write");
         assert_eq!(hash[owner.as_str()], "1");
-        // A number whose release may have been sent is never used again.
+        // An owner number whose release may have been sent is never used again.
         assert_eq!(reading.unlock().await.unwrap(), Unlocked::Released);
         let again = lock.try_read().await.unwrap().expect("joined");
         assert_ne!(*again.hold_id(), owner);
@@ -43,7 +43,7 @@ async fn a_write_body_is_deep() {
     let reads = async |_: &_| {
         let again = lock.read().await.unwrap();
         assert_eq!(again.hold_count(), 2, "read in read re-enters");
-        // Under a read guard, but further out it is the writer.
+        // Under a read guard, but an outer guard writes.
         lock.with_write(async |again| assert_eq!(again.hold_count(), 2))
             .await
             .unwrap();
@@ -57,7 +57,7 @@ async fn a_write_body_is_deep() {
     stage.end().await;
 }
 
-/// A read that outlives the write under which it was taken goes on alone.
+/// A read hold may outlive the write hold under which it was acquired.
 #[tokio::test]
 async fn a_joined_read_may_outlive_the_write() {
     let stage = Stage::set("outlives").await;
@@ -68,7 +68,7 @@ async fn a_joined_read_may_outlive_the_write() {
     assert!(stage.ttl().await.unwrap() + LATE > NEVER);
     assert!(elsewhere.try_read().await.unwrap().is_none());
     assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
-    // From here on it lives as long as its readers.
+    // From here on the lock lives as long as its readers.
     let ttl = stage.ttl().await.unwrap();
     assert!(ttl <= Duration::from_secs(30), "{ttl:?}");
     assert!(elsewhere.try_write().await.unwrap().is_none());
@@ -78,7 +78,7 @@ async fn a_joined_read_may_outlive_the_write() {
     stage.end().await;
 }
 
-/// And the end of one that does not touches nothing of the writer's lease.
+/// The end of such a read hold does not change the writer's lease.
 #[tokio::test]
 async fn a_joined_read_that_ends_leaves_the_writers_lease() {
     let stage = Stage::set("inner-ends").await;
@@ -120,7 +120,7 @@ async fn writing_under_a_read_guard_fails_at_once() {
         assert_would_deadlock(lock.with_write(async |_| ()).await);
         let again = lock.clone().prefer_writers(true);
         assert_would_deadlock(again.write().await);
-        // Another lock is none of its business, nor is another caller.
+        // Neither another lock nor another caller is affected.
         let other = format!("{}:other", stage.name);
         let other = client.read_write_lock(other).write().await.unwrap();
         other.unlock().await.unwrap();
@@ -145,7 +145,7 @@ async fn writing_under_a_read_guard_fails_at_once() {
     stage.end().await;
 }
 
-/// Whoever was let join a write hold that is gone would read beside another writer.
+/// A caller that joined a lost write hold would read beside another writer.
 #[tokio::test]
 async fn no_reader_joins_a_writer_that_lost_the_lock() {
     let stage = Stage::set("gone").await;
@@ -169,7 +169,7 @@ async fn no_reader_joins_a_writer_that_lost_the_lock() {
     stage.end().await;
 }
 
-/// Those under one writer join it each for itself, also at the same time.
+/// Several readers under one writer each join it, also at the same time.
 #[tokio::test]
 async fn siblings_under_a_writer_read_side_by_side() {
     let stage = Stage::set("siblings").await;

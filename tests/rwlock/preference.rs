@@ -1,4 +1,4 @@
-//! Writers that are preferred to readers that come later.
+//! Writers that are preferred to later readers.
 
 use std::{
     sync::{
@@ -54,7 +54,7 @@ impl Stream {
         stream
     }
 
-    /// Waits until everybody may have read once more.
+    /// Waits until all readers have had time to read once more.
     async fn reads_on(&self) {
         let enough = self.reads.load(Ordering::SeqCst) + 2 * Self::READERS;
         eventually(DEADLINE, async || {
@@ -75,7 +75,7 @@ async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
     let stream = Stream::start([stage.lock(), stage.lock()]).await;
     let wait = Duration::from_millis(600);
 
-    // Without preference it waits in vain, or this test shows nothing.
+    // Without preference the writer waits in vain; otherwise this test would show nothing.
     let plain = stage.lock();
     let error = plain.write_with(LockOptions::new().wait(wait)).await;
     assert!(error.unwrap_err().is_timed_out());
@@ -95,7 +95,7 @@ async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
     stage.end().await;
 }
 
-/// One that is not preferred and waits before it in the same process holds it up as little.
+/// A writer without preference that waits before it in the same process does not delay it either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_preferred_writer_does_not_stand_behind_others() {
     let stage = Stage::set("behind").await;
@@ -131,7 +131,7 @@ async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
     let ttl = stage.ttl_of(&stage.writers_key()).await.unwrap();
     assert!(ttl > Duration::ZERO);
 
-    // Through whichever handle, and in whichever client.
+    // Through any handle and any client.
     for lock in [&lock, &elsewhere, &stage.lock()] {
         assert!(lock.try_read().await.unwrap().is_none());
     }
@@ -149,7 +149,7 @@ async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
     assert!(!behind.is_finished());
     let keys = stage.keys().await;
     assert!(!keys.contains(&stage.writers_key()), "it waits no more");
-    // Under the writer itself nobody is refused.
+    // Readers under the writer itself are admitted.
     let another = elsewhere.clone().prefer_writers(true);
     let another = tokio::spawn(async move { another.write().await.unwrap() });
     waits(&other, 1).await;
@@ -163,7 +163,7 @@ async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
     stage.end().await;
 }
 
-/// One that gives up, in whatever way, keeps nobody out any more, and says so.
+/// A writer that gives up, in any way, no longer keeps readers out, and wakes them.
 #[tokio::test]
 async fn a_preferred_writer_that_gives_up_wakes_the_readers() {
     let stage = Stage::set("gives-up").await;
@@ -206,7 +206,7 @@ async fn a_preferred_writer_that_gives_up_wakes_the_readers() {
     stage.end().await;
 }
 
-/// One whose process dies keeps readers out for as long as it would have asked again, and 3 s.
+/// A writer whose process dies keeps readers out until its next try would be due, and 3 s.
 #[tokio::test]
 async fn the_preference_dies_with_its_writer() {
     const POLL: Duration = Duration::from_millis(100);
@@ -222,7 +222,7 @@ async fn the_preference_dies_with_its_writer() {
     let writer = tokio::spawn(async move { waiter.write().await });
     let is_kept_out = async || lock.try_read().await.unwrap().is_none();
     eventually(DEADLINE, is_kept_out).await;
-    // It says so again and again: longer than one wish lasts.
+    // The writer repeats its wish, for longer than one wish lasts.
     sleep(4 * Duration::from_secs(1)).await;
     assert!(is_kept_out().await);
     dying.shutdown(Shutdown::Abandon).await.unwrap();
@@ -239,7 +239,7 @@ async fn the_preference_dies_with_its_writer() {
     stage.end().await;
 }
 
-/// The wish of one that had died was over, and stood there all the same.
+/// The wish of a dead writer was over, but its entry was still there.
 #[tokio::test]
 async fn the_last_preferred_writer_that_gives_up_wakes_the_readers_beside_one_that_died() {
     let stage = Stage::set("last-wish").await;

@@ -1,4 +1,4 @@
-//! Everything at once, by three clients and Redisson, against an oracle in this process.
+//! Random operations of three clients and Redisson, against an oracle in this process.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ fn runs_for() -> Duration {
     }
 }
 
-/// How many read, or [`WRITES`](Self::WRITES) while somebody writes.
+/// The number of readers, or [`WRITES`](Self::WRITES) while there is a writer.
 #[derive(Clone, Default)]
 struct Oracle(Arc<AtomicI64>);
 
@@ -45,20 +45,20 @@ impl Oracle {
         assert!(before > 0, "nobody read");
     }
 
-    /// From being one of so many readers.
+    /// From one of this many readers.
     fn writes(&self, reading: i64) {
         let before = self.0.swap(Self::WRITES, Ordering::SeqCst);
         assert_eq!(before, reading, "writes beside others");
     }
 
-    /// On to being one of so many readers.
+    /// To one of this many readers.
     fn writes_no_more(&self, reading: i64) {
         let before = self.0.swap(reading, Ordering::SeqCst);
         assert_eq!(before, Self::WRITES, "wrote beside others");
     }
 }
 
-/// Made again with the seed that a failure prints.
+/// A failure prints its seed, which repeats the run.
 struct Random(u64);
 
 impl Random {
@@ -87,7 +87,7 @@ struct Task {
 }
 
 impl Task {
-    /// Waits as long as it takes, for a while, or until it is cancelled.
+    /// Waits without a limit, with a limit, or until the call is cancelled.
     fn patience(&mut self) -> (LockOptions, Duration) {
         let options = LockOptions::new().lease(Duration::from_secs(5));
         match self.random.below(3) {
@@ -192,7 +192,7 @@ fn acquired<G>(
     match call {
         Ok(Ok(guard)) => Some(guard),
         Ok(Err(error)) => {
-            // The shortest waits are over before an answer comes.
+            // The shortest waits end before a reply comes.
             assert!(error.is_contended() || error.is_unavailable(), "{error}");
             None
         }
@@ -228,7 +228,7 @@ async fn a_writer_excludes_all_others() {
         Err(_) => std::process::id().into(),
     };
     println!("REDLOCK_SEED={seed}");
-    // Whoever is left over by a message of Redisson's, which wakes one, looks by itself.
+    // A message of Redisson wakes one waiter; the others poll.
     let clients = [(); 3]
         .map(|()| stage.client_with(|builder| builder.poll_interval(Duration::from_millis(50))));
     let (oracle, done) = (Oracle::default(), Arc::new(AtomicU64::new(0)));

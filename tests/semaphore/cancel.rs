@@ -1,4 +1,4 @@
-//! A caller that goes away at any point leaves nothing taken.
+//! A caller that is dropped at any point leaves no permit taken.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -7,7 +7,7 @@ use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
 
-/// Polls so often at most, then drops; answers whether it was over before.
+/// Polls at most this often, then drops; returns the output if it completed before.
 async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = Box::pin(future);
     let mut left = times;
@@ -52,7 +52,7 @@ async fn an_acquisition_dropped_at_any_await_takes_nothing() {
     stage.end(2).await;
 }
 
-/// Whatever becomes of the reply that nobody waits for any more.
+/// Whatever happens to the reply of a dropped call.
 #[tokio::test]
 async fn an_acquisition_dropped_before_its_reply_takes_nothing() {
     let stage = Stage::open("reply").await;

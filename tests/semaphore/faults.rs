@@ -1,4 +1,4 @@
-//! Replies and commands are lost: no permit is lost or made.
+//! Replies and commands are lost: no permit is lost or created.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tests::{Loss, calls, within};
 use crate::stage::{DEADLINE, Stage};
 
 async fn each(test: impl AsyncFn(Loss, usize)) {
-    // A call has time for one reply that does not come, and for some connections that end.
+    // A call has time for one missing reply, and for some broken connections.
     let cases = Loss::ALL.iter().flat_map(|loss| match loss {
         Loss::Reply | Loss::Request => vec![(*loss, 1)],
         Loss::CutAfter | Loss::CutBefore => vec![(*loss, 1), (*loss, 3)],
@@ -43,7 +43,7 @@ async fn of_a_semaphore() {
     .await;
 }
 
-/// By the time of the repeat somebody else had set another number.
+/// At the time of the repeat another client had set another number.
 #[tokio::test]
 async fn a_number_of_permits_whose_reply_was_lost_was_set_again_over_a_later_one() {
     let stage = Stage::hasty("setter").await;
@@ -66,7 +66,7 @@ async fn a_number_of_permits_whose_reply_was_lost_was_set_again_over_a_later_one
     stage.end(9).await;
 }
 
-/// By the time of the repeat somebody else had set another lease.
+/// At the time of the repeat another client had set another lease.
 #[tokio::test]
 async fn a_lease_whose_reply_was_lost_was_set_again_over_a_later_one() {
     const LONG: Duration = Duration::from_secs(600);
@@ -98,7 +98,7 @@ async fn a_lease_whose_reply_was_lost_was_set_again_over_a_later_one() {
     stage.end(1).await;
 }
 
-/// What would be late by more than a note is kept is told by the hold itself.
+/// A call that is later than the end of its note is recognised by the hold itself.
 #[tokio::test]
 async fn a_release_is_done_once_without_any_note() {
     let stage = Stage::hasty("long").await;
@@ -112,10 +112,10 @@ async fn a_release_is_done_once_without_any_note() {
     }
     stage.lose(Loss::Reply, &calls("semaphore_release"), 1);
     assert_eq!(guard.release().await.unwrap(), Unlocked::Released);
-    // It was asked for twice: a call that is late is told from then on.
+    // The call was sent twice, so a note marks late ones.
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
     assert_eq!(notes.len(), 1, "{notes:?}");
-    // Asked for once, it needs no note.
+    // A call that was sent once needs no note.
     drop(semaphore.acquire().await.unwrap());
     stage.free_is(2).await;
     let notes: Vec<String> = stage.redis(&["KEYS", &pattern]).await;
@@ -123,7 +123,7 @@ async fn a_release_is_done_once_without_any_note() {
     stage.end(2).await;
 }
 
-/// As it comes where an ACL forbids to kill the connection that it was lost in.
+/// As happens if an ACL forbids to kill the broken connection.
 #[tokio::test]
 async fn an_acquisition_that_comes_after_its_withdrawal_takes_nothing() {
     const ACQUIRE: &str = include_str!("../../redlock-rt/src/wire/lua/semaphore_acquire.lua");
@@ -140,7 +140,7 @@ async fn an_acquisition_that_comes_after_its_withdrawal_takes_nothing() {
                 .await
         };
         let withdraw = [owner, "channel", "PUBLISH", "120000"];
-        // Once it never came before, once it did.
+        // In one case it never ran before, in the other it did.
         if owner == "u:2" {
             run(ACQUIRE, &[owner, "1"]).await;
             let announced = vec![redis::Value::Int(1), redis::Value::Int(1)];
@@ -202,8 +202,8 @@ async fn of_a_semaphore_with_leases() {
     .await;
 }
 
-/// The outcome is not known when the caller gives up: what may have been taken is given back, and
-/// a call that comes after that takes nothing.
+/// The outcome is unknown when the caller gives up: permits that may have been taken are released,
+/// and a later call takes nothing.
 #[tokio::test]
 async fn of_an_acquisition_whose_wait_is_over() {
     each(async |loss, _| {

@@ -1,4 +1,4 @@
-//! A Redis whose memory is full: nothing is taken, and what is given back is.
+//! A Redis whose memory is full: acquisitions fail, and releases work.
 
 use std::time::Duration;
 

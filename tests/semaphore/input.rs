@@ -1,4 +1,4 @@
-//! What cannot work is refused, and changes nothing.
+//! Invalid input is refused, and changes nothing.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn numbers_that_cannot_be_are_refused() {
         error(leased.acquire_with(options).await.unwrap_err());
         error(leased.update_lease(UNKNOWN, bad).await.unwrap_err());
     }
-    // A lease of permits that have none would be believed in.
+    // A caller would rely on a lease that these permits do not have.
     for leased in [
         PermitOptions::new().lease(Duration::from_secs(1)),
         PermitOptions::new().renew(true),

@@ -1,5 +1,5 @@
-//! Commands that come after all that was sent later, as they do where an ACL forbids to kill the
-//! connection that they were lost in.
+//! Commands that arrive after all later ones, as happens if an ACL forbids to kill the broken
+//! connection.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tests::{Loss, calls, eventually, within};
 
 use crate::stage::{DEADLINE, Stage};
 
-/// The first call of a script since the proxy's mark, which was lost.
+/// The first call of a script since the proxy's mark, which is lost.
 struct Late(Vec<Bytes>);
 
 impl Late {
@@ -59,7 +59,7 @@ async fn a_late_acquisition_that_was_refused_meanwhile_takes_nothing_after_the_w
         stage.lose(Loss::Request, &acquires, 1);
         let wait = match cancelled {
             true => None,
-            // Longer than a reply may take: the second try is refused, and the waiter listens.
+            // Longer than the response time-out: the second try is refused, and the waiter subscribes.
             false => Some(Duration::from_secs(3)),
         };
         let waiter = tokio::spawn({
@@ -103,7 +103,7 @@ async fn a_late_acquisition_of_what_was_forgotten_takes_nothing_more() {
     stage.end(2).await;
 }
 
-/// Its lease may be long.
+/// The lease may be long.
 #[tokio::test]
 async fn a_late_acquisition_of_a_leased_permit_takes_nothing_after_the_release() {
     let stage = Stage::hasty("late-leased").await;
@@ -117,7 +117,7 @@ async fn a_late_acquisition_of_a_leased_permit_takes_nothing_after_the_release()
             let permit = semaphore.acquire_with(options()).await.unwrap();
             permit.release().await.unwrap();
         } else {
-            // One that was given up with its outcome open.
+            // A call that ended with an unknown outcome.
             let gate = stage
                 .proxy
                 .hold_request(acquires.clone().mentioning(&stage.name));
@@ -132,7 +132,7 @@ async fn a_late_acquisition_of_a_leased_permit_takes_nothing_after_the_release()
     stage.end(2).await;
 }
 
-/// Nothing was there to be drained when the repeat came.
+/// There were no permits to drain when the repeat came.
 #[tokio::test]
 async fn a_late_drain_of_what_was_not_there_takes_nothing() {
     let stage = Stage::hasty("late-drain").await;

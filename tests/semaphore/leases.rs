@@ -1,4 +1,4 @@
-//! Permits that come back by themselves, and guards that know when theirs did.
+//! Permits whose leases end, and guards that notice it.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use crate::stage::{DEADLINE, Stage};
 /// threads may have to wait for a processor.
 const LEASE: Duration = Duration::from_millis(400);
 
-/// Nobody releases it or announces its end, and nobody polls: a waiter that did not know when the lease
-/// is over would wait for longer than the deadline, and one that asked again and again would be counted.
+/// The end of the lease is not announced, and no client polls. A waiter that did not know the end would
+/// wait for longer than the deadline, and one that asked repeatedly would be counted.
 #[tokio::test]
 async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
     let stage = Stage::open("dead").await;
@@ -23,7 +23,7 @@ async fn a_permit_of_the_dead_is_taken_when_its_lease_is_over() {
     let other = stage.other();
     let dead = other.permit_expirable_semaphore(&stage.name);
     let options = PermitOptions::new().lease(LEASE);
-    // Before the lease begins, so that nothing that takes long here makes it seem short.
+    // Before the lease begins, so that a delay here does not make it seem short.
     let begin = Instant::now();
     let held = dead.acquire_with(options.permits(2)).await.unwrap();
     other.shutdown(Shutdown::Abandon).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_guard_knows_that_its_permit_is_gone() {
     let released = semaphore.acquire_with(options().permits(2)).await.unwrap();
     semaphore.release(&released.ids()[1]).await.unwrap();
     assert_eq!(within(DEADLINE, released.lost()).await, LostReason::Deleted);
-    // What was left of it goes back too.
+    // The remaining permit is released too.
     assert_eq!(released.release().await.unwrap(), Unlocked::AlreadyExpired);
     stage.free_is(3).await;
     let deleted = semaphore.acquire_with(options()).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_guard_knows_that_its_permit_is_gone() {
     stage.end(3).await;
 }
 
-/// As a Java client does whose clock is ahead.
+/// As by a Java client whose clock is ahead.
 #[tokio::test]
 async fn a_guard_knows_that_its_permit_was_swept() {
     let stage = Stage::open("swept").await;
@@ -80,7 +80,7 @@ async fn a_guard_knows_that_its_permit_was_swept() {
             .await
             .unwrap()
     );
-    // Whichever came first: a sweep, or a renewal that found it over. Or one that was in time.
+    // A sweep or a renewal has found it over, or a renewal was in time.
     let _: i64 = stage
         .redis(&["ZREMRANGEBYSCORE", &stage.leases_key(), "-inf", "+inf"])
         .await;
@@ -102,7 +102,7 @@ async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
     stage.end(1).await;
 }
 
-/// A call looks after no more than a hundred that are over.
+/// A call sweeps at most a hundred expired permits.
 #[tokio::test]
 async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     const MANY: u32 = 250;
@@ -127,7 +127,7 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     })
     .await;
     assert!(!semaphore.update_lease(&last, DEADLINE).await.unwrap());
-    // Seen by who acquires too, and by who waits.
+    // Acquiring calls and waiters find it too.
     let begin = Instant::now();
     let all = within(DEADLINE, semaphore.acquire_many(MANY));
     let all = all.await.unwrap();
@@ -136,7 +136,7 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     stage.end(MANY.into()).await;
 }
 
-/// Who sleeps until the old end of it is told that there is a new one.
+/// A waiter that sleeps until the old end learns the new one.
 #[tokio::test]
 async fn a_waiter_gets_a_permit_when_its_lease_is_shortened() {
     let stage = Stage::open("shortened").await;
@@ -154,7 +154,7 @@ async fn a_waiter_gets_a_permit_when_its_lease_is_shortened() {
     stage.end(1).await;
 }
 
-/// A guard that soon hears what became of its permit.
+/// A guard that soon notices the loss of its permit.
 async fn watchful(stage: &Stage) -> (PermitExpirableSemaphore, LeasedPermit) {
     let semaphore = stage.permits(1).await;
     let options = PermitOptions::new().renew(Duration::from_millis(20));
@@ -162,7 +162,7 @@ async fn watchful(stage: &Stage) -> (PermitExpirableSemaphore, LeasedPermit) {
     (semaphore, permit)
 }
 
-/// Also where nobody can be asked: at its local deadline.
+/// Without Redis, the body ends at the local deadline.
 #[tokio::test]
 async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
     let stage = Stage::open("body-cut-off").await;
@@ -171,7 +171,7 @@ async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
     let permit = semaphore.acquire_with(options).await.unwrap();
     stage.proxy.refuse();
     stage.proxy.cut_all();
-    // Not after the end in Redis, where the lease began before this.
+    // Not after the end in Redis, since the lease began before this.
     let end = Instant::now() + LEASE;
     if let GuardState::Held { until } | GuardState::Suspect { until } = permit.state() {
         assert!(until < end, "{:?} after the end", until - end);
@@ -180,12 +180,12 @@ async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
     assert!(stopped.unwrap_err().is_lost());
     stage.proxy.accept();
     drop(permit);
-    // Its lease ended it, or the release that came late.
+    // The permit ended with its lease, or by the late release.
     semaphore.acquire().await.unwrap().release().await.unwrap();
     stage.end(1).await;
 }
 
-/// One that is over at the same moment as the permit is not called lost.
+/// A body that completes at the moment of the loss is not reported as lost.
 #[tokio::test]
 async fn a_body_that_completed_is_not_called_lost() {
     let stage = Stage::open("body-done").await;

@@ -1,4 +1,4 @@
-//! A number of permits that comes with the first acquisition.
+//! A limit: the first acquisition sets the number of permits.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn the_first_leased_acquisition_sets_the_number_and_costs_one_call() {
     stage.end(3).await;
 }
 
-/// More are asked for than there will ever be: the semaphore is made, and the caller waits for more.
+/// The caller asks for more permits than the limit: the semaphore is created, and the caller waits.
 #[tokio::test]
 async fn a_limit_below_what_is_asked_for_is_a_wait() {
     let stage = Stage::open("below").await;
@@ -72,7 +72,7 @@ async fn a_limit_below_what_is_asked_for_is_a_wait() {
     stage.end(1).await;
 }
 
-/// Those of a semaphore without leases do not: its guards have no part in a new one.
+/// Holds of a semaphore without leases do not count in a new one.
 #[tokio::test]
 async fn a_number_made_anew_knows_nothing_of_plain_holds() {
     let stage = Stage::open("anew-plain").await;

@@ -1,4 +1,4 @@
-//! How many permits there are, and what changes that.
+//! The number of permits, and its changes.
 
 use redlock_rt::{PermitOptions, Shutdown, Unlocked};
 use std::time::Duration;
@@ -78,7 +78,7 @@ async fn a_shut_down_gives_the_permits_back() {
     stage.end(2).await;
 }
 
-/// What has no lease is neither renewed nor looked at, whatever becomes of the connection.
+/// A permit without a lease is neither renewed nor verified, whatever happens to the connection.
 #[tokio::test]
 async fn nothing_is_sent_for_a_permit_without_a_lease() {
     let stage = Stage::with("quiet", |builder| builder.lease(Duration::from_secs(3))).await;
@@ -89,7 +89,7 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
     stage.proxy.cut_all();
     stage.proxy.mark();
     let renewals = tests::calls("renew");
-    // Of the permit with a lease, three times: the other one would have been among them.
+    // Three renewals of the permit with a lease; the other permit would have been in the same calls.
     for _ in 0..3 {
         stage.proxy.wait_for_answer(renewals.clone()).await;
         stage.proxy.mark();
@@ -109,7 +109,7 @@ async fn nothing_is_sent_for_a_permit_without_a_lease() {
     stage.end(2).await;
 }
 
-/// What is held goes on, and comes back to the new semaphore: there are never more in use.
+/// Held permits stay valid and are released to the new semaphore, so there are never more in use.
 #[tokio::test]
 async fn permits_that_are_held_count_in_a_semaphore_that_was_made_anew() {
     let stage = Stage::open("anew").await;

@@ -1,4 +1,4 @@
-//! Semaphores, with leases and without: no permit is lost or made, whatever happens.
+//! Semaphores, with and without leases: no permit is lost or created, whatever happens.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]

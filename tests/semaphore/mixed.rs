@@ -1,5 +1,5 @@
-//! Clients of ours and of Redisson's on one semaphore, on a server that kills and forgets: nobody
-//! sleeps for ever, and all permits are there in the end. Nobody polls.
+//! Our clients and Redisson's on one semaphore, on a server that kills connections and forgets scripts:
+//! no waiter sleeps for ever, and in the end all permits are free. No client polls.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -29,7 +29,7 @@ async fn ours(client: &Client, leased: bool, seed: u64) {
             0 => Some(Duration::from_millis(random.u64(1..20))),
             _ => None,
         };
-        // Half of those that go away do so in the middle of their first try.
+        // Half of the dropped calls are dropped during their first try.
         let longest = if random.bool() { 400 } else { 5000 };
         let cancel = (random.u8(0..10) < 5).then(|| Duration::from_micros(random.u64(0..longest)));
         let hold = Duration::from_micros(random.u64(0..3000));
@@ -85,7 +85,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
     eprintln!("seed {seed}, kills {kills}");
     let server = RedisServer::start();
     let proxies = [Proxy::to(&server), Proxy::to(&server)];
-    // What was lost in a connection of theirs may come as late as it likes.
+    // A command in a broken connection of Redisson may run at any later time.
     let mut user = redis::cmd("ACL");
     user.arg(&[
         "SETUSER",
@@ -118,7 +118,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
             tokio::time::sleep(Duration::from_millis(random.u64(10..60))).await;
             match random.u8(0..4) {
                 0 => drop(proxies[random.usize(0..2)].cut_all()),
-                // Longer than a reply may take; what was sent meanwhile arrives all the same.
+                // Longer than the response time-out; commands that were sent meanwhile still arrive.
                 1 => {
                     let proxy = &proxies[random.usize(0..2)];
                     proxy.go_silent();

@@ -1,4 +1,4 @@
-//! Many processes that want permits and are killed in the middle of it.
+//! Many processes that contend for permits, and are killed meanwhile.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ impl Contender {
     }
 }
 
-/// Stops them, and tells how many turns they had without an error.
+/// Stops the processes, and returns the number of their turns without an error.
 fn turns_of(contenders: Vec<Contender>) -> usize {
     let mut turns = 0;
     // The end of their input tells them to stop.
@@ -76,7 +76,7 @@ fn turns_of(contenders: Vec<Contender>) -> usize {
     turns
 }
 
-/// The most permits that were in use at once. What the killed had they have until they were killed.
+/// The most permits that were in use at once. A killed process has its permits until it is killed.
 fn most_in_use(log: &str, killed: &BTreeMap<u32, Duration>) -> (i64, usize) {
     let mut events = Vec::new();
     let mut open: BTreeMap<(u32, usize), i64> = BTreeMap::new();
@@ -99,7 +99,7 @@ fn most_in_use(log: &str, killed: &BTreeMap<u32, Duration>) -> (i64, usize) {
             left_open += 1;
         }
     }
-    // At the same moment what is given back counts first.
+    // At the same moment releases count first.
     events.sort_unstable();
     let running = events.iter().scan(0, |in_use, (_, permits)| {
         *in_use += permits;
@@ -124,7 +124,7 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     while monotonic() < begin + CONTEST {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(50..700))).await;
         let mut victim = contenders.swap_remove(fastrand::usize(..contenders.len()));
-        // Before the signal: what it has it had until then.
+        // Before the signal, since the process has its permits until then.
         killed.insert(victim.process.pid(), monotonic());
         victim.process.kill();
         contenders.push(start());
@@ -137,7 +137,7 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
         killed.len()
     );
     assert!(most <= i64::from(PERMITS), "{most} permits in use at once");
-    // Nobody stood idle: all of them were, and the dead had some.
+    // All permits were in use, some of them by killed processes.
     assert_eq!(most, i64::from(PERMITS));
     assert!(open > 0 && turns > 50, "{open} {turns}");
 
@@ -157,8 +157,8 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     leaks.client(&client).assert_clean().await;
 }
 
-/// As the wire format has it: nobody knows that they are dead. The others go on with the rest, and
-/// what was taken, what is free and what the dead kept is what there was at first.
+/// By the wire format, no client knows that a process is dead. The others continue with the remaining
+/// permits, and the sum of taken, free and lost permits stays the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     const LIVING: usize = 4;
@@ -183,7 +183,7 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
         let before = lines();
         eventually(DEADLINE, async || lines() > before + 40 * EACH).await;
     };
-    // To the end of it: what the dead had nobody else ever has.
+    // No other process ever gets the permits of the dead.
     let never = monotonic() + 100 * CONTEST;
     let mut killed = BTreeMap::new();
     for _ in 0..KILLS {
@@ -208,7 +208,7 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     assert!(kept.len() >= open, "{} {open}", kept.len());
     let kept: i64 = kept.iter().sum();
     assert_eq!(semaphore.available_permits().await.unwrap(), permits - kept);
-    // Somebody who knows that they are dead gives back what they had.
+    // A caller that knows that they are dead releases their permits.
     semaphore
         .release(u32::try_from(kept).unwrap())
         .await

@@ -1,4 +1,4 @@
-//! A semaphore on a server behind a proxy, and a look at its keys.
+//! A semaphore on a server behind a proxy, and its keys.
 
 use std::{ops::Deref, time::Duration};
 
@@ -11,7 +11,7 @@ use tests::{Loss, Matcher, Proxy, World, eventually, shared_server};
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test: a waiter wakes by an announcement, or at the end of a lease.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
-/// What a client waits for a reply. Short, since each lost reply costs as much.
+/// The response time-out. Short, since each lost reply costs it.
 const RESPONSE: Duration = Duration::from_millis(1200);
 
 pub(crate) struct Stage {
@@ -48,7 +48,7 @@ impl Stage {
         }
     }
 
-    /// With a client that gives up on a reply soon.
+    /// With a client whose response time-out is short.
     pub(crate) async fn hasty(what: &str) -> Self {
         Self::with(what, |builder| builder.response_timeout(RESPONSE)).await
     }
@@ -59,27 +59,27 @@ impl Stage {
         builder.linger(Duration::from_millis(20)).build().unwrap()
     }
 
-    /// The semaphore, with so many permits.
+    /// The semaphore, with this many permits.
     pub(crate) async fn semaphore(&self, permits: u32) -> Semaphore {
         let semaphore = self.client.semaphore(&self.name);
         assert!(semaphore.try_set_permits(permits).await.unwrap());
         semaphore
     }
 
-    /// The semaphore with leases, with so many permits.
+    /// The semaphore with leases, with this many permits.
     pub(crate) async fn permits(&self, permits: u32) -> PermitExpirableSemaphore {
         let semaphore = self.client.permit_expirable_semaphore(&self.name);
         assert!(semaphore.try_set_permits(permits).await.unwrap());
         semaphore
     }
 
-    /// Has the next of these calls lost, as many as said.
+    /// Loses the next `times` of these calls.
     pub(crate) fn lose(&self, loss: Loss, calls: &Matcher, times: usize) {
         let calls = calls.clone().mentioning(&self.name);
         self.proxy.lose(loss, calls, times);
     }
 
-    /// A command as it stood in a frame.
+    /// Sends a command with the words of a frame.
     pub(crate) async fn redis_raw(&self, words: &[Bytes]) -> redis::Value {
         let mut command = redis::Cmd::new();
         words.iter().for_each(|word| {
@@ -96,7 +96,7 @@ impl Stage {
         format!("redlock_sem:{{{}}}", self.name)
     }
 
-    /// The free permits as they stand in Redis.
+    /// The free permits in Redis.
     pub(crate) async fn free(&self) -> i64 {
         self.redis(&["GET", &self.name]).await
     }
@@ -113,7 +113,7 @@ impl Stage {
         eventually(DEADLINE, async || self.client.stats().waiting == tasks).await;
     }
 
-    /// Somebody waits, so many tasks in all, and hears what is announced.
+    /// Waits until this many tasks wait and are subscribed.
     pub(crate) async fn listening(&self, tasks: usize) {
         self.waiting(tasks).await;
         let channel = format!("redisson_sc:{{{}}}", self.name);
@@ -124,8 +124,8 @@ impl Stage {
         .await;
     }
 
-    /// All permits are free and stay so, nothing is left but the number of them, and notes that go
-    /// by themselves.
+    /// Asserts that all permits are free and stay free, and that nothing is left but their number and
+    /// notes that expire.
     pub(crate) async fn end(self, permits: i64) {
         self.free_is(permits).await;
         eventually(DEADLINE, async || self.client.stats().releases == 0).await;

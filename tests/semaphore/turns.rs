@@ -1,4 +1,4 @@
-//! Who waits behind another of the same process has what that one leaves.
+//! A waiter behind another of the same process gets the permits that the other leaves.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
 
-/// Three are asked for, two are free, and one is enough for who stands behind.
+/// The head asks for three permits, two are free, and the waiter behind it needs one.
 #[tokio::test]
 async fn a_waiter_that_gives_up_on_several_permits_wakes_the_next_one() {
     for leased in [false, true] {
@@ -54,7 +54,8 @@ async fn a_waiter_that_gives_up_on_several_permits_wakes_the_next_one() {
     }
 }
 
-/// Nobody releases it, nobody polls, and who knew when its lease ends was served meanwhile.
+/// The permit is not released, no client polls, and the waiter that knew the end of its lease was
+/// served meanwhile.
 #[tokio::test]
 async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
     const LEASE: Duration = Duration::from_secs(3);
@@ -69,7 +70,7 @@ async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
         let calls = calls("permits_acquire").mentioning(&stage.name);
         let (held, gate) = match refused {
             true => (Some(held), None),
-            // Both come before the first is answered.
+            // Both waiters come before the first reply.
             false => {
                 held.release().await.unwrap();
                 (None, Some(stage.proxy.hold_request(calls)))
@@ -91,7 +92,7 @@ async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
         let first = within(DEADLINE, first).await.unwrap();
         let second = within(DEADLINE, second).await.unwrap();
         let waited = begin.elapsed();
-        // Nobody would wake them later.
+        // Nothing would wake them later.
         assert!(waited <= LEASE + DEADLINE / 4, "{waited:?}");
         drop((first, second));
         stage.end(2).await;

@@ -1,4 +1,4 @@
-//! Who waits, in which order they come, and what that costs.
+//! Waiting: the order of the waiters, and the cost.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,7 +38,7 @@ async fn waiters_are_served_in_order_however_many_permits_each_wants() {
     stage.end(3).await;
 }
 
-/// A release of some permits is tried for by as many waiters.
+/// After a release of some permits, as many waiters try.
 #[tokio::test]
 async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
     const WAITERS: usize = 100;
@@ -74,7 +74,7 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
             true => calls("permits_acquire"),
         };
         let count = || stage.proxy.count(tries.clone());
-        // One of the head, and that of `all`; what was answered with NOSCRIPT besides.
+        // One try of the head, one of `all`, and one that was answered with NOSCRIPT.
         assert!(count() <= 3, "{}", count());
         stage.proxy.mark();
         confirmation.open();
@@ -89,7 +89,7 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
             .await
             .unwrap();
         stage.waiting(WAITERS - RELEASED).await;
-        // What should not be sent is given a moment to be.
+        // Waits a moment for commands that must not be sent.
         tokio::time::sleep(MOMENT).await;
         assert_eq!(count(), RELEASED);
         assert_eq!(stage.proxy.counts().get("SUBSCRIBE"), None);
@@ -101,7 +101,7 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
     }
 }
 
-/// A release on one client wakes a waiter of another at once.
+/// A release by one client wakes a waiter of another at once.
 #[tokio::test]
 async fn a_release_is_announced_to_other_clients() {
     let stage = Stage::open("announced").await;
