@@ -47,7 +47,9 @@ pub enum ErrorKind {
     /// The client was shut down: no lock is acquired any more, and its locks were released although
     /// guards and bodies still existed.
     ShutDown,
-    /// The reply makes no sense for the command.
+    /// The reply makes no sense for the command, or is an error that has no kind of its own. After a
+    /// reply without sense it is unknown whether the command took effect: a lock that it may have
+    /// acquired is released in the background.
     Protocol,
 }
 

@@ -3,19 +3,22 @@
 //! A delivery needs no runtime and no timer of its own, so a caller that stops in the middle can
 //! hand it over with the call in progress.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::fault::Fault;
-use super::link::Exchange;
+use super::link::{Exchange, Link};
 use super::reconnect::Connection;
 use crate::clock;
 use crate::mutant;
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Malformed, Reply};
 
 /// The delivery of one command, over as many connections as it takes.
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     exchange: Option<Exchange>,
+    /// The link of the last reply.
+    answered_on: Option<Arc<Link>>,
     /// When the first try without a reply was sent.
     open_since: Option<Instant>,
     /// When the last try was handed to a connection.
@@ -83,7 +86,10 @@ impl Delivery {
                 }
                 Err(fault)
             }
-            Ok(answer) => answer,
+            Ok(answer) => {
+                self.answered_on = exchange.map(Exchange::into_link);
+                answer
+            }
             Err(_) => {
                 // The call may still run: the connection is closed, and the next connection kills
                 // its client before anything else is sent.
@@ -106,6 +112,7 @@ impl Delivery {
     pub(crate) fn shadow(&self) -> Self {
         Self {
             exchange: None,
+            answered_on: None,
             open_since: self.open_since.or(self.sent),
             sent: self.sent,
             unattended: false,
@@ -120,6 +127,16 @@ impl Delivery {
     /// Whether a call is in progress whose reply must be read.
     pub(crate) fn is_under_way(&self) -> bool {
         self.exchange.is_some()
+    }
+
+    /// The last reply was one that the call cannot give. It says nothing about the call, which may
+    /// have run, and the connection is closed.
+    pub(crate) fn misread(&mut self, malformed: Malformed) -> Fault {
+        self.reopen();
+        match self.answered_on.take() {
+            Some(link) => link.misread(malformed),
+            None => Fault::malformed(malformed),
+        }
     }
 
     /// The call ran; its effect must still be undone.

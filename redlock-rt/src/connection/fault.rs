@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerError};
 
+use super::checked::is_nonsense;
 use super::misfit::Misfit;
 use crate::error::{Error, ErrorKind as Kind};
+use crate::wire::Malformed;
 
 type Source = Arc<dyn StdError + Send + Sync>;
 
@@ -277,9 +279,19 @@ impl Fault {
         Self::unanswered(std::io::Error::new(std::io::ErrorKind::TimedOut, what))
     }
 
-    /// A reply that makes no sense.
+    /// A reply that is no text.
     pub(super) fn unreadable(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::new(Stage::Answered, Cause::Failed, Arc::new(error))
+    }
+
+    /// A reply that makes no sense: it says nothing about the command, which may have run.
+    fn nonsense(source: Source) -> Self {
+        Self::new(Stage::Unanswered, Cause::Failed, source)
+    }
+
+    /// As [`nonsense`](Self::nonsense), for a reply that no run of the script returns.
+    pub(super) fn malformed(malformed: Malformed) -> Self {
+        Self::nonsense(Arc::new(malformed))
     }
 
     /// The server did not know the script and does now; the call did not run.
@@ -303,9 +315,10 @@ impl Fault {
     /// Sorts an error of the client library while the connection was set up: no call of ours was in
     /// progress.
     pub(super) fn of_dialing(error: RedisError) -> Self {
-        match error.kind() {
-            ErrorKind::Parse => Self::not_redis(),
-            _ => Self::from_client(error).while_dialing(),
+        let fault = Self::from_client(error);
+        match fault.is_nonsense() {
+            true => Self::not_redis(),
+            false => fault.while_dialing(),
         }
     }
 
@@ -315,7 +328,9 @@ impl Fault {
             ErrorKind::AuthenticationFailed => {
                 Self::new(Stage::Refused, Cause::Denied, Arc::new(Once(error)))
             }
-            ErrorKind::Io | ErrorKind::Parse => Self::unanswered(Once(error)),
+            ErrorKind::Parse => Self::nonsense(Arc::new(Once(error))),
+            ErrorKind::Io if is_nonsense(&error) => Self::nonsense(Arc::new(Once(error))),
+            ErrorKind::Io => Self::unanswered(Once(error)),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 let code = error.code().unwrap_or_default().to_owned();
                 let detail = error.detail().unwrap_or_default().to_owned();
@@ -411,7 +426,7 @@ impl Fault {
 
     /// What `caller` does about it: the table in docs/design.md.
     pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
-        use self::Caller::{Beat, CallOnce, Cleanup, Renewal};
+        use self::Caller::{Beat, CallOnce, Cleanup, Renewal, Subscription};
         use self::Cause::{
             Closed, Denied, Failed, Loaded, Misconfigured, Misdirected, Passing, WrongType,
         };
@@ -420,6 +435,8 @@ impl Fault {
             (_, _, Closed) => Verdict::Fail,
             // A failure to connect says nothing about a call that must be sent at some time.
             (Cleanup | Renewal | Beat, Dialing, _) => Verdict::Again,
+            // Another connection may lead to a server in its right mind.
+            (Cleanup | Renewal | Beat | Subscription, Unanswered, _) => Verdict::Again,
             (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
             (_, _, Passing | Loaded) => Verdict::Again,
             (Renewal, _, _) => Verdict::Apart,
@@ -451,6 +468,11 @@ impl Fault {
     /// Whether the command may have run although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
         self.stage == Stage::Unanswered
+    }
+
+    /// Whether the reply made no sense.
+    pub(crate) fn is_nonsense(&self) -> bool {
+        self.stage == Stage::Unanswered && self.cause == Cause::Failed
     }
 
     pub(crate) fn cause(&self) -> Cause {
@@ -498,12 +520,6 @@ pub(super) fn true_code<'a>(code: &'a str, detail: &'a str) -> &'a str {
     let word = text.strip_prefix('-').unwrap_or(text).split(' ').next();
     let is_code = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
     word.filter(is_code).unwrap_or(code)
-}
-
-impl From<crate::wire::Malformed> for Fault {
-    fn from(malformed: crate::wire::Malformed) -> Self {
-        Self::unreadable(malformed)
-    }
 }
 
 #[cfg(test)]
@@ -638,6 +654,7 @@ mod tests {
             refused("NOPERM"),
             Fault::timed_out("test"),
             Fault::from_client((ErrorKind::Io, "test").into()),
+            Fault::from_client((ErrorKind::Parse, "test").into()),
             busy,
             sorted("NOPERM", "on @user_script:3."),
             refused("WRONGTYPE"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::checked::Checked;
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
 use super::endpoint::Address;
 use super::fault::{Cause, Fault};
@@ -17,7 +18,7 @@ use crate::clock;
 
 /// A connected server with its replies.
 pub(super) struct Reached {
-    pub(super) stream: BoxStream,
+    pub(super) stream: Checked,
     pub(super) info: Info,
     /// `None` where an ACL forbids to ask.
     pub(super) client_id: Option<i64>,
@@ -61,7 +62,8 @@ where
     F: Future<Output = io::Result<BoxStream>>,
 {
     let stream = open(target.clone()).await;
-    let mut stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
+    let stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
+    let mut stream = Checked::new(stream);
     match greet(dialer, &mut stream).await {
         Ok(Greeting { info, client_id }) => Ok(Reached {
             stream,
@@ -97,7 +99,7 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
 pub(super) async fn ask(
     commands: &Pipeline,
     needed: usize,
-    stream: &mut BoxStream,
+    stream: &mut Checked,
 ) -> Result<Vec<Value>, Unanswered> {
     let bytes = commands.get_packed_pipeline();
     let sent = async {
@@ -140,7 +142,7 @@ pub(super) async fn ask(
 }
 
 /// Logs in, chooses the database, and asks.
-async fn greet(dialer: &Dialer, stream: &mut BoxStream) -> Result<Greeting, Unanswered> {
+async fn greet(dialer: &Dialer, stream: &mut Checked) -> Result<Greeting, Unanswered> {
     let mut commands = dialer.login();
     let needed = commands.len();
     for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
@@ -199,7 +201,7 @@ mod tests {
         server.write_all(answer.as_bytes()).await.unwrap();
         let mut commands = redis::pipe();
         commands.cmd("FIRST").cmd("SECOND");
-        let mut client: BoxStream = Box::new(client);
+        let mut client = Checked::new(Box::new(client));
         let asked = ask(&commands, needed, &mut client);
         let closed = async {
             let mut request = [0; 512];

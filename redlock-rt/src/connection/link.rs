@@ -13,6 +13,7 @@ use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
 
+use super::checked::Flaw;
 use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
@@ -22,7 +23,7 @@ use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use crate::clock;
-use crate::wire::{Call, Reply, Script};
+use crate::wire::{Call, Malformed, Reply, Script};
 
 /// The server-side client of a connection, so that the next connection can kill it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(super) struct Link {
     answered: AtomicBool,
     /// Why this client closed it, for the other calls in progress.
     given_up: OnceLock<&'static str>,
+    flaw: Flaw,
     driver: Arc<Driver>,
     /// Polls the driver; its end closes the connection.
     task: AbortHandle,
@@ -71,6 +73,9 @@ impl Drop for Down {
     }
 }
 
+/// Why a connection is closed on which nothing can be relied on any more.
+const NONSENSE: &str = "the server sent nonsense";
+
 impl Link {
     /// Dials, logs in, and asks for the client id and the server. `within`: how long all of it may
     /// take; the caller enforces this limit.
@@ -94,6 +99,7 @@ impl Link {
             number,
             at,
         } = reach(dialer, server, within, open).await?;
+        let flaw = stream.flaw();
         // The library applies its own time-outs: they depend on the caller's limit, and a time-out
         // ends the link.
         let config = redis::AsyncConnectionConfig::new()
@@ -113,12 +119,13 @@ impl Link {
             return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
         };
         let (driver, task) = Driver::new(home.clone(), driver);
-        let told = Arc::clone(server);
+        let (told, seen) = (Arc::clone(server), flaw.clone());
         let task = home.start(async move {
             let _down = down;
             task.await;
             // Not reached if this client closes the link, or its runtime ends.
-            told.lost("the connection was closed");
+            let why = seen.why();
+            told.lost(why.as_deref().unwrap_or("the connection was closed"));
         });
         let end = task.clone();
         let identity = info.run_id.clone().zip(client_id);
@@ -128,6 +135,7 @@ impl Link {
             opened: clock::now(),
             answered: AtomicBool::new(false),
             given_up: OnceLock::new(),
+            flaw,
             driver,
             task,
             known: Default::default(),
@@ -173,6 +181,13 @@ impl Link {
     fn give_up(&self, why: &'static str) {
         let _ = self.given_up.set(why);
         self.lose(why);
+    }
+
+    /// A reply was one that its call cannot give: the replies on this link may be those to other
+    /// calls.
+    pub(super) fn misread(&self, malformed: Malformed) -> Fault {
+        self.give_up(NONSENSE);
+        Fault::malformed(malformed).at(&self.place)
     }
 
     /// As [`break_off`](Self::break_off), for a reason outside of this client.
@@ -343,6 +358,15 @@ impl Link {
                 if !fault.may_have_run() {
                     return Err(fault);
                 }
+                if fault.is_nonsense() {
+                    self.give_up(NONSENSE);
+                    return Err(fault);
+                }
+                // The reply to an earlier call.
+                if let Some(why) = self.flaw.why() {
+                    self.lose(&why);
+                    return Err(Fault::unanswered(given_up(&why)));
+                }
                 // For a closed connection, the client library only reports a broken pipe.
                 if let Some(why) = self.given_up.get() {
                     return Err(Fault::unanswered(given_up(why)));
@@ -484,6 +508,15 @@ impl Exchange {
             true => Err(Fault::unanswered(left()).at(&self.link.place)),
             false => answer.map_err(|fault| fault.at(&self.link.place)),
         })
+    }
+
+    /// As [`Link::misread`], for this call.
+    pub(crate) fn misread(&self, malformed: Malformed) -> Fault {
+        self.link.misread(malformed)
+    }
+
+    pub(super) fn into_link(self) -> Arc<Link> {
+        self.link
     }
 
     /// Stops waiting: the link is closed, since the call may still be in progress on it.

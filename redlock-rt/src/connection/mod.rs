@@ -3,6 +3,7 @@
 //! ```text
 //! Endpoint (URL) ─▶ Dialer ─▶ reach (finds the master) ─▶ Link (one live connection, EVALSHA)
 //!                                                   └──▶ Subscriber (pub/sub)
+//! Checked: the byte stream under each of them, whose replies are checked first
 //! Connection: a Link or none; dials anew after a failure, with back-off
 //! CurrentServer: the server process to which all of them lead
 //! ```
@@ -11,11 +12,13 @@
 //! again after time-outs on a half-open link.
 
 mod addresses;
+mod checked;
 mod delivery;
 mod dialer;
 mod driver;
 mod endpoint;
 mod fault;
+mod frames;
 mod greeting;
 mod info;
 mod journal;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::checked::Checked;
 use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
 use super::fault::Fault;
@@ -64,7 +65,8 @@ where
     F: Future<Output = io::Result<BoxStream>>,
 {
     let stream = open(Target::Address(sentinel.clone())).await;
-    let mut stream = stream.map_err(|error| Fault::of_stream(error, reached))?;
+    let stream = stream.map_err(|error| Fault::of_stream(error, reached))?;
+    let mut stream = Checked::new(stream);
     let mut commands = dialer.sentinel_login();
     let needed = commands.len();
     for subcommand in [GET_MASTER, "MASTER"] {

@@ -1,5 +1,7 @@
 //! A connection that listens.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +9,9 @@ use futures::{Stream, StreamExt};
 use redis::Value;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use tokio::sync::Notify;
+use tokio::task::coop::unconstrained;
 
+use super::checked::Unheard;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::greeting::Reached;
@@ -25,6 +29,7 @@ pub(crate) struct Subscriber {
 /// another server.
 pub(crate) struct Announcements {
     stream: PubSubStream,
+    unheard: Arc<Unheard>,
     left: Arc<Notify>,
     tie: Arc<Tie>,
 }
@@ -37,6 +42,7 @@ impl Subscriber {
         server: &CurrentServer,
     ) -> Result<(Self, Announcements), Fault> {
         let left = Arc::new(Notify::new());
+        let unheard = Arc::<Unheard>::default();
         let open = async {
             let dial = |target| async move { dialer.dial(&target, timeout).await };
             let reached = reach(dialer, server, timeout, dial).await?;
@@ -52,6 +58,7 @@ impl Subscriber {
                 move || left.notify_one()
             });
             server.arrive(number, &info, &tie)?;
+            let stream = stream.listening(&unheard);
             let pubsub = PubSub::new(&silent(), stream).await;
             Ok::<_, Fault>((pubsub.map_err(Fault::of_dialing)?, tie))
         };
@@ -59,7 +66,13 @@ impl Subscriber {
             Ok(opened) => {
                 let (pubsub, tie) = opened?;
                 let (sink, stream) = pubsub.split();
-                Ok((Self { sink }, Announcements { stream, left, tie }))
+                let announcements = Announcements {
+                    stream,
+                    unheard,
+                    left,
+                    tie,
+                };
+                Ok((Self { sink }, announcements))
             }
             Err(_) => Err(Fault::connecting_took_too_long()),
         }
@@ -94,12 +107,25 @@ impl Subscriber {
 impl Announcements {
     /// What is published.
     pub(crate) fn messages(self) -> impl Stream<Item = Message> + Send + Unpin {
-        let Self { stream, left, tie } = self;
+        let Self {
+            mut stream,
+            unheard,
+            left,
+            tie,
+        } = self;
         let left = Box::pin(async move {
             left.notified().await;
             drop(tie);
         });
-        let messages = stream.map(|message| Message {
+        // With the budget of its task used up, a stream looks empty that is not.
+        let messages = futures::stream::poll_fn(move |cx| {
+            let next = pin!(unconstrained(stream.next())).poll(cx);
+            if next.is_pending() {
+                unheard.caught_up();
+            }
+            next
+        });
+        let messages = messages.map(|message| Message {
             channel: message.get_channel_name().to_owned(),
             payload: message.get_payload().unwrap_or_default(),
         });

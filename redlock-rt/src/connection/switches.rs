@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use redis::{PushKind, Value};
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
@@ -20,6 +20,8 @@ use crate::clock;
 /// A sentinel is asked this often, in case its announcement was lost.
 const EVERY: Duration = Duration::from_secs(5);
 const CHANNEL: &str = "+switch-master";
+/// After this many bytes it is asked on a new connection: days of replies, or one without end.
+const MOST_HEARD: u64 = 16 * 1024 * 1024;
 
 /// Listens to one of the sentinels until that connection ends; the next call begins with another
 /// one. `turn`: counts the calls. `within`: the longest time for connecting, and for a reply.
@@ -63,7 +65,7 @@ async fn follow(
     stream: BoxStream,
 ) -> Result<(), Fault> {
     let (reader, mut writer) = tokio::io::split(stream);
-    let mut heard = Box::pin(values(reader));
+    let mut heard = Box::pin(values(reader.take(MOST_HEARD)));
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg(GET_MASTER).arg(&service.name);
     let question = question.get_packed_pipeline();

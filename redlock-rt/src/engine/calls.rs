@@ -9,7 +9,7 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{Call, LockRecipe, NOTED, Operation, Reply};
+use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply};
 
 /// The pause between two tries of a call that waits for no other client.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -24,14 +24,15 @@ pub(crate) enum Repeat {
 }
 
 impl Engine {
-    /// Sends a call that may be repeated.
-    pub(crate) async fn ask(
+    /// Sends a call that may be repeated. `read`: reads the reply.
+    pub(crate) async fn ask<T>(
         self: &Arc<Self>,
         action: &'static str,
         name: &LockName,
         call: Call,
-    ) -> Result<Reply, Error> {
-        let reply = self.send(action, name, call, Repeat::Always).await;
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
+        let reply = self.send(action, name, call, Repeat::Always, read).await;
         reply.map_err(Error::of_no_change)
     }
 
@@ -40,22 +41,24 @@ impl Engine {
     /// # Cancel safety
     ///
     /// The call may or may not run.
-    pub(crate) async fn send(
+    pub(crate) async fn send<T>(
         self: &Arc<Self>,
         action: &'static str,
         name: &LockName,
         call: Call,
         repeat: Repeat,
-    ) -> Result<Reply, Error> {
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
         let mut delivery = Delivery::default();
         let reply = self.transmit(action, name, &call, repeat, &mut delivery);
-        let reply = reply.await?;
-        let Some(channel) = call.channel() else {
-            return Ok(reply);
-        };
-        let (reply, news) = News::split(reply, &delivery);
-        self.ended_on(channel, &news);
-        Ok(reply)
+        let mut reply = reply.await?;
+        if let Some(channel) = call.channel() {
+            let news;
+            (reply, news) = News::split(reply, &delivery);
+            self.ended_on(channel, &news);
+        }
+        let named = |fault: Fault| fault.into_error(action).named(name.as_arc());
+        read(reply).map_err(|malformed| named(delivery.misread(malformed)))
     }
 
     /// Frees a lock, whoever holds it. Sent once: a repeat could free the lock of a later holder.
@@ -67,13 +70,17 @@ impl Engine {
         self: &Arc<Self>,
         action: &'static str,
         recipe: &dyn LockRecipe,
-    ) -> Result<Reply, Error> {
+    ) -> Result<bool, Error> {
         let mut delivery = Delivery::default();
         let (call, once) = (recipe.force_release(), Repeat::UnlessRun);
         let reply = self.transmit(action, recipe.name(), &call, once, &mut delivery);
         let (reply, news) = News::split(reply.await?, &delivery);
         self.ended(recipe, &news);
-        Ok(reply)
+        let named = |fault: Fault| fault.into_error(action).named(recipe.name().as_arc());
+        match reply {
+            Reply::Int(freed @ 0..=1) => Ok(freed == 1),
+            other => Err(named(delivery.misread(Malformed(other)))),
+        }
     }
 
     async fn transmit(
@@ -114,6 +121,7 @@ impl Engine {
             Some(Err(fault)) => {
                 // A failure to connect says nothing about what was sent before.
                 let refused = !fault.may_have_run() && !fault.is_of_dialing();
+                let refused = refused || fault.is_nonsense();
                 (fault.into_error(action), refused)
             }
             None => match fault {

@@ -94,23 +94,8 @@ impl Counted {
     ) -> Result<i64, Error> {
         let name = self.name()?;
         let call = call(name, &self.engine.operation());
-        let reply = self.engine.send(action, name, call, Repeat::Always).await?;
-        self.number(action, reply)
-    }
-
-    pub(super) fn number(&self, action: &'static str, reply: Reply) -> Result<i64, Error> {
-        match reply {
-            Reply::Int(number) => Ok(number),
-            other => Err(self.malformed(action, other)),
-        }
-    }
-
-    pub(super) fn malformed(&self, action: &'static str, reply: Reply) -> Error {
-        let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(Malformed(reply)));
-        match &self.name {
-            Ok(name) => error.named(name.as_arc()),
-            Err(_) => error,
-        }
+        let sent = self.engine.send(action, name, call, Repeat::Always, number);
+        sent.await
     }
 
     pub(super) async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
@@ -127,6 +112,13 @@ impl Counted {
             wire::add_permits(name, operation, permits)
         });
         added.await.map(drop)
+    }
+}
+
+pub(super) fn number(reply: Reply) -> Result<i64, Malformed> {
+    match reply {
+        Reply::Int(number) => Ok(number),
+        other => Err(Malformed(other)),
     }
 }
 

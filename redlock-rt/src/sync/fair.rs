@@ -163,12 +163,14 @@ impl FairLock {
     async fn look(&self, owner: Option<&HoldId>) -> Result<(u64, Option<u64>), Error> {
         const ACTION: &str = "look at the queue of lock";
         let call = |wire: &dyn LockRecipe| fair_position(wire.name(), owner);
-        let reply = self.ask(ACTION, call).await?;
-        if let Reply::List(items) = &reply
-            && let [Reply::Int(len @ 0..), Reply::Int(place)] = items.as_slice()
-        {
-            return Ok((len.unsigned_abs(), u64::try_from(*place).ok()));
-        }
-        Err(self.malformed(ACTION, Malformed(reply)))
+        let read = |reply: Reply| {
+            if let Reply::List(items) = &reply
+                && let [Reply::Int(len @ 0..), Reply::Int(place)] = items.as_slice()
+            {
+                return Ok((len.unsigned_abs(), u64::try_from(*place).ok()));
+            }
+            Err(Malformed(reply))
+        };
+        self.ask(ACTION, call, read).await
     }
 }

@@ -8,7 +8,7 @@ use super::kind::sealed::Sealed;
 use super::lock::Lock;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::wire::{FencedWire, ask_token, present_token};
+use crate::wire::{FencedWire, LockRecipe, ask_token, present_token};
 
 /// The kind of [`FencedLock`].
 #[derive(Debug)]
@@ -132,8 +132,8 @@ impl FencedLock {
     /// As [`is_locked`](Self::is_locked).
     pub async fn token(&self) -> Result<Option<u64>, Error> {
         const ACTION: &str = "read fencing token of lock";
-        let reply = self.ask(ACTION, |wire| ask_token(wire.name())).await?;
-        present_token(reply).map_err(|malformed| self.malformed(ACTION, malformed))
+        let call = |wire: &dyn LockRecipe| ask_token(wire.name());
+        self.ask(ACTION, call, present_token).await
     }
 }
 

@@ -114,7 +114,8 @@ impl FencedValue {
     ///
     /// The script gets the key as `KEYS[1]` and `args` as `ARGV`, and runs as a whole or not at all
     /// (except that the effects before an error of the script stay). The script is sent with every
-    /// call. On the embedded engine it can use the commands that the documentation of `Engine`
+    /// call. A result of more than 16 MiB or 262 144 items, or with more than 32 tables within each
+    /// other, counts as a reply that makes no sense. On the embedded engine it can use the commands that the documentation of `Engine`
     /// lists.
     ///
     /// # Round trips
@@ -157,18 +158,16 @@ impl FencedValue {
         read: fn(Reply) -> Result<Fenced, Malformed>,
         token: u64,
     ) -> Result<Reply, Error> {
-        let reply = self.engine.send(action, wire.key(), call, repeat).await?;
+        let sent = self.engine.send(action, wire.key(), call, repeat, read);
+        let written = sent.await?;
         let named = |error: Error| error.named(wire.key().as_arc());
-        match read(reply) {
-            Ok(Fenced::Done(reply)) => Ok(reply),
-            Ok(Fenced::Stale(last)) => Err(named(
+        match written {
+            Fenced::Done(reply) => Ok(reply),
+            Fenced::Stale(last) => Err(named(
                 Error::new(ErrorKind::StaleToken, action)
                     .detail(format!("token {token} is older than {last}")),
             )),
-            Ok(Fenced::Raised(error)) => Err(named(Fault::raised(error).into_error(action))),
-            Err(malformed) => Err(named(
-                Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(malformed)),
-            )),
+            Fenced::Raised(error) => Err(named(Fault::raised(error).into_error(action))),
         }
     }
 }

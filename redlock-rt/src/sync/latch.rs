@@ -168,8 +168,7 @@ impl CountDownLatch {
         let id = self.engine.operation();
         let call = wire.count_down(&id);
         Ok(CountDownGuard {
-            once: OnceCall::new(&self.engine, wire.name(), call, id.noted),
-            name: wire.name().clone(),
+            once: OnceCall::new(&self.engine, wire.name(), call, id.noted, count_left),
         })
     }
 
@@ -233,9 +232,12 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn count(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
-        let reply = self.engine.ask(COUNT, wire.name(), wire.check()).await?;
-        let look = Look::try_from(reply);
-        match look.map_err(|malformed| misread(COUNT, wire.name(), malformed))? {
+        let read = |reply: Reply| Look::try_from(reply);
+        match self
+            .engine
+            .ask(COUNT, wire.name(), wire.check(), read)
+            .await?
+        {
             Look::Closed(count, _) => Ok(count),
             Look::Ended(_) => Ok(0),
         }
@@ -272,15 +274,11 @@ impl CountDownLatch {
         call: Call,
         read: impl FnOnce(Reply) -> Result<T, Malformed>,
     ) -> Result<T, Error> {
-        let sent = self.engine.send(action, wire.name(), call, Repeat::Always);
-        read(sent.await?).map_err(|malformed| misread(action, wire.name(), malformed))
+        let sent = self
+            .engine
+            .send(action, wire.name(), call, Repeat::Always, read);
+        sent.await
     }
-}
-
-fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error {
-    Error::new(ErrorKind::Protocol, action)
-        .named(name.as_arc())
-        .caused_by(Arc::new(malformed))
 }
 
 /// A guard that counts a [`CountDownLatch`] down by one, exactly once: when
@@ -298,7 +296,6 @@ fn misread(action: &'static str, name: &LockName, malformed: Malformed) -> Error
 #[clippy::has_significant_drop]
 pub struct CountDownGuard {
     once: OnceCall,
-    name: LockName,
 }
 
 impl CountDownGuard {
@@ -319,8 +316,6 @@ impl CountDownGuard {
     /// time-out and two response time-outs; the call then continues in the background, so do not
     /// try again. See also [`CountDownLatch`](CountDownLatch#errors).
     pub async fn count_down(self) -> Result<u64, Error> {
-        let Self { once, name } = self;
-        let reply = once.run(COUNT_DOWN).await?;
-        count_left(reply).map_err(|malformed| misread(COUNT_DOWN, &name, malformed))
+        self.once.run(COUNT_DOWN).await
     }
 }

@@ -9,7 +9,7 @@ use super::guard::{LockGuard, note_failure};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
 
@@ -25,7 +25,7 @@ use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
 /// *is* the key in Redis: a hash for a lock, a string for a semaphore or a latch. So the key must
 /// hold nothing else, such as the data that the lock protects: use a separate namespace for locks.
 ///
-/// A key that holds something else is refused with [`WrongType`](ErrorKind::WrongType) and stays
+/// A key that holds something else is refused with [`WrongType`](crate::ErrorKind::WrongType) and stays
 /// unchanged: another type, a string that is not a number, or a hash that cannot be a lock. The
 /// fields of a lock are `ID:NUMBER` with a number as the value, and `mode`. An application's hash
 /// with the same format (`item:42` = `3` as its only field) counts as a held lock.
@@ -34,7 +34,7 @@ use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
 /// begin with `redisson_` or `redlock_`. `docs/protocol.md` lists them.
 ///
 /// If a name is empty or blank, contains a NUL, or is longer than 512 bytes with the namespace,
-/// every operation returns [`BadInput`](ErrorKind::BadInput).
+/// every operation returns [`BadInput`](crate::ErrorKind::BadInput).
 ///
 /// **Braces.** As in Redisson, a name that contains `{` is not wrapped in braces again, so that a
 /// hash tag (`order:{42}`) stays a hash tag. Therefore a name and the same name in braces (`a` and
@@ -126,9 +126,9 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](ErrorKind::BadInput), [`WrongType`](ErrorKind::WrongType) if the key holds
-    /// something else, [`Denied`](ErrorKind::Denied), [`ShutDown`](ErrorKind::ShutDown);
-    /// [`Lost`](ErrorKind::Lost) if the enclosing hold is already lost.
+    /// [`BadInput`](crate::ErrorKind::BadInput), [`WrongType`](crate::ErrorKind::WrongType) if the key holds
+    /// something else, [`Denied`](crate::ErrorKind::Denied), [`ShutDown`](crate::ErrorKind::ShutDown);
+    /// [`Lost`](crate::ErrorKind::Lost) if the enclosing hold is already lost.
     ///
     /// # Examples
     ///
@@ -162,7 +162,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Unavailable`](ErrorKind::Unavailable) if Redis does not
+    /// As [`lock`](Self::lock), and [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not
     /// answer in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
@@ -177,9 +177,9 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](ErrorKind::TimedOut) if another
-    /// owner held the lock, [`Contended`](ErrorKind::Contended) instead, for a wait of zero,
-    /// [`Unavailable`](ErrorKind::Unavailable) if Redis did not answer.
+    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if another
+    /// owner held the lock, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of zero,
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;
         let guard = self.engine.lock(&recipe, terms, params).await?;
@@ -219,7 +219,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the body was dropped. The result
+    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The result
     /// of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock_for_body(LockOptions::new()).await?;
@@ -234,7 +234,7 @@ impl<K: Kind> Lock<K> {
     /// Frees the lock, whoever holds it, and returns whether it was held.
     ///
     /// The holder's guard becomes lost at its next renewal. A key that is not a lock (see
-    /// [names](Self#names)) is not deleted: the call returns [`WrongType`](ErrorKind::WrongType).
+    /// [names](Self#names)) is not deleted: the call returns [`WrongType`](crate::ErrorKind::WrongType).
     ///
     /// # Round trips
     ///
@@ -242,18 +242,15 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable) if the command was not sent,
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if the command was sent and its reply was
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the command was not sent,
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if the command was sent and its reply was
     /// lost, and the errors of [`lock`](Self::lock). The command is not repeated after a lost
     /// reply, since another owner may hold the lock by then. Check the holder before you call this
     /// again.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         const ACTION: &str = "force-release lock";
         let wire = self.wire()?;
-        match self.engine.force_release(ACTION, &**wire).await? {
-            Reply::Int(freed @ 0..=1) => Ok(freed == 1),
-            other => Err(self.malformed(ACTION, Malformed(other))),
-        }
+        self.engine.force_release(ACTION, &**wire).await
     }
 
     /// Returns whether the lock is held, or stays locked for the rest of a
@@ -265,7 +262,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable), and those of [`lock`](Self::lock).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), and those of [`lock`](Self::lock).
     pub async fn is_locked(&self) -> Result<bool, Error> {
         Ok(!self.inspect().await?.is_empty())
     }
@@ -310,7 +307,7 @@ impl<K: Kind> Lock<K> {
     /// As [`is_locked`](Self::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
         let holders = self.inspect().await?.into_iter();
-        Ok(holders.map(|holder| holder.count).sum())
+        Ok(holders.fold(0, |sum, holder| sum.saturating_add(holder.count)))
     }
 
     /// Returns the remaining lease of the holder (the longest, if there are several); `None` if the
@@ -330,25 +327,18 @@ impl<K: Kind> Lock<K> {
 
     pub(super) async fn inspect(&self) -> Result<Vec<Holder>, Error> {
         const ACTION: &str = "inspect lock";
-        let reply = self.ask(ACTION, LockRecipe::inspect).await?;
-        Holder::decode(reply).map_err(|malformed| self.malformed(ACTION, malformed))
+        self.ask(ACTION, LockRecipe::inspect, Holder::decode).await
     }
 
-    pub(super) async fn ask(
+    pub(super) async fn ask<T>(
         &self,
         action: &'static str,
         call: impl FnOnce(&dyn LockRecipe) -> Call,
-    ) -> Result<Reply, Error> {
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
         let wire = self.wire()?;
-        self.engine.ask(action, wire.name(), call(&**wire)).await
-    }
-
-    pub(super) fn malformed(&self, action: &'static str, malformed: Malformed) -> Error {
-        let error = Error::new(ErrorKind::Protocol, action).caused_by(Arc::new(malformed));
-        match &self.wire {
-            Ok(wire) => error.named(wire.name().as_arc()),
-            Err(_) => error,
-        }
+        let call = call(&**wire);
+        self.engine.ask(action, wire.name(), call, read).await
     }
 }
 

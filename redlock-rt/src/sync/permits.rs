@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counted::Counted;
+use super::counted::{Counted, number};
 use super::options::{check_lease, unless_contended};
 use super::permit::LeasedPermit;
 use super::permit_options::PermitOptions;
 use crate::engine::{AcquireParams, Engine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{ID_DIGITS, PermitsWire, Recipe, Reply};
+use crate::wire::{ID_DIGITS, Malformed, PermitsWire, Recipe, Reply};
 
 /// The most permits of one acquisition.
 const MOST_AT_ONCE: u32 = 1000;
@@ -353,8 +353,8 @@ impl PermitExpirableSemaphore {
         self.check(&wire, lease)?;
         let call = wire.update_lease(id, lease);
         let (engine, once) = (&self.counted.engine, Repeat::UnlessRun);
-        let reply = engine.send(ACTION, wire.name(), call, once).await?;
-        Ok(self.counted.number(ACTION, reply)? == 1)
+        let updated = engine.send(ACTION, wire.name(), call, once, number).await?;
+        Ok(updated == 1)
     }
 
     fn check_id(&self, action: &'static str, id: &str) -> Result<(), Error> {
@@ -391,7 +391,7 @@ impl PermitExpirableSemaphore {
     /// As [`available_permits`](Self::available_permits).
     pub async fn permits(&self) -> Result<i64, Error> {
         let (free, held) = self.look().await?;
-        Ok(free + held)
+        Ok(free.saturating_add(held))
     }
 
     /// Returns the number of held permits.
@@ -411,13 +411,15 @@ impl PermitExpirableSemaphore {
         const ACTION: &str = "look at semaphore";
         let name = self.counted.name()?;
         let call = wire(name).inspect();
-        let reply = self.counted.engine.ask(ACTION, name, call).await?;
-        if let Reply::List(items) = &reply
-            && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
-        {
-            return Ok((*free, *held));
-        }
-        Err(self.counted.malformed(ACTION, reply))
+        let read = |reply: Reply| {
+            if let Reply::List(items) = &reply
+                && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
+            {
+                return Ok((*free, *held));
+            }
+            Err(Malformed(reply))
+        };
+        self.counted.engine.ask(ACTION, name, call, read).await
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counted::{Counted, MOST_PERMITS};
+use super::counted::{Counted, MOST_PERMITS, number};
 use super::options::unless_contended;
 use super::permit_options::PermitOptions;
 use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
@@ -295,8 +295,7 @@ impl Semaphore {
         const ACTION: &str = "look at semaphore";
         let name = self.counted.name()?;
         let call = wire::available_permits(name);
-        let reply = self.counted.engine.ask(ACTION, name, call).await?;
-        self.counted.number(ACTION, reply)
+        self.counted.engine.ask(ACTION, name, call, number).await
     }
 }
 

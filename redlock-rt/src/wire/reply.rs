@@ -1,5 +1,6 @@
 //! Replies of scripts, decoded once: no plain number leaves this layer.
 
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use crate::name::HoldId;
@@ -50,8 +51,35 @@ impl Reply {
 
 /// A reply that the script cannot return.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("the script answered {0:?}")]
+#[error("the script answered {}", beginning(.0))]
 pub(crate) struct Malformed(pub(crate) Reply);
+
+/// What is shown of a reply, which a broken server may make megabytes long.
+fn beginning(reply: &Reply) -> String {
+    const SHOWN: usize = 200;
+    struct Short(String);
+    impl Write for Short {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = SHOWN.saturating_sub(self.0.len());
+            match text
+                .char_indices()
+                .find(|(at, char)| at + char.len_utf8() > room)
+            {
+                None => self.0.push_str(text),
+                Some((end, _)) => {
+                    self.0.push_str(&text[..end]);
+                    return Err(fmt::Error);
+                }
+            }
+            Ok(())
+        }
+    }
+    let mut short = Short(String::new());
+    if write!(short, "{reply:?}").is_err() {
+        short.0.push('…');
+    }
+    short.0
+}
 
 /// The reply to an attempt to acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -78,7 +78,8 @@ impl Attempt {
             let reply = reply?;
             let queue = recipe.queue();
             self.mixed |= queue.is_some_and(|queue| queue.is_mixed(&reply));
-            Ok(recipe.acquired(reply)?)
+            let read = recipe.acquired(reply);
+            read.map_err(|malformed| self.delivery.misread(malformed))
         });
         if let Some(Ok(reply)) = &reply
             && !matches!(reply, AcquireReply::Acquired(..))

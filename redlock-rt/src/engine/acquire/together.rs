@@ -106,7 +106,8 @@ impl Attempts {
         let attempt = self.delivery.attempt(&first.engine.main, call, until);
         let late = || Err(first.engine.no_answer());
         let reply = attempt.await.unwrap_or_else(late)?;
-        let reply = Together::try_from(reply)?;
+        let reply = Together::try_from(reply);
+        let reply = reply.map_err(|malformed| self.delivery.misread(malformed))?;
         if let Together::Held(_) = reply {
             self.delivery.close();
         }

@@ -8,7 +8,7 @@ use futures::stream::FuturesUnordered;
 use super::FairMap;
 use super::batch::PendingBeat;
 use crate::clock;
-use crate::connection::{Caller, Connection, Delivery, Fault};
+use crate::connection::{Caller, Connection, Delivery};
 use crate::shim::lock;
 use crate::wire::{Beat, Heartbeat, Reply, beat};
 
@@ -47,12 +47,16 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, connection: &Connection) {
     while let Some(mut part) = parts.pop() {
         let of: Vec<Heartbeat<'_>> = part.iter().filter_map(heartbeat).collect();
         let call = beat(&map.client, &of);
-        let asked = Delivery::default().attempt(connection, || call, None).await;
+        let mut delivery = Delivery::default();
+        let asked = delivery.attempt(connection, || call, None).await;
         let Some(asked) = asked else {
             // Dropped beats count as failed.
             return;
         };
-        let decode = |reply: Reply| Beat::decode_all(reply, part.len()).map_err(Fault::from);
+        let decode = |reply: Reply| {
+            let beats = Beat::decode_all(reply, part.len());
+            beats.map_err(|malformed| delivery.misread(malformed))
+        };
         let now = clock::now();
         match asked.and_then(decode) {
             Ok(beats) => {

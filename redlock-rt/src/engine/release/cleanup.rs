@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::name::LockName;
 use crate::pause::Pause;
-use crate::wire::{AcquireReply, Call, HoldReply, Reply};
+use crate::wire::{AcquireReply, Call, HoldReply, Malformed, Reply};
 
 /// The state to reach in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +53,11 @@ fn hear(reply: Reply, delivery: &Delivery, news: &mut News) -> Reply {
 
 fn told(
     answer: Result<Reply, Fault>,
-    delivery: &Delivery,
+    delivery: &mut Delivery,
     news: &mut News,
 ) -> Result<HoldReply, Fault> {
-    Ok(HoldReply::try_from(hear(answer?, delivery, news))?)
+    let reply = HoldReply::try_from(hear(answer?, delivery, news));
+    reply.map_err(|malformed| delivery.misread(malformed))
 }
 
 /// The subject of a cleanup.
@@ -75,8 +76,9 @@ pub(in crate::engine) struct OnceRequest {
     pub(in crate::engine) call: Call,
     /// How long the call may be repeated after a try whose reply was lost.
     pub(in crate::engine) noted: Duration,
-    /// The place for the reply.
-    pub(in crate::engine) reply: Arc<OnceLock<Reply>>,
+    pub(in crate::engine) read: fn(Reply) -> Result<u64, Malformed>,
+    /// The place for what was read.
+    pub(in crate::engine) reply: Arc<OnceLock<u64>>,
 }
 
 /// An owner that may have the lock, but must not have it.
@@ -264,8 +266,11 @@ impl Cleanup {
                     return Some(Progress::Told(Err(fault)));
                 }
                 // There is no caller to notify.
-                let current = &self.engine().current;
-                current.holds_up(self.name().as_str(), &fault);
+                let (current, name) = (&self.engine().current, self.name().as_str());
+                match fault.is_of_dialing() {
+                    true => current.holds_up(name, &fault),
+                    false => current.will_repeat(name, &fault),
+                }
             }
             let now = clock::now();
             let ends = self.goal == Goal::End && !matches!(self.subject, Subject::OnceRequest(_));
@@ -322,26 +327,28 @@ impl Cleanup {
         // Nothing is sent here: the call is in progress.
         let answer = delivery.attempt(&request.engine.main, || request.call(false, None), until);
         let answer = answer.await?;
-        Some(
-            match answer.and_then(|reply| Ok(request.recipe.acquired(reply)?)) {
-                Ok(
-                    AcquireReply::Held(_)
-                    | AcquireReply::Unset
-                    | AcquireReply::Behind
-                    | AcquireReply::Orphaned,
-                ) => {
-                    let profile = request.recipe.profile();
-                    let late = delivery.open_since().is_some() && profile.notes_withdrawals;
-                    Ok(!(*traces || late || profile.leaves_traces))
-                }
-                // From here on the number is used up: only its release is sent again.
-                Ok(AcquireReply::Acquired(..)) => {
-                    delivery.reopen();
-                    Ok(false)
-                }
-                Err(_) => Ok(!*traces && delivery.open_since().is_none()),
-            },
-        )
+        let read = answer.and_then(|reply| {
+            let read = request.recipe.acquired(reply);
+            read.map_err(|malformed| delivery.misread(malformed))
+        });
+        Some(match read {
+            Ok(
+                AcquireReply::Held(_)
+                | AcquireReply::Unset
+                | AcquireReply::Behind
+                | AcquireReply::Orphaned,
+            ) => {
+                let profile = request.recipe.profile();
+                let late = delivery.open_since().is_some() && profile.notes_withdrawals;
+                Ok(!(*traces || late || profile.leaves_traces))
+            }
+            // From here on the number is used up: only its release is sent again.
+            Ok(AcquireReply::Acquired(..)) => {
+                delivery.reopen();
+                Ok(false)
+            }
+            Err(_) => Ok(!*traces && delivery.open_since().is_none()),
+        })
     }
 
     async fn step(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
@@ -356,10 +363,12 @@ impl Cleanup {
             (Subject::OnceRequest(once), _) => {
                 let call = || once.call.clone();
                 let answer = delivery.attempt(&once.engine.main, call, until).await?;
-                Some(answer.map(|reply| {
+                Some(answer.and_then(|reply| {
+                    let read = (once.read)(hear(reply, delivery, news));
+                    let reply = read.map_err(|malformed| delivery.misread(malformed))?;
                     // Set once: nothing is sent after a reply.
-                    let _ = once.reply.set(hear(reply, delivery, news));
-                    HoldReply::Done
+                    let _ = once.reply.set(reply);
+                    Ok(HoldReply::Done)
                 }))
             }
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {

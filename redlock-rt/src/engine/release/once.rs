@@ -10,7 +10,7 @@ use crate::connection::Fault;
 use crate::engine::{Engine, Handle};
 use crate::error::Error;
 use crate::name::LockName;
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Malformed, Reply};
 
 /// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. It
 /// says by an id which one it is.
@@ -20,12 +20,20 @@ pub(crate) struct OnceCall {
     engine: Handle,
     name: LockName,
     noted: Duration,
+    read: fn(Reply) -> Result<u64, Malformed>,
 }
 
 impl OnceCall {
-    /// `noted`: for how long Redis remembers the id of the call.
-    pub(crate) fn new(engine: &Arc<Engine>, name: &LockName, call: Call, noted: Duration) -> Self {
+    /// `noted`: for how long Redis remembers the id of the call. `read`: reads the reply.
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        name: &LockName,
+        call: Call,
+        noted: Duration,
+        read: fn(Reply) -> Result<u64, Malformed>,
+    ) -> Self {
         Self {
+            read,
             call: Some(call),
             engine: Handle::new(engine),
             name: name.clone(),
@@ -38,7 +46,7 @@ impl OnceCall {
     /// # Cancel safety
     ///
     /// It goes on in the background.
-    pub(crate) async fn run(mut self, action: &'static str) -> Result<Reply, Error> {
+    pub(crate) async fn run(mut self, action: &'static str) -> Result<u64, Error> {
         let engine = Arc::clone(&self.engine);
         let name = self.name.clone();
         let named = |error: Error| error.named(name.as_arc());
@@ -54,17 +62,21 @@ impl OnceCall {
             Some(Err(fault)) => return Err(named(pending.failed(fault, action))),
             None => return Err(pending.out_of_time(action)),
         }
-        let reply = reply.get().cloned();
-        Ok(reply.unwrap_or(Reply::Nil))
+        match reply.get() {
+            Some(reply) => Ok(*reply),
+            // It is set before the call is over, and the pending call was not over before.
+            None => Err(named(Fault::closed().into_error(action))),
+        }
     }
 
-    fn take(&mut self) -> Option<(Cleanup, Arc<OnceLock<Reply>>)> {
+    fn take(&mut self) -> Option<(Cleanup, Arc<OnceLock<u64>>)> {
         let reply = Arc::new(OnceLock::new());
         let once = cleanup::OnceRequest {
             engine: Arc::clone(&self.engine),
             name: self.name.clone(),
             call: self.call.take()?,
             noted: self.noted,
+            read: self.read,
             reply: Arc::clone(&reply),
         };
         Some((Cleanup::once(once), reply))

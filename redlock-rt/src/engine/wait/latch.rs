@@ -167,7 +167,10 @@ async fn look(
     let mut delivery = Delivery::default();
     let attempt = delivery.attempt(&engine.main, || latch.check(), deadline);
     let reply = attempt.await?;
-    Some(reply.and_then(|reply| Ok(Look::try_from(reply)?)))
+    Some(reply.and_then(|reply| {
+        let look = Look::try_from(reply);
+        look.map_err(|malformed| delivery.misread(malformed))
+    }))
 }
 
 fn failed(latch: &LatchWire, fault: Fault) -> Error {

@@ -15,7 +15,7 @@ use crate::connection::{Caller, Cause, Connection, Exchange, Fault, Verdict};
 use crate::engine::hold::{Hold, LostReason, Plan};
 use crate::mutant;
 use crate::shim::lock;
-use crate::wire::{HoldReply, Renewal, Reply, renew};
+use crate::wire::{HoldReply, Malformed, Renewal, Reply, renew};
 
 /// The number of leases per call, unless a single hold has more: small enough not to delay the
 /// server. Redisson renews as many locks.
@@ -335,22 +335,28 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
                     if patience >= SILENCE.min(response) {
                         exchange.abandon();
                     }
-                    Err(Fault::timed_out("no answer to a renewal"))
+                    return Answered {
+                        due,
+                        sent,
+                        outcome: Err(Fault::timed_out("no answer to a renewal")),
+                    };
                 }
             }
         }
     };
-    let outcome = reply.and_then(|reply| decode(reply, due.len()));
+    let outcome = reply.and_then(|reply| {
+        let read = decode(reply, due.len());
+        read.map_err(|malformed| exchange.misread(malformed))
+    });
     Answered { due, sent, outcome }
 }
 
-fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Fault> {
+fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Malformed> {
     match reply {
         Reply::List(replies) if replies.len() == expected => {
-            let replies = replies.into_iter().map(HoldReply::try_from);
-            Ok(replies.collect::<Result<_, _>>()?)
+            replies.into_iter().map(HoldReply::try_from).collect()
         }
-        other => Err(crate::wire::Malformed(other).into()),
+        other => Err(Malformed(other)),
     }
 }
 
@@ -409,11 +415,11 @@ mod tests {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        let reply = engine
-            .ask("inspect", wire.name(), wire.inspect())
+        let holder = engine
+            .ask("inspect", wire.name(), wire.inspect(), Holder::decode)
             .await
-            .unwrap();
-        let holder = Holder::decode(reply).unwrap().remove(0);
+            .unwrap()
+            .remove(0);
         assert!(holder.ttl.is_some_and(|ttl| ttl > 31 * S), "{holder:?}");
     }
 }
