@@ -1,5 +1,8 @@
 //! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^a]`, `\` escapes.
 
+use super::limits::MAX_PATTERN;
+use super::resp::Fail;
+
 /// Whether the whole text matches the pattern.
 ///
 /// An empty text matches no pattern but the empty one, not even `*`: see [`all_or_matches`].
@@ -33,6 +36,17 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 None => return false,
             },
         }
+    }
+}
+
+/// Refuses patterns that would take long for each text.
+pub(super) fn check(pattern: &[u8]) -> Result<(), Fail> {
+    match pattern.len() {
+        0..=MAX_PATTERN => Ok(()),
+        _ => Err(format!(
+            "ERR the embedded engine takes no pattern of more than {MAX_PATTERN} bytes"
+        )
+        .into()),
     }
 }
 

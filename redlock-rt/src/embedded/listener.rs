@@ -1,26 +1,38 @@
 //! The engine on TCP, for other processes.
 
+use super::limits::{MOST_CLIENTS, WRITE_PATIENCE};
 use super::serve::Shared;
 use super::session::Session;
 use bytes::BytesMut;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
+/// What a connection gets that is one too many.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 /// What one read from a socket takes at most.
 const CHUNK: usize = 64 * 1024;
 
 /// A TCP port on which an [`Engine`](super::Engine) is served.
 ///
 /// Dropping it stops accepting and closes its connections.
+///
+/// It has at most 10 000 connections at a time, or what
+/// [`max_clients`](Self::max_clients) says; further ones get
+/// `-ERR max number of clients reached` and are closed. A connection that accepts no byte for 60 s
+/// is closed. The other limits are those of [`Engine`](super::Engine#limits).
 #[derive(Debug)]
 #[must_use = "dropping the listener stops it"]
 pub struct Listener {
     address: SocketAddr,
     accepting: AbortHandle,
+    most: Arc<AtomicUsize>,
 }
 
 impl Listener {
@@ -31,8 +43,20 @@ impl Listener {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         shared.listens_on(address.port());
-        let accepting = tokio::spawn(accept(listener, shared)).abort_handle();
-        Ok(Self { address, accepting })
+        let most = Arc::new(AtomicUsize::new(MOST_CLIENTS));
+        let accepting = tokio::spawn(accept(listener, shared, Arc::clone(&most))).abort_handle();
+        Ok(Self {
+            address,
+            accepting,
+            most,
+        })
+    }
+
+    /// Sets how many connections there may be at a time. Defaults to 10 000. Connections that exist
+    /// already stay.
+    pub fn max_clients(self, most: usize) -> Self {
+        self.most.store(most, Ordering::Relaxed);
+        self
     }
 
     /// The address that was bound: with its port, when port 0 was asked for.
@@ -49,11 +73,18 @@ impl Drop for Listener {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>, most: Arc<AtomicUsize>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
+            biased;
+            // Ended ones first: they make room.
+            Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if connections.len() >= most.load(Ordering::Relaxed) => {
+                    // Not waited for: there is room for it, or the peer has gone.
+                    let _ = stream.try_write(TOO_MANY);
+                }
                 Ok((stream, _)) => {
                     connections.spawn(carry(stream, Session::open(Arc::clone(&shared))));
                 }
@@ -63,7 +94,6 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                 }
             },
-            Some(_) = connections.join_next() => {}
         }
     }
 }
@@ -90,9 +120,9 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
                 if read? == 0 {
                     return stream.shutdown().await;
                 }
-                stream.write_all_buf(&mut outgoing).await?;
+                write(stream, session, &mut outgoing).await?;
             }
-            read = stream.read_buf(&mut incoming) => {
+            read = stream.read_buf(&mut incoming), if !session.is_stalled() => {
                 if read? == 0 {
                     return Ok(());
                 }
@@ -101,4 +131,24 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Writes all of it, unless the peer accepts nothing for too long, or is cut off meanwhile.
+async fn write(
+    stream: &mut TcpStream,
+    session: &Session,
+    outgoing: &mut BytesMut,
+) -> io::Result<()> {
+    while !outgoing.is_empty() {
+        tokio::select! {
+            biased;
+            written = timeout(WRITE_PATIENCE, stream.write_buf(outgoing)) => {
+                written.map_err(|_| io::ErrorKind::TimedOut)??;
+            }
+            () = poll_fn(|cx| session.poll_cut(cx)) => {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Converts Lua values to Redis replies, and back.
 
+use super::limits::{MOST_RETURNED, REPLY_LIMIT};
 use super::num;
 use super::resp::{Fail, Reply};
 use mlua::{Lua, MultiValue, Table, Value};
@@ -109,22 +110,48 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
 
 /// The reply for the value that a script returned.
 pub(super) fn from_lua(value: Value) -> mlua::Result<Reply> {
-    convert(value, 0)
+    let mut room = Room {
+        items: MOST_RETURNED,
+        bytes: REPLY_LIMIT,
+    };
+    convert(value, 0, &mut room)
 }
 
-fn convert(value: Value, depth: usize) -> mlua::Result<Reply> {
+/// What a reply may still have: tables that are in several others make a small script return much.
+struct Room {
+    items: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> mlua::Result<()> {
+        let left = (self.items.checked_sub(1), self.bytes.checked_sub(bytes));
+        let (Some(items), Some(bytes)) = left else {
+            let why = "ERR the script returns more than the embedded engine sends";
+            return Err(raise(why.into()));
+        };
+        *self = Self { items, bytes };
+        Ok(())
+    }
+}
+
+fn convert(value: Value, depth: usize, room: &mut Room) -> mlua::Result<Reply> {
+    room.take(match &value {
+        Value::String(text) => text.as_bytes().len(),
+        _ => 0,
+    })?;
     Ok(match value {
         Value::Boolean(true) => Reply::Int(1),
         Value::Integer(value) => Reply::Int(value),
         Value::Number(value) => Reply::Int(truncate(value)),
         Value::String(text) => Reply::Bytes(text.as_bytes().to_vec()),
         Value::Table(_) if depth >= MAX_DEPTH => Fail::from("ERR reached lua stack limit").into(),
-        Value::Table(table) => convert_table(&table, depth)?,
+        Value::Table(table) => convert_table(&table, depth, room)?,
         _ => Reply::Nil,
     })
 }
 
-fn convert_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
+fn convert_table(table: &Table, depth: usize, room: &mut Room) -> mlua::Result<Reply> {
     if let Value::String(text) = table.raw_get("err")? {
         return Ok(Fail::from(text.as_bytes().to_vec()).into());
     }
@@ -141,7 +168,7 @@ fn convert_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
     for at in 1.. {
         match table.raw_get::<Value>(at)? {
             Value::Nil => break,
-            item => items.push(convert(item, depth + 1)?),
+            item => items.push(convert(item, depth + 1, room)?),
         }
     }
     Ok(Reply::Array(items))
@@ -200,5 +227,15 @@ mod tests {
         let lua = Lua::new();
         let value: Value = lua.load("local t = {} t[1] = t return t").eval().unwrap();
         assert!(matches!(from_lua(value), Ok(Reply::Array(_))));
+    }
+
+    /// The conversion of `t`, of 50 tables, would have taken years.
+    #[test]
+    fn a_small_script_returned_a_table_of_two_to_the_fiftieth_items() {
+        let lua = Lua::new();
+        let doubled = "local t = {} for _ = 1, 50 do t = {t, t} end return t";
+        assert!(from_lua(lua.load(doubled).eval().unwrap()).is_err());
+        let long = "local s = string.rep('x', 2 ^ 20) local t = {} for i = 1, 100 do t[i] = s end return t";
+        assert!(from_lua(lua.load(long).eval().unwrap()).is_err());
     }
 }

@@ -40,6 +40,7 @@ mod collections;
 mod commands;
 mod glob;
 mod hash;
+mod limits;
 mod listener;
 mod lua;
 mod num;
@@ -93,6 +94,32 @@ use tokio::net::ToSocketAddrs;
 /// note that the embedded engine does not have it. Scripts have Lua's `string`, `table`, `math` and
 /// `coroutine`, and the functions of `redis` for calls, replies and the log. They have no `cjson`,
 /// `cmsgpack`, `bit` or `struct`, and must not start with `#!`.
+///
+/// # Limits
+///
+/// A client that is broken, or hostile, does not stop the process or the other clients, except that
+/// a script may hold them up for its time. The limits cannot be changed, but for the number of
+/// clients.
+///
+/// | of | limit | what happens beyond it |
+/// | --- | --- | --- |
+/// | a request | 64 MiB, 1 048 576 arguments, an inline command 64 KiB | an error, and the connection is closed |
+/// | a request before `AUTH`, if there is a password | 10 arguments of 16 KiB | the same |
+/// | replies that a client does not read | 64 MiB | its further commands wait |
+/// | one reply | 64 MiB | the connection is closed |
+/// | messages that a subscriber does not read | 32 MiB | the connection is closed |
+/// | the requests and replies of all clients | 128 MiB | the connection of the largest client is closed |
+/// | connections of a [`Listener`] | [10 000](Listener::max_clients) | an error, and the connection is closed |
+/// | a peer that accepts no byte of its replies | 60 s | the connection is closed |
+/// | the time of a script | 5 s | an error; what it has written stays |
+/// | the memory of scripts | 64 MiB | an error |
+/// | what a script returns | 64 MiB, 262 144 items | an error |
+/// | scripts that are kept | 1000 | all are forgotten, as by SCRIPT FLUSH |
+/// | a pattern of `KEYS` and the like | 1024 bytes | an error |
+/// | a pattern of Lua | 1000 bytes, and where it repeats, text so short that matching takes seconds at most | an error |
+///
+/// Buffers may take twice the memory of what is in them. Keys have no limit: whoever may write can
+/// fill the memory.
 ///
 /// # Examples
 ///

@@ -1,67 +1,131 @@
 //! The unread bytes of a session, and the waker of its reader.
 
+use super::limits::{Load, PUSH_LIMIT, REPLY_LIMIT};
 use super::resp::Reply;
 use bytes::{Buf, BytesMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::io::ReadBuf;
-
-/// A subscriber that leaves this much unread is cut off, as Redis does.
-const PUSH_LIMIT: usize = 32 * 1024 * 1024;
-/// A session that leaves this much unread may not send more commands for now.
-const REPLY_LIMIT: usize = 64 * 1024 * 1024;
 
 /// One session's outgoing bytes.
 ///
 /// Its lock is the innermost one: nothing is called while it is held. Wakers come out of it and
 /// are woken, or dropped, by callers that hold no lock at all.
-#[derive(Debug, Default)]
-pub(super) struct Outbox(Mutex<Pending>);
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pending: Mutex<Pending>,
+    load: Arc<Load>,
+}
 
 #[derive(Debug, Default)]
 struct Pending {
     bytes: BytesMut,
+    /// The size of the incomplete request of the session.
+    incoming: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
+    /// Waits for the session to be cut off.
+    watcher: Option<Waker>,
     /// No more bytes will come; the rest may still be read.
     closed: bool,
+    /// Nothing of it may be read.
+    cut: bool,
 }
 
+/// So much is unread that the session must be cut off.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Flooded;
+
 impl Outbox {
+    pub(super) fn new(load: &Arc<Load>) -> Self {
+        Self {
+            pending: Mutex::default(),
+            load: Arc::clone(load),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a reply; returns the reader to wake.
-    pub(super) fn reply(&self, reply: &Reply) -> Option<Waker> {
-        let mut pending = self.lock();
-        if pending.closed {
-            return None;
-        }
-        reply.encode(&mut pending.bytes);
-        pending.reader.take()
+    pub(super) fn reply(&self, reply: &Reply) -> Result<Option<Waker>, Flooded> {
+        self.append(reply, REPLY_LIMIT)
     }
 
-    /// Appends a message. `Err` when so much is unread that the session must be cut off.
-    pub(super) fn push(&self, message: &Reply) -> Result<Option<Waker>, ()> {
-        if self.lock().bytes.len() > PUSH_LIMIT {
-            return Err(());
+    /// Appends a message.
+    pub(super) fn push(&self, message: &Reply) -> Result<Option<Waker>, Flooded> {
+        self.append(message, PUSH_LIMIT)
+    }
+
+    fn append(&self, reply: &Reply, limit: usize) -> Result<Option<Waker>, Flooded> {
+        let mut pending = self.lock();
+        if pending.closed {
+            return Ok(None);
         }
-        Ok(self.reply(message))
+        // A session that has read everything may get as much again.
+        if pending.bytes.len() > limit || reply.size() > limit {
+            return Err(Flooded);
+        }
+        let before = pending.bytes.len();
+        reply.encode(&mut pending.bytes);
+        self.load.add(pending.bytes.len() - before);
+        Ok(pending.reader.take())
+    }
+
+    /// Sets the size of the incomplete request of the session.
+    pub(super) fn receives(&self, bytes: usize) {
+        let mut pending = self.lock();
+        if !pending.closed {
+            self.load.add(bytes);
+            self.load
+                .remove(std::mem::replace(&mut pending.incoming, bytes));
+        }
+    }
+
+    /// What the session takes in memory.
+    pub(super) fn size(&self) -> usize {
+        let pending = self.lock();
+        pending.bytes.len() + pending.incoming
+    }
+
+    /// Whether the session must read before its next command runs.
+    pub(super) fn is_full(&self) -> bool {
+        let pending = self.lock();
+        !pending.closed && pending.bytes.len() >= REPLY_LIMIT
     }
 
     /// Ends the stream, at once or after the replies that it has.
-    pub(super) fn close(&self, discard: bool) -> [Option<Waker>; 2] {
+    pub(super) fn close(&self, discard: bool) -> [Option<Waker>; 3] {
         let mut pending = self.lock();
         pending.closed = true;
+        self.load.remove(std::mem::take(&mut pending.incoming));
         if discard {
-            pending.bytes.clear();
+            pending.cut = true;
+            self.load.remove(pending.bytes.len());
+            pending.bytes = BytesMut::new();
         }
-        [pending.reader.take(), pending.writer.take()]
+        [
+            pending.reader.take(),
+            pending.writer.take(),
+            pending.watcher.take(),
+        ]
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
+    }
+
+    /// Waits until the session was cut off.
+    pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut pending = self.lock();
+        if pending.cut {
+            return Poll::Ready(());
+        }
+        let replaced = pending.watcher.replace(cx.waker().clone());
+        drop(pending);
+        drop(replaced);
+        Poll::Pending
     }
 
     /// Waits until enough has been read for the session to send again.
@@ -95,6 +159,7 @@ impl Outbox {
         let take = into.remaining().min(pending.bytes.len());
         into.put_slice(&pending.bytes[..take]);
         pending.bytes.advance(take);
+        self.load.remove(take);
         let writer = if pending.bytes.len() < REPLY_LIMIT {
             pending.writer.take()
         } else {
@@ -105,5 +170,11 @@ impl Outbox {
             writer.wake();
         }
         Poll::Ready(())
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.load.remove(self.size());
     }
 }

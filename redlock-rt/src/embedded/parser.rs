@@ -1,5 +1,6 @@
 //! Requests: arrays of bulk strings, or inline commands, split off a stream of bytes.
 
+use super::limits::{MAX_BULK_UNKNOWN, MAX_ITEMS, MAX_ITEMS_UNKNOWN, MAX_REQUEST};
 use super::num;
 use super::resp::Fail;
 use bytes::{Buf, BytesMut};
@@ -7,7 +8,6 @@ use std::ops::Range;
 
 const MAX_INLINE: usize = 64 * 1024;
 const MAX_BULK: i64 = 512 * 1024 * 1024;
-const MAX_ITEMS: i64 = i32::MAX as i64;
 
 /// Finds whole requests in what arrived so far.
 ///
@@ -24,6 +24,8 @@ pub(super) struct Parser {
     items: Vec<Range<usize>>,
     /// Arguments of an inline command: quoting makes them differ from their source.
     inline: Vec<Vec<u8>>,
+    /// The client has not given the password yet.
+    unknown: bool,
 }
 
 /// Where a request was found; its arguments are read with [`Parser::arguments`].
@@ -36,6 +38,16 @@ pub(super) enum Found {
 impl Parser {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The number of bytes that were not served yet.
+    pub(super) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the client has yet to give the password: until then less is accepted.
+    pub(super) fn set_unknown(&mut self, unknown: bool) {
+        self.unknown = unknown;
     }
 
     /// Looks for the next whole request. Call [`Parser::consume`] once it has been served.
@@ -97,6 +109,9 @@ impl Parser {
         let count = num::parse_int(&self.buffer[line])
             .filter(|count| *count <= MAX_ITEMS)
             .ok_or("ERR Protocol error: invalid multibulk length")?;
+        if self.unknown && count > MAX_ITEMS_UNKNOWN {
+            return Err("ERR Protocol error: unauthenticated multibulk length".into());
+        }
         match usize::try_from(count) {
             Ok(count) if count > 0 => {
                 self.missing = Some(count);
@@ -128,8 +143,19 @@ impl Parser {
                 let Some(line) = line else { return Ok(false) };
                 let len = num::parse_int(&self.buffer[line])
                     .filter(|len| *len <= MAX_BULK)
-                    .and_then(|len| usize::try_from(len).ok())
                     .ok_or("ERR Protocol error: invalid bulk length")?;
+                if self.unknown && len > MAX_BULK_UNKNOWN {
+                    return Err("ERR Protocol error: unauthenticated bulk length".into());
+                }
+                let len =
+                    usize::try_from(len).map_err(|_| "ERR Protocol error: invalid bulk length")?;
+                if self.position.saturating_add(len) > MAX_REQUEST {
+                    return Err(
+                        "ERR Protocol error: the embedded engine takes no request of more \
+                                than 64 MiB"
+                            .into(),
+                    );
+                }
                 self.item = Some(len);
                 len
             }
@@ -308,8 +334,12 @@ mod tests {
                 "ERR Protocol error: invalid bulk length",
             ),
             (
-                b"*2147483648\r\n",
+                b"*1048577\r\n",
                 "ERR Protocol error: invalid multibulk length",
+            ),
+            (
+                b"*2\r\n$1\r\na\r\n$67108864\r\n",
+                "ERR Protocol error: the embedded engine takes no request of more than 64 MiB",
             ),
             (
                 b"GET \"k\r\n",
@@ -323,6 +353,11 @@ mod tests {
                 String::from_utf8_lossy(bytes)
             );
         }
+        let mut unknown = Parser::default();
+        unknown.set_unknown(true);
+        unknown.push(b"*2\r\n$4\r\nAUTH\r\n$16385\r\n");
+        let refusal = "ERR Protocol error: unauthenticated bulk length";
+        assert_eq!(unknown.find(), Err(refusal.into()));
         assert!(parse(&vec![b'a'; MAX_INLINE + 1]).is_err());
         assert!(parse(&[b"*".to_vec(), b"1".repeat(MAX_INLINE + 1)].concat()).is_err());
     }

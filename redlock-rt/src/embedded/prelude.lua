@@ -141,11 +141,67 @@ local coroutines = {}
 for name, value in pairs(coroutine) do coroutines[name] = value end
 function coroutines.resume(...) return settle(raw_resume(...)) end
 
+-- The hook that stops a script is called between instructions, so no function of C may take long
+-- by itself. Lua 5.1 matches patterns by backtracking, on the stack of C.
+local strings, tables = {}, {}
+for name, value in pairs(string) do strings[name] = value end
+for name, value in pairs(table) do tables[name] = value end
+local raw_gsub, raw_sort, raw_find = string.gsub, table.sort, string.find
+local LONGEST_PATTERN, MOST_STEPS, LONGEST_LIST = 1000, 2e9, 10000
+
+-- The texts of C, which would name a function of this file.
+local function check_type(at, name, ...)
+  local value = select(at, ...)
+  local is = at > select('#', ...) and 'no value' or type(value)
+  if is ~= 'string' and is ~= 'number' then
+    local text = "bad argument #%d to '%s' (string expected, got %s)"
+    error(string.format(text, at, name, is), 4)
+  end
+end
+local function check_pattern(name, ...)
+  check_type(1, name, ...)
+  check_type(2, name, ...)
+  local text, pattern = ...
+  text, pattern = tostring(text), tostring(pattern)
+  if #pattern > LONGEST_PATTERN then
+    error('pattern too long (the embedded engine takes ' .. LONGEST_PATTERN .. ' bytes)', 3)
+  end
+  local _, repeats = raw_gsub(pattern, '[*+?-]', '')
+  local _, balances = raw_gsub(pattern, '%%b', '')
+  -- From each place in the text, each repetition may end at each place.
+  local tries = repeats + balances + (string.byte(pattern) == 94 and 0 or 1)
+  if (#text + 1) ^ tries > MOST_STEPS then
+    error('matching the pattern may take too long (for the embedded engine)', 3)
+  end
+end
+function strings.find(...)
+  local _, _, _, plain = ...
+  if not plain then check_pattern('find', ...) end
+  return raw_find(...)
+end
+for _, name in ipairs {'match', 'gmatch', 'gsub'} do
+  local raw = string[name]
+  strings[name] = function(...)
+    check_pattern(name, ...)
+    return raw(...)
+  end
+end
+strings.gfind = strings.gfind and strings.gmatch
+strings.rep = native.rep
+function tables.sort(list, less, ...)
+  -- Some long lists take a time that grows with the square of their length.
+  if less == nil and type(list) == 'table' and #list > LONGEST_LIST then
+    less = function(a, b) return a < b end
+  end
+  return raw_sort(list, less, ...)
+end
+
 globals.redis = protect(redis)
-globals.string = protect(string)
-globals.table = protect(table)
+globals.string = protect(strings)
+globals.table = protect(tables)
 globals.math = protect(math)
 globals.coroutine = protect(coroutines)
+getmetatable('').__index = strings
 getmetatable('').__metatable = protect({__index = globals.string})
 
 local not_here = {bit = true, cjson = true, cmsgpack = true, struct = true}

@@ -91,6 +91,21 @@ impl Reply {
         value.map_or(Self::Nil, |blob| Self::Bulk(Arc::clone(blob)))
     }
 
+    /// About how many bytes it has when it is encoded.
+    pub(super) fn size(&self) -> usize {
+        const HEADER: usize = 16;
+        let content = match self {
+            Self::Status(text) => text.len(),
+            Self::Error(fail) => fail.0.len(),
+            Self::Bulk(bytes) => bytes.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Text(text) => text.len(),
+            Self::Array(items) | Self::Many(items) => items.iter().map(Self::size).sum(),
+            Self::Ok | Self::Int(_) | Self::Nil | Self::NilArray => 0,
+        };
+        HEADER + content
+    }
+
     pub(super) fn encode(&self, out: &mut BytesMut) {
         match self {
             Self::Ok => out.extend_from_slice(b"+OK\r\n"),

@@ -2,6 +2,7 @@
 
 use super::commands::{self, Ctx, Run};
 use super::hash::FastMap;
+use super::limits::{LUA_MEMORY, MOST_SCRIPTS, SCRIPT_TIME};
 use super::lua::{self, Raised};
 use super::resp::{Fail, Reply};
 use super::scripts_lib;
@@ -11,13 +12,11 @@ use mlua::{
     VmState,
 };
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const PRELUDE: &str = include_str!("prelude.lua");
-/// A script that runs longer is stopped, since it blocks every client.
-const TIME_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
-/// The number of Lua instructions between two checks of the time.
-const CHECK_EVERY: u32 = 100_000;
+/// The number of Lua instructions between two checks of the time. Some take milliseconds each.
+const CHECK_EVERY: u32 = 1000;
 pub(super) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const CHUNK_NAME: &str = "@user_script";
 
@@ -67,6 +66,9 @@ impl Scripts {
             if body.starts_with(b"#!") {
                 return Err("ERR the embedded engine takes no shebang in front of a script".into());
             }
+            if self.cache.len() >= MOST_SCRIPTS {
+                self.flush();
+            }
             let compiled = self
                 .vm()?
                 .compile(body)
@@ -115,9 +117,15 @@ impl Scripts {
             state.script = ScriptRun { client, db };
         }
         vm.clock.start();
-        vm.run(function, keys, args)
+        let outcome = vm
+            .run(function, keys, args)
             .and_then(|outcome| outcome.reply(digest))
-            .map_err(|error| lua::failure(&error))
+            .map_err(|error| lua::failure(&error));
+        if vm.is_filled() {
+            tracing::warn!("embedded engine forgets its scripts: they take too much memory");
+            self.flush();
+        }
+        outcome
     }
 }
 
@@ -133,12 +141,12 @@ impl Limit {
 
     fn check(&self) -> mlua::Result<VmState> {
         let since = *lock(&self.0).get_or_insert_with(Instant::now);
-        if since.elapsed() < TIME_LIMIT {
+        if since.elapsed() < SCRIPT_TIME {
             return Ok(VmState::Continue);
         }
         let text = format!(
             "ERR script stopped after {} ms, the limit of the embedded engine",
-            TIME_LIMIT.as_millis()
+            SCRIPT_TIME.as_millis()
         );
         Err(mlua::Error::external(Raised {
             text: text.into_bytes().into(),
@@ -176,27 +184,37 @@ impl Vm {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let native = scripts_lib::native(&lua)?;
+        let clock = Arc::new(Limit::default());
         let redis: Table = native.raw_get("redis")?;
         for (name, raises) in [("call", true), ("pcall", false)] {
             let state = Arc::clone(state);
-            let call =
-                lua.create_function(move |lua, args: MultiValue| call(lua, &state, &args, raises))?;
+            let limit = Arc::clone(&clock);
+            let call = lua.create_function(move |lua, args: MultiValue| {
+                limit.check()?;
+                call(lua, &state, &args, raises)
+            })?;
             redis.raw_set(name, call)?;
         }
 
         let (compile, run): (Function, Function) =
             lua.load(PRELUDE).set_name("=prelude").call(native)?;
 
-        let clock = Arc::new(Limit::default());
         let limit = Arc::clone(&clock);
         let triggers = HookTriggers::new().every_nth_instruction(CHECK_EVERY);
         lua.set_global_hook(triggers, move |_, _| limit.check())?;
+        lua.set_memory_limit(LUA_MEMORY)?;
         Ok(Self {
             lua,
             compile,
             run,
             clock,
         })
+    }
+
+    /// Whether what scripts leave behind takes so much memory that later ones might find too little.
+    fn is_filled(&self) -> bool {
+        let full = || self.lua.used_memory() > LUA_MEMORY / 2;
+        full() && (self.lua.gc_collect().is_err() || full())
     }
 
     /// `Err` with Lua's message when the code is not Lua.

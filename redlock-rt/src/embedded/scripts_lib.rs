@@ -1,8 +1,9 @@
 //! The functions that scripts can call besides commands.
 
+use super::limits::LUA_MEMORY;
 use super::lua::{self, raise};
 use super::resp::VERSION;
-use mlua::{Lua, MultiValue, Table, Value};
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
 /// The functions that the prelude builds the globals from.
 pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
@@ -19,6 +20,7 @@ pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
         "where",
         lua.create_function(|lua, ()| Ok(script_place(lua).unzip()))?,
     )?;
+    native.raw_set("rep", lua.create_function(|lua, args| rep(lua, &args))?)?;
     native.raw_set("redis", redis(lua)?)?;
     Ok(native)
 }
@@ -37,6 +39,38 @@ fn script_place(lua: &Lua) -> Option<(String, usize)> {
         }
         level += 1;
     }
+}
+
+/// `string.rep`. That of Lua 5.1 repeats an empty string as often as it is told to.
+fn rep(lua: &Lua, args: &MultiValue) -> mlua::Result<LuaString> {
+    let bad = |at: usize, expected: &str| {
+        let got = args.get(at - 1).map_or("no value", Value::type_name);
+        let text = format!("bad argument #{at} to 'rep' ({expected} expected, got {got})");
+        mlua::Error::RuntimeError(match script_place(lua) {
+            Some((source, line)) => format!("{}:{line}: {text}", source.trim_start_matches('@')),
+            None => text,
+        })
+    };
+    let text = match args.front() {
+        Some(text) => lua.coerce_string(text.clone())?,
+        None => None,
+    };
+    let text = text.ok_or_else(|| bad(1, "string"))?;
+    let times = match args.get(1) {
+        Some(times) => lua.coerce_number(times.clone())?,
+        None => None,
+    };
+    let times = times.ok_or_else(|| bad(2, "number"))?;
+    let bytes = text.as_bytes();
+    // As much as the longest string that fits, or more.
+    let times = match bytes.is_empty() {
+        true => 0,
+        false => times.clamp(0.0, LUA_MEMORY as f64) as usize,
+    };
+    if bytes.len().saturating_mul(times) > LUA_MEMORY {
+        return Err(mlua::Error::MemoryError("not enough memory".into()));
+    }
+    lua.create_string(bytes.repeat(times))
 }
 
 /// A number; a string that can be read as a number is none.

@@ -35,9 +35,13 @@ impl Shared {
         loop {
             let mut state = lock(&self.state);
             // No further command of a killed client runs.
-            if !state.clients.contains_key(&id) {
+            let Some(client) = state.clients.get(&id) else {
+                break;
+            };
+            if client.is_full() {
                 break;
             }
+            parser.set_unknown(!client.authenticated);
             match parser.find() {
                 Ok(None) => break,
                 Ok(Some(found)) => {
@@ -45,6 +49,7 @@ impl Shared {
                     state.tick();
                     let (reply, mut state) = self.request(&mut scripts, state, id, &request);
                     state.reply(id, &reply.unwrap_or_else(Reply::from));
+                    state.relieve();
                 }
                 Err(fail) => {
                     state.reply(id, &fail.into());
@@ -53,6 +58,12 @@ impl Shared {
             }
             parser.consume();
         }
+        let mut state = lock(&self.state);
+        if let Some(client) = state.clients.get(&id) {
+            client.receives(parser.buffered());
+        }
+        state.relieve();
+        drop(state);
         self.finish(scripts);
     }
 

@@ -18,6 +18,8 @@ pub struct Session {
     id: u64,
     parser: Parser,
     out: Arc<Outbox>,
+    /// Commands may have been left in the parser, since too much was unread.
+    stalled: bool,
 }
 
 impl Session {
@@ -28,13 +30,32 @@ impl Session {
             id,
             parser: Parser::default(),
             out,
+            stalled: false,
         }
     }
 
-    /// Takes bytes in and runs the commands that they complete.
+    /// Takes bytes in and runs the commands that they complete, unless too much is unread.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.parser.push(bytes);
+        self.serve();
+    }
+
+    fn serve(&mut self) {
         self.shared.serve(self.id, &mut self.parser);
+        self.stalled = self.out.is_full();
+        if self.out.is_closed() {
+            self.parser = Parser::default();
+        }
+    }
+
+    /// Whether commands wait until more has been read.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    /// Waits until the client was cut off, or killed.
+    pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        self.out.poll_cut(cx)
     }
 
     fn disconnect(&self, discard: bool) {
@@ -48,8 +69,15 @@ impl AsyncWrite for Session {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.out.poll_room(cx));
+        loop {
+            ready!(self.out.poll_room(cx));
+            if !self.stalled {
+                break;
+            }
+            self.serve();
+        }
         if self.out.is_closed() {
+            self.parser = Parser::default();
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         self.feed(bytes);
@@ -72,7 +100,11 @@ impl AsyncRead for Session {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.out.poll_read(cx, into).map(Ok)
+        let this = self.get_mut();
+        if this.stalled && !this.out.is_full() {
+            this.serve();
+        }
+        this.out.poll_read(cx, into).map(Ok)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The state of an engine, without its Lua scripts.
 
 use super::hash::{FastMap, FastSet};
-use super::outbox::Outbox;
+use super::limits::Load;
+use super::outbox::{Flooded, Outbox};
 use super::resp::{Blob, Reply};
 use super::store::Db;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,6 +93,16 @@ impl Client {
         &self.subscriptions[kind as usize]
     }
 
+    /// Whether it must read before its next command runs.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.is_full()
+    }
+
+    /// Sets the size of its incomplete request.
+    pub(super) fn receives(&self, bytes: usize) {
+        self.out.receives(bytes);
+    }
+
     /// The number in a confirmation, which counts channels and patterns together.
     pub(super) fn subscription_count(&self) -> usize {
         self.subscriptions.iter().map(FastSet::len).sum()
@@ -115,6 +126,7 @@ pub(super) struct State {
     pub(super) subscribers: [Subscribers; 2],
     pub(super) script: ScriptRun,
     connections: u64,
+    load: Arc<Load>,
     pub(super) password: Option<Blob>,
     pub(super) run_id: String,
     pub(super) port: u16,
@@ -139,6 +151,7 @@ impl State {
             subscribers: Default::default(),
             script: ScriptRun::default(),
             connections: 0,
+            load: Arc::default(),
             password,
             run_id: String::new(),
             port: 0,
@@ -190,7 +203,7 @@ impl State {
     pub(super) fn register(&mut self) -> (u64, Arc<Outbox>) {
         self.connections += 1;
         let id = self.connections;
-        let out = Arc::new(Outbox::default());
+        let out = Arc::new(Outbox::new(&self.load));
         let client = Client {
             out: Arc::clone(&out),
             db: 0,
@@ -202,9 +215,32 @@ impl State {
     }
 
     pub(super) fn reply(&mut self, client: u64, reply: &Reply) {
-        if let Some(client) = self.clients.get(&client) {
-            self.wakers.extend(client.out.reply(reply));
+        let Some(out) = self.clients.get(&client).map(|client| &client.out) else {
+            return;
+        };
+        match out.reply(reply) {
+            Ok(waker) => self.wakers.extend(waker),
+            Err(Flooded) => self.cut_off(client, "a reply is longer than it may be"),
         }
+    }
+
+    /// While clients together take too much memory, cuts off the one that takes most.
+    pub(super) fn relieve(&mut self) {
+        while self.load.is_too_much() {
+            let sizes = self
+                .clients
+                .iter()
+                .map(|(id, client)| (client.out.size(), *id));
+            let Some((_, largest)) = sizes.max() else {
+                return;
+            };
+            self.cut_off(largest, "requests and replies take too much memory");
+        }
+    }
+
+    fn cut_off(&mut self, client: u64, why: &'static str) {
+        tracing::warn!(client, why, "embedded engine cuts a client off");
+        self.disconnect(client, true);
     }
 
     /// Forgets a client and all that it had; its stream ends.
@@ -257,7 +293,7 @@ impl State {
                 };
                 match client.out.push(push) {
                     Ok(waker) => self.wakers.extend(waker),
-                    Err(()) => stuck.push(*id),
+                    Err(Flooded) => stuck.push(*id),
                 }
                 sent += 1;
             }
@@ -278,7 +314,7 @@ impl State {
             }
         }
         for id in stuck {
-            self.disconnect(id, true);
+            self.cut_off(id, "it does not read its messages");
         }
         sent
     }

@@ -26,6 +26,7 @@ pub(super) fn del(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
 }
 
 pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    glob::check(args[1])?;
     let db = ctx.db();
     db.sweep_all();
     let found = db
@@ -52,7 +53,10 @@ pub(super) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
                     return Err(SYNTAX.into());
                 }
             }
-            [word, glob] if is(word, "MATCH") => pattern = Some(glob),
+            [word, glob] if is(word, "MATCH") => {
+                glob::check(glob)?;
+                pattern = Some(glob);
+            }
             [word, name] if is(word, "TYPE") => type_name = Some(name),
             _ => return Err(SYNTAX.into()),
         }

@@ -53,6 +53,9 @@ pub(super) fn subscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail
 }
 
 pub(super) fn psubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    args[1..]
+        .iter()
+        .try_for_each(|pattern| glob::check(pattern))?;
     subscribe_all(ctx, Kind::Pattern, "psubscribe", &args[1..])
 }
 
@@ -76,6 +79,7 @@ pub(super) fn channels(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail>
         );
     }
     let pattern = args.get(2);
+    pattern.map_or(Ok(()), |pattern| glob::check(pattern))?;
     let names = ctx.state.subscribers[Kind::Channel as usize].keys();
     let wanted = names.filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name)));
     Ok(Reply::Array(
