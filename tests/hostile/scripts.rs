@@ -1,0 +1,177 @@
+//! Scripts that would stop the process, or the engine, if nothing stopped them.
+
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use redlock_rt::embedded::{Engine, Session};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Five seconds, and what one slow instruction may take on a busy machine.
+const LONGEST: Duration = Duration::from_secs(30);
+
+fn eval(session: &mut Session, script: &str) -> String {
+    let len = script.len();
+    let command = format!("*3\r\n$4\r\nEVAL\r\n${len}\r\n{script}\r\n$1\r\n0\r\n");
+    let written = session.write_all(command.as_bytes()).now_or_never();
+    assert!(matches!(written, Some(Ok(()))), "{script}");
+    let mut reply = Vec::with_capacity(64 * 1024);
+    session
+        .read_buf(&mut reply)
+        .now_or_never()
+        .unwrap()
+        .unwrap();
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// The script ends with an error that says this, and the engine goes on.
+#[track_caller]
+fn assert_stopped(engine: &Engine, script: &str, says: &str) {
+    let mut session = engine.connect();
+    let began = Instant::now();
+    let reply = eval(&mut session, script);
+    assert!(
+        reply.starts_with('-') && reply.contains(says),
+        "{script}: {reply}"
+    );
+    assert!(
+        began.elapsed() < LONGEST,
+        "{script} took {:?}",
+        began.elapsed()
+    );
+    assert_eq!(eval(&mut session, "return 7"), ":7\r\n", "after {script}");
+}
+
+#[test]
+fn scripts_without_end_are_stopped() {
+    const ENDLESS: [&str; 4] = [
+        "while true do pcall(function() while true do end end) end",
+        "while true do redis.pcall('KEYS', '*') end",
+        "local t = {} for i = 1, 500000 do t[i] = i end \
+         while true do table.insert(t, 1, 0) table.remove(t, 1) end",
+        "local f f = function() local c = coroutine.create(f) coroutine.resume(c) \
+         while true do end end f()",
+    ];
+    std::thread::scope(|scope| {
+        for script in ENDLESS {
+            scope.spawn(move || assert_stopped(&Engine::new(), script, "script stopped after"));
+        }
+    });
+}
+
+#[test]
+fn what_takes_long_by_itself_is_refused() {
+    let engine = Engine::new();
+    for (script, says) in [
+        ("return string.rep('x', 1e9)", "not enough memory"),
+        (
+            "local s = 'x' while true do s = s .. s end",
+            "not enough memory",
+        ),
+        (
+            "local t = {} while true do t[#t + 1] = {} end",
+            "not enough memory",
+        ),
+        (
+            "return table.concat({string.rep('x', 2^25), string.rep('y', 2^25)})",
+            "not enough memory",
+        ),
+        (
+            "local t = {} for _ = 1, 60 do t = {t, t} end return t",
+            "returns more",
+        ),
+        (
+            "return string.find(string.rep('a', 40), string.rep('a?', 40) .. string.rep('a', 40))",
+            "too long",
+        ),
+        (
+            "return (string.rep('a', 40)):find(string.rep('a-', 40) .. 'b')",
+            "too long",
+        ),
+        (
+            "return string.match(string.rep('a', 1e6), '.-.-.-b')",
+            "too long",
+        ),
+        (
+            "return string.gsub('a', string.rep('a?', 1e5), '')",
+            "pattern too long",
+        ),
+        (
+            "for _ in string.gmatch(string.rep('(', 1e5), '%b()%b()') do end",
+            "too long",
+        ),
+        ("return unpack({}, 1, 1e8)", "too many results"),
+        (
+            "local function f() return 1 + f() end return f()",
+            "stack overflow",
+        ),
+        (
+            "local function f() local ok, e = pcall(f) error(e) end return f()",
+            "",
+        ),
+        (
+            "local function f(s) return (string.gsub('x', 'x', f)) end return f()",
+            "overflow",
+        ),
+        (
+            "local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x.y",
+            "",
+        ),
+        ("return loadstring('return ' .. string.rep('(', 1e5))()", ""),
+        ("return redis.call('EVAL', 'return 1', 0)", "not allowed"),
+        ("return redis.call('SHUTDOWN')", "Unknown Redis command"),
+        ("return os.exit()", "nonexistent global variable 'os'"),
+        (
+            "return io.popen('true')",
+            "nonexistent global variable 'io'",
+        ),
+        (
+            "return debug.getregistry()",
+            "nonexistent global variable 'debug'",
+        ),
+    ] {
+        assert_stopped(&engine, script, says);
+    }
+    let mut session = engine.connect();
+    assert_eq!(
+        eval(&mut session, "return #string.rep('', 2^31 - 1)"),
+        ":0\r\n"
+    );
+    // What is as short as it looks works as ever.
+    for (script, reply) in [
+        (
+            "return {string.find('order:7', '^(%w+):(%d+)$')}",
+            "*4\r\n:1\r\n:7\r\n$5\r\norder\r\n$1\r\n7\r\n",
+        ),
+        ("return ('a,b'):gsub(',', ';')", "$3\r\na;b\r\n"),
+        (
+            "local n = 0 for _ in string.gmatch(string.rep('a,', 10000), '[^,]+') do n = n + 1 end return n",
+            ":10000\r\n",
+        ),
+        (
+            "local t = {3, 1, 2} table.sort(t) return t",
+            "*3\r\n:1\r\n:2\r\n:3\r\n",
+        ),
+        (
+            "local t = {} for i = 1, 20000 do t[i] = -i end table.sort(t) return t[1]",
+            ":-20000\r\n",
+        ),
+    ] {
+        assert_eq!(eval(&mut session, script), reply, "{script}");
+    }
+}
+
+#[test]
+fn scripts_that_are_kept_do_not_fill_the_memory() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    for number in 0..3000 {
+        let script = format!("return {number}");
+        assert_eq!(eval(&mut session, &script), format!(":{number}\r\n"));
+    }
+    // Long ones, of which there is room for few.
+    for number in 0..400 {
+        let text = "x".repeat(512 * 1024);
+        let script = format!("local s = '{text}' return {number}");
+        assert_eq!(eval(&mut session, &script), format!(":{number}\r\n"));
+    }
+}
