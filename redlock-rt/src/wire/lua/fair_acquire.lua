@@ -4,10 +4,10 @@
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
 --   for which a waiter counts at most, 5 lease in ms, 6 owner, 7 ms for which this client counts as
---   alive (0: does not queue where it is refused), 8 ms for which it waits (0: without end)
+--   alive (0: a refused owner does not queue), 8 ms for which it waits (0: without end)
 -- Returns: nil = taken; else {ms for which the present holder has it (-1: no TTL, 0: it is free),
 --   0 = this owner is next, 1 = another is, or this one is not queued, 1 = this one is queued, and
---   a client that is not ours has the lock or is queued too, else 0}
+--   a client of another kind has the lock or is queued too, else 0}
 --
 -- Invariants:
 -- * An owner number is used for one hold only. So if the owner is here, this same call ran before
@@ -19,7 +19,8 @@
 -- * If an ACL forbids PEXPIRE, nothing is left.
 -- Redisson: RedissonFairLock.tryLockInner.
 
--- Whoever is before a waiter came before it: what is said when it queues holds for as long as it waits.
+-- Whether a client of another kind has the lock or is queued. The waiters before a waiter are in the
+-- queue when it enters, so the answer at that time is right for its whole wait.
 local function is_mixed()
     if redis.call('HEXISTS', KEYS[4], 'mixed') == 1 then
         return 1
@@ -65,7 +66,7 @@ if alive > 0 then
         local from = now + math.max(0, ttl)
         local counts, gone = MOST, math.huge
         if wait > 0 then
-            -- By then its client has ended the wait, also where a call takes long.
+            -- By then its client has ended the wait, even if a call takes long.
             counts, gone = math.min(wait, MOST), now + wait + 2000
             redis.call('HSET', KEYS[4], owner, ms(counts) .. ' ' .. ms(gone))
         end
@@ -91,7 +92,7 @@ if alive > 0 then
     end
 end
 if ttl == -2 then
-    -- Whoever is next may not have heard that it is free.
+    -- The next waiter may not know that the lock is free.
     wake_next(head)
     ttl = 0
 end

@@ -3,21 +3,20 @@
 --
 -- Prelude: lock_hash, fair_wake, fair_queue
 -- KEYS: 1..n four of each lock: the lock, queue, deadlines, notes
--- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 client uuid, 4..n of each lock: prefix of
+-- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 client uuid, 4..n for each lock: prefix of
 --   the waiters' channels, ms for which a waiter counts at most, ms for which the client counts as
---   alive, of how many owners the numbers follow that have no task any more, and of how many of its
---   oldest waiters, the numbers of both
--- Returns: of each lock {the waiter that is next or '', ms for which the present holder has it (-1: no
---   TTL, 0: it is free), the numbers of those of its oldest waiters that are not queued}
+--   alive, the count of owners without a task, the count of its oldest waiters, the numbers of both
+-- Returns: for each lock {the waiter that is next or '', ms for which the present holder has it (-1: no
+--   TTL, 0: it is free), the numbers of its oldest waiters that are not queued}
 --
 -- Invariants:
 -- * A dropped live waiter is reported, and queues again.
 -- * An owner without a task is removed from the queue; a hold of it stays.
 -- * If the lock is free, the next waiter is woken: its announcement may have been lost.
--- * A key that is not a lock is refused (WRONGTYPE), as by an attempt to acquire: the next waiter
---   looks only by this call.
+-- * A key that is not a lock is refused (WRONGTYPE), as by an attempt to acquire, since the next
+--   waiter asks only by this call.
 -- * If one lock makes the call fail, the effects for earlier locks stay; the call may be repeated.
--- Redisson: has no equivalent; a waiter that died is next until its deadline.
+-- Redisson: has no equivalent; a dead waiter is next until its deadline.
 local client, at = ARGV[3], 4
 local replies = {}
 

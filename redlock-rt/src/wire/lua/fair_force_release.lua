@@ -4,7 +4,7 @@
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
 --   for which a waiter counts at most
--- Returns: 1 = it was held, 0 = it was free; where a waiter was to be woken, {that, 1 = announced or
+-- Returns: 1 = it was held, 0 = it was free; if a waiter was to be woken, {that, 1 = announced or
 --   0 = Redis refused to, the waiter}
 --
 -- Invariants:

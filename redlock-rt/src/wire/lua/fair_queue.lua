@@ -20,25 +20,24 @@
 --   client's waiter enters at the end, so the next script finds it there.
 -- * Deadlines without a queue are void: their owners must queue again.
 -- Redisson: the head of every RFairLock script.
--- A live waiter of ours comes no nearer to its deadline.
+-- The least distance of a live waiter of ours to its deadline.
 local NEAR = 60000
--- What a waiter of another client has at least, from when one of ours has made it the next.
+-- The least time for a waiter of another client after one of ours has made it the next.
 local GRACE = 5000
 -- The longest time between two heartbeats of a client.
 local LONGEST_BEAT = 30000
--- After so long without a note no client is left of which nothing is noted.
+-- After this time every live client has sent a heartbeat, so a client without a note is dead.
 local UNHEARD = LONGEST_BEAT + 5000
 
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 
 local LOCK, QUEUE, DEADLINES, NOTES, WAITERS, MOST
--- All waiters in their order, where those of other clients are queued beside ours.
+-- All waiters in their order, if waiters of other clients are queued beside ours; else false.
 local waiters
 local notes
 
--- From here on all is about the lock whose keys begin behind the first `keys`, and which has these
--- arguments.
+-- Selects the lock whose keys follow the first `keys` ones, with these arguments.
 local function turn_to(keys, prefix, most)
     LOCK, QUEUE, DEADLINES, NOTES = KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
     WAITERS, MOST = prefix, tonumber(most)
@@ -53,7 +52,7 @@ local function deadline_of(owner)
     return tonumber(redis.call('ZSCORE', DEADLINES, owner) or nil)
 end
 
--- What a waiter of ours counts for those behind it, and when it has gone for sure.
+-- The time that a waiter of ours adds to the deadlines behind it, and when its wait has ended.
 local function bounds_of(note)
     local counts, gone = string.match(note or '', '^(%d+) (%d+)$')
     gone = tonumber(gone) or 0
@@ -73,8 +72,8 @@ local function is_heard(owner)
     return (tonumber(notes[client_of(owner)]) or 0) > now
 end
 
--- What a waiter counts for those behind it, and the deadline that it would have in a queue of
--- Redisson alone, `nominal`. `began`: when that queue began, if it is known.
+-- Computes `counts`, the time that a waiter adds to the deadlines behind it, and `nominal`, the
+-- deadline that it would have in a queue of Redisson only. `began`: the start of that queue, if known.
 local function count(waiter, before, began)
     local score = waiter.score
     if waiter.ours then
@@ -82,11 +81,11 @@ local function count(waiter, before, began)
         waiter.counts, waiter.gone = bounds_of(notes[waiter.owner])
         waiter.nominal = from + waiter.counts
         if not before and notes.anchor == waiter.owner and score then
-            -- Redisson's shifts move the deadline that it has and the one that it would have alike.
+            -- Redisson shifts its deadline and the nominal one by the same time.
             waiter.nominal = score - tonumber(notes.surplus)
         end
         if waiter.nominal <= now and waiter.counts > 0 then
-            -- Redisson would have dropped it, without a shift: it counts no more.
+            -- Redisson would have dropped this waiter, without a shift, so it no longer counts.
             waiter.counts = 0
             local gone = waiter.gone < math.huge and waiter.gone or 0
             redis.call('HSET', NOTES, waiter.owner, '0 ' .. ms(gone))
@@ -109,7 +108,7 @@ local function count(waiter, before, began)
     end
 end
 
--- Reads the queue where it is mixed, or is about to be: one of ours `joins`.
+-- Reads the queue if it is mixed, or becomes mixed because a waiter of ours `joins`.
 local function look(joins)
     local last = not waiters and redis.call('LINDEX', QUEUE, -1)
     if not last then
@@ -132,7 +131,7 @@ local function look(joins)
         queued[owner] = true
         any = any or waiters[i].ours
     end
-    -- Since when there is one of ours the queue has not been empty.
+    -- With a waiter of ours, the queue has not been empty since then.
     local began = any and tonumber(notes.began)
     for i, waiter in ipairs(waiters) do
         count(waiter, waiters[i - 1], began)
@@ -144,8 +143,8 @@ local function look(joins)
     end
 end
 
--- Takes a waiter out of the queue. Those of other clients behind one of ours get nearer by what it
--- counted, as they do behind one of Redisson's that acquires or gives up.
+-- Takes a waiter out of the queue. If it is ours, the deadlines of other clients' waiters behind it
+-- are reduced by the time that it counted, as Redisson does when its waiter acquires or gives up.
 local function take_out(owner)
     redis.call('LREM', QUEUE, 1, owner)
     redis.call('ZREM', DEADLINES, owner)
@@ -172,8 +171,8 @@ local function take_out(owner)
     end
 end
 
--- Among ours alone only heads can be dropped by Redisson: up to the first that is far from its
--- deadline, each gets another.
+-- If all waiters are ours, Redisson can drop only heads. So each one up to the first that is far from
+-- its deadline gets a new deadline.
 local function keep_first(most)
     for i = 0, most - 1 do
         local owner = redis.call('LINDEX', QUEUE, i)
@@ -194,9 +193,9 @@ local function keep_first(most)
     end
 end
 
--- Ends every script that has changed the queue, or may have been long in coming: live waiters of
--- ours get deadlines that no Redisson client drops them by. Among ours alone it looks at so many
--- at `most`.
+-- Ends every script that has changed the queue, or may have been delayed: live waiters of ours get
+-- deadlines at which no Redisson client drops them. If all waiters are ours, it checks at `most` this
+-- many.
 local function settle(most)
     if redis.call('EXISTS', QUEUE) == 0 then
         redis.call('DEL', DEADLINES, NOTES)
@@ -245,7 +244,7 @@ local function is_alive(owner, deadline)
     if not deadline or heard then
         return deadline and heard > now
     end
-    -- Nothing is noted of its client. Either that is long dead, or the notes are gone.
+    -- There is no note of its client: the client is long dead, or the notes are gone.
     return deadline > now and not (since and since + UNHEARD <= now)
 end
 
@@ -256,7 +255,7 @@ local function head_of_queue()
         local head = redis.call('LINDEX', QUEUE, 0)
         if not head then
             redis.call('DEL', DEADLINES, NOTES)
-            -- Who joins now is the first of a queue that nothing was read of.
+            -- A waiter that joins now is the first of an empty queue.
             waiters = false
             return false
         end
@@ -283,8 +282,8 @@ local function wake_next(head)
     end
 end
 
--- The waiter that has become next is told when the lease of the holder ends, if that may be before the
--- next heartbeat of its client, which asks. Redisson's waiters know how long they have to wait.
+-- Tells the new next waiter when the lease of the holder ends, if that may be before the next heartbeat
+-- of its client, which asks anyway. Redisson's waiters know how long they have to wait.
 local function tell_next(left)
     local head = left >= 0 and left < LONGEST_BEAT and redis.call('LINDEX', QUEUE, 0)
     if head and is_ours(head) then
@@ -292,13 +291,13 @@ local function tell_next(left)
     end
 end
 
--- What a script returns that may have woken a waiter.
+-- The reply of a script that may have woken a waiter.
 local function answer(number)
     return woken and {number, told, woken} or number
 end
 
--- Forgets clients that are long gone: O(1) for each that comes, since there are twice as many the
--- next time.
+-- Forgets dead clients: amortised O(1) for each new client, since the next time there are twice as
+-- many.
 local function forget()
     local kept, all = 0, redis.call('HGETALL', NOTES)
     for i = 1, #all, 2 do
@@ -311,7 +310,7 @@ local function forget()
     redis.call('HSET', NOTES, 'most', 2 * kept + 32)
 end
 
--- This client's waiters are alive for so many milliseconds more.
+-- Notes that this client's waiters are alive for `alive` ms from now on.
 local function hear(client, alive)
     local until_then = ms(now + alive)
     local new = redis.call('HSET', NOTES, client, until_then) == 1
@@ -324,7 +323,7 @@ local function hear(client, alive)
     if not noted[1] then
         redis.call('HSET', NOTES, 'since', ms(now))
         if redis.call('EXISTS', QUEUE) == 1 then
-            -- Who is queued came while nothing was noted.
+            -- The queued waiters came while there were no notes.
             redis.call('HSET', NOTES, 'mixed', 1)
         end
     elseif redis.call('HLEN', NOTES) > (tonumber(noted[2]) or 32) then

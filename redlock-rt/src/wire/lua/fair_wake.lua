@@ -9,20 +9,20 @@
 --   number and the lock's name. So a client that waits for many locks needs no subscription for
 --   each, and no pattern, which the server would compare with every message.
 -- * A waiter of ours that is next, but cannot have the lock yet, is told when the holder's lease ends:
---   NUMBER@MS. Its client looks again then, since the end of a lease is announced to nobody.
+--   NUMBER@MS. Its client asks again then, since the end of a lease is not announced.
 -- * A waiter of another client is woken through its own channel, as Redisson wakes it.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
--- Redisson: subscribes each waiter to a channel of its own.
+-- Redisson: subscribes each waiter to a separate channel.
 local function client_of(owner)
     return string.match(owner, '^(.*):') or owner
 end
 
--- Our clients say so in their UUID.
+-- The UUID marks our clients.
 local function is_ours(owner)
     return string.sub(owner, 15, 18) == '8fa1'
 end
 
--- Returns false where Redis refuses to publish. `publish`: the command for the channels of waiters,
+-- Returns false if Redis refuses to publish. `publish`: the command for the channels of waiters,
 -- which are in the slot of their lock; a client's channel is in none. `clients`, `waiters`: prefixes of
 -- the channels. `left`: the ms until the holder's lease ends; nil: the waiter may try now.
 local function wake(waiter, name, publish, clients, waiters, left)
