@@ -1,4 +1,4 @@
-//! A CountDownLatch, and Redisson's: one latch, whoever sets it, counts it down and waits.
+//! A CountDownLatch beside Redisson's: one latch, whichever side sets it, counts it down and waits.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -25,7 +25,7 @@ impl Stage {
         let world = World::named(&server, &name).await;
         let java = RedissonClient::connect(&server.url()).await.unwrap();
         Self {
-            // Whoever wakes was told.
+            // A waiter wakes only by an announcement.
             ours: world.client().count_down_latch(&name),
             theirs: java.count_down_latch(&name),
             world,
@@ -89,7 +89,7 @@ async fn each_counts_down_what_the_other_set_and_wakes_the_other() {
             }
             within(DEADLINE, we).await.unwrap().unwrap();
             assert!(within(DEADLINE, they).await.unwrap());
-            // Open to both from now on, and nothing goes below.
+            // From now on open for both sides, and the count stays at zero.
             ours.wait().await.unwrap();
             assert!(theirs.wait(DEADLINE).await.unwrap());
             theirs.count_down().await.unwrap();
@@ -100,7 +100,7 @@ async fn each_counts_down_what_the_other_set_and_wakes_the_other() {
     }
 }
 
-/// Java's threads sleep on when a latch is deleted, and go on when the next one is counted down.
+/// Java's threads continue to sleep when a latch is deleted, and wake when the next one is counted down.
 #[tokio::test]
 async fn a_deleted_latch_wakes_ours_and_not_theirs() {
     let stage = Stage::open(unique("latch-del")).await;
@@ -116,14 +116,14 @@ async fn a_deleted_latch_wakes_ours_and_not_theirs() {
     assert!(theirs.try_set_count(1).await.unwrap());
     let we = stage.we_wait();
     stage.subscribed(2).await;
-    // Its mark is that of the latch before: waiting, ours takes it away.
+    // The mark belongs to the latch before; our waiter removes it.
     eventually(DEADLINE, async || stage.marks().await.is_empty()).await;
     theirs.count_down().await.unwrap();
     assert!(within(DEADLINE, they).await.unwrap());
     within(DEADLINE, we).await.unwrap().unwrap();
     ours.wait().await.unwrap();
 
-    // Deleted by Redisson, which leaves no word: as if counted down.
+    // Deleted by Redisson, which leaves no mark: as if counted down.
     theirs.try_set_count(1).await.unwrap();
     let we = stage.we_wait();
     stage.subscribed(1).await;
@@ -132,7 +132,7 @@ async fn a_deleted_latch_wakes_ours_and_not_theirs() {
     stage.end().await;
 }
 
-/// Redisson lets it be set to zero: nobody is held up, and counting down removes it.
+/// Redisson can set a latch to zero: no waiter blocks, and counting down removes it.
 #[tokio::test]
 async fn a_latch_of_theirs_at_zero_is_open() {
     let stage = Stage::open(unique("latch-null")).await;

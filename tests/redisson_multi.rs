@@ -1,5 +1,5 @@
-//! A MultiLock and a RedLock, and Redisson's: RLocks taken in the order in which its caller names
-//! them, all of them or a majority.
+//! A MultiLock and a RedLock beside Redisson's, which takes RLocks in the order of its caller, all of
+//! them or a majority.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -15,12 +15,12 @@ use tests::{
 const DEADLINE: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(2);
 
-/// `RedissonMultiLock.tryLock(wait)`: each in turn within the wait, and back again if one fails.
+/// `RedissonMultiLock.tryLock(wait)`: each lock in turn within the wait; all are released if one fails.
 async fn try_lock(locks: &[RedissonRLock], wait: Duration) -> bool {
     let end = tokio::time::Instant::now() + wait;
     for (taken, lock) in locks.iter().enumerate() {
         let rest = end.saturating_duration_since(tokio::time::Instant::now());
-        // Taken for twice the wait first, as Redisson does, so that a crash leaves it for so long.
+        // First acquired for twice the wait, as in Redisson, which limits the lease after a crash.
         if !lock.lock_for(1, Some(rest), Some(2 * wait)).await.unwrap() {
             for lock in &locks[..taken] {
                 lock.unlock(1).await.unwrap();
@@ -49,7 +49,7 @@ async fn each_waits_for_the_other_and_is_woken() {
     let theirs = names.clone().map(|name| java.rlock(name));
     let ours = rust.multi_lock(&names);
 
-    // Ours is theirs to see.
+    // Redisson sees our lock.
     let guard = ours.lock().await.unwrap();
     for lock in &theirs {
         assert!(lock.is_locked().await.unwrap());
@@ -64,7 +64,7 @@ async fn each_waits_for_the_other_and_is_woken() {
     guard.unlock().await.unwrap();
     assert!(within(DEADLINE, call).await.unwrap());
 
-    // And theirs ours.
+    // And we see theirs.
     assert!(ours.try_lock().await.unwrap().is_none());
     assert!(ours.is_locked().await.unwrap());
     let error = ours
@@ -83,7 +83,7 @@ async fn each_waits_for_the_other_and_is_woken() {
     leaks.client(&rust).assert_clean().await;
 }
 
-/// In opposite orders they can wait for each other: bounded waits end that.
+/// In opposite orders the two sides can wait for each other; limited waits end that.
 #[tokio::test]
 async fn opposite_orders_come_apart_by_bounded_waits() {
     let server = shared_server();
@@ -92,7 +92,7 @@ async fn opposite_orders_come_apart_by_bounded_waits() {
     let java = RedissonClient::connect(&server.url()).await.unwrap();
     let rust = Client::connect(&server.url()).await.unwrap();
     let names = [format!("{name}:a"), format!("{name}:b")];
-    // They have b and want a; ours comes by a first.
+    // Redisson has b and wants a; we get a first.
     let [a, b] = names.clone().map(|name| java.rlock(name));
     assert!(b.try_lock(1, Some(DEADLINE)).await.unwrap());
     let ours = rust.multi_lock(&names);
@@ -103,7 +103,7 @@ async fn opposite_orders_come_apart_by_bounded_waits() {
     eventually(DEADLINE, async || rust.stats().held == 1).await;
     assert!(!a.try_lock(1, Some(DEADLINE)).await.unwrap());
     let theirs = a.lock_for(1, Some(DEADLINE), Some(DEADLINE));
-    // What ours had is released when its wait is over, and wakes them.
+    // Our lock is released when our wait is over, which wakes them.
     assert!(within(DEADLINE, theirs).await.unwrap());
     assert!(
         within(DEADLINE, call)
@@ -132,7 +132,7 @@ async fn a_majority_held_by_redisson_excludes_ours_and_the_other_way_round() {
     let quorum = Quorum::new(servers.iter().map(client)).unwrap();
     let ours = quorum.redlock("red");
 
-    // Theirs on two of three.
+    // Their lock on two of three servers.
     for lock in &theirs[..2] {
         assert!(lock.try_lock(1, Some(LEASE)).await.unwrap());
     }
@@ -145,7 +145,7 @@ async fn a_majority_held_by_redisson_excludes_ours_and_the_other_way_round() {
         .await
         .unwrap_err();
     assert!(error.is_timed_out(), "{error}");
-    // What was tried on the third left nothing.
+    // The try on the third server left nothing.
     eventually(DEADLINE, async || !theirs[2].is_locked().await.unwrap()).await;
     let call = tokio::spawn({
         let ours = ours.clone();
@@ -154,9 +154,9 @@ async fn a_majority_held_by_redisson_excludes_ours_and_the_other_way_round() {
     unlock(&theirs[..2]).await;
     let guard = within(DEADLINE, call).await.unwrap().unwrap();
 
-    // A majority was enough to begin with, and the rest joins when it answers.
+    // A majority is enough at first; the other server joins when it answers.
     eventually(DEADLINE, async || guard.servers() == 3).await;
-    // Ours on all: theirs is refused everywhere, and gives back nothing of ours.
+    // Our lock on all servers: theirs is refused everywhere, and its rollback releases nothing of ours.
     for lock in &theirs {
         assert!(!lock.try_lock(1, Some(LEASE)).await.unwrap());
         assert_eq!(lock.unlock(1).await.unwrap(), RedissonUnlock::NotOwner);

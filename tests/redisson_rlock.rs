@@ -20,7 +20,7 @@ use tests::{
 use tokio::task::{JoinHandle, JoinSet};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How soon a waiter has what the other side released, mostly: the end of the lease is 30 s off.
+/// How soon a waiter usually gets a lock of the other side; its lease would end after 30 s.
 const WAKES: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 7;
 const LEASE: Duration = Duration::from_millis(300);
@@ -51,7 +51,7 @@ impl Both {
         Self::named(&name, &name, &name, |builder| builder).await
     }
 
-    /// `ours` and `theirs` are what each side calls the lock.
+    /// `ours` and `theirs`: the name of the lock on each side.
     async fn named(
         prefix: &str,
         ours: &str,
@@ -104,7 +104,7 @@ impl Both {
     }
 }
 
-/// The middle one of several hand-overs: a thread may once have to wait for a processor.
+/// The median of several hand-overs, since a thread may once have to wait for a processor.
 async fn assert_wakes_soon(mut hand_over: impl AsyncFnMut() -> Duration) {
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
@@ -251,7 +251,7 @@ async fn its_lease_runs_out_and_we_have_it() {
     let (guard, woke) = within(DEADLINE, waiter).await.unwrap();
     let after = woke - start;
     assert!(after >= LEASE && after < LEASE + sent + LATE, "{after:?}");
-    // Its late unlock is refused, and ours stays.
+    // Redisson's late unlock is refused, and our lock stays.
     assert_eq!(
         both.theirs.unlock(1).await.unwrap(),
         RedissonUnlock::NotOwner
@@ -283,7 +283,7 @@ async fn our_lease_runs_out_and_it_has_it() {
     both.end().await;
 }
 
-/// A renewed hold of ours keeps it waiting past the TTL that it was told.
+/// Redisson waits for our renewed hold beyond the TTL that it knows.
 #[tokio::test]
 async fn our_renewal_keeps_it_waiting() {
     let both = Both::open("renewal").await;
@@ -328,7 +328,7 @@ async fn redis_has_the_same_data_as_with_redisson() {
         (both.java.uuid(), both.client.uuid())
     );
     assert_eq!((ours.0, ours.2, ours.3), (theirs.0, theirs.2, theirs.3));
-    // What its own questions answer about our lock.
+    // Redisson's questions about our lock.
     assert!(both.theirs.is_locked().await.unwrap());
     assert!(!both.theirs.is_held_by(45).await.unwrap());
     assert!(both.theirs.remaining_ttl().await.unwrap() > 28_000);
@@ -341,7 +341,7 @@ async fn redis_has_the_same_data_as_with_redisson() {
     both.end().await;
 }
 
-/// Hears whatever is published about a lock.
+/// Receives all messages about a lock.
 struct Listener {
     heard: PubSub,
     pattern: String,
@@ -356,7 +356,7 @@ impl Listener {
         Self { heard, pattern }
     }
 
-    /// What was published since the last time, up to now.
+    /// The messages since the last call.
     async fn all(&mut self, both: &Both) -> Vec<(String, String)> {
         let end = format!("end:{}", self.pattern.trim_matches('*'));
         let receivers: usize = both.redis(&["PUBLISH", &end, ""]).await;
@@ -384,7 +384,7 @@ async fn a_release_publishes_one_zero_and_nothing_else_does() {
     )];
     assert_eq!(one_zero[0].0, both.theirs.channel());
 
-    // It does so itself.
+    // Redisson does so too.
     assert!(both.theirs.try_lock(1, None).await.unwrap());
     both.theirs.unlock(1).await.unwrap();
     assert_eq!(listener.all(&both).await, one_zero);
@@ -405,7 +405,7 @@ async fn a_release_publishes_one_zero_and_nothing_else_does() {
     eventually(DEADLINE, async || both.client.stats().names == 0).await;
     assert_eq!(listener.all(&both).await, one_zero);
 
-    // What is not held any more is not announced: nobody is to be woken for nothing.
+    // A lost hold is not announced, since no waiter could use the wake-up.
     let guard = both.ours.lock().await.unwrap();
     assert!(both.theirs.force_unlock().await.unwrap());
     assert_eq!(listener.all(&both).await, one_zero);
@@ -422,7 +422,7 @@ async fn a_release_publishes_one_zero_and_nothing_else_does() {
     both.end().await;
 }
 
-/// Where only one may be at a time.
+/// A place for one holder at a time.
 #[derive(Clone)]
 struct Room {
     redis: MultiplexedConnection,
@@ -445,7 +445,7 @@ async fn eight_of_each_are_never_two_at_once() {
     const TURNS: usize = 25;
     let both = Both::open("mixed").await;
     let name = &both.name;
-    // Several clients of each side as well: threads of one client share a subscription.
+    // Several clients on each side, since threads of one client share a subscription.
     let url = shared_server().url();
     let our_other = Client::connect(&url).await.unwrap();
     let their_other = RedissonClient::connect(&url).await.unwrap();
@@ -486,7 +486,7 @@ async fn eight_of_each_are_never_two_at_once() {
     both.end().await;
 }
 
-/// Either side waits for the other under whatever the two call the lock.
+/// Each side waits for the other under both forms of the name.
 async fn assert_shared(both: &Both) {
     assert!(both.theirs.try_lock(1, None).await.unwrap());
     assert!(both.ours.try_lock().await.unwrap().is_none());

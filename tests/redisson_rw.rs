@@ -211,7 +211,7 @@ async fn we_write_and_it_waits_and_wakes() {
         assert!(both.theirs.write.is_locked().await.unwrap());
         assert!(!both.theirs.read.try_lock(1, None).await.unwrap());
         let inner = guard.reenter().await.unwrap();
-        // All of its readers are woken by one message.
+        // One message wakes all of its readers.
         let readers = [1, 2, 3].map(|thread| both.they_wait(&both.theirs.read, thread));
         let mut waiting = Vec::new();
         for reader in readers {
@@ -246,7 +246,7 @@ async fn we_write_and_it_waits_and_wakes() {
     both.end().await;
 }
 
-/// Redisson itself tells nobody: its readers would sleep until the TTL that they were told.
+/// Redisson itself announces nothing: its readers sleep until the TTL that they know.
 #[tokio::test]
 async fn our_downgrade_wakes_its_readers() {
     let both = Both::open("our-downgrade").await;
@@ -270,7 +270,7 @@ async fn our_downgrade_wakes_its_readers() {
     both.end().await;
 }
 
-/// It tells nobody, so we find out by looking.
+/// Redisson announces nothing, so we find out by polling.
 #[tokio::test]
 async fn its_downgrade_is_found_by_polling() {
     let poll = Duration::from_millis(100);
@@ -290,7 +290,7 @@ async fn its_downgrade_is_found_by_polling() {
     both.end().await;
 }
 
-/// Its renewal sets the TTL of the lock to its own lease, and so cuts ours; then it dies.
+/// Redisson's renewal sets the TTL of the lock to its own lease, which cuts ours; then it dies.
 #[tokio::test]
 async fn its_renewal_cuts_no_lease_of_ours() {
     let watchdog = Duration::from_millis(2500);
@@ -306,7 +306,7 @@ async fn its_renewal_cuts_no_lease_of_ours() {
         sleep(watchdog / 3).await;
     }
     assert!(both.theirs.read.renew(&[1]).await.unwrap());
-    // It is heard of no more.
+    // Redisson's client is dead.
     sleep(watchdog + Duration::from_millis(700)).await;
     assert!(guard.is_valid());
     assert!(both.is_contended_for_everybody().await);
@@ -318,8 +318,8 @@ async fn its_renewal_cuts_no_lease_of_ours() {
     both.end().await;
 }
 
-/// What it computes from our keys when one of its readers ends is the longest lease of the guards
-/// that remain, in whatever order ours ended.
+/// When one of its readers ends, Redisson computes from our keys the longest lease of the remaining
+/// guards, in whatever order ours ended.
 #[tokio::test]
 async fn its_release_finds_the_leases_of_our_guards() {
     let both = Both::open("leases").await;
@@ -349,7 +349,7 @@ async fn its_release_finds_the_leases_of_our_guards() {
     both.end().await;
 }
 
-/// And ours computes from its keys.
+/// And we compute it from Redisson's keys.
 #[tokio::test]
 async fn our_release_finds_its_leases() {
     let both = Both::open("its-leases").await;
@@ -379,7 +379,7 @@ async fn our_release_finds_its_leases() {
     both.end().await;
 }
 
-/// A reader of its that died is not kept alive by ours.
+/// Our readers do not keep a dead reader of Redisson alive.
 #[tokio::test]
 async fn its_dead_reader_is_dead() {
     let both = Both::open("dead").await;
@@ -396,7 +396,7 @@ async fn its_dead_reader_is_dead() {
     guard.unlock().await.unwrap();
     let (writing, woke) = within(DEADLINE, waiter).await.unwrap();
     assert_soon(woke, end);
-    // Its own late release touches nothing of the writer's.
+    // Its late release does not affect the writer.
     let late = both.theirs.read.unlock(1).await.unwrap();
     assert_eq!(late, RedissonUnlock::NotOwner);
     assert!(!both.theirs.read.renew(&[1]).await.unwrap());
@@ -417,7 +417,7 @@ async fn each_forces_the_others_lock_of_its_mode() {
     let reason = within(DEADLINE, guard.lost()).await;
     let known = matches!(reason, LostReason::Deleted | LostReason::Taken);
     assert!(known, "{reason}");
-    // Its force leaves our keys to expire; ours are gone with the guard.
+    // Redisson's forced release leaves our keys to expire; our guard deletes them.
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     assert!(both.theirs.write.force_unlock().await.unwrap());
     drop(writing);
@@ -443,7 +443,7 @@ async fn each_forces_the_others_lock_of_its_mode() {
     both.end().await;
 }
 
-/// Its writer re-enters, and its leases add up; ours waits for all of it.
+/// Redisson's writer re-enters, and its leases add up; we wait for their sum.
 #[tokio::test]
 async fn its_re_entries_keep_us_waiting() {
     let both = Both::open("its-re-entry").await;
@@ -505,7 +505,7 @@ async fn leases_run_out_on_both_sides() {
     both.end().await;
 }
 
-/// Type, fields, values and TTLs of all keys, with the owner's id made the same.
+/// Type, fields, values and TTLs of all keys, with a uniform owner id.
 async fn shape(both: &Both, owner: &str) -> BTreeMap<String, (String, String, Duration)> {
     let mut shapes = BTreeMap::new();
     let keys: Vec<String> = both.redis(&["KEYS", &format!("*{}*", both.name)]).await;
@@ -552,7 +552,7 @@ async fn redis_has_the_same_data_as_with_redisson() {
     let reading = writing.run(both.ours.read()).await.unwrap().unwrap();
     assert_eq!(shape(&both, writing.hold_id().as_str()).await, theirs);
     assert_eq!(theirs.len(), 2, "{theirs:?}");
-    // What its own questions answer.
+    // Redisson's questions.
     assert!(both.theirs.read.is_locked().await.unwrap());
     assert!(both.theirs.write.is_locked().await.unwrap());
     assert_eq!(both.theirs.read.hold_count(45).await.unwrap(), 0);
@@ -562,7 +562,7 @@ async fn redis_has_the_same_data_as_with_redisson() {
     both.end().await;
 }
 
-/// What each of our calls publishes is what waiters of its expect.
+/// Each of our calls publishes the message that Redisson's waiters expect.
 #[tokio::test]
 async fn what_we_publish() {
     let both = Both::open("publish").await;
@@ -605,7 +605,7 @@ async fn what_we_publish() {
     both.end().await;
 }
 
-/// Its waiting writers are bound by no preference of ours, nor does ours change what it sees.
+/// Our preference does not bind Redisson's waiting writers, and does not change its view of the lock.
 #[tokio::test]
 async fn its_readers_do_not_look_at_our_preference() {
     let both = Both::open("preference").await;

@@ -55,7 +55,7 @@ impl Both {
 
     async fn theirs_waits(&self) {
         eventually(DEADLINE, async || !self.java.channels().is_empty()).await;
-        // Subscribed it tries once more, and whoever gives back before that is seen by it.
+        // After its subscription it tries once more, which finds earlier releases.
     }
 
     async fn end(self, permits: i64) {
@@ -162,7 +162,7 @@ async fn each_takes_what_the_other_let_expire() {
     both.end(1).await;
 }
 
-/// Java's thread sleeps until the end that it was told.
+/// Java's thread sleeps until the end that it knows.
 #[tokio::test]
 async fn theirs_hears_that_a_lease_was_shortened() {
     let both = Both::open("shortened").await;
@@ -180,7 +180,7 @@ async fn theirs_hears_that_a_lease_was_shortened() {
     both.end(1).await;
 }
 
-/// It takes away what is held; the guard hears of it.
+/// Redisson removes a held permit; the guard notices it.
 #[tokio::test]
 async fn a_clock_that_is_ahead_sweeps_what_is_held() {
     let both = Both::open("ahead").await;

@@ -1,5 +1,5 @@
-//! SpinLock beside Redisson's in one Redis: they exclude each other, both poll, and nobody is told
-//! anything.
+//! SpinLock beside Redisson's in one Redis: they exclude each other, both poll, and nothing is
+//! announced.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -51,7 +51,7 @@ impl Both {
         }
     }
 
-    /// A waiter of ours that has been refused.
+    /// A waiter of ours that was refused.
     async fn we_wait(&self) -> JoinHandle<(SpinLockGuard, Instant)> {
         let lock = self.ours.clone();
         let waiter = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
@@ -81,7 +81,7 @@ impl Both {
         assert_eq!(freed, RedissonUnlock::Freed);
     }
 
-    /// Nothing is left, and nothing was ever said.
+    /// Asserts that nothing is left, and that nothing was published.
     async fn end(mut self) {
         let end = format!("end:{}", self.world.name);
         let receivers: usize = self.world.redis(&["PUBLISH", &end, ""]).await;
@@ -213,7 +213,7 @@ async fn next_waiter_gets_the_lock_when_a_lease_runs_out() {
     both.end().await;
 }
 
-/// A renewed hold of either side keeps the other waiting past its lease.
+/// A renewed hold of either side keeps the other waiting beyond its lease.
 #[tokio::test]
 async fn renewals_keep_the_other_side_waiting() {
     let both = Both::open("renewal").await;
@@ -256,7 +256,7 @@ async fn redis_has_the_same_data_as_with_redisson() {
     both.end().await;
 }
 
-/// What the documentation warns of: nobody tells them.
+/// The case that the documentation warns of: no announcement wakes them.
 #[tokio::test]
 async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
     const POLL: Duration = Duration::from_millis(200);
@@ -273,7 +273,7 @@ async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
     let (guard, taken) = within(DEADLINE, waiter).await.unwrap();
     let late = taken.saturating_duration_since(freed);
     assert!(late < 2 * POLL + LATE, "{late:?}");
-    // The other way round spinning is enough, and the message is heard by nobody.
+    // In the other direction spinning is enough, and no client receives the message.
     let waiter = both.we_wait().await;
     eventually(DEADLINE, async || polls.stats().subscriptions == 0).await;
     let freed = Instant::now();

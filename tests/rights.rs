@@ -1,5 +1,5 @@
-//! Semaphores, latches and fair locks as users who may do little: what the front page lists is enough, all of it
-//! is needed, and what is refused is told and takes nothing.
+//! Semaphores, latches and fair locks as users with few rights: the list on the front page is enough,
+//! all of it is needed, and a refused call returns an error and takes nothing.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -10,10 +10,10 @@ use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked}
 use tests::{RedisServer, World, eventually, unique, within};
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Short: where nothing is announced, waiters look by themselves.
+/// Short, since waiters without announcements poll.
 const POLL: Duration = Duration::from_millis(50);
 
-/// As they stand on the front page.
+/// The rights on the front page.
 const EVERYBODY: &str = "`+evalsha +script|load +client|id +client|kill +info +ping +select \
                          +subscribe +unsubscribe`";
 const SCRIPTS: &str = "`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del \
@@ -45,8 +45,7 @@ impl Stage {
         Self { server, world }
     }
 
-    /// A client of a user with these rights, on all keys and the channels of Redisson unless they
-    /// say otherwise.
+    /// A client of a user with these rights, by default on all keys and on the channels of Redisson.
     async fn client(&mut self, rights: &[String]) -> Client {
         let user = unique("user").replace(':', "-");
         let mut words = vec!["ACL", "SETUSER", &user, "on", ">pw"];
@@ -69,7 +68,7 @@ impl Stage {
             .client_with(|builder| builder.poll_interval(POLL))
     }
 
-    /// Removes what goes by itself, and the semaphore.
+    /// Removes keys that expire, and the semaphore.
     async fn sweep(&self) {
         let keys: Vec<String> = self
             .world
@@ -121,7 +120,7 @@ async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
     both.extend(2 * lease).await?;
-    // Over several renewals.
+    // During several renewals.
     tokio::time::sleep(3 * lease).await;
     assert!(both.is_valid());
     assert_eq!(both.release().await?, Unlocked::Released);
@@ -131,7 +130,7 @@ async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     drop(permit);
     let ids = semaphore.acquire_with(options()).await?.forget();
     assert_eq!(ids.len(), 1);
-    // Until its lease is over: it is swept.
+    // Until its lease is over and it is swept.
     let both = semaphore.acquire_many(2).await?;
     assert_eq!(
         (
@@ -242,7 +241,7 @@ async fn what_the_front_page_lists_is_enough() {
     stage.end().await;
 }
 
-/// Nothing is announced; all is found by looking, and nothing is lost.
+/// Without announcements everything is found by polling, and nothing is lost.
 #[tokio::test]
 async fn nothing_is_lost_without_the_rights_to_publish_and_subscribe() {
     let mut stage = Stage::open("mute").await;
@@ -272,7 +271,7 @@ fn assert_denied<T>(outcome: Result<T, Error>, name: &str) {
     assert_eq!(error.name(), Some(name), "{error}");
 }
 
-/// Who may not note what was done does not do it.
+/// Without the right to write the note, the operation has no effect.
 #[tokio::test]
 async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     let mut stage = Stage::open("no-notes").await;
@@ -321,7 +320,7 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     stage.end().await;
 }
 
-/// A command that is refused in the middle of a script has left nothing of it.
+/// A script with a refused command in the middle leaves nothing.
 #[tokio::test]
 async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
     let mut stage = Stage::open("one-less").await;

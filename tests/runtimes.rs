@@ -1,4 +1,4 @@
-//! A client outlives the runtimes that it is used from, and guards end wherever they are dropped.
+//! A client outlives the runtimes that use it, and guards end wherever they are dropped.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -23,7 +23,7 @@ use tokio::{
 };
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// For what is done at once, without waiting for a time-out of any kind.
+/// The limit for operations that need no time-out.
 const PROMPT: Duration = Duration::from_secs(5);
 const SHORT_LEASE: Duration = Duration::from_millis(600);
 
@@ -73,7 +73,7 @@ impl Observer {
         }
     }
 
-    /// What is left of the key's time in milliseconds, -2 where there is no key.
+    /// The remaining TTL of the key in milliseconds, -2 without a key.
     fn ttl(&mut self) -> i64 {
         redis::cmd("PTTL")
             .arg(&self.key)
@@ -100,11 +100,11 @@ impl Observer {
     }
 }
 
-/// Ends the test: nothing of this client and name is left.
+/// Ends the test: asserts that nothing of this client and name is left.
 fn assert_clean(client: &Client, name: &str) {
     current_thread().block_on(async {
         let check = LeakCheck::on(&shared_server(), name).await;
-        // Whatever waits for the next use of the client has it now.
+        // This is a use of the client, for which pending work waits.
         client
             .rlock(format!("{name}:next"))
             .is_locked()
@@ -122,7 +122,7 @@ async fn lock_and_unlock<K: Kind>(lock: &Lock<K>) {
     );
 }
 
-/// A lock call that has been polled to where it waits for somebody else's release.
+/// A lock call that was polled until it waits for another owner's release.
 async fn start_waiting<K: Kind>(
     client: &Client,
     lock: Lock<K>,
@@ -140,7 +140,7 @@ fn a_static_client_works_in_one_runtime_after_another() {
         runtime.block_on(async {
             let lock = CLIENT.rlock(&name);
             lock_and_unlock(&lock).await;
-            // The hub and the release task serve here as well.
+            // The hub and the release task also run here.
             let guard = within(PROMPT, lock.lock()).await.unwrap();
             let waiter = start_waiting(&CLIENT, lock.clone()).await;
             drop(guard);
@@ -161,7 +161,7 @@ fn a_lock_is_held_from_one_runtime_to_the_next() {
         drop(first);
         assert!(guard.is_valid());
         second.block_on(async {
-            // Any use of the client makes it look after its locks here.
+            // Any use of the client starts its tasks here.
             assert!(lock.is_locked().await.unwrap());
             let acquired = Instant::now();
             eventually(DEADLINE, async || acquired.elapsed() > SHORT_LEASE * 2).await;
@@ -179,7 +179,7 @@ fn a_waiter_that_dies_with_its_runtime_leaves_nothing() {
     dies_with_its_runtime(|client, name| client.rlock(name));
 }
 
-/// Its place in the queue, too.
+/// The same for its place in the queue.
 #[test]
 fn a_fair_waiter_that_dies_with_its_runtime_leaves_nothing() {
     dies_with_its_runtime(|client, name| client.fair_lock(name));
@@ -210,7 +210,7 @@ fn dies_with_its_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
     }
 }
 
-/// The first runtime ends with a command under way; the second has the lock at once.
+/// The first runtime ends with a command in progress; the second gets the lock at once.
 fn in_flight(what: &str, hold: fn(&Proxy, Matcher) -> Gate, lost: bool) {
     for (first, second) in runtimes().zip(runtimes()) {
         let name = unique(what);
@@ -272,7 +272,7 @@ fn while_another_ends<F: Future<Output = ()>>(
             first.block_on(async {
                 client.rlock(unique("first")).is_locked().await.unwrap();
                 started.send(()).unwrap();
-                // A runtime that nobody drives would be a blocked one.
+                // A runtime without a driving thread would be blocked.
                 within(DEADLINE, is_ready).await.unwrap();
             });
             drop(first);
@@ -289,14 +289,14 @@ struct Ends {
 }
 
 impl Ends {
-    /// Ends the other runtime, and waits for that.
+    /// Ends the other runtime, and waits for its end.
     async fn now(self) {
         self.ready.send(()).unwrap();
         self.ended.await.unwrap();
     }
 }
 
-/// Nothing is asked of the client in the second runtime, whose one task need not even be polled.
+/// The second runtime makes no call of the client, and its one task need not be polled.
 #[test]
 fn a_lock_is_renewed_after_the_end_of_another_runtime() {
     for runtimes in runtimes().zip(runtimes()) {
@@ -327,7 +327,7 @@ fn a_fair_waiter_is_woken_after_the_end_of_another_runtime() {
 fn is_woken_after_another_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
     for runtimes in runtimes().zip(runtimes()) {
         let name = &unique("both-waiting");
-        // Looking by itself would take longer than the test allows.
+        // Polling would take longer than the test allows.
         let (client, foreign) = (
             builder().poll_interval(DEADLINE),
             builder().build().unwrap(),
@@ -346,7 +346,7 @@ fn is_woken_after_another_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
     }
 }
 
-/// The beats that keep its place went on in the runtime that ends.
+/// The beats that keep its place run in the runtime that ends.
 #[test]
 fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
     const WAITER_TIMEOUT: Duration = Duration::from_millis(300);
@@ -354,7 +354,7 @@ fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
         let name = unique("place");
         let client = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
         let foreign = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
-        // A client that has had a fair waiter beats wherever it is used, so in the first runtime.
+        // A client that had a fair waiter sends beats from any runtime that uses it, so from the first.
         current_thread().block_on(async {
             let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
             let waiter = start_waiting(&client, client.fair_lock(&name)).await;
@@ -370,7 +370,7 @@ fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
             other_runtime.now().await;
             let ended = Instant::now();
             eventually(DEADLINE, async || ended.elapsed() > WAITER_TIMEOUT * 3).await;
-            // Joining, it would sweep who is not heard of.
+            // When it joins the queue, it would remove waiters without beats.
             let second = start_waiting(&foreign, lock.clone()).await;
             eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 2).await;
             obstacle.unlock().await.unwrap();
@@ -417,7 +417,7 @@ fn a_guard_dropped_outside_any_runtime_is_released_at_the_next_use() {
         drop(guard);
         assert!(observer.is_locked());
         assert_eq!(client.stats().releases, 1);
-        // Whatever is asked of the client, and whichever lock it is about.
+        // Any call of the client, about any lock.
         let other = client.rlock(format!("{name}:other"));
         second.block_on(async {
             assert!(!other.is_locked().await.unwrap());
@@ -439,7 +439,7 @@ fn a_guard_dropped_outside_any_runtime_ends_with_its_lease_where_nobody_uses_the
     drop(runtime);
     drop(guard);
     observer.wait_until_free(SHORT_LEASE + PROMPT);
-    // The release that is then sent after all finds nothing and hurts nobody.
+    // The late release finds nothing and has no effect.
     let (other, runtime) = (builder().build().unwrap(), current_thread());
     runtime.block_on(async {
         let guard = other.rlock(&name).lock().await.unwrap();
@@ -485,7 +485,7 @@ fn dropped_with_the_runtime(client: &Client, runtime: Runtime, name: &str) {
         let mut polled = Box::pin(async move { never.try_lock().await });
         let other = client.rlock(format!("{name}:other"));
         let mut acquiring = Box::pin(async move { other.lock().await });
-        // Polled once, so that a call is under way, and dropped by the runtime.
+        // Polled once, so that a call is in progress, and dropped by the runtime.
         let (polled_once, is_polled) = oneshot::channel();
         tokio::spawn(async move {
             let _ = (futures::poll!(&mut polled), futures::poll!(&mut acquiring));
@@ -530,7 +530,7 @@ fn with_a_thread_of_its_own_a_guard_dropped_by_the_end_of_its_runtime_is_release
     }
 }
 
-/// What a thread drops when it ends, in whatever order; a panic there would end the process.
+/// A guard among the thread-locals of an ending thread, in any order; a panic would end the process.
 #[derive(Default)]
 struct AtExit {
     guards: Vec<RLockGuard>,
@@ -543,7 +543,7 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
     thread_local! {
         static AT_EXIT: RefCell<AtExit> = RefCell::default();
     }
-    // From here on Tokio's clock asks for the thread's runtime, which a test of a user may also do.
+    // From here on Tokio's clock asks for the thread's runtime, as in a user's test.
     drop(
         Builder::new_current_thread()
             .enable_time()
@@ -555,7 +555,7 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
         let client = builder().dedicated_thread(dedicated).build().unwrap();
         let (for_thread, prefix) = (client.clone(), name.clone());
         let thread = thread::spawn(move || {
-            // Made before the runtime's own thread-locals, so dropped after them, and not.
+            // One is created before the runtime's thread-locals, and so dropped after them, one later.
             AT_EXIT.with_borrow_mut(|_| ());
             let runtime = current_thread();
             runtime.block_on(async {
@@ -570,7 +570,7 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
                 for what in ["held", "fresh"] {
                     let lock = lock(what);
                     let mut future = Box::pin(async move { drop(lock.lock().await) });
-                    // A thread of the client's own may be quick enough to answer at once.
+                    // A separate thread of the client may be fast enough to answer at once.
                     if futures::poll!(&mut future).is_pending() {
                         waiting.push(future);
                     }
@@ -593,7 +593,7 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
     }
 }
 
-/// Keeps the thread, and with it a runtime of one thread, from doing anything else.
+/// Blocks the thread, and with it a runtime of one thread.
 fn block_until(moment: Instant, mut meanwhile: impl FnMut()) {
     while Instant::now() < moment {
         meanwhile();
@@ -603,7 +603,7 @@ fn block_until(moment: Instant, mut meanwhile: impl FnMut()) {
 
 #[test]
 fn with_a_thread_of_its_own_a_client_of_a_blocked_runtime_keeps_its_locks() {
-    // Renewed in time also by a thread that has to wait for a processor.
+    // Renewed in time, even if the thread has to wait for a processor.
     const LEASE: Duration = Duration::from_secs(2);
     for runtime in [current_thread(), workers(1)] {
         let name = unique("blocked");
@@ -629,7 +629,7 @@ fn with_a_thread_of_its_own_a_client_of_a_blocked_runtime_keeps_its_locks() {
                 );
                 assert!(observer.is_locked());
             });
-            // A guard dropped here does not wait for the runtime to go on.
+            // A guard that is dropped here does not wait for the runtime.
             drop(other);
             freed.wait_until_free(PROMPT);
             freed.wait_for(PROMPT, "the release is known", |_| {
@@ -654,7 +654,7 @@ fn a_client_of_a_blocked_runtime_loses_its_locks_and_says_so() {
             let guard = lock.lock().await.unwrap();
             let mut lost = false;
             block_until(Instant::now() + SHORT_LEASE * 2, || {
-                // Asked first: once the key is gone the guard holds nothing, however late it is.
+                // Checked first: after the end of the key the guard holds nothing, however late it is.
                 let there = observer.is_locked();
                 let held = guard.is_valid();
                 assert!(there || !held, "held without a key");

@@ -1,4 +1,4 @@
-//! How a client ends: by a shut-down of each kind, or with its last handle and guard.
+//! The end of a client: by a shut-down of each kind, or with its last handle and guard.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -18,14 +18,13 @@ use tests::{Gate, Matcher, Proxy, RedisServer, World, eventually, within};
 use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// For what a shut-down does over a connection that is there.
+/// The limit for a shut-down over an existing connection.
 const PROMPT: Duration = Duration::from_secs(2);
 const COUNT: usize = 100;
 
 type Waiter = JoinHandle<Result<RLockGuard, redlock_rt::Error>>;
 
-/// A client in front of a server of its own, so that all connections there are the client's but
-/// those of the test.
+/// A client of a separate server, so that all connections there are the client's or the test's.
 struct Stage {
     world: World,
     server: RedisServer,
@@ -76,7 +75,7 @@ impl Stage {
         format!("{}:{number}", self.world.name)
     }
 
-    /// Takes `COUNT` locks and has one task wait for each.
+    /// Acquires `COUNT` locks, and starts one waiting task for each.
     async fn crowd(&self) -> (Vec<RLockGuard>, Vec<Waiter>) {
         let locks: Vec<_> = (0..COUNT)
             .map(|i| self.client.rlock(self.name(i)))
@@ -86,7 +85,7 @@ impl Stage {
         let wait = |lock: redlock_rt::RLock| tokio::spawn(async move { lock.lock().await });
         let waiters = locks.into_iter().map(wait).collect();
         eventually(DEADLINE, async || {
-            // Subscribed: nothing of the waiting is under way.
+            // Subscribed: no command of the waiters is in progress.
             let stats = self.client.stats();
             stats.waiting == COUNT && self.channels().await == COUNT
         })
@@ -103,7 +102,7 @@ impl Stage {
         self.redis(&["DBSIZE"]).await
     }
 
-    /// No task of the client is left, and no connection of it on the server.
+    /// Waits until the client has neither a task nor a connection on the server.
     async fn assert_ended(&self) {
         eventually(DEADLINE, async || {
             let tasks = self.client.stats().tasks;
@@ -163,13 +162,13 @@ async fn release_all_frees_all_locks_and_sends_all_waiters_away() {
         assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
     }
     stage.assert_ended().await;
-    // Nothing is given out any more, whichever way it is asked for.
+    // No lock is granted any more, by any method.
     let lock = stage.client.rlock(stage.name(0));
     assert_shut_down(lock.lock().await);
     assert_shut_down(lock.try_lock().await);
     assert_shut_down(lock.with(async |_| ()).await);
     assert_shut_down(lock.is_locked().await);
-    // And the guards end without trouble.
+    // And the guards end without errors.
     let mut guards = guards.into_iter();
     let (first, second) = (guards.next().unwrap(), guards.next().unwrap());
     assert!(
@@ -205,7 +204,7 @@ async fn drain_waits_for_the_guards_and_not_for_the_waiters() {
     assert_sent_away(waiters).await;
     assert_shut_down(stage.client.rlock(stage.name(0)).lock().await);
 
-    // While a guard lives the client goes on with it.
+    // While a guard lives, the client continues to serve it.
     let last = guards.pop().unwrap();
     for (i, guard) in guards.into_iter().enumerate() {
         match i % 2 {
@@ -253,7 +252,7 @@ async fn abandon_leaves_the_locks_to_their_leases() {
     assert_sent_away(waiters).await;
     assert_eq!(stage.keys().await, COUNT);
     stage.assert_ended().await;
-    // Not renewed any more, so each is lost by its own clock before its key is gone.
+    // The locks are no longer renewed, so each guard is lost by the local clock before its key expires.
     for guard in &guards {
         let reason = within(DEADLINE, guard.lost()).await;
         assert_eq!(reason, LostReason::Expired);
@@ -265,7 +264,7 @@ async fn abandon_leaves_the_locks_to_their_leases() {
     stage.assert_ended().await;
 }
 
-/// A guard of an abandoned lock asks for no connection: there would be nobody to close it.
+/// A guard of an abandoned lock opens no connection, since nothing would close it.
 #[tokio::test]
 async fn a_guard_of_an_ended_client_opens_no_connection() {
     let stage = Stage::set("abandoned-guard").await;
@@ -300,7 +299,7 @@ async fn a_second_shutdown_is_fine() {
         let stage = Stage::set("twice").await;
         let lock = stage.client.rlock(stage.name(0));
         let guard = lock.lock().await.unwrap();
-        // Two at once: the one that drains is cut short by the one that does not.
+        // Two at once: the shut-down without a drain ends the draining one.
         let clone = stage.client.clone();
         let first = stage.client.shutdown(Shutdown::Drain(DEADLINE));
         let both = async { tokio::join!(first, clone.shutdown(Shutdown::ReleaseAll)) };
@@ -309,7 +308,7 @@ async fn a_second_shutdown_is_fine() {
         second.unwrap();
         assert_eq!(stage.keys().await, 0);
         assert_eq!(guard.state(), GuardState::Lost(LostReason::ShutDown));
-        // And others later.
+        // Further shut-downs later.
         within(PROMPT, stage.client.shutdown(how)).await.unwrap();
         drop(guard);
         within(PROMPT, stage.client.shutdown(later)).await.unwrap();
@@ -318,7 +317,7 @@ async fn a_second_shutdown_is_fine() {
     }
 }
 
-/// Once abandoned, locks are out of reach, and a shut-down that should release them says so.
+/// Abandoned locks cannot be released any more, and a later shut-down that should do so reports it.
 #[tokio::test]
 async fn release_all_tells_what_was_abandoned_before() {
     let stage = Stage::set("abandoned-before").await;
@@ -336,7 +335,7 @@ async fn release_all_tells_what_was_abandoned_before() {
     stage.assert_clean().await;
 }
 
-/// Dropped while it drains, a shut-down has closed the client; the next one ends it.
+/// A shut-down that is dropped during its drain has closed the client; the next shut-down ends it.
 #[tokio::test]
 async fn a_cancelled_shutdown_is_finished_by_the_next() {
     let stage = Stage::set("cancelled").await;
@@ -366,15 +365,14 @@ async fn a_client_that_was_never_used_shuts_down() {
     stage.assert_clean().await;
 }
 
-/// A client that acquires while it is shut down gives nothing out, and leaves nothing either,
-/// however far the acquisition has come.
+/// An acquisition during a shut-down returns no guard and leaves nothing, at each of its stages.
 async fn release_all_catches(what: &str, hold: impl FnOnce(&Proxy, Matcher) -> Gate, keys: usize) {
     let (stage, proxy) = Stage::behind_proxy(what).await;
     // Loads the scripts.
     let warm = stage.client.rlock(stage.name(0)).lock().await.unwrap();
     warm.unlock().await.unwrap();
     let gate = hold(&proxy, "EVALSHA".into());
-    // The one is in a queue, the other is not.
+    // One caller is in the local queue, the other is not.
     let (lock, other) = (
         stage.client.rlock(stage.name(0)),
         stage.client.rlock(stage.name(1)),
@@ -404,7 +402,7 @@ async fn release_all_catches_an_acquisition_that_redis_has_answered() {
     release_all_catches("reply", |proxy, script| proxy.hold_reply(script), 2).await;
 }
 
-/// Likewise for a release that a caller waits for.
+/// The same for a release whose caller waits.
 #[tokio::test]
 async fn release_all_waits_for_releases_under_way() {
     let (stage, proxy) = Stage::behind_proxy("releasing").await;
@@ -423,7 +421,7 @@ async fn release_all_waits_for_releases_under_way() {
     stage.assert_clean().await;
 }
 
-/// Where Redis does not answer, the shut-down ends all the same, and says what it left.
+/// Without an answer of Redis the shut-down still ends, and reports its leftovers.
 #[tokio::test]
 async fn release_all_ends_without_redis() {
     let second = Duration::from_millis(100);
@@ -434,7 +432,7 @@ async fn release_all_ends_without_redis() {
     let stage = Stage::with("paused", options).await;
     let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
     stage.server.pause();
-    // Connecting and two answers.
+    // The time to connect and two response time-outs.
     let shutdown = within(
         second * 3 + PROMPT,
         stage.client.shutdown(Shutdown::ReleaseAll),
@@ -447,7 +445,7 @@ async fn release_all_ends_without_redis() {
     stage.assert_clean().await;
 }
 
-/// What becomes of that depends on whether it has a lease.
+/// The fate of the leftovers depends on whether they have leases.
 #[tokio::test]
 async fn release_all_says_what_becomes_of_what_it_left() {
     const LEASED: &str = "locks end with their leases";
@@ -478,7 +476,7 @@ async fn release_all_says_what_becomes_of_what_it_left() {
         let count = locks + permits;
         let says = format!("{count} releases could not be delivered; {fate}");
         assert!(error.to_string().ends_with(&says), "{error}");
-        // The same again, also once nobody tries any more.
+        // The same again, also when the client no longer tries.
         eventually(DEADLINE, async || stage.client.stats().releases == 0).await;
         let shutdown = stage.client.shutdown(Shutdown::ReleaseAll);
         let error = within(DEADLINE, shutdown).await.unwrap_err();
@@ -491,7 +489,7 @@ async fn release_all_says_what_becomes_of_what_it_left() {
     }
 }
 
-/// Nor is a latch counted down that nobody could be told of.
+/// A count-down that could not be delivered is reported too.
 #[tokio::test]
 async fn release_all_says_that_a_latch_was_not_counted_down() {
     let brief = Duration::from_millis(100);
@@ -512,13 +510,13 @@ async fn release_all_says_that_a_latch_was_not_counted_down() {
     stage.assert_clean().await;
 }
 
-/// A client ends with its last handle and guard: what its guards hold is still released.
+/// A client ends with its last handle and guard; the locks of its guards are still released.
 #[tokio::test]
 async fn guards_that_outlive_the_last_handle_are_released() {
     let server = RedisServer::start();
     let world = World::on(&server, "last-handle").await;
     let own = connections(&world).await;
-    // Not watched: the leak check would keep a handle of it.
+    // Not watched, since the leak check would keep a handle of the client.
     let client = world.builder().build().unwrap();
     let names: Vec<_> = (0..COUNT).map(|i| format!("{}:{i}", world.name)).collect();
     let mut guards = Vec::new();
@@ -527,7 +525,7 @@ async fn guards_that_outlive_the_last_handle_are_released() {
         guards.push(client.rlock(name).lock_with(short).await.unwrap());
     }
     drop(client);
-    // It still is renewed: longer than its lease.
+    // The lock is still renewed, for longer than its lease.
     let first = guards.first().unwrap();
     let GuardState::Held { until } = first.state() else {
         panic!("{:?}", first.state());

@@ -1,6 +1,6 @@
-//! SpinLock: how often a waiter tries, when it gives up, and that nobody is ever told anything.
+//! SpinLock: how often a waiter tries, when it gives up, and that nothing is announced.
 //!
-//! Counted on streams inside the process, on a clock that stands still and jumps.
+//! Counted on in-process streams, with a paused clock.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -18,10 +18,10 @@ use tokio::time::Instant;
 
 const MS: Duration = Duration::from_millis(1);
 const DEADLINE: Duration = Duration::from_secs(10);
-/// A lease that is not over within a test.
+/// A lease longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 
-/// A client whose commands are counted, and a lock that somebody else has.
+/// A client whose commands are counted, and a lock of another owner.
 struct Counted {
     client: Client,
     lock: SpinLock,
@@ -44,7 +44,7 @@ impl Counted {
             .await
             .unwrap();
         let lock = client.spin_lock("n");
-        // The script is known from here on: a try is one command.
+        // Loads the script, so that a try is one command.
         lock.lock().await.unwrap().unlock().await.unwrap();
         let counted = Self {
             client,
@@ -77,7 +77,7 @@ impl Counted {
             .unwrap();
     }
 
-    /// How many tries since the last mark; nothing else was sent.
+    /// The number of tries since the last mark; asserts that nothing else was sent.
     fn tries(&self) -> usize {
         let mut counts = self.recorder.counts();
         let tries = counts.remove("EVALSHA").unwrap_or_default();
@@ -139,14 +139,14 @@ async fn an_exponential_back_off_doubles_up_to_the_longest() {
     );
     assert_took(start, 700 * MS);
     assert_eq!(counted.tries(), 7);
-    // With full jitter each may be twice as long.
+    // With full jitter each pause may be twice as long.
     let start = Instant::now();
     assert_gave_up(counted.lock.clone().backoff(doubles).lock().await);
     let took = start.elapsed();
     assert!(took >= 700 * MS && took <= 1420 * MS, "{took:?}");
 }
 
-/// The default: 1 to 128 ms, and as much again.
+/// The default: 1 to 128 ms, plus up to the same time.
 #[tokio::test(start_paused = true)]
 async fn the_default_is_redissons() {
     let counted = Counted::start().await;
@@ -181,7 +181,7 @@ async fn the_wait_bounds_the_tries_too() {
     assert_eq!(counted.tries(), 2);
 }
 
-/// The head of the process's queue tries for all; each gives up by its own count.
+/// The head of the local queue tries for all waiters; each gives up by its own count.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_another_gives_up_after_its_own_retries() {
     let counted = Counted::start().await;
@@ -206,7 +206,7 @@ async fn a_waiter_behind_another_gives_up_after_its_own_retries() {
     guard.unlock().await.unwrap();
 }
 
-/// What falls due behind a hold of the same client is not sent, and counted all the same.
+/// Retries behind a hold of the same client are counted, but not sent.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_its_own_client_gives_up_after_its_retries() {
     let counted = Counted::start().await;
@@ -223,7 +223,7 @@ async fn a_waiter_behind_its_own_client_gives_up_after_its_retries() {
     assert_took(start, 450 * MS);
     assert_eq!(counted.tries(), 0);
 
-    // The release wakes it, and what it has left is left.
+    // The release wakes the waiter, which keeps its remaining retries.
     let waits = {
         let lock = lock.clone();
         tokio::spawn(async move { (lock.lock().await, Instant::now()) })
@@ -268,7 +268,7 @@ async fn an_expired_holder_is_succeeded_within_the_back_off() {
     guard.unlock().await.unwrap();
 }
 
-/// An outage is not somebody else's hold: it uses up no retry.
+/// An outage uses no retry.
 #[tokio::test]
 async fn retries_are_not_used_up_by_an_outage() {
     let proxy = Proxy::to(&shared_server());
@@ -300,14 +300,14 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     let client = Client::connect(&proxy.url()).await.unwrap();
     let leaks = LeakCheck::on(&shared_server(), &name).await.client(&client);
     let lock = client.spin_lock(&name);
-    // The scripts are known from here on.
+    // Loads the scripts.
     lock.lock().await.unwrap().unlock().await.unwrap();
     proxy.cut_after_request("EVALSHA");
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     proxy.cut_after_request("EVALSHA");
     let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
     assert_eq!(unlocked, Unlocked::Released);
-    // A newer hold of another is not freed by a repeat of the older one's release.
+    // A repeat of an old release does not free a newer hold.
     let guard = lock.lock().await.unwrap();
     let gate = proxy.hold_reply("EVALSHA");
     let release = tokio::spawn(guard.unlock());
@@ -322,7 +322,7 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     leaks.assert_clean().await;
 }
 
-/// What the server itself saw, of contention, hand-overs, drops and forced releases.
+/// The commands at the server, with contention, hand-overs, drops and forced releases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_subscribed_to_or_published() {
     let server = tests::RedisServer::start();
@@ -409,7 +409,7 @@ async fn a_back_off_that_cannot_be_one_is_refused() {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.name(), Some("n"));
         }
-        // What it is not needed for works.
+        // Calls that do not need the right work.
         assert!(!lock.is_locked().await.unwrap());
     }
     for backoff in [

@@ -1,5 +1,5 @@
-//! A server that stands still for longer than a lease, with calls in its sockets that were given up
-//! meanwhile: when it goes on it runs them, and nothing of them stays.
+//! A server that is stopped for longer than a lease, with calls in its sockets that have timed out
+//! meanwhile: when it continues, it runs them, and they leave nothing.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
@@ -39,7 +39,7 @@ impl Stage {
         let server = RedisServer::start();
         let mut world = World::on(&server, what).await;
         world.clients_connect_to(login(&server.url()));
-        // Connects when it is first used: rights are given before.
+        // Connects at its first use, after the rights are set.
         let client = world.client_with(|builder| {
             let builder = builder.lease(LEASE).response_timeout(BRIEF);
             builder.connect_timeout(BRIEF)
@@ -55,14 +55,14 @@ impl Stage {
         block_in_place(|| self.server.pause());
     }
 
-    /// The server goes on after some time; comes back when the client has told it everything.
+    /// Lets the server continue after some time; returns when the client has no release left.
     async fn go_on(&self) {
         tokio::time::sleep(STANDSTILL).await;
         block_in_place(|| self.server.resume());
         eventually(DEADLINE, async || self.client.stats().releases == 0).await;
     }
 
-    /// What there is besides notes, which go by themselves.
+    /// The keys, without notes, which expire.
     async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.redis(&["KEYS", "*"]).await;
         keys.retain(|key| !key.starts_with("redlock_op"));
@@ -70,7 +70,7 @@ impl Stage {
         keys
     }
 
-    /// No key is left but notes and these, and nothing else.
+    /// Asserts that only these keys and notes are left; removes them, and checks for leaks.
     async fn assert_left(&self, keys: &[String]) {
         assert_eq!(self.keys().await, keys);
         for key in keys {
@@ -108,7 +108,7 @@ async fn a_failed_read_or_write_or_several_at_once_left_locks_when_the_server_we
     write.lock().await.unwrap().unlock().await.unwrap();
     both.lock().await.unwrap().unlock().await.unwrap();
     stage.stand_still();
-    // All under way before the first of them ends the connection.
+    // All calls are in progress before the first of them ends the connection.
     let (read, write, both) = tokio::join!(
         read.lock_with(brief()),
         write.lock_with(brief()),
@@ -148,7 +148,7 @@ async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
     let stage = Stage::open("fair").await;
     let lock = stage.client.fair_lock(&stage.name);
     lock.lock().await.unwrap().unlock().await.unwrap();
-    // Held by somebody who is not heard of again; the call would queue.
+    // Held by an owner that never releases; the call would queue.
     let _: i64 = stage.redis(&["HSET", &stage.name, "else:1", "1"]).await;
     stage.stand_still();
     let error = lock.lock_with(brief()).await.unwrap_err();
@@ -157,7 +157,7 @@ async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
     stage.assert_left(std::slice::from_ref(&stage.name)).await;
 }
 
-/// What was sent, and what was not, before the server stood still.
+/// Releases that were sent, and releases that were not, before the server stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drops_while_the_server_is_stopped_are_settled_once_it_continues() {
     let stage = Stage::open("dropped").await;
@@ -170,7 +170,7 @@ async fn drops_while_the_server_is_stopped_are_settled_once_it_continues() {
     let first = latch.count_down_guard().unwrap();
     let second = latch.count_down_guard().unwrap();
     stage.stand_still();
-    // Its call is in the socket of the server when it is given up.
+    // Its call is in the server's socket when it times out.
     let told = within(DEADLINE, first.count_down()).await;
     assert!(told.unwrap_err().is_outcome_unknown());
     drop((guard, permits, second));
@@ -198,14 +198,14 @@ async fn a_red_lock_stayed_on_a_server_that_stood_still() {
     }
 }
 
-/// As long as there is no connection nothing is sent, so there is nothing more to take back.
+/// Without a connection nothing is sent, so there is nothing more to undo.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
     let stage = Stage::open("bounded").await;
     let lock = stage.client.rlock(&stage.name);
     lock.lock().await.unwrap().unlock().await.unwrap();
     stage.stand_still();
-    // Until one of them has not been answered for so long that the connection was given up.
+    // Until one of them has had no reply for so long that the client closes the connection.
     for _ in 0..6 {
         lock.lock_with(brief()).await.unwrap_err();
     }
@@ -220,7 +220,7 @@ async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
     stage.assert_left(&[]).await;
 }
 
-/// Nothing ends the dead connection then, but the release is sent all the same.
+/// The client cannot end the broken connection, but it sends the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     let user = |url: &str| url.replace("redis://", "redis://user:pw@");
@@ -232,9 +232,9 @@ async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     stage.stand_still();
     lock.lock_with(brief()).await.unwrap_err();
     stage.go_on().await;
-    // At the latest with the lease: what was given up may run after its release here.
+    // At the latest with the lease, since the old call may run after its release here.
     eventually(DEADLINE, async || stage.keys().await.is_empty()).await;
-    // And the client is of use again.
+    // And the client works again.
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
     stage.assert_left(&[]).await;

@@ -1,4 +1,4 @@
-//! What a client hears from its beats.
+//! What a client learns from its beats.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +9,8 @@ use tests::{Frame, Proxy, RedisServer, Which, calls, eventually, within};
 
 use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
 
-/// The subscription was confirmed while a beat was under way. What was announced before is found
-/// by a beat that is sent after it, and none was sent before the next was due, 30 s later.
+/// The subscription was confirmed while a beat was in progress. Only a later beat finds an earlier
+/// announcement, and once, no beat was sent before the next regular one, 30 s later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
     let server = RedisServer::start();
@@ -28,7 +28,7 @@ async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
     let third = wait(&ours, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
     under_way.reached().await;
-    // Its turn is announced while it is not subscribed.
+    // The turn of our waiter is announced while the client is not subscribed.
     proxy.refuse();
     proxy.cut(Which::Subscribers);
     first.unlock().await.unwrap();
@@ -36,14 +36,14 @@ async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
     proxy.mark();
     proxy.accept();
     proxy.wait_for_answer("SUBSCRIBE").await;
-    // The client has read what came before this.
+    // The client has read all earlier replies.
     assert!(!ours.is_locked().await.unwrap());
     under_way.open();
     pass(third).await;
     stage.assert_clean().await;
 }
 
-/// So many locks that `holder` has, and `client` waits for.
+/// This many locks that `holder` holds and `client` waits for.
 async fn waited_for(
     stage: &Stage,
     holder: &Client,
@@ -64,12 +64,12 @@ async fn waited_for(
     (guards, waiting)
 }
 
-/// For how many names a call is.
+/// The number of names in a call.
 fn names_of(frame: &Frame) -> usize {
     frame.text(2).parse::<usize>().unwrap() / 4
 }
 
-/// How many beats passed, and for how many names together.
+/// The number of beats, and the sum of their names.
 fn beats(proxy: &Proxy) -> (usize, usize) {
     let names = Arc::new(AtomicUsize::new(0));
     let all = Arc::clone(&names);
@@ -80,7 +80,7 @@ fn beats(proxy: &Proxy) -> (usize, usize) {
     (calls, names.load(Ordering::Relaxed))
 }
 
-/// Ten thousand names cost 12 000 calls a second, while nothing happened.
+/// Once, ten thousand names cost 12 000 calls a second while nothing happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
     const NAMES: usize = 300;
@@ -93,7 +93,7 @@ async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
     let alive = Duration::from_secs(3);
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let (guards, waiting) = waited_for(&stage, &holder, &client, NAMES).await;
-    // After a time those that began at different moments go together.
+    // After a time, names that began at different moments share calls.
     for _ in 0..2 {
         proxy.mark();
         proxy.wait_for_count(calls("fair_beat"), CALLS).await;
@@ -111,7 +111,7 @@ async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
     stage.assert_clean().await;
 }
 
-/// It failed the call for all, and each of them tried.
+/// Once, that key failed the call for all names, and each of them tried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_whose_beats_are_refused_disturbs_no_other() {
     const NAMES: usize = 9;

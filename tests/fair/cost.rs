@@ -1,4 +1,4 @@
-//! What a queue costs.
+//! The cost of a queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ async fn without_waiters_a_pair_costs_two_calls() {
     stage.assert_clean().await;
 }
 
-/// Each queues by one call; then one tries for each hand-over, whatever the number of waiters.
+/// Each waiter queues by one call; then there is one try per hand-over, for any number of waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_waiters_cost_a_call_each_and_never_slow_the_server_down() {
     const WAITERS: usize = 5000;
@@ -39,7 +39,7 @@ async fn five_thousand_waiters_cost_a_call_each_and_never_slow_the_server_down()
     let proxy = Proxy::to(&server);
     let mut stage = Stage::on(&server, "fair-many").await;
     stage.url = proxy.url();
-    // On a busy machine the last of so many calls is answered late.
+    // On a busy machine the reply to the last of so many calls is late.
     let client = stage.client_with(|builder| builder.response_timeout(NEVER));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
@@ -64,7 +64,7 @@ async fn five_thousand_waiters_cost_a_call_each_and_never_slow_the_server_down()
         counts.get("EVALSHA").copied().unwrap_or_default()
     };
     assert_eq!(queued.get("SUBSCRIBE"), Some(&1), "{queued:?}");
-    // A call for each, one more for the script, and what beats came meanwhile.
+    // A call for each waiter, one more for the script, and the beats meanwhile.
     assert!(beats(&queued) <= WAITERS + 60, "{queued:?}");
 
     proxy.mark();
@@ -77,17 +77,17 @@ async fn five_thousand_waiters_cost_a_call_each_and_never_slow_the_server_down()
         beats(&counts) <= 2 * (turns + 2) + 60,
         "{turns} turns: {counts:?}"
     );
-    // The others go, most of them from the middle of the queue.
+    // The others leave, most of them from the middle of the queue.
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
     stage.queued(0).await;
-    // By the server's processor time: what a call took by the clock includes waiting for one of
-    // the machine's processors.
+    // Measured in the server's processor time, since the duration of a call includes waits for a
+    // processor.
     let calls = stage.evalsha_calls().await - calls_before;
     let spent = stage.processor_time().await - spent_before;
     let each = spent / u32::try_from(calls).unwrap();
     assert!(each < Duration::from_millis(1), "{each:?} a call");
-    // And none is slow as a rule, as one that goes through the queue would be. A few are where the
-    // server has to wait for a processor in the middle of a call.
+    // Most calls must be fast, unlike a call that reads the whole queue. A few are slow because the
+    // server waits for a processor during a call.
     let slow: usize = stage.redis(&["SLOWLOG", "LEN"]).await;
     assert!(slow <= calls / 20, "{slow} of {calls} took more than 10 ms");
     stage.assert_clean().await;

@@ -1,4 +1,4 @@
-//! What others did to the keys keeps nobody waiting for ever.
+//! After other programs have damaged the keys, no waiter waits for ever.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ async fn assert_refused(waiting: Vec<Waiting>) {
     }
 }
 
-/// Its release was refused before it had left the queue. There it stood, and counted as alive, for
-/// as long as its process waited for the lock: nobody was ever next.
+/// Once, its release was refused before it had left the queue. It stayed there, and counted as alive
+/// as long as its process waited for the lock, so no other waiter became next.
 #[tokio::test]
 async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
     let stage = Stage::open("fair-wrong-type").await;
-    // Beats and looks, both often.
+    // Both beats and polls are frequent.
     let client =
         stage.client_with(|builder| builder.waiter_timeout(2 * SHORT).poll_interval(SHORT));
     let lock = client.fair_lock(&stage.name);
@@ -35,7 +35,7 @@ async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
     stage.assert_clean().await;
 }
 
-/// Whoever is next looks by the beats of its client, which refuse what a try would refuse.
+/// The next waiter asks by the beats of its client, which refuse the same keys as a try.
 #[tokio::test]
 async fn waiters_hear_from_a_beat_that_the_lock_became_a_hash_of_somebody_else() {
     let stage = Stage::open("fair-no-lock").await;
@@ -51,8 +51,7 @@ async fn waiters_hear_from_a_beat_that_the_lock_became_a_hash_of_somebody_else()
     stage.assert_clean().await;
 }
 
-/// They queued again, each a second time: what was left of the first could not be told from a
-/// waiter that is alive.
+/// Once, each of them queued a second time, and its first entry looked like a live waiter.
 #[tokio::test]
 async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
     let stage = Stage::open("fair-no-deadlines").await;
@@ -70,7 +69,7 @@ async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
         known
     })
     .await;
-    // It waits behind them all, and keeps their client alive.
+    // The last waiter is behind all others, and keeps their client alive.
     let last = wait(&lock, &Owner::new(), LockOptions::new());
     guard.unlock().await.unwrap();
     for task in waiting.into_iter().chain([last]) {
@@ -80,7 +79,7 @@ async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
     stage.assert_clean().await;
 }
 
-/// They had their deadlines still, and so were not missed.
+/// Once, they were not reported as missing, since they still had their deadlines.
 #[tokio::test]
 async fn waiters_whose_queue_was_deleted_without_their_deadlines_waited_for_ever() {
     let stage = Stage::open("fair-no-queue").await;
@@ -97,7 +96,7 @@ async fn waiters_whose_queue_was_deleted_without_their_deadlines_waited_for_ever
     stage.assert_clean().await;
 }
 
-/// It was made anew to count one waiter less, and waiters of other clients kept it.
+/// Once, a leaving waiter created the key again, and waiters of other clients kept it.
 #[tokio::test]
 async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
     let stage = Stage::open("fair-no-ttl").await;
@@ -111,7 +110,7 @@ async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
     let _: i64 = stage.redis(&["ZADD", &deadlines, &later, java]).await;
     let waiting = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
-    // It stays, and has no reason to say so within the test.
+    // This waiter stays, and its client sends no beat within the test.
     let last = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(3).await;
     let key = format!("redlock_fair:{{{}}}", stage.name);
@@ -129,7 +128,7 @@ async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
     stage.assert_clean().await;
 }
 
-/// Their beats were refused, and they slept on.
+/// Once, their beats were refused, and the waiters continued to sleep.
 #[tokio::test]
 async fn waiters_whose_queue_became_a_key_of_another_type_never_heard_of_it() {
     let stage = Stage::open("fair-queue-type").await;

@@ -1,4 +1,4 @@
-//! The dead delay nobody by more than seconds.
+//! Dead waiters delay others by seconds only.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use tests::{Driver, Proxy, RedisServer, calls, within};
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
-/// Scheduling, and a beat that had just been sent.
-/// How late what is due may come: threads that have to wait for a processor.
+/// The delay of the scheduler, and of a beat that was just sent.
+/// How late an event may be if threads have to wait for a processor.
 const LATE: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ async fn a_killed_waiter_delays_those_behind_it_by_the_waiter_timeout() {
     guard.unlock().await.unwrap();
     let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
     let delay = killed.elapsed();
-    // Its client counts as alive so long, and one of our beats, a third of it apart, finds out.
+    // Its client counts as alive for this time; then one of our beats, at a third of it, finds out.
     assert!(delay < alive + alive / 3 + LATE, "{delay:?}");
     guard.unlock().await.unwrap();
     stage.assert_clean().await;
@@ -51,7 +51,7 @@ async fn the_release_finds_that_the_first_waiters_are_dead() {
         .map(|owner| driver.send(&format!("fair.lock {} dead{owner}", stage.name)))
         .collect();
     stage.queued(3).await;
-    // Beats only now and then: it is the release that has to find out.
+    // Beats are rare, so the release must find out.
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let waiting = wait(
         &client.fair_lock(&stage.name),
@@ -74,7 +74,7 @@ async fn the_release_finds_that_the_first_waiters_are_dead() {
     stage.assert_clean().await;
 }
 
-/// The lock is free, the one whose turn it is does not come, and nobody asks again and again.
+/// The lock is free, the next waiter does not come, and no client asks repeatedly.
 #[tokio::test]
 async fn nobody_spins_behind_a_head_that_does_not_come() {
     let server = RedisServer::start();
@@ -102,7 +102,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
     proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     guard.unlock().await.unwrap();
-    // Redisson's deadline of the head: after it the others go on.
+    // Redisson's deadline of the head, after which the others are served.
     let mut waiting = waiting.into_iter();
     let guard = within(DEADLINE, waiting.next().unwrap())
         .await
@@ -110,7 +110,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
         .unwrap();
     let counts = proxy.counts();
     let calls = counts.get("EVALSHA").copied().unwrap_or_default();
-    // A beat each half second for four seconds, and the tries of the one that is next after that.
+    // A beat every half second for four seconds, and the tries of the next waiter after that.
     assert!(calls <= 14, "{counts:?}");
     guard.unlock().await.unwrap();
     for task in waiting {
@@ -119,7 +119,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
     stage.assert_clean().await;
 }
 
-/// A process that was paused for longer than the others bear loses its place, and queues again.
+/// A process that was paused for longer than the waiter time-out loses its place, and queues again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_process_queues_again() {
     let stage = Stage::open("fair-paused").await;

@@ -1,7 +1,7 @@
-//! The deadlines by which Redisson judges a waiter, in a queue of both.
+//! The deadlines by which Redisson judges waiters, in a queue of both kinds of clients.
 //!
-//! Redisson gives a waiter the deadline of the one before it and its own wait, and brings all
-//! deadlines nearer by the wait of the one that takes the lock or gives up.
+//! Redisson gives a waiter the deadline of the waiter before it plus its own wait. When a waiter takes
+//! the lock or gives up, it reduces all deadlines by the wait of that waiter.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,11 +15,11 @@ use tokio::task::JoinHandle;
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 const S: Duration = Duration::from_secs(1);
-/// The lease of the holder: in the first deadline of a queue.
+/// The lease of the holder, which is part of the first deadline of a queue.
 const LEASE: Duration = S;
-/// What a waiter without a bound counts.
+/// The wait that counts for a waiter without a limit.
 const PLACE: Duration = Duration::from_secs(300);
-/// What is granted beyond Redisson's own deadlines.
+/// The tolerance beyond Redisson's own deadlines.
 const MORE: Duration = Duration::from_secs(5);
 
 async fn java(stage: &Stage) -> (RedissonClient, RedissonFairLock) {
@@ -33,13 +33,13 @@ fn ours(stage: &Stage) -> FairLock {
     client.fair_lock(&stage.name)
 }
 
-/// How long it is until a waiter's deadline, in seconds.
+/// The time until a waiter's deadline, in seconds.
 async fn left(stage: &Stage, owner: &str) -> f64 {
     let deadline = stage.deadline(owner).await.unwrap();
     (deadline - stage.now().await) / 1000.0
 }
 
-/// Behind waiters of Java it was 4 s, behind `count` of ours 300 s more for each.
+/// Behind waiters of Java it was 4 s, behind `count` waiters of ours 300 s more for each.
 async fn a_dead_java_waiter_behind(count: usize) {
     let stage = Stage::open("fair-dead-java").await;
     let lock = ours(&stage);
@@ -50,7 +50,7 @@ async fn a_dead_java_waiter_behind(count: usize) {
         waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
         stage.queued(queued).await;
     }
-    // Killed, and a live one behind it.
+    // A killed waiter, and a live one behind it.
     assert!(theirs.attempt(1, Some(3 * S)).await.unwrap().is_some());
     assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_some());
     guard.unlock().await.unwrap();
@@ -111,14 +111,14 @@ async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
     for task in dead {
         assert!(within(DEADLINE, task).await.unwrap().is_err());
     }
-    // One of ours sees that nobody is queued, and forgets what was noted.
+    // A client of ours finds the queue empty, and deletes the notes.
     lock.lock().await.unwrap().unlock().await.unwrap();
     stage.assert_clean().await;
 }
 
 type Served = Arc<Mutex<Vec<usize>>>;
 
-/// A task of Java that waits, and says when it has the lock.
+/// A task of Java that waits, and reports when it has the lock.
 fn java_waits(
     lock: &RedissonFairLock,
     number: usize,
@@ -148,8 +148,8 @@ fn ours_waits(
     })
 }
 
-/// The second lost its place when the first took the lock: Redisson brought its deadline nearer by an
-/// hour.
+/// Once, the second waiter lost its place when the first took the lock, since Redisson reduced its
+/// deadline by an hour.
 async fn java_waits_of(stage: &Stage, lock: RedissonFairLock, wait: Option<Duration>) {
     let ours = ours(stage);
     assert!(lock.lock(1, None).await.unwrap());
@@ -186,7 +186,7 @@ async fn a_wait_timeout_of_a_week_made_one_of_ours_lose_its_place() {
     stage.assert_clean().await;
 }
 
-/// Each of ours counts its own wait, up to 300 s, and each of Java's its own.
+/// Each waiter of ours counts its wait, up to 300 s, and each of Java's counts its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_busy_mixed_queue_a_java_waiter_had_an_hour_and_more() {
     let stage = Stage::open("fair-mixed").await;
@@ -217,7 +217,7 @@ async fn in_a_busy_mixed_queue_a_java_waiter_had_an_hour_and_more() {
         most += counts;
         bounds.push((number % 2 == 1, most));
     }
-    // Whatever follows first puts them right; a beat at the latest.
+    // The next script corrects them, at the latest a beat.
     eventually(DEADLINE, async || {
         let mut late = Vec::new();
         for (owner, (is_java, most)) in stage.queue().await.iter().zip(&bounds) {
@@ -240,7 +240,7 @@ async fn in_a_busy_mixed_queue_a_java_waiter_had_an_hour_and_more() {
     stage.assert_clean().await;
 }
 
-/// Whoever was not heard since then was taken for a waiter of Java, or for dead.
+/// Once, a waiter without a beat since then counted as a waiter of Java, or as dead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_waiters_keep_their_places_when_the_notes_are_evicted() {
     let stage = Stage::open("fair-evicted").await;
@@ -258,7 +258,7 @@ async fn live_waiters_keep_their_places_when_the_notes_are_evicted() {
     }
     let key = format!("redlock_fair:{{{}}}", stage.name);
     assert!(stage.redis::<bool>(&["DEL", &key]).await);
-    // It notes its own client alone.
+    // It notes only its own client.
     tasks.push(ours_waits(&locks[0], 6, LockOptions::new(), &served));
     stage.queued(7).await;
     guard.unlock().await.unwrap();
@@ -269,13 +269,13 @@ async fn live_waiters_keep_their_places_when_the_notes_are_evicted() {
     stage.assert_clean().await;
 }
 
-/// Its client could not be told from one of Java, and it stayed for five minutes.
+/// Once, its client looked like a Java client, and the waiter stayed for five minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evicted() {
     let stage = Stage::open("fair-forgotten").await;
     let lock = ours(&stage);
     let guard = lock.lock().await.unwrap();
-    // Killed, and what was noted of it is gone.
+    // A killed waiter, whose notes are gone.
     let dead = "00000000-0000-8fa1-8000-000000000000:1";
     let later = format!("{:.0}", stage.now().await + 300_000.0);
     let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), dead]).await;
@@ -283,7 +283,7 @@ async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evi
     let _: i64 = stage.redis(&["ZADD", &deadlines, &later, dead]).await;
     let waiting = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
-    // It would have been heard within 35 s. As though these were over:
+    // A live client sends a beat within 35 s. As if these were over:
     let key = format!("redlock_fair:{{{}}}", stage.name);
     let long_ago = format!("{:.0}", stage.now().await - 36_000.0);
     let _: i64 = stage.redis(&["HSET", &key, "since", &long_ago]).await;
@@ -292,7 +292,7 @@ async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evi
     stage.assert_clean().await;
 }
 
-/// A client that came and went was noted for as long as anybody waited.
+/// Once, a client that left stayed in the notes as long as any waiter existed.
 #[tokio::test]
 async fn clients_that_came_and_went_were_noted_for_ever() {
     const CLIENTS: usize = 200;
@@ -312,15 +312,15 @@ async fn clients_that_came_and_went_were_noted_for_ever() {
         assert!(outcome.is_err());
         most = most.max(stage.redis::<usize>(&["HLEN", &key]).await);
     }
-    // At most twenty of them can have come within 100 ms; twice as many are noted, and a few more.
+    // At most twenty clients can come within 100 ms; twice as many are noted, and a few more.
     assert!(most <= 100, "{most} notes");
     guard.unlock().await.unwrap();
     pass(waiting).await;
     stage.assert_clean().await;
 }
 
-/// Where Redisson would have dropped it, after five minutes, a waiter without a bound was noted like
-/// one whose time was over, and Redisson did drop it.
+/// Once, after five minutes, a waiter without a limit was noted like one whose time was over, and
+/// Redisson dropped it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_minutes() {
     let stage = Stage::open("fair-unbounded").await;
@@ -331,12 +331,12 @@ async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_min
     stage.queued(1).await;
     let first = stage.queue().await.remove(0);
     assert!(theirs.attempt(1, Some(60 * S)).await.unwrap().is_some());
-    // Each of ours that comes looks at the queue.
+    // Each new waiter of ours reads the queue.
     for queued in 2..=4 {
         waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
         stage.queued(queued + 1).await;
         if queued == 2 {
-            // As though the five minutes were over.
+            // As if the five minutes were over.
             let key = format!("redlock_fair:{{{}}}", stage.name);
             let _: i64 = stage.redis(&["HSET", &key, "surplus", "1000000000"]).await;
         }
@@ -353,13 +353,13 @@ async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_min
     stage.assert_clean().await;
 }
 
-/// The script failed: it took what it had read of the queue for what was left of it.
+/// Once, the script failed, since it mistook the queue that it had read for the present one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_behind_only_dead_waiters_of_a_mixed_queue_got_an_error() {
     let stage = Stage::open("fair-all-dead").await;
     let lock = ours(&stage);
     let guard = lock.lock().await.unwrap();
-    // Killed; one of Java behind it has given up.
+    // A killed waiter; a waiter of Java behind it has given up.
     let client = "00000000-0000-8fa1-8000-000000000000";
     let dead = format!("{client}:1");
     let later = format!("{:.0}", stage.now().await + 300_000.0);

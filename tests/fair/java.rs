@@ -1,4 +1,4 @@
-//! Beside Redisson in one queue.
+//! Our clients beside Redisson in one queue.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tests::{RedissonClient, RedissonFairLock, RedissonUnlock, eventually, within
 
 use crate::stage::{DEADLINE, Stage, pass, wait};
 
-/// How soon a waiter has what the other side released: the end of the lease is 30 s off.
+/// How soon a waiter gets a lock of the other side; its lease would end after 30 s.
 const WAKES: Duration = Duration::from_secs(5);
 /// `fairLockWaitTimeout`.
 const PLACE: f64 = 300_000.0;
@@ -65,7 +65,7 @@ async fn neither_passes_over_the_other() {
     let waiting = wait(&ours, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
     guard.unlock().await.unwrap();
-    // It is Redisson's turn: neither a new one of ours nor the one behind takes it.
+    // It is Redisson's turn: neither a new waiter of ours nor the one behind takes the lock.
     assert!(ours.try_lock().await.unwrap().is_none());
     assert!(theirs.attempt(2, None).await.unwrap().is_some());
     assert!(!waiting.is_finished());
@@ -77,13 +77,13 @@ async fn neither_passes_over_the_other() {
     stage.assert_clean().await;
 }
 
-/// Taking the lock, Redisson brings everybody's deadline nearer by its own wait.
+/// When Redisson takes the lock, it reduces all deadlines by its own wait.
 #[tokio::test]
 async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
     let stage = Stage::open("fair-java-head").await;
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
-    // It may wait for three times as long as others.
+    // This waiter may wait three times as long as others.
     let long = Some(Duration::from_secs(900));
     assert!(theirs.lock(1, None).await.unwrap());
     assert!(theirs.attempt(2, long).await.unwrap().is_some());
@@ -120,7 +120,7 @@ async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
     let _: i64 = stage
         .redis(&["ZADD", &deadlines, "XX", &past, &owner])
         .await;
-    // Ours look at it, and leave it there.
+    // Our scripts read the entry, and leave it there.
     assert!(ours.try_lock().await.unwrap().is_none());
     eventually(DEADLINE, async || {
         let deadline = stage.deadline(&owner).await;
@@ -138,7 +138,7 @@ async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
     stage.assert_clean().await;
 }
 
-/// Deadlines that are never brought nearer would end up days away.
+/// Deadlines that are never reduced would end days later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
     const ROUNDS: usize = 1000;
@@ -164,7 +164,7 @@ async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
     assert!(theirs.attempt(1, None).await.unwrap().is_some());
     let deadline = stage.deadline(&theirs.owner(1)).await.unwrap();
     let left = deadline - stage.now().await;
-    // The lease of the holder, and a place for each of the two.
+    // The lease of the holder, and the wait of each of the two.
     assert!(
         (2.0 * PLACE - 5_000.0..=30_000.0 + 2.0 * PLACE).contains(&left),
         "{left}"

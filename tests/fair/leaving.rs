@@ -1,4 +1,4 @@
-//! Whoever stops waiting leaves the queue at once, and the next is told.
+//! A waiter that stops waiting leaves the queue at once, and the next waiter is woken.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_dropped_waiter_leaves_the_queue_and_those_behind_keep_their_order() {
     stage.assert_clean().await;
 }
 
-/// It was told that it is next, and nobody would have told the one behind it.
+/// The waiter knew that it was next, and nothing would have woken the one behind it.
 #[tokio::test]
 async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
     let server = RedisServer::start();
@@ -56,7 +56,7 @@ async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
     let guard = holder.lock().await.unwrap();
     let first = wait(&ahead, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
-    // Subscribed, and its beat after that answered: from here on only a message wakes it.
+    // Subscribed, and the next beat is answered: from here on only a message wakes it.
     proxy.wait_for_answer(calls("fair_beat")).await;
     let second = wait(&behind, &Owner::new(), LockOptions::new());
     stage.queued(2).await;
@@ -69,7 +69,8 @@ async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
     stage.assert_clean().await;
 }
 
-/// It leaves without a try, since it has not heard of the release: nobody else would be told.
+/// The waiter leaves without a try, since it does not know of the release. Nothing else would wake the
+/// next one.
 #[tokio::test]
 async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
     let server = RedisServer::start();
@@ -87,7 +88,7 @@ async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
         LockOptions::new(),
     );
     stage.queued(1).await;
-    // Subscribed, and its beat after that answered.
+    // Subscribed, and the next beat is answered.
     proxy.wait_for_answer(calls("fair_beat")).await;
     let behind_it = behind.fair_lock(&stage.name);
     let second = wait(&behind_it, &Owner::new(), LockOptions::new());
@@ -126,7 +127,7 @@ async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
     stage.assert_clean().await;
 }
 
-/// Queued, though its caller never heard of it.
+/// The waiter is queued, but its caller does not know that.
 #[tokio::test]
 async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
     let server = RedisServer::start();
@@ -146,7 +147,7 @@ async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
     stage.assert_clean().await;
 }
 
-/// A place in the queue has no lease that would end it.
+/// A place in the queue has no lease.
 #[tokio::test]
 async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
     let server = RedisServer::start();
@@ -169,7 +170,7 @@ async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
     server.pause();
     waiting.abort();
     let aborted = std::time::Instant::now();
-    // Longer than a lease, and what is granted beyond it.
+    // Longer than a lease and all margins.
     eventually(DEADLINE, async || {
         aborted.elapsed() > Duration::from_millis(2500)
     })
@@ -180,7 +181,7 @@ async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
     stage.assert_clean().await;
 }
 
-/// Somebody deleted the queue, or the server was flushed.
+/// The queue was deleted, or the server was flushed.
 #[tokio::test]
 async fn waiters_that_are_not_queued_any_more_queue_again() {
     let stage = Stage::open("fair-flushed").await;
@@ -213,7 +214,7 @@ async fn a_wait_in_vain_for_a_dead_redis_is_unavailable() {
     });
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    // Behind another, so that it has no timer of its own.
+    // Behind another waiter, so that it has no timer.
     let first = wait(&lock, &Owner::new(), LockOptions::new());
     stage.queued(1).await;
     let options = LockOptions::new().wait(Duration::from_secs(2));
@@ -269,8 +270,8 @@ async fn held_behind(
     (stage, guard, lock)
 }
 
-/// Its leave failed, and its client was heard for its other waiters: it stayed next for as long as
-/// any of them waited, and nobody had the lock.
+/// Once, its leave failed, and beats for its client's other waiters kept it alive. It stayed next as
+/// long as any of them waited, and no waiter got the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_task_blocked_everybody() {
     let server = RedisServer::start();
@@ -283,13 +284,13 @@ async fn a_waiter_without_a_task_blocked_everybody() {
     stage.queued(2).await;
     proxy.answer(calls("fair_release"), "-NOPERM not now\r\n", 1);
     cancelled.abort();
-    // Refused by now, or soon: whoever is told that it is next waits for nobody.
+    // The leave is refused by now, or soon: the next waiter in the queue has no task.
     guard.unlock().await.unwrap();
     pass(waiting).await;
     stage.assert_clean().await;
 }
 
-/// As above, where nothing is announced: each beat finds one of them.
+/// As above, without announcements: each beat finds one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     const GONE: usize = 20;
@@ -304,14 +305,14 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     stage.queued(GONE + 1).await;
     proxy.answer(calls("fair_release"), "-NOPERM not now\r\n", GONE);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
-    // The lock is held: nobody is called, and only beats tell who is next.
+    // The lock is held, so no waiter is woken, and only beats show the next waiter.
     stage.queued(1).await;
     guard.unlock().await.unwrap();
     pass(last).await;
     stage.assert_clean().await;
 }
 
-/// The first script of this lock that passed the proxy: a try.
+/// The first script of this lock at the proxy, which is a try.
 fn a_try(proxy: &Proxy, name: &str) -> Vec<String> {
     let frames = proxy.frames();
     let of = |frame: &&tests::Frame| frame.command() == "EVALSHA" && frame.text(3) == name;
@@ -321,8 +322,8 @@ fn a_try(proxy: &Proxy, name: &str) -> Vec<String> {
     })
 }
 
-/// Nobody may end its connection at the server (CLIENT KILL is forbidden), so the call may run after
-/// the leave: a place in the queue that nobody waits at.
+/// CLIENT KILL is forbidden, so the call may run after the leave: an entry in the queue without a
+/// waiter.
 async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
@@ -345,12 +346,12 @@ async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
         .redis(&["LRANGE", &stage.queue_key(), "0", "-1"])
         .await;
     assert_eq!(late.len(), 1);
-    // Its client is heard again, for another waiter, or is not.
+    // Its client sends further beats for another waiter, or does not.
     let waiting = match waits_besides {
         true => wait(&lock, &Owner::new(), LockOptions::new()),
         false => wait(&held, &Owner::new(), LockOptions::new()),
     };
-    // The late one may be taken out as soon as the other is queued.
+    // The late entry may be removed as soon as the other waiter is queued.
     eventually(DEADLINE, async || {
         let queued: Vec<String> = stage
             .redis(&["LRANGE", &stage.queue_key(), "0", "-1"])
@@ -376,8 +377,8 @@ async fn a_call_that_queues_after_its_leave_blocks_nobody_while_another_waits() 
     a_call_that_queues_after_its_leave(false).await;
 }
 
-/// Heartbeats began with the subscription, and no wait was long enough for another: it stayed next for
-/// as long as its client went on asking.
+/// Once, heartbeats started with the subscription, and no wait was long enough for another beat. So
+/// the entry stayed next as long as its client continued to ask.
 async fn a_waiter_without_a_task_and_short_waits(may_subscribe: bool) {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
@@ -397,7 +398,7 @@ async fn a_waiter_without_a_task_and_short_waits(may_subscribe: bool) {
     stage.url = proxy.url().replace("redis://", "redis://short:pw@");
     let ours = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = ours.fair_lock(&stage.name);
-    // The client is subscribed, or knows that it may not be, all the time.
+    // During the whole test the client is subscribed, or knows that it may not subscribe.
     let long = wait(
         &ours.fair_lock(&elsewhere),
         &Owner::new(),

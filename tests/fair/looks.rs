@@ -27,7 +27,7 @@ struct Silent {
     redis: MultiplexedConnection,
     client: Client,
     recorder: Recorder,
-    /// Whether the server can be connected to.
+    /// Whether the server accepts connections.
     refuses: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ impl Silent {
             async move { stream }
         });
         let (name, client) = (unique("fair-silent"), options(builder).build().unwrap());
-        // The server has to be told each script once.
+        // Each script is loaded once.
         let known = client.fair_lock(&name).lock().await.unwrap();
         known.unlock().await.unwrap();
         recorder.mark();
@@ -76,7 +76,7 @@ impl Silent {
         assert!(self.ask::<bool>(&["PEXPIRE", &self.name, &lease]).await);
     }
 
-    /// Begins to wait, and is queued.
+    /// Starts a waiter, and waits until it is queued.
     async fn waiter(&self) -> JoinHandle<FairLockGuard> {
         self.waiter_of(&self.client, LockOptions::new()).await
     }
@@ -147,7 +147,7 @@ async fn the_lease_of_a_java_holder_is_looked_at_again_when_it_was_to_be_over() 
     guard.unlock().await.unwrap();
 }
 
-/// Beats have a connection of their own, and it is not to be had.
+/// The connection for beats does not succeed.
 #[tokio::test(start_paused = true)]
 async fn next_waiter_polls_while_beats_fail() {
     let silent = Silent::open(|builder| builder.poll_interval(S)).await;
@@ -165,7 +165,7 @@ async fn next_waiter_polls_while_beats_fail() {
     guard.unlock().await.unwrap();
 }
 
-/// The lease of a holder that neither releases nor dies ends, which is announced to nobody.
+/// The lease of a holder that neither releases nor dies ends without an announcement.
 #[tokio::test(start_paused = true)]
 async fn a_lock_stayed_free_for_up_to_a_beat_after_the_lease_of_who_came_before() {
     for same_client in [true, false] {

@@ -1,4 +1,4 @@
-//! FairLock: its order, its queue in Redis, and what becomes of the dead.
+//! FairLock: its order, its queue in Redis, and dead waiters.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]

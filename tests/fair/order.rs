@@ -41,7 +41,7 @@ async fn a_try_is_refused_while_the_queue_is_not_empty() {
     let (ours, others) = (stage.client(), stage.client());
     let lock = ours.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    // A waiter that is not to be had at this moment: nobody plays its part.
+    // A waiter whose client does not react: no task plays it.
     let java = "00000000-0000-0000-0000-000000000000:1";
     let later = format!("{:.0}", stage.now().await + 60_000.0);
     let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), java]).await;

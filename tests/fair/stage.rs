@@ -1,4 +1,4 @@
-//! A fair lock on a server, and a look into its queue.
+//! A fair lock on a server, and its queue.
 
 use std::{ops::Deref, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) type Waiting = JoinHandle<Result<FairLockGuard, Error>>;
 
 pub(crate) struct Stage {
     world: World,
-    /// Where clients connect from now on.
+    /// The URL for clients from now on.
     pub(crate) url: String,
 }
 
@@ -39,7 +39,7 @@ impl Stage {
         }
     }
 
-    /// A client that is woken by announcements only, and by its beats.
+    /// A client whose waiters are woken by announcements and beats only.
     pub(crate) fn client(&self) -> Client {
         self.client_with(|builder| builder)
     }
@@ -73,7 +73,7 @@ impl Stage {
         seconds * 1000.0 + micros / 1000.0
     }
 
-    /// The processor time that the server has used.
+    /// The processor time of the server.
     pub(crate) async fn processor_time(&self) -> Duration {
         let info: String = self.redis(&["INFO", "cpu"]).await;
         let used = |what: &str| {
@@ -92,7 +92,7 @@ impl Stage {
         calls.unwrap_or_default()
     }
 
-    /// Waits until so many are queued.
+    /// Waits until this many waiters are queued.
     pub(crate) async fn queued(&self, count: usize) {
         eventually(DEADLINE, async || {
             let queued: usize = self.redis(&["LLEN", &self.queue_key()]).await;
@@ -105,7 +105,7 @@ impl Stage {
         .await;
     }
 
-    /// Has so many tasks wait for a lock, one after the other.
+    /// Starts this many tasks that wait for a lock, one after the other.
     pub(crate) async fn queue_up(&self, lock: &FairLock, count: usize) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         for number in 1..=count {
@@ -116,13 +116,13 @@ impl Stage {
     }
 }
 
-/// Waits in a task of its own, and answers when it has the lock.
+/// Waits for the lock in a separate task.
 pub(crate) fn wait(lock: &FairLock, owner: &Owner, options: LockOptions) -> Waiting {
     let (lock, options) = (lock.clone(), options.owner(owner));
     tokio::spawn(async move { lock.lock_with(options).await })
 }
 
-/// Has the lock in time, and gives it back.
+/// Asserts that the task gets the lock in time, and releases it.
 pub(crate) async fn pass(waiting: Waiting) {
     let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
     guard.unlock().await.unwrap();

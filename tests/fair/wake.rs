@@ -1,5 +1,5 @@
-//! Whom an announcement reaches, and what that costs. Beats do not come within a test here, so whoever
-//! goes on was told.
+//! The receivers of an announcement, and its cost. No beat comes within a test here, so a waiter wakes
+//! only by an announcement.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use tests::{Proxy, RedisServer, RedissonClient, Which, calls, eventually, within
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
-/// So many of the oldest waiters of a name have a channel of their own beside Redisson's.
+/// The number of the oldest waiters of a name that have separate channels beside Redisson's waiters.
 const HEADS: usize = 4;
 
-/// The channels of waiters of our own.
+/// The channels of our waiters.
 async fn channels_of_waiters(stage: &Stage, uuid: &str) -> BTreeSet<String> {
     let pattern = format!("redisson_lock__channel:{{{}}}:{uuid}:*", stage.name);
     let channels: Vec<String> = stage.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
     channels.into_iter().collect()
 }
 
-/// Waits until some that are queued have a channel each, no more of them than there may be.
+/// Waits until some queued waiters have a channel each, no more than allowed.
 async fn some_have_channels(stage: &Stage, uuid: &str) {
     let channel = |owner: String| format!("redisson_lock__channel:{{{}}}:{owner}", stage.name);
     let queue: BTreeSet<String> = stage.queue().await.into_iter().map(channel).collect();
@@ -38,7 +38,7 @@ async fn some_have_channels(stage: &Stage, uuid: &str) {
     .await;
 }
 
-/// Each name had a pattern, with which the server compared whatever anybody published.
+/// Once, each name had a pattern, with which the server compared every published message.
 #[tokio::test]
 async fn each_fair_lock_that_was_waited_for_cost_every_publish() {
     const NAMES: usize = 300;
@@ -104,7 +104,7 @@ async fn a_client_hears_on_its_channel_which_waiter_is_next_for_which_lock() {
     stage.assert_clean().await;
 }
 
-/// Redisson announces a turn on the channel of the waiter, whose soever that is.
+/// Redisson announces a turn on the channel of the waiter, whichever kind of client it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_java_release_wakes_ours_however_long_the_queue() {
     const TURNS: u64 = 3 * HEADS as u64;
@@ -127,7 +127,7 @@ async fn each_java_release_wakes_ours_however_long_the_queue() {
         theirs.unlock(turn).await.unwrap();
         pass(task).await;
         assert!(theirs.attempt(turn + 1, None).await.unwrap().is_none());
-        // It moves with the queue.
+        // The set of channels moves with the queue.
         some_have_channels(&stage, client.uuid()).await;
     }
     theirs.unlock(TURNS).await.unwrap();
@@ -159,7 +159,7 @@ async fn ours_listen_for_java_only_where_java_is() {
     stage.assert_clean().await;
 }
 
-/// What was announced before the subscription was confirmed is looked for afterwards.
+/// An announcement before the confirmation of the subscription is found afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_java_announces_before_ours_listen_is_found() {
     let server = RedisServer::start();
@@ -173,7 +173,7 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let theirs = java.fair_lock(&stage.name);
     assert!(theirs.lock(1, None).await.unwrap());
-    // The channel of the client is heard.
+    // The client is subscribed to its channel.
     let other = wait(
         &client.fair_lock(&elsewhere),
         &Owner::new(),
@@ -197,7 +197,7 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
     stage.assert_clean().await;
 }
 
-/// A second name needs no subscription of its own.
+/// A second name needs no further subscription.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_for_another_name_is_heard_at_once() {
     let server = RedisServer::start();
@@ -230,7 +230,7 @@ async fn a_waiter_for_another_name_is_heard_at_once() {
     stage.assert_clean().await;
 }
 
-/// The names `a` and `{a}` have one queue: who frees the one may wake who waits for the other.
+/// The names `a` and `{a}` have one queue: a release of one may wake a waiter of the other.
 #[tokio::test]
 async fn a_turn_announced_for_the_name_in_braces_is_heard() {
     let stage = Stage::open("fair-twin").await;
@@ -250,7 +250,7 @@ async fn a_turn_announced_for_the_name_in_braces_is_heard() {
     stage.assert_clean().await;
 }
 
-/// Its channel is confirmed anew after an outage, and it looks.
+/// After an outage its channel is confirmed anew, and the client asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_of_several_names_announced_while_nobody_listened_are_found() {
     let server = RedisServer::start();
