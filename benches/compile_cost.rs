@@ -1,12 +1,12 @@
-//! What the attribute costs to compile: a crate of 100 functions under it, beside the same crate
-//! with plain `lock()` calls, with all that the attribute does written by hand, and without locks.
+//! The compile time of the attribute: a crate of 100 functions under it, beside the same crate with
+//! plain `lock()` calls, with the work of the attribute written by hand, and without locks.
 //!
 //! ```text
 //! cargo run --release -p benches --bin compile_cost [ROUNDS]
 //! ```
 //!
-//! Each round builds every crate once from nothing but its dependencies, one after the other.
-//! Printed are medians over the rounds, and ratios to the crate of `lock()` calls. The goal is at
+//! Each round builds every crate once, with compiled dependencies, one crate after the other. The
+//! program prints medians over the rounds, and ratios to the crate of `lock()` calls. The goal is at
 //! most 1.5.
 
 #![allow(clippy::print_stdout, reason = "a report")]
@@ -23,7 +23,7 @@ const ROUNDS: usize = 5;
 /// Writes the function of this number.
 type Function = fn(usize) -> String;
 
-/// How the functions of a crate take their locks.
+/// The way in which the functions of a crate acquire their locks.
 const CRATES: [(&str, Function); 4] = [
     ("lock", by_lock),
     ("run", by_run),
@@ -70,7 +70,7 @@ fn by_hand(n: usize, rest: &str) -> String {
     )
 }
 
-/// Where the body fails, it leaves the release to the background.
+/// If the body fails, the release runs in the background.
 fn by_lock(n: usize) -> String {
     let body = body(n);
     let (first, last) = body.rsplit_once('\n').unwrap_or_default();

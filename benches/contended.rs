@@ -1,4 +1,4 @@
-//! 32 tasks of one process that all want the same lock: a turn each, handed over through Redis.
+//! 32 tasks of one process contend for one lock: one turn each, handed over through Redis.
 //!
 //! ```text
 //! cargo bench -p benches --bench contended

@@ -1,4 +1,4 @@
-//! A thousand tasks wait for one lock; it is released, and each has it once.
+//! A thousand tasks wait for one lock; it is released, and each task acquires it once.
 //!
 //! ```text
 //! cargo bench -p benches --bench fan_out

@@ -1,4 +1,4 @@
-//! Does a fixed number of lock + unlock pairs and nothing else, for profilers:
+//! Runs a fixed number of lock + unlock pairs and nothing else, for profilers:
 //!
 //! ```text
 //! export CARGO_TARGET_DIR=target/profiling CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Counts of instructions are the same on a busy machine as on an idle one; the difference between
-//! two lengths leaves out what starting costs. (Valgrind shows no vDSO, without which rustix reads
-//! clocks only through libc.)
+//! two runs of different length excludes the start. (Valgrind shows no vDSO, without which rustix
+//! reads clocks only through libc.)
 
 use clap::{Parser, ValueEnum};
 use futures::future::join_all;

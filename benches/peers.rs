@@ -1,11 +1,11 @@
-//! What other lock crates do where it hurts, each seen in a few lines:
+//! Critical cases with other lock crates, each in a few lines:
 //!
 //! ```text
 //! cargo run --release -p benches --features peers --bin peers
 //! ```
 //!
-//! docs/peers.md has what was seen with which versions. Each line is printed as it was seen; a
-//! version that does better prints something else.
+//! docs/peers.md has the results with the tested versions. Each line prints the observed behaviour, so
+//! a better version prints something else.
 
 use std::{
     fmt::Debug,
@@ -36,7 +36,7 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A server, and what is asked of it.
+/// A server, and the questions to it.
 struct Stage {
     server: RedisServer,
     connection: MultiplexedConnection,
@@ -62,7 +62,7 @@ impl Stage {
         flush.expect("the server answers");
     }
 
-    /// How often the server has run this command.
+    /// The number of times that the server has run this command.
     async fn calls(&mut self, command: &str) -> u64 {
         let mut info = redis::cmd("INFO");
         let info = info.arg("commandstats");
@@ -88,10 +88,10 @@ async fn main() {
     ours().await;
 }
 
-/// Polls a call until it is under way, lets its answer come, and drops it.
+/// Polls a call until it is in progress, lets its reply come, and drops the call.
 async fn cancelled<T>(call: impl Future<Output = T>) {
     let mut call = pin!(call);
-    // As far as it goes without an answer from the server.
+    // As far as possible without a reply.
     for _ in 0..3 {
         let done = futures::poll!(&mut call).is_ready();
         assert!(!done, "it needs an answer");
@@ -127,7 +127,7 @@ async fn rslock() {
     let what = format!("using() with a TTL of 300 ms for 1 s: {calls} scripts,");
     seen(WHO, &what, used);
 
-    // One connection breaks shortly before a renewal, and can be made anew at once.
+    // One connection breaks shortly before a renewal; a new one succeeds at once.
     let mut connection = stage.connection.clone();
     let finished = Arc::new(AtomicUsize::new(0));
     let (end, start) = (finished.clone(), Instant::now());
@@ -283,7 +283,7 @@ async fn distributed_lock() {
     let kept = stage.exists("distributed-lock:cancel").await;
     seen(WHO, "acquire cancelled: still locked, held by nobody", kept);
 
-    // No renewal in time, as after a stall of the process.
+    // No renewal comes in time, as after a stall of the process.
     let slow = RedisLockProvider::builder();
     let slow = slow.url(&url).expiry(2 * S).extension_cadence(20 * S);
     match slow.build().await {

@@ -1,12 +1,12 @@
-//! What lock and unlock cost with the `redis` crate alone: the yardstick of the benchmarks.
+//! The cost of lock and unlock with only the `redis` crate: the baseline of the benchmarks.
 //!
-//! The two scripts do what Redisson's do for an RLock, but for the unlock latch. **Their text is
-//! frozen**: figures of different versions can be compared only while it stays as it is. They are
-//! sent as a good user of the crate sends them: loaded once, then EVALSHA on one multiplexed
-//! connection with the default configuration, over a stream without Nagle's delay.
+//! The two scripts do the same as Redisson's for an RLock, without the unlock latch. **Their text is
+//! frozen**, so that figures of different versions can be compared. They are sent as a good user of
+//! the crate would send them: loaded once, then EVALSHA on one multiplexed connection with the default
+//! configuration, over a stream without Nagle's delay.
 //!
-//! There is no guard, no renewal, no queue, no time-out but the crate's own, and no way back from a
-//! lost reply.
+//! There is no guard, no renewal, no queue, no time-out except the crate's, and no recovery from a lost
+//! reply.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -57,7 +57,7 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// Where nobody answers.
+    /// If no server answers.
     pub async fn connect(address: SocketAddr) -> RedisResult<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -68,7 +68,7 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// Where the other end does not answer as Redis does.
+    /// If the other end is not a Redis.
     pub async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> RedisResult<Self> {
@@ -115,7 +115,7 @@ pub struct RawLock {
 }
 
 impl RawLock {
-    /// Answers `None` where it was taken, else for how long its holder has it.
+    /// Returns `None` if it was acquired, otherwise the remaining lease of the holder.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl RawLock {
             .await
     }
 
-    /// Answers `None` where the owner does not hold it, else whether it is free now.
+    /// Returns `None` if the owner does not hold it, otherwise whether it is free now.
     ///
     /// # Errors
     ///

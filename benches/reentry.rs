@@ -1,4 +1,4 @@
-//! Taking a lock that is held once more, and leaving it: two round trips, the lock stays held.
+//! Re-entry of a held lock and its end: two round trips; the lock stays held.
 //!
 //! ```text
 //! cargo bench -p benches --bench reentry

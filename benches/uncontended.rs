@@ -1,10 +1,10 @@
-//! Lock and unlock of a lock that nobody else wants: two round trips.
+//! Lock and unlock without contention: two round trips.
 //!
 //! ```text
 //! cargo bench -p benches --bench uncontended
 //! ```
 //!
-//! `compare` tells how much of it is the library's own.
+//! `compare` shows the share of the library.
 
 #[path = "support/stage.rs"]
 mod stage;
@@ -29,7 +29,7 @@ fn on_server(criterion: &mut Criterion) {
     });
 }
 
-/// Without sockets, and with the scripts run in this process.
+/// Without sockets; the scripts run in this process.
 fn embedded(criterion: &mut Criterion) {
     let runtime = stage::runtime();
     let lock = Client::embedded().rlock("bench:uncontended");

@@ -1,12 +1,12 @@
-//! What it costs to keep ten thousand locks: **processor time** of this process, not time on the
-//! clock, for one renewal of them all.
+//! The cost of holding ten thousand locks: **processor time** of this process, not elapsed time, for
+//! one renewal of all.
 //!
 //! ```text
 //! cargo bench -p benches --bench watchdog
 //! ```
 //!
-//! Each lock is renewed every second, a hundred a call. What the calls cost the server, it tells
-//! itself (INFO commandstats); that is printed in the end.
+//! Each lock is renewed every second, a hundred per call. At the end the program prints the cost of
+//! the calls for the server (INFO commandstats).
 
 #[path = "support/stage.rs"]
 mod stage;
@@ -64,13 +64,13 @@ async fn hold(stage: &Stage) -> Vec<RLockGuard> {
     join_all(guards).await
 }
 
-/// Of all threads of this process.
+/// The processor time of all threads of this process.
 fn processor_time() -> Duration {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(spent).expect("it is not negative")
 }
 
-/// How many scripts the server has run by now, and for how many microseconds.
+/// The number of scripts that the server has run, and their time in microseconds.
 async fn calls(connection: &mut MultiplexedConnection) -> (f64, f64) {
     let info: String = redis::cmd("INFO")
         .arg("commandstats")

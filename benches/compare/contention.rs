@@ -1,5 +1,4 @@
-//! Many tasks, one lock: how many turns a second, what they cost the server, and how long the lock
-//! is on its way from one holder to the next.
+//! Many tasks and one lock: turns per second, their cost for the server, and the time of a hand-over.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +13,14 @@ use crate::{
     scenes::client,
 };
 
-/// How long the lock is held before it is handed over: so long that the other waits for it.
+/// How long the lock is held before its hand-over, so that the other client waits.
 const HOLD: Duration = Duration::from_millis(1);
 
-/// Turns a second of 32 tasks of one process on one key.
+/// Turns per second of 32 tasks of one process on one key.
 #[derive(Debug)]
 pub(crate) struct Contended {
     pub(crate) turns: Quartiles,
-    /// EVALSHA commands a turn.
+    /// EVALSHA commands per turn.
     pub(crate) commands: f64,
 }
 
@@ -44,7 +43,7 @@ pub(crate) async fn contended(server: &RedisServer, effort: Effort) -> Contended
     }
 }
 
-/// All tasks in turn for `span`; answers how many turns in how many seconds.
+/// Lets all tasks take turns for `span`; returns the number of turns and the seconds.
 async fn turns(locks: &[RLock], span: Duration) -> (f64, f64) {
     let start = Instant::now();
     let end = start + span;

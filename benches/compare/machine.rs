@@ -1,4 +1,4 @@
-//! What the figures were taken on.
+//! The machine of the figures.
 
 use std::{fs, thread};
 
@@ -41,8 +41,8 @@ impl Machine {
     }
 }
 
-/// How many processes wanted to run in the last minute: above the number of cores, others took
-/// part of the machine.
+/// The number of runnable processes in the last minute. Above the number of cores, other processes
+/// used part of the machine.
 pub(crate) fn load() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()

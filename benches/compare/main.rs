@@ -1,4 +1,4 @@
-//! How fast redlock-rt is beside the `redis` crate alone, measured in one run on one server.
+//! The speed of redlock-rt beside the bare `redis` crate, measured in one run on one server.
 //!
 //! ```text
 //! cargo run --release -p benches --bin compare
@@ -6,7 +6,7 @@
 //!
 //! With `--features peers` it measures other lock crates too: `compare/peers.rs`.
 //!
-//! Both sides do the same work in interleaved rounds, so that what else the machine does meets both
+//! Both sides do the same work in interleaved rounds, so that other work of the machine affects both
 //! alike; see `rounds`. The raw side is `raw.rs`.
 
 mod contention;
@@ -28,7 +28,7 @@ use self::{machine::Machine, report::Report, rounds::Effort};
 /// Measures redlock-rt against the redis crate alone.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Rounds a comparison; seven or more make a median worth reading.
+    /// Rounds per comparison; seven or more make a useful median.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
     /// Turns of each side in a round.
@@ -43,18 +43,18 @@ struct Options {
     /// Only this; may be given several times.
     #[arg(long)]
     only: Vec<Part>,
-    /// Use the runtime of one thread instead of one thread a core.
+    /// Use a runtime of one thread instead of one thread per core.
     #[arg(long)]
     current_thread: bool,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
-    /// Fail where a goal is missed.
+    /// Fail if a goal is missed.
     #[arg(long)]
     check: bool,
 }
 
-/// A part of the whole.
+/// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Uncontended,

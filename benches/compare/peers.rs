@@ -1,6 +1,6 @@
-//! Other lock crates, as their documentation has them used.
+//! Other lock crates, used as in their documentation.
 //!
-//! They do not do the same: what each promises, and what it was seen to do, is in docs/peers.md.
+//! They differ in what they do: docs/peers.md has the promises and the observed behaviour of each.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Pair for Rslock {
 impl Pair for AsyncRLock {
     async fn pair(&mut self) {
         self.lock().await.expect("it comes free");
-        // False also where it did release.
+        // False also after a release.
         self.unlock().await.expect("the server answers");
     }
 }
@@ -77,7 +77,7 @@ struct Peers {
 impl Peers {
     async fn connect(server: &RedisServer) -> Self {
         let url = server.url();
-        // With 10 connections, its default, 32 tasks made its circuit breaker refuse them.
+        // With its default of 10 connections, its circuit breaker refused 32 tasks.
         let config = RedissonConfig::single_server(&url).with_pool_size(64);
         let redisson = AsyncRedissonClient::new(config).await;
         let provider = RedisLockProvider::new(&url).await;
@@ -135,8 +135,8 @@ pub(crate) async fn uncontended(server: &RedisServer, effort: Effort) -> Scene {
     }
 }
 
-/// Without distributed-lock-redis, whose `acquire` does not wait. In long turns: the others look
-/// again after up to a fifth of a second.
+/// Without distributed-lock-redis, whose `acquire` does not wait. With long turns, since the others
+/// retry after up to a fifth of a second.
 pub(crate) async fn contended(server: &RedisServer) -> Scene {
     let client = client(server).await;
     let peers = Peers::connect(server).await;

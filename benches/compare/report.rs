@@ -51,7 +51,7 @@ impl Report {
             true => format!("{:#}\n", self.json()),
             false => self.to_string(),
         };
-        // Whoever reads it may have gone away.
+        // The reader may have closed the pipe.
         let _ = io::stdout().write_all(text.as_bytes());
     }
 

@@ -1,22 +1,21 @@
-//! Interleaved rounds, and what is read off them.
+//! Interleaved rounds, and their statistics.
 //!
-//! A shared machine is faster at one moment than at another, so rates of different moments say
-//! little. In a round the sides take turns of a few milliseconds, in an order that changes all the
-//! time (A B, B A, A B …), so that whatever else the machine does meets all alike. What is compared
-//! is the ratio of the rates of one round.
+//! The speed of a shared machine changes, so rates of different moments say little. In a round the
+//! sides take turns of a few milliseconds, in alternating order (A B, B A, A B …), so that other work
+//! of the machine affects all alike. The comparison is the ratio of the rates of one round.
 
 use std::time::Duration;
 
 use crate::sides::Side;
 
-/// The rates of one side, one a round, in pairs per second.
+/// The rates of one side, one per round, in pairs per second.
 #[derive(Debug)]
 pub(crate) struct Rates {
     pub(crate) name: &'static str,
     pub(crate) rounds: Vec<f64>,
 }
 
-/// How long it is measured.
+/// The length of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
@@ -25,7 +24,7 @@ pub(crate) struct Effort {
     pub(crate) slice: Duration,
 }
 
-/// Has the sides work in turn, after a warm-up.
+/// Lets the sides work in turn, after a warm-up.
 pub(crate) async fn interleaved(sides: &mut [Box<dyn Side>], effort: Effort) -> Vec<Rates> {
     let mut rates: Vec<Rates> = sides
         .iter()
@@ -65,7 +64,7 @@ pub(crate) struct Quartiles {
 }
 
 impl Quartiles {
-    /// Between two values of the sample, in proportion. A sample of nothing is all zeros.
+    /// Interpolates between two values of the sample. All are zero for an empty sample.
     pub(crate) fn of(sample: impl IntoIterator<Item = f64>) -> Self {
         let mut sample: Vec<f64> = sample.into_iter().collect();
         sample.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What is compared.
+//! The comparisons.
 
 use raw::Raw;
 use redlock_rt::{Client, embedded::Engine};
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// What the ratio of the first side to the last is to be.
+    /// The goal for the ratio of the first side to the last.
     pub(crate) goal: Option<f64>,
     pub(crate) rates: Vec<Rates>,
 }

@@ -1,4 +1,4 @@
-//! The two sides of a comparison, and how fast one of them is for a moment.
+//! The sides of a comparison, and the rate of one of them.
 
 use std::{
     fmt,
@@ -32,11 +32,11 @@ impl Pair for RawLock {
     }
 }
 
-/// One of those compared.
+/// One side of a comparison.
 pub(crate) trait Side {
     fn name(&self) -> &'static str;
 
-    /// Works for `span`, all tasks at once; answers pairs per second.
+    /// Works for `span`, with all tasks at once; returns pairs per second.
     fn work(&mut self, span: Duration) -> BoxFuture<'_, f64>;
 }
 

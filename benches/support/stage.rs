@@ -1,11 +1,11 @@
-//! A server of the benchmark's own, a client of it, and the runtime that both are used from.
+//! A separate server for the benchmark, its client, and the runtime of both.
 
 use criterion::Criterion;
 use redlock_rt::Client;
 use tests::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
-/// What a benchmark needs. The server ends with it.
+/// The parts of a benchmark. The server ends with it.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) runtime: Runtime,
@@ -27,14 +27,14 @@ impl Stage {
     }
 }
 
-/// Of one thread: with more, what is measured on the thread of the benchmark would be woken from
-/// another for every answer.
+/// A runtime of one thread. With more threads, another thread would wake the measured one for every
+/// reply.
 pub(crate) fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts")
 }
 
-/// Does what the command line asks for.
+/// Runs the benchmarks of the command line.
 pub(crate) fn run(bench: impl FnOnce(&mut Criterion)) {
     let mut criterion = Criterion::default().configure_from_args();
     bench(&mut criterion);
