@@ -88,6 +88,8 @@ async function startRush(event) {
   event.preventDefault();
   $('start-rush').disabled = true;
   $('rush-result').textContent = 'It runs.';
+  // A step of the story may have taken their place.
+  if (!sales.every((sale) => panels.has(sale.id))) showPanels(sales);
   try {
     for (const sale of sales) {
       await rush(sale, {

@@ -283,3 +283,35 @@ fn a_rush_runs_on_all_instances_and_is_told_to_its_end() {
     let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!((&last["done"], &last["sold"]), (&json!(true), &json!(20)));
 }
+
+#[test]
+fn ten_thousand_requests_are_told_in_at_most_twenty_events_a_second() {
+    let world = World::sqlite();
+    let instances = [world.serve(&[]), world.serve(&[])];
+    let voucher = instances[0].voucher(&on_sale("Tea", 50));
+    let asked = json!({
+        "voucher_id": voucher, "users": 5000, "requests_per_user": 2, "concurrency": 64,
+    });
+    let begun = instances[0].post("/api/rushes", &asked).json();
+    let began = Instant::now();
+    let id = begun["id"].as_str().unwrap();
+    let told = instances[1].get(&format!("/api/rushes/{id}/events"));
+    let seconds = began.elapsed().as_secs_f64();
+    let states: Vec<Value> = told
+        .text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+        .collect();
+    assert!(states.len() >= 2, "{told:?}");
+    let per_second = states.len() as f64 / seconds;
+    assert!(per_second <= 20.0, "{} in {seconds} s", states.len());
+    let last = states.last().unwrap();
+    assert_eq!(
+        (&last["done"], &last["ended"]),
+        (&json!(true), &json!(10_000))
+    );
+    assert_eq!(
+        (&last["sold"], &last["duplicates"]),
+        (&json!(50), &json!(0))
+    );
+}

@@ -121,6 +121,11 @@ async fn the_story_is_told_and_run_on_the_page() {
     assert_eq!(pictures.as_array().unwrap().len(), 8);
     assert!(pictures[1].as_str().unwrap().contains("taken for ever"));
 
+    browser.fill("sale-name", "Tea").await;
+    browser.click("sale-compare").await;
+    browser.click("create-sale").await;
+    page.says("sale-result", "Tea: on sale.").await;
+
     // A slow holder: what the page counts is what the database has.
     browser.click("story-4-run").await;
     page.says("story-4-result", "second orders of a user.")
@@ -138,6 +143,13 @@ async fn the_story_is_told_and_run_on_the_page() {
     let result = browser.text("story-2-result").await;
     assert!(result.contains("Killed "), "{result}");
     assert!(!result.contains(" 0 users are locked out"), "{result}");
+
+    // The sale that was made before has its place again.
+    browser.fill("rush-users", "20").await;
+    browser.click("start-rush").await;
+    page.says("rush-result", "It is over.").await;
+    page.says("panel-a-title", "Tea").await;
+    assert_eq!(shop.books("Tea").await, page.books('a').await);
     browser.quit().await;
 
     // Where nothing can be broken, the steps that need it say so.
