@@ -13,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Locks {
     pub(crate) clients: Vec<Client>,
-    /// The address of Redis and what names begin with, for who has a client of their own.
+    /// The URL of Redis and the prefix of names, for locks that are taken by a client of their own.
     pub(crate) redis: Option<(String, String)>,
     /// The engine of this process, served for as long as this lives.
     _listener: Option<Listener>,

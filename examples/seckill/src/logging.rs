@@ -2,7 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 
-/// Logs what matters to who runs an instance.
+/// Starts to log.
 pub(crate) fn begin() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // A second subscriber is a test's, which has its own.

@@ -114,7 +114,7 @@ fn report<S: Serialize + Display>(args: &RushArgs, summary: &S, problems: Vec<St
     } else {
         summary.to_string()
     };
-    // Whoever reads may have gone away; the exit code is still theirs to have.
+    // The reader may have gone away. The exit code still tells how it went.
     let _ = io::stdout().write_all(text.as_bytes());
 
     for problem in &problems {

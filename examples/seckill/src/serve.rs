@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
         instance: Arc::clone(&instance),
         closing: closing.clone(),
     };
-    // Whoever is to be found by others says so before it says so to its parent.
+    // The row is written before the line below: the parent may look for the instance at once.
     shop.beat(&instance, &url)
         .await
         .map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     let end = async move {
         end_of(until_stdin_ends).await;
         tracing::info!("closing");
-        // Nobody listens where nothing is under way.
+        // An error means that nothing listens, because nothing is under way.
         let _ = close.send(true);
     };
     let mut closed = closing.clone();
@@ -251,9 +251,9 @@ async fn stdin_ended() {
     let _ = end.await;
 }
 
-/// Says a line to whoever started this.
+/// Writes a line to standard output, at once.
 pub(crate) fn say(line: &str) {
     let mut out = io::stdout().lock();
-    // Whoever reads may have gone away; that is no reason to end.
+    // The reader may have gone away. That is no reason to end.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -45,7 +45,7 @@ fn of_nothing<A: Args>() -> A {
     A::from_arg_matches(&command.get_matches_from(["seckill"])).expect("each option has a default")
 }
 
-/// Longest `--think`: far below a lease, and nobody watches a longer one.
+/// Longest `--think`.
 const LONGEST_THINK: Duration = Duration::from_secs(60);
 
 /// Parses `2ms`, `500us`, `1s` or `0`, up to what anybody watches.
@@ -130,6 +130,8 @@ mod tests {
             assert_eq!(refused.exit_code(), 2);
         }
         assert_eq!(rush(&["--stock", "0"]).unwrap().stock, 0);
+        // As this option was before there were several kinds.
+        assert_eq!(rush(&["--lock", "on"]).unwrap().lock, LockKind::Rlock);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The payment service: somebody else's, slow and not always right. [`client`] calls it; [`stub`]
+//! The payment service: slow, and not always right. [`client`] calls it; [`stub`]
 //! stands in for it, as a real HTTP server in a process of its own.
 
 mod client;

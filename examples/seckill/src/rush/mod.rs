@@ -161,7 +161,7 @@ fn count(
     progress.inc(1);
 }
 
-/// A bar for whoever watches, and nothing at all in a pipe or a log.
+/// A bar on a terminal, and nothing in a pipe or a log.
 fn progress(requests: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

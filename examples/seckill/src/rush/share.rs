@@ -35,7 +35,7 @@ pub(crate) async fn drive(shop: Arc<Shop>, instance: Arc<str>, key: Key, share: 
     let requests = crowd.requests();
     let tally = Arc::new(Mutex::new(Tally::new()));
     if let Err(error) = shop.together(&share).await {
-        // All the same: a rush that does not begin tells nobody what was wrong.
+        // The rush begins all the same, and its requests show what is wrong.
         tracing::warn!(%error, "the rush begins without the others");
     }
     let started = Instant::now();

@@ -1,9 +1,10 @@
 //! What is for sale. Each instance answers from a copy, and no copy is ever out of date.
 //!
 //! A copy is answered from for as long as the read lock of the catalogue is held for it, a quarter
-//! of a second at most, and only while the guard is valid. Who changes the catalogue has the write
-//! lock, so all copies of all instances are put away by then: a voucher that was made is in every
-//! list from that moment. The stock in a copy is as old as the copy; orders do not go by it.
+//! of a second at most, and only while the guard is valid. A change of the catalogue
+//! takes the write lock, so by then all copies of all instances are put away: a voucher that was made
+//! is in every list from that moment. The stock in a copy is as old as the copy. Orders use it only
+//! to see that nothing is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use super::{LockKind, Shop, ShopConfig, ShopError, new_id, now};
 use crate::store::{Books, Sale, StoreError, Voucher};
 
-/// How long a copy is kept, and so how long who changes something waits for it.
+/// How long a copy is kept. A change waits for so long at most.
 const KEPT: Duration = Duration::from_millis(250);
 
 /// How long a copy's read lock outlives an instance that dies: the others are kept from changing
@@ -87,7 +88,7 @@ struct Page {
 impl Catalogue {
     pub(super) fn new(locks: &Client) -> Self {
         Self {
-            // A stream of readers would otherwise keep out who has a voucher to add.
+            // A stream of readers would otherwise delay a change for ever.
             lock: locks.read_write_lock("catalogue").prefer_writers(true),
             copy: Arc::default(),
             filling: tokio::sync::Mutex::default(),

@@ -145,7 +145,7 @@ impl Shop {
     }
 }
 
-/// An identifier that sorts by the time at which it was made, and needs nobody to hand it out.
+/// An identifier that sorts by the time at which it was made (UUIDv7).
 fn new_id() -> String {
     Uuid::now_v7().to_string()
 }

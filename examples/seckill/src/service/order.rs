@@ -22,7 +22,7 @@ pub(crate) enum Answer {
     Already,
     /// No voucher is left.
     SoldOut,
-    /// Somebody who locked later was faster.
+    /// A request that locked later has raised the fence.
     Overtaken,
 }
 
@@ -115,7 +115,7 @@ impl Shop {
         self.look_think_buy(user_id, turn, None).await
     }
 
-    /// The same with a token for the database: it refuses who has lost the lock and goes on.
+    /// The same with a token for the database, which refuses a request that has lost its lock.
     #[distributed_lock(
         key = "order:<user_id>",
         kind = fenced,
@@ -131,7 +131,7 @@ impl Shop {
         self.look_think_buy(user_id, turn, Some(fence)).await
     }
 
-    /// One order per user: look, think, buy. Right only while nobody else does so for this user.
+    /// One order per user: look, think, buy. Right only while no other request of the user does so.
     ///
     /// With a fence it is right in any case. The fence is raised before the look and compared in the
     /// transaction. So whoever raises it later either comes before the transaction of the earlier

@@ -1,4 +1,4 @@
-//! Paying an order: a slow service of somebody else's, which takes few calls at a time.
+//! Paying an order: the payment service is slow and takes few calls at a time.
 
 use redlock_rt::distributed_lock;
 

@@ -25,7 +25,7 @@ pub(crate) enum RoomEvent {
 }
 
 impl Shop {
-    /// Enters the waiting room of a sale. Who drops the receiver leaves the queue.
+    /// Enters the waiting room of a sale. Dropping the receiver leaves the queue.
     ///
     /// The fair lock is held for the pace at which visitors are let in, and by nobody in particular:
     /// the pass that a visitor gets is what opens the sale.
@@ -34,7 +34,7 @@ impl Shop {
         voucher_id: &str,
     ) -> Result<mpsc::Receiver<RoomEvent>, ShopError> {
         self.sale(voucher_id).await?;
-        // Places that nobody reads are not looked up: one event at a time.
+        // One event at a time: no place is looked up before the last one was read.
         let (events, receiver) = mpsc::channel(1);
         let (shop, voucher_id) = (Arc::clone(self), voucher_id.to_owned());
         tokio::spawn(async move {

@@ -177,7 +177,7 @@ impl Shop {
         let voucher = self.voucher(&rush.voucher_id).await?;
         let parts = self.store.parts(id).await?;
         let books = self.store.books(&rush.voucher_id).await?;
-        // An order of the page, not of the books: where locks cannot be had it says nobody waits.
+        // Only the page shows this. Where locks cannot be had, it shows 0.
         let room = self.room_len(&rush.voucher_id).await.unwrap_or_default();
         let sale = voucher.sale.ok_or(ShopError::NotOnSale)?;
         let mut state = RushState {

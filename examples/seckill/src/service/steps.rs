@@ -73,7 +73,7 @@ impl RawLocks {
         }
     }
 
-    /// Deletes the key; whoever has it, unless there is a token to compare.
+    /// Deletes the key. Without a token to compare, this may be the key of another request.
     pub(super) async fn unlock(&self, held: Held) -> Result<(), ShopError> {
         let mut end = match held.kind {
             LockKind::Token => redis::cmd("EVAL"),

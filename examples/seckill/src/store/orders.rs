@@ -1,4 +1,4 @@
-//! Orders, and the fences that keep those out who come late.
+//! Orders, and the fences that refuse late writes.
 //!
 //! The transaction of [`buy`](Store::buy) starts with an update and not with a read: in SQLite a
 //! transaction that reads first and writes later fails with "database is locked" when somebody else
@@ -25,7 +25,7 @@ pub(crate) enum Bought {
     Yes,
     /// No voucher is left.
     SoldOut,
-    /// Somebody has raised the fence since.
+    /// The fence was raised since.
     Stale,
 }
 
@@ -103,7 +103,7 @@ impl Store {
     pub(crate) async fn buy(&self, order: &NewOrder<'_>) -> Result<Bought, StoreError> {
         let mut transaction = self.pool.begin().await?;
         if let Some((name, token)) = order.fence {
-            // Nothing is changed, but from here on to the commit nobody else raises it.
+            // This changes nothing, but it locks the row: the fence is not raised before the commit.
             let mine = sqlx::query("UPDATE fences SET token = $1 WHERE name = $2 AND token = $1")
                 .bind(token)
                 .bind(name)
@@ -136,7 +136,7 @@ impl Store {
         Ok(Bought::Yes)
     }
 
-    /// Raises a fence to `token`; `false` where it stands higher, since somebody came later.
+    /// Raises a fence to `token`; `false` where it stands higher already.
     pub(crate) async fn raise_fence(&self, name: &str, token: i64) -> Result<bool, StoreError> {
         let raised = sqlx::query(
             "INSERT INTO fences (name, token) VALUES ($1, $2) \

@@ -22,7 +22,7 @@ pub(crate) struct Settlement {
 impl Store {
     /// Settles every order that was paid and not yet settled, under this id.
     ///
-    /// Returns `None` where somebody with a greater token has settled since: then nothing is changed.
+    /// Returns `None` where a settlement with a greater token came first: then nothing is changed.
     pub(crate) async fn settle(
         &self,
         id: &str,

@@ -165,7 +165,7 @@ async fn a_raised_fence_keeps_out_who_came_before(shop: &TestShop) {
     let current = buy_as(late, "2", "a", 7, Some(("order:7", 11))).await;
     assert_eq!((current, stock(early, "a").await), (Bought::Yes, 4));
     assert!(!early.raise_fence("order:7", 10).await.unwrap());
-    // Raised again by who has it: a re-entry has the same token.
+    // A re-entry has the same token, so the same token may raise it again.
     assert!(late.raise_fence("order:7", 11).await.unwrap());
 }
 

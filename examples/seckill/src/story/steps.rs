@@ -34,7 +34,7 @@ enum Moment {
         to: usize,
         text: String,
     },
-    /// Something happens to one of them, who may end by it.
+    /// Something happens at one of them, and may end it.
     Event {
         at: usize,
         text: String,
@@ -76,13 +76,13 @@ impl Step {
     }
 }
 
-/// The lines of those who live.
+/// A row with the lines of those that have not ended.
 fn lines(alive: [bool; 3]) -> Vec<char> {
     let column = |alive| format!("{:^COLUMN$}", if alive { "|" } else { "" });
     alive.map(column).concat().chars().collect()
 }
 
-/// Where the line of somebody is in a row.
+/// The column of a line.
 fn middle(line: usize) -> usize {
     // As `^` pads: the smaller half comes first.
     line * COLUMN + (COLUMN - 1) / 2

@@ -17,7 +17,7 @@ use crate::http::Problem;
 /// How long Redis stands still.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// How long a Redis of somebody else may take to be told so.
+/// How long a foreign Redis may take to accept the pause.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What can be broken.
@@ -32,7 +32,7 @@ pub(super) struct Chaos {
 pub(super) enum Redis {
     /// An engine that was started here and can be started again.
     Own(Arc<EngineServer>),
-    /// A server at a URL. It can be asked to stand still. Who has started it can start it again.
+    /// A server at a URL. It can be paused, but only its owner can restart it.
     Foreign(String),
 }
 
@@ -43,7 +43,7 @@ const RESTARTS: [(&str, &str); 2] = [
     ("restart-without-data", "Restart Redis without its data"),
 ];
 
-/// What is said of a restart of a Redis that is somebody else's.
+/// The answer to a restart of a foreign Redis.
 const NOT_OURS: &str = "`up --redis` does not restart a Redis that it has not started: restart it \
      where it runs, in the middle of a rush";
 
@@ -126,7 +126,7 @@ impl Redis {
     }
 }
 
-/// Has a server take commands and answer none of them for a while, whoever sent them.
+/// Pauses a server for all its clients: it takes commands and answers none of them for a while.
 async fn client_pause(url: &str) -> Result<(), RedisError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))

@@ -131,6 +131,6 @@ async fn carry(
 }
 
 async fn going_on(state: &mut watch::Receiver<State>) {
-    // A sender that is gone pauses nobody.
+    // An error means that the sender is gone: then nothing is paused.
     let _ = state.wait_for(|state| !state.paused).await;
 }

@@ -71,7 +71,7 @@ impl Instances {
 
     /// Ends all of them, and waits for that.
     pub(super) async fn close(mut self) {
-        // Nobody listens where all have ended.
+        // An error means that all have ended already.
         let _ = self.close.send(true);
         while self.keepers.join_next().await.is_some() {}
     }

@@ -112,7 +112,7 @@ impl Up {
         if let Some(payments) = self.payments {
             payments.end().await;
         }
-        // Nobody listens where the front has failed.
+        // An error means that the front has failed already.
         let _ = self.close.send(true);
         self.front.abort();
     }

@@ -23,8 +23,8 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
-    /// Its end tells the process that nobody is left who would end it. Waiting for a child closes
-    /// what it still has of this, so it is kept apart.
+    /// The process ends when this is closed, also by a crash of this process. It is kept apart
+    /// because waiting for a child closes the child's own field.
     _stdin: Option<ChildStdin>,
 }
 
