@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::group::{Group, roll_back};
-use super::quorum::{Contenders, Turn, begin, note_round};
+use super::quorum::{Contenders, Turn};
 use super::repairer::RepairJob;
 use super::round::{Asking, Round, Verdict};
 use super::{ACTION, RedLock, RedLockGuard};
@@ -85,7 +85,7 @@ impl<'a> Acquisition<'a> {
             let silent = health.is_silent(self.started, timeout, clock::now());
             return Err(self.out_of_time(silent));
         };
-        begin(&self.contenders);
+        self.contenders.begin();
         Ok(Some(turn))
     }
 
@@ -100,7 +100,7 @@ impl<'a> Acquisition<'a> {
         // answer.
         let cut_short = until < round_until && !self.is_first;
         if !(cut_short && verdict == Verdict::Starved) {
-            note_round(&self.contenders, verdict == Verdict::Starved);
+            self.contenders.note_round(verdict == Verdict::Starved);
         }
         self.is_first = false;
         match verdict {

@@ -71,20 +71,22 @@ pub(super) type Contenders = Waiters<Contest>;
 /// The place of one of them. The first task asks the servers until this is dropped.
 pub(super) type Turn = WaiterGuard<Contest>;
 
-/// The first of the tasks asks the servers.
-pub(super) fn begin(contenders: &Contenders) {
-    if !contenders.subject().asked.load(Ordering::Acquire) {
-        contenders.set_health(Health::Asking(clock::now()));
+impl Contenders {
+    /// The first of the tasks asks the servers.
+    pub(super) fn begin(&self) {
+        if !self.subject().asked.load(Ordering::Acquire) {
+            self.set_health(Health::Asking(clock::now()));
+        }
     }
-}
 
-/// A round is over. `starved`: less than a majority of the servers answered.
-pub(super) fn note_round(contenders: &Contenders, starved: bool) {
-    contenders.subject().asked.store(true, Ordering::Release);
-    contenders.set_health(match starved {
-        true => Health::Failing,
-        false => Health::Answering,
-    });
+    /// A round is over. `starved`: less than a majority of the servers answered.
+    pub(super) fn note_round(&self, starved: bool) {
+        self.subject().asked.store(true, Ordering::Release);
+        self.set_health(match starved {
+            true => Health::Failing,
+            false => Health::Answering,
+        });
+    }
 }
 
 /// The default time-out of a server: a 20th of the lease, but never longer than this.
