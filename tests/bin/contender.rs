@@ -1,11 +1,11 @@
-//! A process whose tasks all want one lock, and note every turn that they have.
+//! A process whose tasks contend for one lock, and record every turn.
 //!
 //!     contender URL NAME TASKS LOG
 //!
-//! Writes `ready` when it is connected, starts when it reads a line, and stops when its stdin ends:
-//! every task then has one last turn. Ends with a line of the turns and the errors it had.
+//! Writes `ready` when it is connected, starts when it reads a line, and stops when its stdin ends;
+//! every task then has one last turn. The last line has the numbers of turns and errors.
 //!
-//! The counter `NAME:inside` shows two holders at once, whatever their clocks say.
+//! The counter `NAME:inside` shows two simultaneous holders, independently of their clocks.
 
 use std::{
     env,
@@ -48,7 +48,7 @@ fn main() -> Result<(), Failure> {
     });
     say("ready")?;
 
-    // This thread is none of the runtime's, so it may block.
+    // This thread does not belong to the runtime, so it may block.
     let mut lines = io::stdin().lines();
     lines.next().transpose()?;
     let mut contenders = JoinSet::new();

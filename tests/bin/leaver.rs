@@ -1,11 +1,11 @@
-//! A process that ends while it holds something.
+//! A process that ends while it holds a lock or a permit.
 //!
 //!     leaver URL NAME WHAT RUNTIME END
 //!
 //! WHAT is `guard`, `nested` (two guards of one hold), `many` (that many locks), `permit` or `latch`
-//! (a count-down that is owed); RUNTIME is `current` or `workers`. END is how it goes: `drop` (the
-//! end of `main`), `exit` (a drop, then `process::exit`), `dedicated` (`drop`, with a thread of the
-//! client's own), `flush` (the same with `flush_on_drop`) or `shutdown`.
+//! (a pending count-down); RUNTIME is `current` or `workers`. END is how the process ends: `drop` (the
+//! end of `main`), `exit` (a drop, then `process::exit`), `dedicated` (`drop`, with a separate thread
+//! for the client), `flush` (the same with `flush_on_drop`) or `shutdown`.
 
 use std::{any::Any, env, error::Error, time::Duration};
 
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 drop(held);
                 std::process::exit(0);
             }
-            // The guard goes before the client, as locals do.
+            // The guard is dropped before the client, like locals.
             _ => drop(held),
         }
         Ok(())

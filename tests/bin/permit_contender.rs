@@ -1,14 +1,14 @@
-//! A process whose tasks all want permits of one semaphore, and note when they have some.
+//! A process whose tasks contend for permits of one semaphore, and record when they have some.
 //!
 //!     permit_contender URL NAME TASKS LOG LEASE_MS
 //!
 //! Writes `ready` when it is connected, starts when it reads a line, and stops when its stdin ends.
-//! Ends with a line of the turns and the errors it had, unless it is killed.
+//! The last line has the numbers of turns and errors, unless the process is killed.
 //!
-//! With a lease of 0 it is a semaphore without leases.
+//! A lease of 0 means a semaphore without leases.
 //!
 //! A line of the log is `PROCESS TASK TIME PERMITS`, in nanoseconds of the machine's monotonic clock;
-//! the number is negative where permits are about to be given back.
+//! the number is negative if permits are about to be released.
 
 use std::{
     env,
@@ -37,7 +37,7 @@ struct Contest {
 
 enum Contested {
     Plain(Semaphore),
-    /// With leases of so long.
+    /// With leases of this length.
     Leased(PermitExpirableSemaphore, Duration),
 }
 
@@ -61,7 +61,7 @@ fn main() -> Result<(), Failure> {
     });
     writeln!(io::stdout(), "ready")?;
 
-    // This thread is none of the runtime's, so it may block.
+    // This thread does not belong to the runtime, so it may block.
     let mut lines = io::stdin().lines();
     lines.next().transpose()?;
     let mut contenders = JoinSet::new();
@@ -117,7 +117,7 @@ async fn turn(contest: &Contest, task: usize, turn: usize) -> Result<(), Failure
     }
 }
 
-/// Has the permits for a while.
+/// Holds the permits for a while.
 async fn hold(
     contest: &Contest,
     task: usize,
@@ -126,7 +126,7 @@ async fn hold(
     lease: Duration,
 ) -> Result<(), Failure> {
     note(&contest.log, task, permits.into())?;
-    // Now and then for longer than the lease.
+    // Sometimes for longer than the lease.
     sleep(match (task + 7 * turn) % 97 {
         0 => lease + lease / 2,
         short => Duration::from_micros(100 * u64::try_from(short)?),

@@ -1,21 +1,21 @@
-//! When two replies to a command count as equal.
+//! Compares two replies to a command.
 
 use crate::frame::{Body, Frame};
 use crate::peer::Command;
 
-/// How the replies to a command are compared.
+/// The rule by which the replies to a command are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Exact,
-    /// A collection without order, its items in groups of so many.
+    /// A collection without an order, whose items are in groups of this size.
     Unordered(usize),
     /// A cursor, and the items of one page.
     Page,
-    /// Milliseconds, seconds, or the pair that TIME gives.
+    /// Milliseconds, seconds, or the pair of TIME.
     Millis,
     Seconds,
     Time,
-    /// Only the type of the reply: its value is random or particular to the server.
+    /// Only the type of the reply, since its value is random or depends on the server.
     Shape,
 }
 
@@ -23,7 +23,7 @@ fn word(argument: &[u8]) -> String {
     String::from_utf8_lossy(argument).to_ascii_lowercase()
 }
 
-/// The rule for a command, or for the one that a script passes on.
+/// The rule for a command, or for the command that a script passes on.
 pub(crate) fn rule(command: &Command) -> Rule {
     let name = command.first().map(|name| word(name)).unwrap_or_default();
     let sub = command.get(1).map(|sub| word(sub)).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(crate) fn rule(command: &Command) -> Rule {
     }
 }
 
-/// Scripts that pass their arguments on are compared as what they pass on.
+/// Scripts that pass their arguments on are compared like the command that they call.
 fn rule_of_script(command: &Command) -> Rule {
     if !command[1].windows(12).any(|part| part == b"unpack(ARGV)") {
         return Rule::Exact;
@@ -79,7 +79,7 @@ pub(crate) fn equal(rule: Rule, real: &Frame, embedded: &Frame, tolerance: f64) 
     }
 }
 
-/// Negative numbers are answers of their own (no key, no expiry), not times.
+/// Negative numbers are no times: they mean no key or no expiry.
 fn within(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
     match (real.number(), embedded.number()) {
         (Some(a), Some(b)) => a >= 0.0 && b >= 0.0 && (a - b).abs() <= tolerance,
@@ -94,7 +94,7 @@ fn time(frame: &Frame) -> Option<f64> {
     }
 }
 
-/// Compares replies of which any number may be a time: scripts that store or return times.
+/// Compares replies in which any number may be a time: scripts that store or return times.
 pub(crate) fn equal_but_for_times(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
     match (&real.body, &embedded.body) {
         (Body::Items(a), Body::Items(b)) => {
@@ -108,7 +108,7 @@ pub(crate) fn equal_but_for_times(real: &Frame, embedded: &Frame, tolerance: f64
     }
 }
 
-/// Compares members with scores, which may be times: where two are close, they come in either order.
+/// Compares members with scores, which may be times: close scores may come in either order.
 pub(crate) fn equal_but_for_scores(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
     let pairs = |frame: &Frame| {
         let mut pairs: Vec<_> = frame.items()?.chunks(2).map(<[Frame]>::to_vec).collect();

@@ -1,10 +1,10 @@
-//! What several connections say in turn, step by step.
+//! Conversations of several connections, step by step.
 
 use crate::compare::{self, Rule};
 use crate::generate::words;
 use crate::peer::{Pair, encode};
 
-/// A step is the number of a connection and a command, or, after `raw`, bytes as they are.
+/// A step is the number of a connection and a command, or `raw` and bytes.
 pub(crate) type Conversation = (&'static str, &'static [&'static str]);
 
 pub(crate) const CONVERSATIONS: &[Conversation] = &[
@@ -191,7 +191,7 @@ fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Says the steps to both servers; gives the first that is answered differently.
+/// Sends the steps to both servers; returns the first with different replies.
 pub(crate) fn hold(pair: &mut Pair, steps: &[&str]) -> Result<(), String> {
     for step in steps {
         let (line, is_raw) = step
@@ -228,7 +228,7 @@ pub(crate) fn hold(pair: &mut Pair, steps: &[&str]) -> Result<(), String> {
         }
     }
     for listener in 0..pair.real.len() {
-        // Whoever is left answers this and has said nothing more before it; the others are gone.
+        // Open connections answer this, and have sent nothing else before; the others are closed.
         let alive = !pair.embedded[listener].is_closed();
         if alive {
             pair.embedded[listener].send(b"NOSUCH last\r\n");

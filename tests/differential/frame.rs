@@ -1,4 +1,4 @@
-//! Replies as they are on the wire: equal frames are equal bytes.
+//! Replies on the wire: equal frames are equal bytes.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ pub(crate) struct Frame {
 pub(crate) enum Body {
     Line(Vec<u8>),
     Bulk(Vec<u8>),
-    /// `$-1` or `*-1`, told apart by the kind.
+    /// `$-1` or `*-1`, by the kind.
     Nil,
     Items(Vec<Frame>),
 }
 
 impl Frame {
-    /// Takes a frame off the front; gives its length too. Nothing while it is incomplete.
+    /// Takes a frame off the front; also returns its length. `None` while it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
         let (kind, line) = (bytes[0], &bytes[1..end]);
@@ -52,7 +52,7 @@ impl Frame {
         Some((Self { kind, body }, at))
     }
 
-    /// The same without what the engine adds where it has no such command.
+    /// The same without the note that the engine adds for a missing command.
     pub(crate) fn without_note(mut self) -> Self {
         const NOTE: &str = " (the embedded engine has no '";
         let text = match &mut self.body {
@@ -87,7 +87,7 @@ impl Frame {
         }
     }
 
-    /// The number that a reply is, whatever its type.
+    /// The number in a reply of any type.
     pub(crate) fn number(&self) -> Option<f64> {
         match &self.body {
             Body::Line(text) | Body::Bulk(text) => std::str::from_utf8(text).ok()?.parse().ok(),

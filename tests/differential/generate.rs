@@ -3,9 +3,9 @@
 use crate::peer::Command;
 use tests::Random;
 
-/// The commands to send. Words in capitals and numbers stand for themselves, the others for what
-/// `Generator::token` makes of them. `x*` is one to three of x, `(x y)*` the same of the group,
-/// `[x y]` may be missing.
+/// The commands to send. Words in capitals and numbers are sent as they are; `Generator::token`
+/// replaces the others. `x*` is one to three of x, `(x y)*` the same for the group, `[x y]` may be
+/// missing.
 const GRAMMAR: &str = include_str!("grammar.txt");
 
 const STRINGS: &[&str] = &["s0", "s1", "s2"];
@@ -40,7 +40,7 @@ const VALUES: &[&str] = &[
     "0.1",
     "1e3",
 ];
-/// None of these is a valid time to live that could run out during a test.
+/// None of these is a TTL that could end during a test.
 const ODD: &[&str] = &[
     "",
     "-1",
@@ -119,8 +119,8 @@ impl Generator {
         }
     }
 
-    /// Seconds that are far away and differ by a minute at least from all others, so that no key
-    /// runs out during a test and no comparison of two is close.
+    /// Seconds far in the future that differ from all others by at least a minute, so that no key
+    /// expires during a test and no two are close.
     fn seconds(&mut self) -> u64 {
         self.issued += 1;
         100_000 + 100 * (self.issued * 7919 % 1_000_003)
@@ -345,7 +345,7 @@ impl Generator {
         }
     }
 
-    /// Now and then: an argument too many or too few, or one replaced by something odd.
+    /// Sometimes adds, removes or replaces an argument.
     fn spoil(&mut self, command: &mut Command) {
         let name = String::from_utf8_lossy(&command[0]).to_lowercase();
         // A scan starts at cursor 0.
@@ -365,7 +365,7 @@ impl Generator {
             4 if !as_it_is => {
                 let at = self.random.below(command.len());
                 let len = self.random.below(12);
-                // No digits: they could be a time to live that runs out.
+                // No digits: they could be a TTL that ends.
                 let byte = |byte: u8| {
                     if byte.is_ascii_digit() {
                         byte | 0x80

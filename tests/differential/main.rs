@@ -2,19 +2,19 @@
 //!
 //! Replies are compared byte by byte. Exceptions, all of them:
 //!
-//! 1. Times may differ by 20 ms, and by what the two servers ran apart (measured, see `Skew`).
-//! 2. Collections without an order may come in any; of a scan, one page is compared.
-//! 3. What is particular to a server is compared by its type only: INFO and CLIENT ID.
-//! 4. A scan starts at cursor 0: the engine gives everything in one page.
+//! 1. Times may differ by 20 ms, and by the measured skew of the two servers (see `Skew`).
+//! 2. Collections without an order may have any order; one page of a scan is compared.
+//! 3. Replies that depend on the server are compared by their type only: INFO and CLIENT ID.
+//! 4. A scan starts at cursor 0, since the engine returns everything in one page.
 //! 5. UNSUBSCRIBE without arguments, and several patterns that match one message, may answer in
 //!    any order.
-//! 6. Of an unknown command or global the engine says beside what Redis says that it lacks it.
-//! 7. Not sent: what crashes 7.0.15 (`error({})`), what 7.0 lacks (CLIENT SETINFO), what the
-//!    engine lacks (see `Engine`), HRANDFIELD (it draws), and CLIENT KILL but by ID.
+//! 6. For an unknown command or global the engine adds to the error of Redis that it lacks it.
+//! 7. Not sent: scripts that crash 7.0.15 (`error({})`), commands that 7.0 lacks (CLIENT SETINFO) or
+//!    the engine lacks (see `Engine`), HRANDFIELD (random), and CLIENT KILL except by ID.
 //!
 //! `REDLOCK_SEED=n` repeats a run; `REDLOCK_SOAK=1` sends a million commands.
 
-// Helpers fail a test by panicking, as its own code does.
+// Helpers fail a test by a panic.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod compare;
@@ -45,7 +45,7 @@ fn soak() -> bool {
     std::env::var_os("REDLOCK_SOAK").is_some_and(|value| value != "0")
 }
 
-/// The last commands, to be shown when something differs.
+/// The last commands, which are shown after a difference.
 struct History(VecDeque<(usize, Command)>);
 
 impl History {
@@ -69,7 +69,7 @@ impl History {
     }
 }
 
-/// Sorts messages that several patterns of one connection gave (exception 5).
+/// Sorts messages for several patterns of one connection (exception 5).
 fn settle(frames: &mut [Frame]) {
     let is_pattern = |frame: &Frame| {
         let word = frame.items().and_then(|items| items.first());
@@ -84,7 +84,7 @@ fn unsubscribes_all(command: &Command) -> bool {
     command.len() == 1 && command[0].to_ascii_lowercase().ends_with(b"unsubscribe")
 }
 
-/// Compares what one connection received for its commands; gives the first that differs.
+/// Compares the replies to one connection's commands; returns the first difference.
 fn check_own(
     commands: &[Command],
     replies: &Replies,
@@ -117,7 +117,7 @@ fn check_own(
     Ok(())
 }
 
-/// Compares what another connection received unasked.
+/// Compares the messages of another connection.
 fn check_other(replies: &Replies) -> Result<(), String> {
     let real: Option<Vec<Frame>> = replies.real.iter().cloned().collect();
     let Some(mut real) = real else {

@@ -47,7 +47,7 @@ impl Real {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next reply; none when the server closed the connection or said nothing more.
+    /// The next reply; `None` if the server has closed the connection or sends nothing more.
     pub(crate) fn read(&mut self) -> Option<Frame> {
         let mut chunk = [0; 64 * 1024];
         loop {
@@ -62,7 +62,7 @@ impl Real {
         }
     }
 
-    /// Whether the server has closed the connection, all replies having been read.
+    /// Whether the server has closed the connection, and all replies are read.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
     }
@@ -82,7 +82,7 @@ impl Embedded {
         }
     }
 
-    /// Sends; false when the connection is closed. The engine never lets a writer wait here.
+    /// Sends; returns false if the connection is closed. The engine never blocks a writer here.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let mut cx = Context::from_waker(noop_waker_ref());
         matches!(
@@ -91,7 +91,7 @@ impl Embedded {
         )
     }
 
-    /// All replies that are there.
+    /// All available replies.
     pub(crate) fn drain(&mut self) -> Vec<Frame> {
         let mut cx = Context::from_waker(noop_waker_ref());
         let mut chunk = vec![0; 64 * 1024];
@@ -123,10 +123,10 @@ impl Embedded {
     }
 }
 
-/// How far apart in time the two servers ran the same batches.
+/// The time between the runs of the same batches on the two servers.
 ///
-/// Each batch gives bounds for the distance. A TTL set in one batch and read in another differs
-/// by no more than the spread of these bounds, so that a slow machine does not look like an error.
+/// Each batch gives bounds for that time. A TTL that is set in one batch and read in another differs
+/// at most by the spread of these bounds, so a slow machine does not look like an error.
 pub(crate) struct Skew {
     low: f64,
     high: f64,
@@ -148,7 +148,7 @@ impl Skew {
         self.high = self.high.max(distance(embedded.1, real.0));
     }
 
-    /// Milliseconds by which times may differ: 20, and what the measurement leaves open.
+    /// Milliseconds by which times may differ: 20, plus the uncertainty of the measurement.
     pub(crate) fn tolerance(&self) -> f64 {
         let spread = (self.high - self.low)
             .max(self.high.abs())
@@ -164,10 +164,10 @@ pub(crate) struct Pair {
     pub(crate) skew: Skew,
 }
 
-/// What one connection got from both: for each command its replies, then what came unasked.
+/// The frames of one connection from both: the replies to each command, then the messages.
 pub(crate) struct Replies {
     pub(crate) real: VecDeque<Option<Frame>>,
-    /// Number of frames for each command.
+    /// The number of frames for each command.
     pub(crate) counts: Vec<usize>,
     pub(crate) embedded: Vec<Frame>,
 }
@@ -183,9 +183,9 @@ impl Pair {
         }
     }
 
-    /// Runs the commands on one connection of each; gives what every connection received.
+    /// Runs the commands on one connection of each; returns the frames of every connection.
     ///
-    /// The engine answers at once, so it tells how many replies to wait for from the real one.
+    /// The engine answers at once, which shows how many replies of the real server to wait for.
     pub(crate) fn run(&mut self, connection: usize, commands: &[Command]) -> Vec<Replies> {
         let start = Instant::now();
         let mut counts = Vec::new();

@@ -1,4 +1,4 @@
-//! Scripts: what the project sends, on random states, and conversions of all kinds.
+//! Scripts: those of the project, on random states, and conversions of all kinds.
 
 use crate::compare;
 use crate::frame::Frame;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tests::Random;
 
-/// A .lua file of the project, and what its header says of its arguments.
+/// A .lua file of the project, and the arguments in its header.
 pub(crate) struct LuaFile {
     pub(crate) name: String,
     body: Vec<u8>,
@@ -93,7 +93,7 @@ impl LuaFile {
     }
 }
 
-/// The numbered items of a header line and of the comment lines that go on with it.
+/// The numbered items of a header line and of the comment lines that continue it.
 fn header(text: &str, label: &str) -> Option<Vec<String>> {
     let mut lines = text.lines().skip_while(|line| !line.contains(label));
     let first = lines.next()?.split_once(label)?.1.to_owned();
@@ -139,7 +139,7 @@ const LEASES: &[&str] = &[
     "",
 ];
 const MILLIS: &[&str] = &["30000", "60000", "100000", "90000"];
-/// What a caller may have run under a fencing token.
+/// Scripts that a caller may run under a fencing token.
 const SCRIPTS: &[&str] = &[
     "return {KEYS, ARGV, #KEYS, #ARGV}",
     "return redis.call('SET', KEYS[1], ARGV[1])",
@@ -162,11 +162,11 @@ const IDS: &[&str] = &[
 ];
 const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
 
-/// A value for an argument, by what its description mentions.
+/// A value for an argument, by the words of its description.
 fn argument(random: &mut Random, description: &str) -> Vec<u8> {
     let text = description.to_lowercase();
     let pool = if random.percent(4) {
-        // No number of a few milliseconds: what is left of them differs with the time of a call.
+        // No number of a few milliseconds, since its rest depends on the time of a call.
         &["", "x", "-1", "70000.5", "99999999999999999999"]
     } else if text.contains("the script") {
         SCRIPTS
@@ -203,7 +203,7 @@ fn state(random: &mut Random, key: &[u8]) -> Vec<Command> {
     let key = String::from_utf8_lossy(key);
     let owner = random.pick(OWNERS);
     let other = random.pick(OWNERS);
-    // And what no client of ours or Redisson's writes: a script must come to its end all the same.
+    // Also states that no client of ours or Redisson writes: a script must end on them too.
     let count = random.pick(&["1", "2", "3", "1", "2", "3", "9007199254740991"]);
     let mut commands = Vec::new();
     if random.percent(30) {
@@ -245,8 +245,7 @@ fn state(random: &mut Random, key: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// Commands that leave a key as the description says that clients leave it; `None` where it says
-/// nothing that is known here.
+/// Commands that leave a key in a state of its description; `None` for an unknown description.
 fn fitting(random: &mut Random, key: &[u8], description: &str) -> Option<Vec<Command>> {
     let name = String::from_utf8_lossy(key);
     let owner = random.pick(OWNERS);
@@ -255,7 +254,7 @@ fn fitting(random: &mut Random, key: &[u8], description: &str) -> Option<Vec<Com
         let mut add = words(&format!("zadd {name}"));
         for id in [IDS[0], IDS[1], "ffffffffffffffff0000000000000000"] {
             if random.percent(60) {
-                // Over, running, or for ever as Redisson marks it.
+                // Over, running, or without end in Redisson's form.
                 let score = random.pick(&["-60000", "45000", "120000", "for ever"]);
                 add.push(match score.parse::<i64>() {
                     Ok(from_now) => (epoch_ms() + from_now).to_string().into_bytes(),
@@ -295,7 +294,7 @@ fn fitting(random: &mut Random, key: &[u8], description: &str) -> Option<Vec<Com
     Some(commands)
 }
 
-/// The bytes of an id, as they stand in Redis.
+/// The bytes of an id in Redis.
 fn raw(id: &str) -> Vec<u8> {
     let starts = (0..id.len()).step_by(2);
     let byte = |at| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
@@ -307,7 +306,7 @@ fn epoch_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap()
 }
 
-/// What can be seen of the keyspace.
+/// The observable state of the keyspace.
 fn inspect(keys: &[Vec<u8>]) -> Vec<Command> {
     let mut commands = vec![words("dbsize")];
     for key in keys {
@@ -326,7 +325,7 @@ fn inspect(keys: &[Vec<u8>]) -> Vec<Command> {
     commands
 }
 
-/// Runs one script on one random state; gives what differs.
+/// Runs one script on one random state; returns the difference.
 pub(crate) fn compare_on_random_state(
     pair: &mut Pair,
     random: &mut Random,
@@ -334,7 +333,7 @@ pub(crate) fn compare_on_random_state(
 ) -> Result<(), String> {
     let (keys, args) = file.arguments(random);
     let mut commands = vec![words("flushall")];
-    // Now and then all keys are as their clients leave them, else each is anything.
+    // Sometimes all keys are in states that clients leave; otherwise each key is anything.
     let fits = random.percent(60) && keys.len() == file.keys.len();
     for (at, key) in keys.iter().enumerate() {
         let fitting = match fits {
@@ -363,7 +362,7 @@ pub(crate) fn compare_on_random_state(
         let Some(real) = real else {
             return Err("the server said nothing".into());
         };
-        // The members of a set come in any order.
+        // The members of a set have any order.
         let rule = compare::rule(&commands[at]);
         let scored = commands[at].first().is_some_and(|word| word == b"zrange");
         let equal = compare::equal(rule, real, embedded, tolerance)

@@ -59,7 +59,7 @@ async fn a_red_lock_is_over_all_servers() {
         (&driver, "red.unlock n one", "false"),
         (&other, "red.islocked n", "true"),
         (&other, "red.trylock n two 2000", "false"),
-        // The first server, by itself.
+        // The first server alone.
         (&other, "islocked n", "true"),
     ] {
         assert_eq!(driver.ok(question).await, answer, "{question}");

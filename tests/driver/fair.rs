@@ -35,7 +35,7 @@ async fn owners_of_two_processes_stand_in_one_queue() {
     assert_eq!(one.ok(&format!("fair.position {name} c")).await, "0");
     assert_eq!(two.ok(&format!("fair.unlock {name} b")).await, "true");
     assert_eq!(c.answer().await.ok(), "ok");
-    // As it waited, so it holds.
+    // The waiting owner becomes the holder.
     assert_eq!(one.ok(&format!("owner {name} c")).await, waiting);
     assert_eq!(one.ok(&format!("fair.unlock {name} c")).await, "true");
     assert_eq!(one.call(&format!("len {name}")).await.err_kind(), "usage");

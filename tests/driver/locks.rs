@@ -1,4 +1,4 @@
-//! What owners do with locks.
+//! The operations of owners on locks.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ async fn owners_run_side_by_side_and_each_in_order() {
     let mut lock = driver.send(&format!("lock {name} b"));
     let mut unlock = driver.send(&format!("unlock {name} b"));
     waits_for(&driver, 1).await;
-    // The other owner, and what answers at once, are not behind them.
+    // The other owner, and commands that answer at once, do not wait behind them.
     assert_eq!(driver.ok(&format!("held {name} b")).await, "false");
     assert_eq!(driver.ok(&format!("holdcount {name} b")).await, "0");
     assert_eq!(driver.ok(&format!("owner {name} b")).await, "nil");

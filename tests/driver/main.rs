@@ -20,7 +20,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_driver");
 /// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
 /// event would come.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How late what is due at a moment may come: threads that have to wait for a processor.
+/// How late an event may be if threads have to wait for a processor.
 const LATE: Duration = Duration::from_secs(5);
 
 async fn connected() -> Driver {

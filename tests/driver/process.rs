@@ -65,7 +65,7 @@ async fn clients_of_a_process_are_told_apart() {
     let name = unique("clients");
     let url = shared_server().url();
     let driver = Driver::start(PROGRAM);
-    // Not waited for: what follows waits for the connection by itself.
+    // Not awaited: the next commands wait for the connection themselves.
     let connecting = [
         driver.send(&format!("@one connect {url}")),
         driver.send(&format!("@other connect {url} 60000 namespace=ns")),

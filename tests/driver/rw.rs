@@ -18,7 +18,7 @@ async fn two_processes_read_and_write() {
     assert_eq!(ok(&one, "read.heldby", "a").await, "true");
     assert_eq!(ok(&one, "read.islocked", "").await, "true");
     assert_eq!(ok(&one, "write.islocked", "").await, "false");
-    // Its owner reads, and would wait for itself.
+    // The owner reads, so its call would wait for itself.
     let refused = one.call(&format!("rw.write.lock {name} a")).await;
     assert_eq!(refused.err_kind(), "bad_input");
 
@@ -47,7 +47,7 @@ async fn two_processes_read_and_write() {
     leaks.assert_clean().await;
 }
 
-/// A reader that was killed reads no longer than its lease, however much others read beside it.
+/// A killed reader counts no longer than its lease, whatever other readers do.
 #[tokio::test]
 async fn a_killed_reader_is_not_kept_alive_by_others() {
     let name = unique("rw-killed");

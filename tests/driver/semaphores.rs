@@ -27,7 +27,7 @@ async fn permits_without_leases() {
     );
     let waiter = driver.send(&format!("sem.acquire {name} 1 -1"));
     waits_for(&driver, 1).await;
-    // Any process gives back what another has taken.
+    // Any process can release the permits of another.
     let other = connected().await;
     assert_eq!(other.ok(&format!("sem.release {name} 2")).await, "ok");
     assert_eq!(waiter.answer().await.ok(), "true");
@@ -69,7 +69,7 @@ async fn permits_with_leases() {
     let ids = waiter.answer().await.ok();
     assert_eq!(ids.split(',').count(), 2);
     assert_eq!(driver.ok(&format!("psem.available {name}")).await, "0");
-    // Closed, it gives back what it renews.
+    // A closed client releases the permits that it renews.
     assert_eq!(other.ok("close").await, "ok");
     assert_eq!(driver.ok(&format!("psem.available {name}")).await, "2");
     assert_eq!(driver.ok(&format!("psem.addpermits {name} 3")).await, "ok");

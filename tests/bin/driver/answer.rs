@@ -1,4 +1,4 @@
-//! Answers, and the one writer of stdout.
+//! Answers, and the only writer of stdout.
 
 use std::{
     fmt::{self, Display},
@@ -10,7 +10,7 @@ use std::{
 
 use redlock_rt::ErrorKind;
 
-/// What a command comes to: the RESULT, or what follows `err`.
+/// The outcome of a command: the RESULT, or the text after `err`.
 pub(crate) type Outcome = Result<String, Failure>;
 
 /// `KIND: message`.
@@ -75,17 +75,17 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::Contended => "contended",
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
-        // The protocol has one word for what is gone.
+        // The protocol has one word for all losses.
         ErrorKind::Lost | ErrorKind::LatchDeleted | ErrorKind::LatchExpired => "lost",
         ErrorKind::StaleToken => "stale_token",
         ErrorKind::NotOwner => "not_owner",
-        // Wrong credentials are an input that cannot work, and so is an upgrade that would
-        // wait for itself; the protocol has no word of their own.
+        // Wrong credentials are bad input, and so is an upgrade that would wait for itself; the
+        // protocol has no separate words for them.
         ErrorKind::BadInput | ErrorKind::Denied | ErrorKind::UpgradeWouldDeadlock => "bad_input",
         ErrorKind::WrongType => "wrong_type",
         ErrorKind::ShutDown => "shut_down",
         ErrorKind::Quorum => "quorum",
-        // Nor has it one for a server that is not understood.
+        // It has none for a server that is not understood either.
         _ => "unavailable",
     }
 }
@@ -97,8 +97,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Starts the writer, a thread of its own: a reader that is slow must not stop the commands. It
-    /// ends when all handles are dropped.
+    /// Starts the writer in a separate thread, since a slow reader must not stop the commands. It ends
+    /// when all handles are dropped.
     pub(crate) fn start(out: impl Write + Send + 'static) -> (Self, JoinHandle<io::Result<()>>) {
         let (lines, queue) = mpsc::channel();
         let writer = thread::spawn(move || write(out, &queue));
@@ -111,7 +111,7 @@ impl Answers {
             Ok(result) => format!("{id} ok {result} {}ms\n", took.as_millis()),
             Err(failure) => format!("{id} err {failure}\n"),
         };
-        // Fails when nobody reads stdout any more; the commands go on to their end all the same.
+        // Fails if stdout is closed; the commands still run to their end.
         let _ = self.lines.send(line);
     }
 }

@@ -1,4 +1,4 @@
-//! The clients of the process, and where their URLs lead.
+//! The clients of the process, and the servers of their URLs.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -21,11 +21,11 @@ use super::{
     semaphores::Permits,
 };
 
-/// For what was dropped to be released when a client is closed.
+/// The limit for releases when a client is closed.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// A client's name, taken from the moment that its `connect` was read: what is read after it waits
-/// for the connection.
+/// A client's name, reserved from the moment that its `connect` is read: later commands wait for the
+/// connection.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) owners: Owners,
@@ -36,17 +36,17 @@ pub(crate) struct Slot {
 /// A client that was connected.
 #[derive(Debug)]
 pub(crate) struct Connected {
-    /// Of several servers, the first.
+    /// The client of the first server.
     pub(crate) client: Client,
-    /// Those of the others.
+    /// The clients of the other servers.
     others: Vec<Client>,
-    /// Of one that was connected to several servers.
+    /// Only for a client with several servers.
     pub(crate) quorum: Option<Quorum>,
     server: Server,
     raw: OnceCell<MultiplexedConnection>,
 }
 
-/// How a client is to be made.
+/// The options of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) url: String,
@@ -60,7 +60,7 @@ pub(crate) struct Clients {
     embedded: Embedded,
 }
 
-/// One engine a process, and its listeners, which live as long.
+/// The engine of the process, and its listeners.
 #[derive(Debug, Default)]
 struct Embedded {
     engine: std::sync::OnceLock<Engine>,
@@ -74,7 +74,7 @@ enum Server {
 }
 
 impl Clients {
-    /// Takes the name for a client that is about to be connected.
+    /// Reserves the name for a client that will connect.
     pub(crate) fn reserve(&self, name: &str) -> Result<Arc<Slot>, Failure> {
         match self.by_name().entry(name.to_owned()) {
             Entry::Occupied(_) => Err(Failure::usage(format!(
@@ -84,7 +84,7 @@ impl Clients {
         }
     }
 
-    /// Connects the client whose name was taken, or gives the name up.
+    /// Connects the client with the reserved name, or frees the name.
     pub(crate) async fn connect(&self, name: &str, slot: &Arc<Slot>, target: &Target) -> Outcome {
         let attempt = Attempt {
             clients: self,
@@ -138,7 +138,7 @@ impl Clients {
         }
     }
 
-    /// A majority of them must answer.
+    /// A majority of the servers must answer.
     async fn connected_to_several(
         &self,
         urls: &str,
@@ -230,12 +230,12 @@ impl Slot {
         self.connected.wait().await.as_ref().map_err(Failure::clone)
     }
 
-    /// Ends the client: what is held is released and lost, who waits is told `shut_down`.
+    /// Ends the client: held locks are released and lost, waiters get `shut_down`.
     pub(crate) async fn shutdown(&self) -> Outcome {
         self.end(Shutdown::ReleaseAll).await
     }
 
-    /// Drops what the owners hold, waits until that is released, and ends the client.
+    /// Drops the owners' holds, waits for their release, and ends the client.
     pub(crate) async fn close(&self) -> Outcome {
         self.owners.drop_all();
         self.permits.drop_all();
@@ -247,7 +247,7 @@ impl Slot {
         let ended = connected.all().map(|client| client.shutdown(how));
         let ended: Vec<_> = futures::future::join_all(ended).await;
         match &connected.quorum {
-            // What a minority was not told ends with its lease.
+            // Locks on a silent minority end with their leases.
             Some(quorum) => {
                 let told = ended.iter().filter(|end| end.is_ok()).count();
                 if told < quorum.majority() {
@@ -260,7 +260,7 @@ impl Slot {
     }
 }
 
-/// A `connect` under way; dropped when it is cancelled.
+/// A `connect` in progress; dropped when it is cancelled.
 struct Attempt<'a> {
     clients: &'a Clients,
     name: &'a str,
@@ -279,7 +279,7 @@ impl Drop for Attempt<'_> {
         let _ = self.slot.connected.set(Err(Failure::cancelled()));
         let failed = self.slot.connected.get().is_some_and(Result::is_err);
         let mut by_name = self.clients.by_name();
-        // The name may have been closed and taken anew meanwhile.
+        // The name may have been closed and reserved again meanwhile.
         if failed
             && by_name
                 .get(self.name)
@@ -295,7 +295,7 @@ impl Connected {
         std::iter::once(&self.client).chain(&self.others)
     }
 
-    /// Publishes past the toolkit, on a connection of the driver's own.
+    /// Publishes without the library, on a separate connection.
     pub(crate) async fn publish(&self, channel: &str, message: &str) -> Outcome {
         let publish = async {
             let mut connection = self

@@ -1,4 +1,4 @@
-//! The commands and how they are written: `ID [@CLIENT] COMMAND args`.
+//! The commands and their syntax: `ID [@CLIENT] COMMAND args`.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What can be asked of a lock without being one of its owners.
+/// The commands about a lock that need no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockCommand {
     ForceUnlock,
@@ -62,7 +62,7 @@ pub(crate) enum LockCommand {
     Len,
 }
 
-/// What an owner does with a lock or asks about its hold.
+/// The commands of an owner about a lock or its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnedCommand {
     Lock {
@@ -86,7 +86,7 @@ pub(crate) enum OwnedCommand {
 }
 
 impl OwnedCommand {
-    /// Whether it answers at once, while another command of the owner may be pending.
+    /// Whether the command answers at once, also while another command of the owner is pending.
     pub(crate) fn is_immediate(self) -> bool {
         matches!(
             self,
@@ -274,7 +274,7 @@ fn lease(ms: &str) -> Result<Option<Duration>, Failure> {
     let ms: i128 = ms
         .parse()
         .map_err(|_| Failure::usage(format!("not a number of ms: {ms}")))?;
-    // What does not fit is still for the toolkit to refuse.
+    // The library refuses values that are too large.
     let ms = u64::try_from(ms.max(0)).unwrap_or(u64::MAX);
     Ok((ms > 0).then(|| Duration::from_millis(ms)))
 }

@@ -1,4 +1,4 @@
-//! What only fencing tokens have.
+//! The commands of fencing tokens.
 
 use super::{
     answer::{Failure, Outcome},
@@ -8,7 +8,7 @@ use super::{
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FencedCommand {
-    /// The last token given for a lock.
+    /// The last token of a lock.
     Token { name: String },
     /// A write under a token.
     Set {
@@ -19,7 +19,7 @@ pub(crate) enum FencedCommand {
 }
 
 impl FencedCommand {
-    /// `None` where it is none of these.
+    /// `None` for another command.
     pub(crate) fn parse(command: &str, args: &[&str]) -> Option<Result<Self, Failure>> {
         let parsed = match (command, args) {
             ("fenced.token", [name]) => Ok(Self::Token {

@@ -24,7 +24,7 @@ enum Of {
 }
 
 impl LatchCommand {
-    /// `None` where it is none of these.
+    /// `None` for another command.
     pub(crate) fn parse(command: &str, args: &[&str]) -> Option<Result<Self, Failure>> {
         let verb = command.strip_prefix("latch.")?;
         let form = match verb {

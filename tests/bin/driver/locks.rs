@@ -1,4 +1,4 @@
-//! The commands of locks, of whatever kind.
+//! The commands of locks of every kind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     owners::OwnerState,
 };
 
-/// What can be asked of a lock without being one of its owners.
+/// The commands about a lock that need no owner.
 pub(crate) async fn lock_command(client: &Connected, id: &LockId, of: LockCommand) -> Outcome {
     let lock = id.open(client)?;
     Ok(match of {
@@ -27,7 +27,7 @@ pub(crate) async fn lock_command(client: &Connected, id: &LockId, of: LockComman
     })
 }
 
-/// What an owner does with a lock or asks about its hold.
+/// The commands of an owner about a lock or its hold.
 pub(crate) async fn owned_command(
     client: &Connected,
     id: &LockId,
@@ -63,13 +63,13 @@ pub(crate) async fn owned_command(
     }
 }
 
-/// The owner's present hold, or its place in the queue; asked without a kind, of whatever kind.
+/// The owner's present hold, or its place in the queue; without a kind, of any kind.
 fn identity(client: &Connected, id: &LockId, owner: &OwnerState) -> Outcome {
     for id in id.of_any_kind() {
         if let Some(held) = owner.id(&id) {
             return Ok(held.to_string());
         }
-        // A kind that this client cannot have is not waited for.
+        // A kind that this client cannot have needs no wait.
         if let Ok(lock) = id.open(client)
             && let Some(lock) = lock.queue()
             && let Some(waiting) = lock.waiting_as(&owner.identity)?
@@ -93,7 +93,7 @@ fn try_answer(taken: Result<Option<u64>, Failure>, has_tokens: bool) -> Outcome 
     })
 }
 
-/// Answers the token, where the kind has one.
+/// The token, if the kind has one.
 async fn take(
     lock: &dyn Handle,
     id: &LockId,
@@ -106,7 +106,7 @@ async fn take(
     Ok(token)
 }
 
-/// A lease that is given is not renewed.
+/// An explicit lease is not renewed.
 fn options(owner: &OwnerState, lease: Option<Duration>) -> LockOptions {
     let options = LockOptions::new().owner(&owner.identity);
     match lease {

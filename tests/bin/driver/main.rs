@@ -1,5 +1,5 @@
-//! A process that drives redlock-rt from the outside: one command a line on stdin, one answer a
-//! line on stdout. `docs/driver.md` has the protocol.
+//! A process that other programs use to drive redlock-rt: one command per line on stdin, one answer
+//! per line on stdout. `docs/driver.md` has the protocol.
 
 mod answer;
 mod clients;
@@ -33,10 +33,10 @@ fn main() -> io::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(serve(answers));
-    // Ends the tasks that are left, and with them the last handles on stdout.
+    // Ends the remaining tasks, and with them the last handles on stdout.
     drop(runtime);
     match writer.join() {
-        // Nobody is left to hear the answers.
+        // No reader is left.
         Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Ok(written) => written,
         Err(panic) => panic::resume_unwind(panic),
@@ -54,7 +54,7 @@ async fn serve(answers: Answers) {
     session.end_of_input().await;
 }
 
-/// Reads stdin on a thread of its own, which a blocked read keeps until the process ends.
+/// Reads stdin on a separate thread, which a blocked read keeps until the process ends.
 fn read_lines() -> mpsc::Receiver<String> {
     let (lines, queue) = mpsc::channel(1);
     thread::spawn(move || {
@@ -67,7 +67,7 @@ fn read_lines() -> mpsc::Receiver<String> {
     queue
 }
 
-/// A panic in a task would otherwise show only as an answer that never comes.
+/// Otherwise a panic in a task would show only as a missing answer.
 fn die_of_panics() {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

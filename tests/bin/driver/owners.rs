@@ -1,4 +1,4 @@
-//! Owners: an identity each, the queue of its commands, and the guards that it holds.
+//! Owners: the identity, the command queue and the guards of each.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use super::{
     turns::Turns,
 };
 
-/// The owners of one client, by their word.
+/// The owners of one client, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     by_word: Mutex<HashMap<String, Arc<OwnerState>>>,
@@ -28,15 +28,15 @@ pub(crate) struct Owners {
 pub(crate) struct OwnerState {
     pub(crate) identity: Owner,
     pub(crate) turns: Turns,
-    /// Of each lock, the guard of the last re-entry at the end.
+    /// The guards of each lock; the last re-entry is at the end.
     guards: Mutex<HashMap<LockId, Vec<Arc<Slot>>>>,
 }
 
-/// A guard that may be asked and waited for while it is being given up.
+/// A guard that other commands may use while it is being released.
 #[derive(Debug)]
 struct Slot {
     guard: RwLock<Option<Box<dyn Held>>>,
-    /// Tells those who wait for the loss, and so borrow the guard, that it is to be given up.
+    /// Tells commands that wait for the loss, and so borrow the guard, that it will be released.
     leaving: watch::Sender<bool>,
 }
 
@@ -109,13 +109,13 @@ impl OwnerState {
         }
     }
 
-    /// Whether the guard reports that it is held.
+    /// Whether the guard is valid.
     pub(crate) fn held(&self, of: &LockId) -> bool {
         let held = |guard: &dyn Held| matches!(guard.state(), GuardState::Held { .. });
         self.ask(of, held).unwrap_or_default()
     }
 
-    /// How often the owner holds the lock, 0 once it was lost.
+    /// The hold count of the owner, 0 after a loss.
     pub(crate) fn hold_count(&self, of: &LockId) -> u64 {
         let count = |guard: &dyn Held| {
             if guard.state().is_valid() {
@@ -153,7 +153,7 @@ impl OwnerState {
 
     fn ask<T>(&self, of: &LockId, question: impl FnOnce(&dyn Held) -> T) -> Option<T> {
         let slot = self.last(of)?;
-        // Locked for writing only by who is about to release it.
+        // Only a command that releases the guard locks it for writing.
         let guard = slot.guard.try_read().ok()?;
         guard.as_deref().map(question)
     }

@@ -1,4 +1,4 @@
-//! The commands that are running, each a task of its own that can be cancelled by its ID.
+//! The running commands, each a separate task that can be cancelled by its ID.
 
 use std::{
     collections::HashMap,
@@ -20,14 +20,14 @@ pub(crate) struct Running {
 #[derive(Debug, Default)]
 struct Commands {
     by_id: Mutex<HashMap<String, Entry>>,
-    /// How many there are.
+    /// The number of running commands.
     count: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
 struct Entry {
     cancel: Option<oneshot::Sender<()>>,
-    /// `Some(whether it was cancelled)` once it has answered.
+    /// `Some(whether it was cancelled)` after its answer.
     ended: watch::Receiver<Option<bool>>,
 }
 
@@ -39,12 +39,12 @@ impl Running {
         }
     }
 
-    /// Answers a command that needs no task.
+    /// Sends the answer of a command that needs no task.
     pub(crate) fn answer(&self, id: &str, outcome: &Outcome, took: Duration) {
         self.answers.send(id, outcome, took);
     }
 
-    /// Runs a command to its answer, unless it is cancelled before.
+    /// Runs a command until its answer, unless it is cancelled before.
     pub(crate) fn start(
         &self,
         id: String,
@@ -70,8 +70,8 @@ impl Running {
         let start = Instant::now();
         let this = self.clone();
         tokio::spawn(async move {
-            // The command's future is dropped before it is answered, so that the answer to a
-            // cancelled one says that it has let go.
+            // The command's future is dropped before its answer, so that after the answer of a
+            // cancelled command its future is gone.
             let outcome = {
                 let command = pin!(command);
                 tokio::select! {
@@ -82,7 +82,7 @@ impl Running {
             };
             let was_cancelled = outcome.is_none();
             let outcome = outcome.unwrap_or_else(|| Err(Failure::cancelled()));
-            // Free for use again before who reads the answer can use it again.
+            // The ID is free before a reader of the answer can use it again.
             let mut by_id = this.commands.by_id();
             by_id.remove(&id);
             this.answers.send(&id, &outcome, start.elapsed());
@@ -91,7 +91,7 @@ impl Running {
         });
     }
 
-    /// Cancels a command; whether it was, rather than having ended or being unknown.
+    /// Cancels a command; false if it has ended or is unknown.
     pub(crate) async fn cancel(&self, id: &str) -> bool {
         let mut ended = {
             let mut by_id = self.commands.by_id();
@@ -101,21 +101,21 @@ impl Running {
             entry.cancel();
             entry.ended.clone()
         };
-        // An error means that the task is gone with its answer.
+        // An error means that the task has ended.
         ended
             .wait_for(Option::is_some)
             .await
             .is_ok_and(|ended| *ended == Some(true))
     }
 
-    /// Waits until nothing runs any more.
+    /// Waits until no command runs.
     pub(crate) async fn idle(&self) {
         let mut count = self.commands.count.subscribe();
         // The sender is in `self`.
         let _ = count.wait_for(|&count| count == 0).await;
     }
 
-    /// Cancels everything that runs, and waits until it has answered.
+    /// Cancels all running commands, and waits for their answers.
     pub(crate) async fn cancel_all(&self) {
         self.commands.by_id().values_mut().for_each(Entry::cancel);
         self.idle().await;
@@ -130,7 +130,7 @@ impl Commands {
 
 impl Entry {
     fn cancel(&mut self) {
-        // Gone when it was cancelled before, refused when the command has just ended.
+        // Missing if it was cancelled before, refused if the command has just ended.
         let _ = self.cancel.take().map(|cancel| cancel.send(()));
     }
 }

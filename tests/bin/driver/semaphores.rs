@@ -25,7 +25,7 @@ pub(crate) struct SemaphoreCommand {
 enum Of {
     SetPermits(u32),
     AddPermits(i32),
-    /// `None`: as long as it takes. Answers whether they were taken, if a wait was given.
+    /// `None`: without a limit. With a wait, the answer is whether the permits were acquired.
     Acquire {
         permits: u32,
         wait: Option<Duration>,
@@ -67,7 +67,7 @@ impl Permits {
 }
 
 impl SemaphoreCommand {
-    /// `None` where it is none of these.
+    /// `None` for another command.
     pub(crate) fn parse(command: &str, args: &[&str]) -> Option<Result<Self, Failure>> {
         let (leased, verb) = match command.split_once('.')? {
             ("sem", verb) => (false, verb),
@@ -149,7 +149,7 @@ impl SemaphoreCommand {
                 wait,
                 bounded,
             } => {
-                // Whoever gives them back says how many, and need not be this process.
+                // The releasing process names the number, and may be another one.
                 let options = PermitOptions::new().permits(permits).wait(wait);
                 let taken = taken(semaphore.acquire_with(options).await)?;
                 let is_taken = taken.is_some();
@@ -187,7 +187,7 @@ impl SemaphoreCommand {
                 let ids = taken.map(|permit| {
                     let ids = permit.ids().join(",");
                     let key = (name, permit.id().to_owned());
-                    // A lease that is given runs by itself, as in Redisson.
+                    // An explicit lease is not renewed, as in Redisson.
                     match lease {
                         Some(_) => drop(permit.forget()),
                         None => drop(permits.lock().insert(key, permit)),
@@ -197,7 +197,7 @@ impl SemaphoreCommand {
                 or_nil(ids)
             }
             Of::ReleaseId { id, strict } => {
-                // By its id, since others of its guard may go on. The guard of one alone ends.
+                // By its id, since other permits of its guard may stay. A guard of one permit ends.
                 let released = match strict {
                     true => done(semaphore.release(&id).await)?,
                     false => semaphore.try_release(&id).await?.to_string(),
@@ -229,20 +229,20 @@ fn taken<T>(outcome: Result<T, Error>) -> Result<Option<T>, Failure> {
     }
 }
 
-/// A number of permits; what cannot be one is for the toolkit to refuse.
+/// A number of permits; the library refuses invalid numbers.
 fn count(word: &str) -> Option<u32> {
     let number: i128 = word.parse().ok()?;
     let refused = if number < 0 { 0 } else { u32::MAX };
     Some(u32::try_from(number).unwrap_or(refused))
 }
 
-/// For ever where it is negative.
+/// For ever if it is negative.
 fn waiting(word: &str) -> Option<Option<Duration>> {
     let ms: i64 = word.parse().ok()?;
     Some(u64::try_from(ms).ok().map(Duration::from_millis))
 }
 
-/// `None`, that is the watchdog's, where it is not above 0.
+/// `None`, so the watchdog's lease, if it is not above 0.
 fn millis(word: &str) -> Option<Option<Duration>> {
     let ms: i64 = word.parse().ok()?;
     let ms = u64::try_from(ms.max(0)).ok()?;

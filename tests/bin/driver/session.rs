@@ -1,4 +1,4 @@
-//! One line after the other: what it asks for, where it runs.
+//! Reads one line after the other, and runs its command.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     running::Running,
 };
 
-/// For commands that run at the end of stdin to end by themselves.
+/// The limit for running commands to end by themselves at the end of stdin.
 const LAST_COMMANDS: Duration = Duration::from_secs(3);
 
 /// Whether to read on.
@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Starts what the line asks for.
+    /// Starts the command of the line.
     pub(crate) async fn line(&self, line: &str) -> Next {
         let Some(Line {
             id,
@@ -67,21 +67,21 @@ impl Session {
         Next::Line
     }
 
-    /// Lets what runs come to its end, for a moment, then ends as [`exit`](Self::exit).
+    /// Gives running commands a moment to end, then ends like [`exit`](Self::exit).
     pub(crate) async fn end_of_input(self) {
-        // A waiting lock may run for ever, and who would hear the answer may be gone.
+        // A waiting command may run for ever, and the reader of its answer may be gone.
         let _ = tokio::time::timeout(LAST_COMMANDS, self.running.idle()).await;
         self.exit().await;
     }
 
-    /// Drops what runs and what is held, and waits until all is released.
+    /// Drops all commands and holds, and waits for the releases.
     pub(crate) async fn exit(self) {
         self.running.cancel_all().await;
         self.clients.close_all().await;
     }
 
-    /// Starts a command. What decides about the order of commands, names and places in queues, is
-    /// done before the next line is read.
+    /// Starts a command. Names and places in queues, which decide the order of commands, are taken
+    /// before the next line is read.
     async fn start(&self, id: String, client: &str, command: Command) -> Result<(), Failure> {
         let running = &self.running;
         match command {

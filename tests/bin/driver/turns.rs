@@ -1,4 +1,4 @@
-//! The commands of one owner take turns, in the order in which they were read.
+//! The commands of one owner run one after the other, in the order in which they were read.
 
 use std::{pin::Pin, sync::Arc, task::Poll};
 
@@ -17,8 +17,8 @@ pub(crate) enum Turn {
 impl Turns {
     /// Takes the next place.
     ///
-    /// The mutex is fair by the first polls, which tasks of several threads would make in any
-    /// order: so it is made here.
+    /// The order of the mutex is that of the first polls. Tasks of several threads would poll in any
+    /// order, so the first poll is here.
     pub(crate) async fn queue(&self) -> Turn {
         let mut turn: Pin<Box<dyn Future<Output = _> + Send>> =
             Box::pin(self.0.clone().lock_owned());

@@ -10,7 +10,7 @@ use super::{
     script::Script, unlock_latch,
 };
 
-/// The default `fairLockWaitTimeout`, for waiters without a wait of their own.
+/// The default `fairLockWaitTimeout`, for waiters without a limit.
 const FAIR_WAIT: Duration = Duration::from_secs(300);
 
 /// KEYS name, queue, deadlines; ARGV lease, owner, wait, now. Returns nil, or how long to sleep.
@@ -130,12 +130,12 @@ impl RedissonFairLock {
         self
     }
 
-    /// The owner id of a thread, as it stands in the queue and the hash.
+    /// The owner id of a thread in the queue and the hash.
     pub fn owner(&self, thread_id: u64) -> String {
         self.client.owner(thread_id)
     }
 
-    /// The list of owners that wait.
+    /// The list of waiting owners.
     pub fn queue_key(&self) -> String {
         prefixed("redisson_lock_queue", &self.name)
     }
@@ -210,7 +210,7 @@ impl RedissonFairLock {
         acquired
     }
 
-    /// What a waiter sends whose time ran out.
+    /// The call of a waiter whose time is over.
     ///
     /// # Errors
     /// Those of Redis.

@@ -11,7 +11,7 @@ use super::{
     waiting::{Attempt, wait_for},
 };
 
-/// KEYS name, counter; ARGV lease, owner. Returns {-1, token}, or {the TTL of what another holds, -1}.
+/// KEYS name, counter; ARGV lease, owner. Returns {-1, token}, or {the TTL of another holder, -1}.
 const ACQUIRE: Script = Script(
     "
     local mine = redis.call('hexists', KEYS[1], ARGV[2]) == 1
@@ -26,7 +26,7 @@ const ACQUIRE: Script = Script(
 
 /// An `RFencedLock` object of Redisson.
 ///
-/// But for acquiring it is the `RLock` of the same name.
+/// Except for acquiring, it is the `RLock` of the same name.
 #[derive(Clone, Debug)]
 pub struct RedissonFencedLock {
     client: RedissonClient,
@@ -40,13 +40,13 @@ impl RedissonFencedLock {
         Self { client, name, lock }
     }
 
-    /// What is inherited from `RLock`: owners, questions, channel, renewal, `forceUnlock()`.
+    /// The methods of `RLock`: owners, questions, channel, renewal, `forceUnlock()`.
     pub fn as_rlock(&self) -> &RedissonRLock {
         &self.lock
     }
 
-    /// One run of the script of `tryLockAndGetToken()`: the token, or the PTTL of what another
-    /// holds. A re-entry counts as well.
+    /// One run of the script of `tryLockAndGetToken()`: the token, or the PTTL of another holder. A
+    /// re-entry counts too.
     ///
     /// # Errors
     /// Those of Redis, as for all methods.

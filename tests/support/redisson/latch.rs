@@ -64,7 +64,7 @@ impl RedissonCountDownLatch {
     pub(super) fn new(client: RedissonClient, name: String) -> Self {
         Self {
             client,
-            // Whatever the name has in it.
+            // Whatever the name contains.
             channel: format!("redisson_countdownlatch__channel__{{{name}}}"),
             name,
             waiting: Arc::default(),
@@ -112,12 +112,12 @@ impl RedissonCountDownLatch {
             .await
     }
 
-    /// Whether a call of [`wait`](Self::wait) is past its second look, and sleeps.
+    /// Whether a call of [`wait`](Self::wait) has looked twice, and sleeps.
     pub fn is_asleep(&self) -> bool {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// `await(wait)`: looks, subscribes, looks again, and then only upon a message that opens it.
+    /// `await(wait)`: looks, subscribes, looks again, and then looks only after a message that opens it.
     ///
     /// # Errors
     /// Those of Redis.
@@ -130,7 +130,7 @@ impl RedissonCountDownLatch {
         pubsub.subscribe(&self.channel).await?;
         let mut messages = pubsub.into_on_message();
         while self.count().await? > 0 {
-            // The local latch, which a 0 opens and a 1 closes.
+            // The local latch: 0 opens it, and 1 closes it.
             self.waiting.store(true, Ordering::Release);
             let rest = end.saturating_duration_since(Instant::now());
             let opened = async {

@@ -1,8 +1,8 @@
-//! A player of Redisson 4.7 on the wire: raw commands and scripts of its own.
+//! A player of Redisson 4.7 on the wire, with raw commands and separate scripts.
 //!
-//! It shares nothing with redlock-rt, neither scripts nor the building of keys, so that a mistake
-//! there cannot hide here. One file a primitive; this one has what they share: the client, its
-//! subscriptions, and EVALSHA with SCRIPT LOAD upon NOSCRIPT.
+//! It shares neither scripts nor key names with redlock-rt, so that a mistake there shows here. Each
+//! primitive has a file; this one has the common parts: the client, its subscriptions, and EVALSHA
+//! with SCRIPT LOAD after NOSCRIPT.
 
 mod fair;
 mod fenced;
@@ -36,11 +36,11 @@ pub use self::{
 };
 use crate::random::{random_u64, random_uuid};
 
-/// `lockWatchdogTimeout`, the lease of a lock taken without one.
+/// `lockWatchdogTimeout`, the default lease of a lock.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// `timeout` and `connectTimeout`: for a reply, and for a connection.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
-/// A reply may be lost: so often is a command sent in all.
+/// The number of attempts of a command, since a reply may be lost.
 const ATTEMPTS: usize = 4;
 /// The channel's messages.
 const UNLOCK_MESSAGE: &str = "0";
@@ -125,7 +125,7 @@ impl RedissonClient {
         self.permits_ahead(name, Duration::ZERO)
     }
 
-    /// As [`permits`](Self::permits), of a client whose clock is ahead by so much.
+    /// As [`permits`](Self::permits), for a client whose clock is ahead by this time.
     pub fn permits_ahead(&self, name: impl Into<String>, ahead: Duration) -> RedissonPermits {
         RedissonPermits::new(self.clone(), name.into(), ahead)
     }
@@ -140,7 +140,7 @@ impl RedissonClient {
         RedissonCountDownLatch::new(self.clone(), name.into())
     }
 
-    /// What this client is subscribed to at this moment.
+    /// The present subscriptions of this client.
     pub fn channels(&self) -> Vec<String> {
         self.inner.subscriptions.channels()
     }
@@ -169,7 +169,7 @@ impl RedissonClient {
         self.query(&command).await
     }
 
-    /// Sends a command, and again on a new connection when the connection was lost.
+    /// Sends a command; repeats it on a new connection if the connection breaks.
     async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> RedisResult<T> {
         let mut attempt = 1;
         loop {
@@ -200,7 +200,7 @@ impl RedissonClient {
     }
 }
 
-/// `prefix:{name}`, or `prefix:name` where the name has a brace already.
+/// `prefix:{name}`, or `prefix:name` if the name has a brace.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') {
         format!("{prefix}:{name}")
@@ -209,7 +209,7 @@ fn prefixed(prefix: &str, name: &str) -> String {
     }
 }
 
-/// The key by which a repeated unlock is recognised, one for each request.
+/// The key that marks a repeated unlock, one for each request.
 fn unlock_latch(name: &str, request: &str) -> String {
     format!("{}:{request}", prefixed("redisson_unlock_latch", name))
 }

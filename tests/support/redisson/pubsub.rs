@@ -1,4 +1,4 @@
-//! Subscriptions: one a channel and client, shared by its waiters.
+//! Subscriptions: one per channel and client, shared by its waiters.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use redis::{
 };
 use tokio::{sync::Semaphore, task::JoinHandle};
 
-/// The local latch that the waiters of a channel sleep on: a message that comes while nobody sleeps
-/// is not forgotten.
+/// The local latch on which the waiters of a channel sleep; it keeps a message that comes while none
+/// sleeps.
 pub(super) type Latch = Arc<Semaphore>;
 
 #[derive(Debug)]
@@ -113,14 +113,14 @@ async fn read(mut stream: PubSubStream, entries: Arc<Mutex<BTreeMap<String, Entr
         let Some(entry) = entries.get(message.get_channel_name()) else {
             continue;
         };
-        // Of a semaphore the number of permits, each of which is for one who waits.
+        // For a semaphore the number of permits, each of which wakes one waiter.
         if message.get_channel_name().starts_with("redisson_sc:") {
             let permits = message.get_payload::<i64>().unwrap_or_default();
             let permits = usize::try_from(permits).unwrap_or_default();
             entry.latch.add_permits(permits.min(entry.waiters));
             continue;
         }
-        // Other payloads are not acted upon.
+        // Other payloads have no effect.
         match message.get_payload::<i64>() {
             Ok(0) => entry.latch.add_permits(1),
             Ok(1) => entry.latch.add_permits(entry.waiters),

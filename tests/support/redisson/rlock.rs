@@ -13,7 +13,7 @@ use super::{
     unlock_latch, waiting,
 };
 
-/// KEYS name; ARGV lease, owner. Returns nil, or the TTL of the lock that another holds.
+/// KEYS name; ARGV lease, owner. Returns nil, or the TTL of another holder.
 const ACQUIRE: Script = Script(
     "
     local free = redis.call('exists', KEYS[1]) == 0
@@ -26,7 +26,7 @@ const ACQUIRE: Script = Script(
 );
 
 /// KEYS name, channel, latch; ARGV message, lease, owner, publish command, latch time. Returns 1
-/// when freed, 0 when still held, nil when not held by this owner.
+/// = freed, 0 = still held, nil = not held by this owner.
 const RELEASE: Script = Script(
     "
     local done = redis.call('get', KEYS[3])
@@ -58,7 +58,7 @@ const FORCE_RELEASE: Script = Script(
     return there",
 );
 
-/// KEYS the locks; ARGV lease, the owner of each. Returns 1 for each that was renewed, else 0.
+/// KEYS the locks; ARGV lease, the owner of each. Returns 1 for each renewed lock, else 0.
 const RENEW: Script = Script(
     "
     local renewed = {}
@@ -84,12 +84,12 @@ pub enum RedissonUnlock {
 
 /// An `RLock` object of Redisson; clones are the same object.
 ///
-/// A lock taken without a lease is not renewed by itself: see [`renew`](Self::renew).
+/// A lock without an explicit lease is not renewed automatically: see [`renew`](Self::renew).
 #[derive(Clone, Debug)]
 pub struct RedissonRLock {
     client: RedissonClient,
     name: String,
-    // `internalLockLeaseTime`: the last lease given to this object.
+    // `internalLockLeaseTime`: the last lease of this object.
     lease: Arc<Mutex<Duration>>,
 }
 
@@ -103,7 +103,7 @@ impl RedissonRLock {
         }
     }
 
-    /// The owner id of a thread, as it stands in the hash.
+    /// The owner id of a thread in the hash.
     pub fn owner(&self, thread_id: u64) -> String {
         self.client.owner(thread_id)
     }
@@ -116,7 +116,7 @@ impl RedissonRLock {
         Ok(self.attempt(thread_id, lease).await?.is_none())
     }
 
-    /// One run of the acquire script: `None` = acquired, else the PTTL of what another holds.
+    /// One run of the acquire script: `None` = acquired, else the PTTL of another holder.
     ///
     /// # Errors
     /// Those of Redis.
@@ -143,7 +143,7 @@ impl RedissonRLock {
 
     /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
     ///
-    /// Must not be cancelled: like Redisson's it leaves its subscription then.
+    /// Must not be cancelled: like Redisson, it would leave its subscription.
     ///
     /// # Errors
     /// Those of Redis.
@@ -164,7 +164,7 @@ impl RedissonRLock {
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         let request = request_id();
         let unlocked = self.unlock_request(thread_id, &request).await?;
-        // Redisson does not wait for this one's answer, but a test wants nothing left on its way.
+        // Redisson does not wait for this reply, but a test must not leave a command in flight.
         let _: i64 = self
             .client
             .command("DEL", unlock_latch(&self.name, &request))
@@ -172,7 +172,7 @@ impl RedissonRLock {
         Ok(unlocked)
     }
 
-    /// The script of an unlock; repeated with the same request id it answers the same.
+    /// The script of an unlock; a repeat with the same request id returns the same.
     ///
     /// # Errors
     /// Those of Redis.
@@ -209,8 +209,8 @@ impl RedissonRLock {
             .await
     }
 
-    /// What the watchdog sends every third of its time; given several threads of the client that
-    /// hold this lock, it names the first. Whether the hold is still there.
+    /// The watchdog's call every third of its time; with several threads of the client that hold this
+    /// lock, it names the first. Returns whether the hold still exists.
     ///
     /// # Errors
     /// Those of Redis.
@@ -256,7 +256,7 @@ impl RedissonRLock {
         self.client.command("PTTL", &self.name).await
     }
 
-    /// The channel on which the release is told.
+    /// The channel of releases.
     pub fn channel(&self) -> String {
         prefixed("redisson_lock__channel", &self.name)
     }

@@ -13,7 +13,7 @@ use super::{
     script::Script, unlock_latch, waiting,
 };
 
-/// The message of the write lock, which wakes everybody.
+/// The message of the write lock, which wakes all waiters.
 const READ_UNLOCK_MESSAGE: &str = "1";
 
 /// KEYS name, lease prefix; ARGV lease, owner, owner's write field. Returns nil, or the TTL.
@@ -170,7 +170,7 @@ const READ_RENEW: Script = Script(
     return there",
 );
 
-/// KEYS name. Returns whether anybody reads.
+/// KEYS name. Returns whether there is a reader.
 const READ_IS_LOCKED: Script = Script(
     "
     local mode = redis.call('hget', KEYS[1], 'mode')
@@ -191,13 +191,13 @@ pub struct RedissonReadWriteLock {
 
 /// Its read lock or its write lock; clones are the same object.
 ///
-/// What is taken without a lease is not renewed by itself: see [`renew`](Self::renew).
+/// A lock without an explicit lease is not renewed automatically: see [`renew`](Self::renew).
 #[derive(Clone, Debug)]
 pub struct RedissonModeLock {
     client: RedissonClient,
     name: String,
     writes: bool,
-    // `internalLockLeaseTime`: the last lease given to this object.
+    // `internalLockLeaseTime`: the last lease of this object.
     lease: Arc<Mutex<Duration>>,
 }
 
@@ -241,7 +241,7 @@ impl RedissonModeLock {
         Ok(self.attempt(thread_id, lease).await?.is_none())
     }
 
-    /// One run of the acquire script: `None` = acquired, else the PTTL of what another holds.
+    /// One run of the acquire script: `None` = acquired, else the PTTL of another holder.
     ///
     /// # Errors
     /// Those of Redis.
@@ -264,7 +264,7 @@ impl RedissonModeLock {
 
     /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
     ///
-    /// Must not be cancelled: like Redisson's it leaves its subscription then.
+    /// Must not be cancelled: like Redisson, it would leave its subscription.
     ///
     /// # Errors
     /// Those of Redis.
@@ -297,7 +297,7 @@ impl RedissonModeLock {
             let args = [UNLOCK_MESSAGE, &field, "PUBLISH", &time];
             READ_RELEASE.run(&self.client, &keys, &args).await?
         };
-        // Redisson does not wait for this one's answer, but a test wants nothing left on its way.
+        // Redisson does not wait for this reply, but a test must not leave a command in flight.
         let _: i64 = self.client.command("DEL", latch).await?;
         Ok(match answer {
             None => RedissonUnlock::NotOwner,
@@ -321,7 +321,7 @@ impl RedissonModeLock {
             .await
     }
 
-    /// What the watchdog sends every third of its time: whether any of the holds is still there.
+    /// The watchdog's call every third of its time; returns whether any of the holds still exists.
     ///
     /// # Errors
     /// Those of Redis.
@@ -364,7 +364,7 @@ impl RedissonModeLock {
         Ok(count.unwrap_or_default())
     }
 
-    /// The channel on which the release is told.
+    /// The channel of releases.
     pub fn channel(&self) -> String {
         prefixed("redisson_rwlock", &self.name)
     }

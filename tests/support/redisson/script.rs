@@ -1,4 +1,4 @@
-//! Scripts by EVALSHA, loaded when the server does not know them.
+//! Scripts by EVALSHA, which are loaded if the server does not know them.
 
 use redis::{FromRedisValue, RedisResult, ToRedisArgs};
 
@@ -19,7 +19,7 @@ impl Script {
         self.run_raw(client, keys, args).await
     }
 
-    /// As [`run`](Self::run), for arguments that are no text.
+    /// As [`run`](Self::run), for binary arguments.
     pub(super) async fn run_raw<T: FromRedisValue>(
         self,
         client: &RedissonClient,
@@ -31,8 +31,8 @@ impl Script {
         evalsha.arg(sha).arg(keys.len()).arg(keys).arg(args);
         loop {
             match client.query(&evalsha).await {
-                // Another client may flush the scripts between the two: where Redisson then fails, its
-                // caller would call again.
+                // Another client may flush the scripts between the two calls. Redisson then fails, and
+                // its caller would repeat the call.
                 Err(error) if error.code() == Some("NOSCRIPT") => {
                     let _: String = client.command("SCRIPT", &["LOAD", self.0]).await?;
                 }

@@ -119,7 +119,7 @@ impl RedissonSemaphore {
     /// Those of Redis.
     pub async fn acquire(&self, permits: u32, wait: Option<Duration>) -> RedisResult<bool> {
         let attempt = || {
-            // Refused it waits for a message only.
+            // After a refusal it waits only for a message.
             let tried = self.try_acquire(permits);
             async { Ok((!tried.await?).then_some(-1)) }.boxed()
         };
@@ -145,7 +145,7 @@ impl RedissonSemaphore {
         Ok(free.unwrap_or_default())
     }
 
-    /// The channel on which permits are told.
+    /// The channel of permits.
     pub fn channel(&self) -> String {
         prefixed("redisson_sc", &self.name)
     }
@@ -155,7 +155,7 @@ impl RedissonSemaphore {
 #[derive(Clone, Debug)]
 pub struct RedissonPermits {
     plain: RedissonSemaphore,
-    /// By how much the clock of this client is ahead.
+    /// The time by which the clock of this client is ahead.
     ahead: Duration,
 }
 
@@ -189,7 +189,7 @@ impl RedissonPermits {
         self.plain.try_set_permits(permits).await
     }
 
-    /// One run of the acquire script: the id, or for how long a waiter sleeps at most.
+    /// One run of the acquire script: the id, or the longest sleep of a waiter.
     ///
     /// # Errors
     /// Those of Redis.
@@ -221,7 +221,7 @@ impl RedissonPermits {
         })
     }
 
-    /// `acquire(lease)`: waits as long as it takes; the id in hexadecimal.
+    /// `acquire(lease)`: waits without a limit; returns the id in hexadecimal.
     ///
     /// # Errors
     /// Those of Redis.

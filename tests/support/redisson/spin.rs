@@ -10,8 +10,8 @@ use super::{
 };
 use crate::random::random_u64;
 
-/// KEYS name, latch; ARGV lease, owner, latch time. Returns 1 when freed, 0 when still held, nil when
-/// not held by this owner.
+/// KEYS name, latch; ARGV lease, owner, latch time. Returns 1 = freed, 0 = still held, nil = not held
+/// by this owner.
 const RELEASE: Script = Script(
     "
     local done = redis.call('get', KEYS[2])
@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_millis(128);
 
 /// An `RSpinLock` object of Redisson.
 ///
-/// It is acquired, asked about and renewed as the `RLock` of the same name.
+/// Acquiring, questions and renewal are those of the `RLock` of the same name.
 #[derive(Clone, Debug)]
 pub struct RedissonSpinLock {
     client: RedissonClient,
@@ -52,7 +52,7 @@ impl RedissonSpinLock {
         Self { client, name, lock }
     }
 
-    /// What it has in common with `RLock`: owners, attempts, questions, renewal.
+    /// The common part with `RLock`: owners, attempts, questions, renewal.
     pub fn as_rlock(&self) -> &RedissonRLock {
         &self.lock
     }

@@ -1,4 +1,4 @@
-//! How a thread of Redisson waits for a lock that announces its releases.
+//! Waits like a thread of Redisson for a lock that announces its releases.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::RedissonClient;
 
-/// As [`wait_for`], for scripts that answer nil where they acquired: whether that was in time.
+/// As [`wait_for`], for scripts that return nil if they acquired; returns whether that was in time.
 pub(super) async fn acquire<'a>(
     client: &RedissonClient,
     channel: &str,
@@ -20,13 +20,13 @@ pub(super) async fn acquire<'a>(
     Ok(acquired.is_some())
 }
 
-/// One run of an acquire script: acquired, or the TTL of what another holds.
+/// One run of an acquire script: acquired, or the TTL of another holder.
 pub(super) type Attempt<T> = Result<T, i64>;
 
-/// Tries, subscribes, and tries again upon each message and when the TTL is over; `None` when the
-/// wait is.
+/// Tries, subscribes, and tries again after each message and at the end of the TTL; `None` at the end
+/// of the wait.
 ///
-/// Must not be cancelled: like Redisson it leaves its subscription then.
+/// Must not be cancelled: like Redisson, it would leave its subscription.
 pub(super) async fn wait_for<'a, T>(
     client: &RedissonClient,
     channel: &str,
@@ -46,7 +46,7 @@ pub(super) async fn wait_for<'a, T>(
         while rest() != Some(Duration::ZERO) {
             let ttl = match attempt().await? {
                 Ok(acquired) => return Ok(Some(acquired)),
-                // A lock without a TTL, which Redisson never makes, is waited for by message only.
+                // For a lock without a TTL, which Redisson never creates, it waits only for a message.
                 Err(ttl) => u64::try_from(ttl).ok().map(Duration::from_millis),
             };
             let sleep = rest().into_iter().chain(ttl).min();
