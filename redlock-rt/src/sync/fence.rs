@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(gate.check(3), Ok(()));
     }
 
-    /// Whatever the order in which threads come, what was written carries tokens that only grow.
+    /// The tokens of the writes grow, in every order of the threads.
     #[test]
     fn writes_under_the_gate_never_go_back() {
         const TOKENS: u64 = 400;

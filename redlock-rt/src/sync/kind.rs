@@ -9,7 +9,7 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
-/// Of a handle to a lock of whatever kind, for what all kinds can be asked.
+/// The kind of a handle to a lock of any kind, for the questions that all kinds share.
 pub(super) struct AnyKind;
 
 impl sealed::Sealed for AnyKind {}

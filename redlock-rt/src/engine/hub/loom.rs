@@ -1,4 +1,4 @@
-//! For the models of those who listen: what the hub's task does, step by step.
+//! The steps of the hub's task, for the models of the listeners.
 
 use std::sync::Arc;
 

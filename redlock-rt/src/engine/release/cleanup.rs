@@ -522,7 +522,7 @@ impl PendingCleanup {
         Some(outcome)
     }
 
-    /// The error for a caller who was told of this fault.
+    /// The error for a caller that is told of this fault.
     pub(in crate::engine) fn failed(self, fault: Fault, action: &'static str) -> Error {
         let error = fault.into_error(action);
         match self.cleanup {
@@ -531,7 +531,7 @@ impl PendingCleanup {
         }
     }
 
-    /// The error for a caller who cannot wait any longer; it goes on in the background.
+    /// The error for a caller that cannot wait any longer. The cleanup goes on in the background.
     pub(in crate::engine) fn out_of_time(self, action: &'static str) -> Error {
         let open = self
             .cleanup

@@ -1,4 +1,4 @@
-//! What is to be done in Redis once, whoever waits for it: now, or when it is dropped.
+//! A call that Redis is to run once, also if nobody waits for its reply.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::name::LockName;
 use crate::wire::{Call, Malformed, Reply};
 
-/// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. It
-/// says by an id which one it is.
+/// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. The
+/// call carries an id, by which Redis knows a second delivery.
 pub(crate) struct OnceCall {
-    /// `None` once it is somebody else's.
+    /// `None` once the call was taken to be made.
     call: Option<Call>,
     engine: Handle,
     name: LockName,
@@ -41,20 +41,20 @@ impl OnceCall {
         }
     }
 
-    /// Makes the call, and waits for the answer.
+    /// Makes the call, and waits for the reply.
     ///
     /// # Cancel safety
     ///
-    /// It goes on in the background.
+    /// The call goes on in the background.
     pub(crate) async fn run(mut self, action: &'static str) -> Result<u64, Error> {
         let engine = Arc::clone(&self.engine);
         let name = self.name.clone();
         let named = |error: Error| error.named(name.as_arc());
         let Some((cleanup, reply)) = self.take() else {
-            // Only a drop takes it besides.
+            // Besides, only a drop takes the call.
             return Err(named(Fault::closed().into_error(action)));
         };
-        // Not refused while the client shuts down: it waits for what is still to be told.
+        // The call is not refused while the client shuts down: the client waits for such calls.
         engine.ensure_tasks();
         let mut pending = PendingCleanup::new(cleanup);
         match pending.run(Some(engine.patience(clock::now()))).await {
@@ -64,7 +64,7 @@ impl OnceCall {
         }
         match reply.get() {
             Some(reply) => Ok(*reply),
-            // It is set before the call is over, and the pending call was not over before.
+            // The reply is set before the call is over, and this call was not over before.
             None => Err(named(Fault::closed().into_error(action))),
         }
     }

@@ -148,7 +148,7 @@ impl<S: Subject> Waiters<S> {
         guard
     }
 
-    /// Joins the queue; returns also whether nobody waited.
+    /// Joins the queue. Returns also whether the queue was empty.
     fn join(self: &Arc<Self>) -> (WaiterGuard<S>, bool) {
         let (ticket, first) = lock(&self.queue).enter();
         self.map.waiting.fetch_add(1, Ordering::SeqCst);
@@ -217,7 +217,7 @@ impl<S: Subject> Waiters<S> {
         (queue.health(), queue.refusal())
     }
 
-    /// Whether nobody waits.
+    /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.queue).is_empty()
     }
@@ -322,7 +322,7 @@ impl<S: Subject> WaiterGuard<S> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Makes the next waiter try when this one gives up, whatever this one was told.
+    /// The next waiter will try when this one gives up, also if nothing was announced.
     pub(crate) fn passes_on(&mut self) {
         self.passes_on = true;
     }

@@ -18,11 +18,11 @@
 //!    the head that was served: what was announced is the release by which the head got the lock, or
 //!    an earlier one. Only a forced release between the script and its reply is announced later; the
 //!    next head then tries when the guard learns that it is lost, or at its moment to look again.
-//!    Kept, the permit would cost a vain try where two releases follow each other closely.
-//! 3. Whoever becomes head is woken, since the head has the timer and the subscription.
-//! 4. What a try finds for all ([`WaitQueue::finish`]) is told to those that waited when the try
-//!    began, and to nobody else: a later waiter may know of a latch that was set since. Later waiters
-//!    get a try of their own.
+//!    A kept permit would cost a try without success where two releases follow each other closely.
+//! 3. A waiter that becomes head is woken, since the head has the timer and the subscription.
+//! 4. What a try finds for all ([`WaitQueue::finish`]) is told only to the waiters that waited when
+//!    the try began: a later waiter may know of a latch that was set since. Later waiters get a try
+//!    of their own.
 //! 5. Tickets grow, so the order of the tickets is that of the queue.
 
 #[cfg(all(test, redlock_loom))]
@@ -99,7 +99,7 @@ impl Health {
 pub(crate) enum Refusal {
     #[default]
     Held,
-    /// There is nothing to have yet: a semaphore whose permits were never set.
+    /// The number of the semaphore's permits was never set.
     Unset,
 }
 

@@ -58,7 +58,8 @@ impl Server {
 }
 
 fn live() -> Shared {
-    // No linger: the last that detaches ends the subscription, and who comes then meets that.
+    // No linger: the last listener that detaches ends the subscription, and the next one meets
+    // that.
     let mut registry = Registry::new(Duration::ZERO);
     registry.connected();
     Arc::new(Mutex::new(registry))
