@@ -24,6 +24,9 @@ pub enum ErrorKind {
     Lost,
     /// The caller holds the lock for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
+    /// Fewer replicas than [`replica_ack`](crate::LockOptions::replica_ack) asks for acknowledged
+    /// the lock in time. The lock was released. [`replicas`](Error::replicas) returns how many.
+    NotReplicated,
     /// A newer fencing token was seen: the caller's lock was lost before, and another owner has
     /// held it since.
     StaleToken,
@@ -63,6 +66,7 @@ impl ErrorKind {
             Self::OutcomeUnknown => "the reply was lost, the outcome is unknown",
             Self::Lost => "lost",
             Self::UpgradeWouldDeadlock => "held for reading by the caller itself",
+            Self::NotReplicated => "too few replicas have the lock",
             Self::StaleToken => "a newer fencing token was seen",
             Self::LatchDeleted => "the latch was deleted",
             Self::LatchExpired => "the latch expired",
@@ -91,6 +95,16 @@ pub enum LostReason {
     MaxHold,
     /// The client was shut down and released it.
     ShutDown,
+}
+
+/// How many replicas were to acknowledge a lock, and how many did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Replicas {
+    /// How many were to acknowledge it.
+    pub wanted: u32,
+    /// How many did, as far as is known: the time for it may have ended before they were counted.
+    pub got: u32,
 }
 
 impl fmt::Display for LostReason {
@@ -123,6 +137,7 @@ struct Repr {
     name: Option<Arc<str>>,
     detail: Option<Cow<'static, str>>,
     lost: Option<LostReason>,
+    replicas: Option<Replicas>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -135,6 +150,7 @@ impl Error {
             name: None,
             detail: None,
             lost: None,
+            replicas: None,
             source: None,
         };
         Self {
@@ -150,6 +166,14 @@ impl Error {
             _ => Self::new(ErrorKind::Lost, action).detail(reason.to_string()),
         };
         error.repr.lost = Some(reason);
+        error
+    }
+
+    /// For a lock that too few replicas have.
+    pub(crate) fn replicas_of(action: &'static str, wanted: u32, got: u32) -> Self {
+        let detail = format!("{got} of {wanted} acknowledged it in time; it was released");
+        let mut error = Self::new(ErrorKind::NotReplicated, action).detail(detail);
+        error.repr.replicas = Some(Replicas { wanted, got });
         error
     }
 
@@ -270,6 +294,19 @@ impl Error {
         self.repr.lost
     }
 
+    /// Returns whether too few replicas had the lock in time.
+    #[must_use]
+    pub fn is_not_replicated(&self) -> bool {
+        self.kind() == ErrorKind::NotReplicated
+    }
+
+    /// Returns how many replicas were to acknowledge the lock, and how many did, for
+    /// [`NotReplicated`](ErrorKind::NotReplicated).
+    #[must_use]
+    pub fn replicas(&self) -> Option<Replicas> {
+        self.repr.replicas
+    }
+
     /// Returns whether the caller holds the lock for reading and would wait for itself for ever.
     #[must_use]
     pub fn is_upgrade_would_deadlock(&self) -> bool {
@@ -342,6 +379,7 @@ impl fmt::Debug for Error {
             name,
             detail,
             lost,
+            replicas,
             source,
         } = &*self.repr;
         f.debug_struct("Error")
@@ -350,6 +388,7 @@ impl fmt::Debug for Error {
             .field("name", name)
             .field("detail", detail)
             .field("lost", lost)
+            .field("replicas", replicas)
             .field("source", source)
             .finish()
     }

@@ -279,6 +279,15 @@ impl Replicated {
         self.synchronized(replica).await;
     }
 
+    /// Waits until a master counts so many replicas, which then have told it how far they are.
+    pub async fn is_counted(&self, master: usize, replicas: usize) {
+        let online = async || {
+            let info: String = self.command(master, &["INFO", "replication"]).await;
+            info.matches("state=online").count() == replicas
+        };
+        eventually(DEADLINE, online).await;
+    }
+
     /// Waits until a replica is connected to its master and has its data.
     pub async fn synchronized(&self, replica: usize) {
         let up = async || {

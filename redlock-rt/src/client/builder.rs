@@ -9,8 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::late_loss::{LateLossHook, LateLosses};
 use super::{Client, LateLoss};
-use crate::connection::{Connector, Dialer, Endpoint, Spawner, Timeouts};
-use crate::engine::{Config, Engine, Handle};
+use crate::connection::{
+    Connector, CredentialSource, Credentials, Dialer, Endpoint, Spawner, Timeouts,
+};
+use crate::engine::{Config, Engine, Handle, ReplicaAck};
 use crate::error::Error;
 use crate::sync::check_lease;
 
@@ -22,6 +24,8 @@ pub struct ClientBuilder {
     url: Option<Secret>,
     connector: Option<Connector>,
     roots: Vec<u8>,
+    identity: Option<Identity>,
+    credentials: Option<CredentialSource>,
     sentinel_login: Option<SentinelLogin>,
     namespace: Option<String>,
     server_name: Option<String>,
@@ -31,6 +35,8 @@ pub struct ClientBuilder {
     linger: Duration,
     timeouts: Timeouts,
     waiter_timeout: Duration,
+    replica_ack: ReplicaAck,
+    replica_timeout: Duration,
     dedicated_thread: bool,
     flush_on_drop: Option<Duration>,
     on_late_loss: Option<LateLossHook>,
@@ -46,6 +52,16 @@ impl fmt::Debug for Secret {
             Ok(endpoint) => fmt::Debug::fmt(&endpoint, f),
             Err(_) => f.write_str("a URL that cannot be parsed"),
         }
+    }
+}
+
+/// Certificates and private key of the client.
+#[derive(Clone)]
+struct Identity((Vec<u8>, Vec<u8>));
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity")
     }
 }
 
@@ -71,6 +87,8 @@ impl ClientBuilder {
             url: None,
             connector: None,
             roots: Vec::new(),
+            identity: None,
+            credentials: None,
             sentinel_login: None,
             namespace: None,
             server_name: None,
@@ -83,6 +101,8 @@ impl ClientBuilder {
                 response: Duration::from_secs(3),
             },
             waiter_timeout: Duration::from_secs(5),
+            replica_ack: ReplicaAck::None,
+            replica_timeout: Duration::from_secs(1),
             dedicated_thread: false,
             flush_on_drop: None,
             on_late_loss: None,
@@ -144,6 +164,53 @@ impl ClientBuilder {
     /// Trusts these certificates (PEM) in addition to the well-known ones. For `rediss://` URLs.
     pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots = pem.into();
+        self
+    }
+
+    /// Presents this certificate to servers that ask for one (`tls-auth-clients yes`): the chain
+    /// and the private key, in PEM form. For `rediss://` URLs. Defaults to none.
+    pub fn tls_identity(
+        mut self,
+        certificates: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.identity = Some(Identity((certificates.into(), key.into())));
+        self
+    }
+
+    /// Asks `source` for user and password before each connection, in place of those of the URL:
+    /// for passwords that rotate, and for tokens that expire.
+    ///
+    /// The source is asked again before [`Credentials::valid_for`] is over, and open connections
+    /// for commands log in again with what it returns. If that fails until they have expired, the
+    /// connection is closed. The subscribing connection cannot log in again; if the server ends it,
+    /// the next one asks the source too. The time of the source is part of the time for connecting.
+    /// An error of it counts as an outage. With several servers in the URL all get the same
+    /// credentials; sentinels have [their own](Self::sentinel_credentials).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use redlock_rt::{Client, Credentials};
+    ///
+    /// async fn token() -> Result<String, std::io::Error> {
+    ///     Ok("from a file, a vault, or a signed request".to_owned())
+    /// }
+    ///
+    /// let builder = Client::builder().url("redis://localhost").credentials(|| async {
+    ///     let token = token().await?;
+    ///     let credentials = Credentials::new(token).user("app");
+    ///     Ok::<_, std::io::Error>(credentials.valid_for(Duration::from_secs(15 * 60)))
+    /// });
+    /// ```
+    pub fn credentials<F, Fut, E>(mut self, source: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.credentials = Some(CredentialSource::new(source));
         self
     }
 
@@ -226,6 +293,27 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets how many replicas must have a lock or a permit before it is returned, for options that do
+    /// not [say](crate::LockOptions::replica_ack). Defaults to [`ReplicaAck::None`].
+    ///
+    /// A lock that enough replicas have survives a failover to one of them. docs/topologies.md says
+    /// what each choice is worth. The parts of a [`RedLock`](crate::RedLock) are not waited for.
+    ///
+    /// # Round trips
+    ///
+    /// One more, on a connection of its own: a call that writes, with WAIT behind it. Locks that are
+    /// acquired together share it. Other calls keep their latency while replicas hang.
+    pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
+        self.replica_ack = ack;
+        self
+    }
+
+    /// Sets how long to wait for replicas. Defaults to 1 s.
+    pub fn replica_timeout(mut self, timeout: Duration) -> Self {
+        self.replica_timeout = timeout;
+        self
+    }
+
     /// Runs the client's tasks and connections on a separate thread.
     ///
     /// A blocked runtime then loses no locks. A guard that is dropped while its runtime shuts down
@@ -294,7 +382,10 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
         let endpoint = self.url.map(|url| Endpoint::parse(&url.0)).transpose()?;
-        let by_url = endpoint.map(|endpoint| Dialer::new(endpoint, &self.roots));
+        let by_url = endpoint.map(|endpoint| {
+            let identity = self.identity.as_ref().map(|Identity(identity)| identity);
+            Dialer::new(endpoint, &self.roots, identity)
+        });
         let dialer = match (by_url.transpose()?, self.connector) {
             (None, None) => return refuse("no server: name a url, connector or embedded engine"),
             (Some(dialer), None) => dialer,
@@ -303,6 +394,10 @@ impl ClientBuilder {
         };
         let dialer = match self.sentinel_login {
             Some(SentinelLogin { user, password }) => dialer.with_sentinel_login(user, password)?,
+            None => dialer,
+        };
+        let dialer = match self.credentials {
+            Some(source) => dialer.with_credentials(source)?,
             None => dialer,
         };
         let dialer = match &self.server_name {
@@ -319,6 +414,9 @@ impl ClientBuilder {
         }
         if connect > LONGEST || response > LONGEST || self.poll_interval > LONGEST {
             return refuse("a time-out or the poll interval is longer than a day");
+        }
+        if self.replica_timeout.is_zero() || self.replica_timeout > LONGEST {
+            return refuse("the time-out of replicas is zero or longer than a day");
         }
         if self.waiter_timeout < SHORTEST_WAITER_TIMEOUT || self.waiter_timeout > LONGEST {
             return refuse("the waiter time-out is shorter than 100 ms or longer than a day");
@@ -354,6 +452,8 @@ impl ClientBuilder {
             lease: self.lease,
             namespace,
             waiter_timeout: self.waiter_timeout,
+            replica_ack: self.replica_ack,
+            replica_timeout: self.replica_timeout,
             flush_on_drop: self.flush_on_drop,
         };
         Ok(Client {

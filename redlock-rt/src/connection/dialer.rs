@@ -14,7 +14,9 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::addresses::{connect_to_any, in_turn};
+use super::credentials::{CredentialSource, Credentials, Expiry};
 use super::endpoint::{Address, Endpoint, Login, Servers, Service};
+use super::fault::Fault;
 use crate::error::Error;
 
 /// Any byte stream to a server.
@@ -33,6 +35,8 @@ pub(super) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Dialer {
     how: How,
     login: Login,
+    /// Asked for user and password at each connection, in place of those of the URL.
+    source: Option<CredentialSource>,
     /// For the sentinels, which have users of their own.
     sentinel_login: Login,
     /// The name that the caller gave to the server.
@@ -112,17 +116,24 @@ impl fmt::Debug for Connector {
 
 impl Dialer {
     /// `roots`: certificates (PEM) to trust for TLS in addition to the well-known ones.
-    pub(crate) fn new(endpoint: Endpoint, roots: &[u8]) -> Result<Self, Error> {
+    ///
+    /// `identity`: the client's own certificates and key (PEM), if the server asks for one.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        roots: &[u8],
+        identity: Option<&(Vec<u8>, Vec<u8>)>,
+    ) -> Result<Self, Error> {
         #[cfg(feature = "tls")]
         let tls = match endpoint.servers.is_tls() {
-            true => Some(super::tls::Tls::new(roots)?),
+            true => Some(super::tls::Tls::new(roots, identity)?),
             false => None,
         };
         #[cfg(not(feature = "tls"))]
-        let _ = roots;
+        let _ = (roots, identity);
         Ok(Self {
             how: How::Servers(endpoint.servers),
             login: endpoint.login,
+            source: None,
             sentinel_login: Login::default(),
             name: None,
             #[cfg(feature = "tls")]
@@ -135,6 +146,7 @@ impl Dialer {
         Self {
             how: How::Connector(connector, None),
             login: Login::default(),
+            source: None,
             sentinel_login: Login::default(),
             name: None,
             #[cfg(feature = "tls")]
@@ -158,6 +170,21 @@ impl Dialer {
             }
         };
         self.how = How::Connector(connector, Some(address));
+        Ok(self)
+    }
+
+    /// Asks for user and password at each connection.
+    ///
+    /// # Errors
+    ///
+    /// If the URL has some.
+    pub(crate) fn with_credentials(mut self, source: CredentialSource) -> Result<Self, Error> {
+        if self.login.user.is_some() || self.login.password.is_some() {
+            let why = "both the URL and a source say who logs in: leave user and password out of \
+                       the URL";
+            return Err(Error::bad_input("make a client", why));
+        }
+        self.source = Some(source);
         Ok(self)
     }
 
@@ -234,6 +261,14 @@ impl Dialer {
         }
     }
 
+    /// How many replicas the URL names; `None`: it does not.
+    pub(super) fn replicas(&self) -> Option<u32> {
+        match &self.how {
+            How::Servers(Servers::Several(addresses)) => u32::try_from(addresses.len() - 1).ok(),
+            _ => None,
+        }
+    }
+
     /// Whether the server is the one of several that is the master.
     pub(super) fn looks_for_the_master(&self) -> bool {
         !matches!(self.route(), Route::Only(_))
@@ -244,9 +279,23 @@ impl Dialer {
         self.sentinels().is_some()
     }
 
-    /// The commands that log in and choose the database; all must succeed.
-    pub(super) fn login(&self) -> Pipeline {
-        self.login.commands()
+    /// The commands that log in and choose the database, all of which must succeed, and when the
+    /// credentials expire.
+    pub(super) async fn login(&self) -> Result<(Pipeline, Option<Expiry>), Fault> {
+        let Some(source) = &self.source else {
+            return Ok((self.login.commands(), None));
+        };
+        let Credentials {
+            user,
+            password,
+            valid_for,
+        } = source.ask().await?;
+        let login = Login {
+            user,
+            password: Some(password),
+            db: self.login.db,
+        };
+        Ok((login.commands(), valid_for.map(Expiry::after)))
     }
 
     /// As [`login`](Self::login), at a sentinel.

@@ -225,6 +225,20 @@ impl Fault {
             .hinting("with TLS the URL is rediss://…")
     }
 
+    /// The server refuses WAIT.
+    pub(super) fn cannot_wait(error: ServerError) -> Self {
+        let fault = Self::from_server(error);
+        let hint = match fault.cause {
+            Cause::Denied => "the user may not use WAIT, which replica_ack needs",
+            _ => "the server has no WAIT, which replica_ack needs",
+        };
+        let cause = match fault.cause {
+            Cause::Denied => Cause::Denied,
+            _ => Cause::Misconfigured,
+        };
+        Self { cause, ..fault }.hinting(hint)
+    }
+
     /// The reply at the address makes no sense to the client library, whose own error text does not
     /// help.
     pub(super) fn not_redis() -> Self {
@@ -315,6 +329,14 @@ impl Fault {
     /// Sorts an error of the client library while the connection was set up: no call of ours was in
     /// progress.
     pub(super) fn of_dialing(error: RedisError) -> Self {
+        // In TLS 1.3 a refused certificate is the answer to the first command.
+        let misfit = |error: &RedisError| {
+            let source = error.source()?.downcast_ref::<Source>()?;
+            Misfit::of(source.downcast_ref()?)
+        };
+        if let Some(misfit) = misfit(&error) {
+            return Self::misconfigured(Once(error)).hinting(misfit.hint());
+        }
         let fault = Self::from_client(error);
         match fault.is_nonsense() {
             true => Self::not_redis(),

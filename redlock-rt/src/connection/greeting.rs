@@ -9,6 +9,7 @@ use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::checked::Checked;
+use super::credentials::Expiry;
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
 use super::endpoint::Address;
 use super::fault::{Cause, Fault};
@@ -26,6 +27,8 @@ pub(super) struct Reached {
     pub(super) number: u64,
     /// `None` behind a connector.
     pub(super) at: Option<Address>,
+    /// When the credentials expire.
+    pub(super) expiry: Option<Expiry>,
 }
 
 /// The replies of the server.
@@ -54,6 +57,7 @@ const HANDSHAKE: u8 = 0x16;
 pub(super) async fn greet_at<F>(
     dialer: &Dialer,
     server: &CurrentServer,
+    login: &(Pipeline, Option<Expiry>),
     target: Target,
     number: u64,
     open: &impl Fn(Target) -> F,
@@ -64,13 +68,16 @@ where
     let stream = open(target.clone()).await;
     let stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
     let mut stream = Checked::new(stream);
-    match greet(dialer, &mut stream).await {
+    let (commands, expiry) = login;
+    let looks = dialer.looks_for_the_master();
+    match greet(commands.clone(), looks, &mut stream).await {
         Ok(Greeting { info, client_id }) => Ok(Reached {
             stream,
             info,
             client_id,
             number,
             at: target.address().cloned(),
+            expiry: *expiry,
         }),
         Err(Unanswered::Fault(fault)) => Err(fault),
         Err(Unanswered::HungUp(fault)) => {
@@ -128,7 +135,7 @@ pub(super) async fn ask(
             return Err(Unanswered::Fault(fault.while_dialing()));
         }
         let fault = match sent {
-            Err(error) => Fault::unreachable(error),
+            Err(error) => Fault::of_stream(error, true),
             Ok(()) => Fault::of_dialing(error),
         };
         return Err(
@@ -141,15 +148,18 @@ pub(super) async fn ask(
     Ok(replies)
 }
 
-/// Logs in, chooses the database, and asks.
-async fn greet(dialer: &Dialer, stream: &mut Checked) -> Result<Greeting, Unanswered> {
-    let mut commands = dialer.login();
+/// Logs in with `commands`, and asks.
+async fn greet(
+    mut commands: Pipeline,
+    looks_for_the_master: bool,
+    stream: &mut Checked,
+) -> Result<Greeting, Unanswered> {
     let needed = commands.len();
     for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
         commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
     }
     commands.cmd("CLIENT").arg("ID");
-    Info::ask(&mut commands, dialer.looks_for_the_master());
+    Info::ask(&mut commands, looks_for_the_master);
     let replies = ask(&commands, needed, stream).await?;
     judge(&replies, needed).map_err(Unanswered::Fault)
 }

@@ -13,6 +13,8 @@ pub(super) struct Info {
     role: Option<String>,
     /// For a replica: the address of its master.
     master: Option<String>,
+    /// The number of replicas that are connected to it.
+    pub(super) replicas: Option<u32>,
 }
 
 /// Why a server is unsuitable for locks, and what to use instead.
@@ -57,6 +59,7 @@ impl Info {
             run_id: field("run_id"),
             mode: field("redis_mode"),
             role: field("role").or_else(role),
+            replicas: field("connected_slaves").and_then(|replicas| replicas.parse().ok()),
             master: master.map(|(host, port)| format!("{host}:{port}")),
         }
     }

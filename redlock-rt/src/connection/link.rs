@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
 
 use super::checked::Flaw;
+use super::credentials::log_in_again;
 use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
@@ -58,6 +59,10 @@ pub(super) struct Link {
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
+    /// How many replicas the server had when it was connected to; `None`: unknown.
+    replicas: Option<u32>,
+    /// Why replicas cannot be waited for there.
+    cannot_wait: OnceLock<Fault>,
 }
 
 /// Marks the link dead when its driver ends, also when an ending runtime drops it.
@@ -98,6 +103,7 @@ impl Link {
             client_id,
             number,
             at,
+            expiry,
         } = reach(dialer, server, within, open).await?;
         let flaw = stream.flaw();
         // The library applies its own time-outs: they depend on the caller's limit, and a time-out
@@ -120,9 +126,19 @@ impl Link {
         };
         let (driver, task) = Driver::new(home.clone(), driver);
         let (told, seen) = (Arc::clone(server), flaw.clone());
+        let again = expiry.map(|expiry| log_in_again(conn.clone(), dialer.clone(), expiry));
         let task = home.start(async move {
             let _down = down;
-            task.await;
+            match again {
+                None => task.await,
+                Some(again) => {
+                    tokio::select! {
+                        biased;
+                        () = task => {}
+                        () = again => {}
+                    }
+                }
+            }
             // Not reached if this client closes the link, or its runtime ends.
             let why = seen.why();
             told.lost(why.as_deref().unwrap_or("the connection was closed"));
@@ -143,6 +159,8 @@ impl Link {
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
             place: Arc::clone(server.place()),
             server: Arc::clone(server),
+            replicas: info.replicas,
+            cannot_wait: OnceLock::new(),
         };
         server.arrive(number, &info, &link.tie)?;
         let asked = [
@@ -178,7 +196,7 @@ impl Link {
     }
 
     /// As [`break_off`](Self::break_off), for a fault of the server.
-    fn give_up(&self, why: &'static str) {
+    pub(super) fn give_up(&self, why: &'static str) {
         let _ = self.given_up.set(why);
         self.lose(why);
     }
@@ -302,6 +320,56 @@ impl Link {
         let answers = self.conn.clone().send_packed_commands(&both, 0, 2).await;
         // An error concerns the connection, and so both commands.
         self.heard(answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
+    }
+
+    pub(super) fn replicas(&self) -> Option<u32> {
+        self.replicas
+    }
+
+    /// Why replicas cannot be waited for, if that was found out.
+    pub(super) fn cannot_wait(&self) -> Option<&Fault> {
+        self.cannot_wait.get()
+    }
+
+    /// Sends a call that writes, and waits until this many replicas have what was written, at most
+    /// for `patience`. Returns how many have it. The connection is for such calls only, because the
+    /// server reads nothing from it meanwhile.
+    pub(super) async fn call_and_wait(
+        &self,
+        call: &Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<(Reply, u32), Fault> {
+        let mut commands = redis::pipe();
+        commands.add_command(load_command(call.script()));
+        commands.add_command(evalsha_command(call));
+        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        commands.cmd("WAIT").arg(replicas).arg(millis);
+        let answers = self
+            .conn
+            .clone()
+            .send_packed_commands(&commands, 0, 3)
+            .await;
+        let mut answers = match answers {
+            Ok(answers) => answers.into_iter().skip(1),
+            Err(error) => {
+                return Err(self
+                    .heard(Err(error))
+                    .err()
+                    .unwrap_or_else(Fault::not_redis));
+            }
+        };
+        let mut next = || self.heard(Ok(answers.next().unwrap_or(Value::Nil)));
+        let (reply, waited) = (next()?, next()?);
+        let reply = reply.map_err(Fault::from_server)?;
+        match waited {
+            Ok(Reply::Int(got)) => Ok((reply, u32::try_from(got).unwrap_or(0))),
+            Ok(_) => Err(Fault::not_redis()),
+            Err(error) => Err(self
+                .cannot_wait
+                .get_or_init(|| Fault::cannot_wait(error))
+                .clone()),
+        }
     }
 
     fn knows(&self, script: &Script) -> bool {

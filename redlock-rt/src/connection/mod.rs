@@ -13,6 +13,7 @@
 
 mod addresses;
 mod checked;
+mod credentials;
 mod delivery;
 mod dialer;
 mod driver;
@@ -36,6 +37,8 @@ mod switches;
 mod tls;
 mod url;
 
+pub(crate) use self::credentials::CredentialSource;
+pub use self::credentials::Credentials;
 pub(crate) use self::delivery::{Delivery, before};
 pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;

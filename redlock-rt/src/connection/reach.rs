@@ -26,7 +26,8 @@ where
     F: Future<Output = io::Result<BoxStream>>,
 {
     let number = server.dial();
-    let greet = |target| greet_at(dialer, server, target, number, &open);
+    let login = dialer.login().await?;
+    let greet = |target| greet_at(dialer, server, &login, target, number, &open);
     match dialer.route() {
         Route::Only(target) => greet(target).await,
         Route::Master(addresses) => {

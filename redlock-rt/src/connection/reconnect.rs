@@ -17,7 +17,7 @@ use super::spawner::Spawner;
 use crate::clock;
 use crate::mutant;
 use crate::pause::{Growth, Pause};
-use crate::wire::Call;
+use crate::wire::{Call, Reply};
 
 /// How long to wait for a server.
 #[derive(Debug, Clone, Copy)]
@@ -164,6 +164,44 @@ impl Connection {
     /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
         Some(self.shared.live()?.call_once(call))
+    }
+
+    /// Sends a call that writes, and waits until this many replicas have what was written, at most
+    /// for `patience`. Returns how many have it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call may run, so it must be one that may run at any time.
+    pub(crate) async fn call_and_wait(
+        &self,
+        call: Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<(Reply, u32), Fault> {
+        let link = match self.shared.live() {
+            Some(link) => link,
+            None => Box::pin(self.shared.link()).await?,
+        };
+        let limit = patience + self.shared.timeouts.reply();
+        let answer = link.call_and_wait(&call, replicas, patience);
+        match clock::timeout(limit, answer).await {
+            Ok(answer) => answer.map_err(|fault| fault.at(self.place())),
+            Err(_) => {
+                link.give_up("no answer in time");
+                Err(Fault::timed_out("no answer to WAIT").at(self.place()))
+            }
+        }
+    }
+
+    /// How many replicas the server had when this connection was made; `None`: unknown.
+    pub(crate) fn replicas(&self) -> Option<u32> {
+        let link = self.shared.live()?;
+        link.replicas().max(self.shared.dialer.replicas())
+    }
+
+    /// Why replicas cannot be waited for at the present server, if that was found out.
+    pub(crate) fn cannot_wait(&self) -> Option<Fault> {
+        self.shared.live()?.cannot_wait().cloned()
     }
 
     /// Since when no command of an earlier connection can run any more, as far as the server

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
@@ -32,7 +32,10 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    pub(crate) fn new(extra_roots: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn new(
+        extra_roots: &[u8],
+        identity: Option<&(Vec<u8>, Vec<u8>)>,
+    ) -> Result<Self, Error> {
         let refuse = |why: String| Error::bad_input("set up TLS", why);
         let mut roots = RootCertStore::empty();
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -46,8 +49,20 @@ impl Tls {
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| refuse(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => {
+                let refuse = |why: &dyn fmt::Display| {
+                    refuse(format!("the client's certificate or key: {why}"))
+                };
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+                let chain = chain.map_err(|error| refuse(&error))?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| refuse(&error))?;
+                let config = config.with_client_auth_cert(chain, key);
+                config.map_err(|error| refuse(&error))?
+            }
+        };
         Ok(Self {
             config: Arc::new(config),
         })
@@ -139,7 +154,9 @@ fn misfit(error: &rustls::Error) -> Option<&'static str> {
             | Alert::AccessDenied
             | Alert::UnknownCA
             | Alert::UnrecognisedName,
-        ) => Some("it refuses the handshake; certificates of clients are not supported"),
+        ) => Some(
+            "it refuses the handshake; it may ask for a certificate of the client (tls_identity)",
+        ),
         _ => None,
     }
 }

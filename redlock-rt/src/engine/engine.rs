@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::acks::{Acks, ReplicaAck};
 use super::failover::Failovers;
 use super::fair::FairMap;
 use super::hold::{LockWaiters, LostReason};
@@ -39,6 +40,10 @@ pub(crate) struct Config {
     pub(crate) namespace: Option<Box<str>>,
     /// How long the waiters of a client count as alive after its last heartbeat.
     pub(crate) waiter_timeout: Duration,
+    /// How many replicas must have a lock whose options do not say.
+    pub(crate) replica_ack: ReplicaAck,
+    /// How long to wait for replicas.
+    pub(crate) replica_timeout: Duration,
     /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
 }
@@ -60,6 +65,8 @@ impl Config {
             lease: span,
             namespace: None,
             waiter_timeout: span,
+            replica_ack: ReplicaAck::None,
+            replica_timeout: span,
             flush_on_drop: None,
         }
     }
@@ -76,6 +83,9 @@ pub(crate) struct Engine {
     pub(super) main: Arc<Connection>,
     /// Renewals have their own connection, so that callers' commands never delay them.
     pub(super) renewals: Arc<Connection>,
+    /// Connects when replicas are waited for the first time.
+    pub(super) acks_link: Arc<Connection>,
+    pub(super) acks: Acks,
     pub(super) hub: Arc<Hub>,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) releases: Arc<Releases>,
@@ -131,6 +141,8 @@ impl Engine {
             numbers: AtomicU64::new(1),
             main: connection(),
             renewals: connection(),
+            acks_link: connection(),
+            acks: Acks::default(),
             current,
             hub,
             watchdog,
@@ -260,6 +272,7 @@ impl Engine {
         self.releases.close();
         self.main.close();
         self.renewals.close();
+        self.acks_link.close();
     }
 
     pub(super) fn next_number(&self) -> u64 {
@@ -290,6 +303,11 @@ impl Engine {
 
     pub(crate) fn lease(&self) -> Duration {
         self.config.lease
+    }
+
+    /// How many replicas must have a lock; `own`: what its options say.
+    pub(crate) fn replica_ack(&self, own: Option<ReplicaAck>) -> ReplicaAck {
+        own.unwrap_or(self.config.replica_ack)
     }
 
     pub(crate) fn waiter_timeout(&self) -> Duration {

@@ -40,6 +40,7 @@
 //!
 //! Wakers are woken, and holds and waiters dropped, with no lock held.
 
+mod acks;
 mod acquire;
 mod calls;
 #[allow(clippy::module_inception)]
@@ -57,6 +58,7 @@ mod tasks;
 mod wait;
 mod watchdog;
 
+pub use self::acks::ReplicaAck;
 pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, TogetherOutcome};
 pub use self::acquire::{Backoff, Owner};
 pub(crate) use self::calls::Repeat;

@@ -203,6 +203,7 @@ impl<K: Kind> Lock<K> {
             wait: options.waiting(),
             owner: options.acting_as(),
             backoff: self.backoff.as_ref(),
+            ack: self.engine.replica_ack(options.ack()),
         };
         Ok((recipe, terms, params))
     }

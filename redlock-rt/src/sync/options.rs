@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::engine::{Backoff, Engine, Hold, Owner, Terms};
+use crate::engine::{Backoff, Engine, Hold, Owner, ReplicaAck, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{LONGEST_SPAN, Recipe};
 
@@ -62,6 +62,7 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
     owner: Option<Owner>,
+    ack: Option<ReplicaAck>,
 }
 
 const CHECK: &str = "check lock options";
@@ -132,6 +133,35 @@ impl LockOptions {
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
+    }
+
+    /// Sets how many replicas must have the lock before the guard is returned. Defaults to that of
+    /// the [client](crate::ClientBuilder::replica_ack).
+    ///
+    /// If fewer have it in time, the lock is released (of a re-entered lock this hold), and the
+    /// error is [`NotReplicated`](ErrorKind::NotReplicated). The time is limited by the wait and by
+    /// [`replica_timeout`](crate::ClientBuilder::replica_timeout), and counts against the lease.
+    /// Conversions and [`reenter`](crate::LockGuard::reenter) do not wait for replicas. A
+    /// [`RedLock`](crate::RedLock) refuses this option, since it asks several servers instead.
+    #[must_use]
+    pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
+        self.ack = Some(ack);
+        self
+    }
+
+    pub(super) fn ack(&self) -> Option<ReplicaAck> {
+        self.ack
+    }
+
+    /// The error for a lock on several servers.
+    pub(super) fn without_replica_ack(&self) -> Result<(), Error> {
+        match self.ack {
+            None | Some(ReplicaAck::None) => Ok(()),
+            Some(_) => Err(Error::bad_input(
+                CHECK,
+                "replica_ack is for locks on one server each; a RedLock asks several",
+            )),
+        }
     }
 
     pub(super) fn waiting(&self) -> Option<Duration> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::{LockOptions, Renew};
-use crate::engine::{Engine, Terms};
+use crate::engine::{Engine, ReplicaAck, Terms};
 use crate::error::Error;
 
 const CHECK: &str = "check permit options";
@@ -84,6 +84,18 @@ impl PermitOptions {
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         self.shared = self.shared.max_hold(max_hold);
         self
+    }
+
+    /// Sets how many replicas must have the acquisition before the permit is returned, as
+    /// [`LockOptions::replica_ack`].
+    #[must_use]
+    pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
+        self.shared = self.shared.replica_ack(ack);
+        self
+    }
+
+    pub(super) fn ack(&self) -> Option<ReplicaAck> {
+        self.shared.ack()
     }
 
     /// The options for this many permits, from the options of a lock.

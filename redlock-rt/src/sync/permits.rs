@@ -227,6 +227,7 @@ impl PermitExpirableSemaphore {
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let params = AcquireParams {
             wait: options.waiting(),
+            ack: self.counted.engine.replica_ack(options.ack()),
             ..AcquireParams::default()
         };
         let guard = self.counted.engine.lock(&recipe, terms, params).await;

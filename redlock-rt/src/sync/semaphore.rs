@@ -178,6 +178,7 @@ impl Semaphore {
         let (recipe, terms) = self.prepare(&options)?;
         let params = AcquireParams {
             wait: options.waiting(),
+            ack: self.counted.engine.replica_ack(options.ack()),
             ..AcquireParams::default()
         };
         let inner = self.counted.engine.lock(&recipe, terms, params).await;

@@ -20,6 +20,7 @@ mod rw;
 mod script;
 mod semaphore;
 mod spin;
+mod touch;
 
 pub(crate) use self::fair::{Beat, FairWire, Heartbeat, Turn, beat, position as fair_position};
 pub(crate) use self::fair_queue::{FairQueue, FairTerms};
@@ -41,3 +42,4 @@ pub(crate) use self::semaphore::{
     add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
 };
 pub(crate) use self::spin::SpinWire;
+pub(crate) use self::touch::{touch, touched};

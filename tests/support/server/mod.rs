@@ -131,6 +131,16 @@ impl RedisServer {
             .ca_pem
     }
 
+    /// Certificate and key, in PEM form, of a client that the authority of
+    /// [`ca_pem`](Self::ca_pem) vouches for.
+    pub fn client_pem(&self) -> (String, String) {
+        let read = |name: &str| {
+            let file = self.directory().join(name);
+            std::fs::read_to_string(file).expect("started with tls()")
+        };
+        (read("client.pem"), read("client.key"))
+    }
+
     /// `redis+unix://` URL of a server started with [`ServerOptions::unix_socket`].
     pub fn unix_url(&self) -> String {
         let path = self.unix_socket();

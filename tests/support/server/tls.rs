@@ -36,6 +36,16 @@ impl Certificates {
         let write = |name: &str, text: &str| {
             fs::write(directory.join(name), text).expect("the server's directory is writable");
         };
+        let mut client = CertificateParams::default();
+        client
+            .distinguished_name
+            .push(DnType::CommonName, "redlock-rt test client");
+        let client_key = KeyPair::generate().expect("a key can be made");
+        let client = client
+            .signed_by(&client_key, &issuer)
+            .expect("the authority signs");
+        write("client.pem", &client.pem());
+        write("client.key", &client_key.serialize_pem());
         write("ca.pem", &ca_pem);
         write("server.pem", &signed.pem());
         write("server.key", &server_key.serialize_pem());

@@ -9,7 +9,7 @@ use super::super::group::{Part as GroupPart, roll_back};
 use super::super::options::LockOptions;
 use super::{ACTION, Checked, Flaw};
 use crate::clock;
-use crate::engine::{AcquireParams, Terms, TogetherOutcome};
+use crate::engine::{AcquireParams, ReplicaAck, Terms, TogetherOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
 use crate::wire::Recipe;
@@ -98,7 +98,9 @@ impl Asking<'_> {
             .map(|part| Arc::clone(&part.recipe) as Arc<dyn Recipe>)
             .collect();
         let engine = &first.engine;
-        if !engine.may_acquire_together(&recipes) {
+        // The one call takes them on the master alone.
+        let acknowledged = engine.replica_ack(self.options.ack()) != ReplicaAck::None;
+        if acknowledged || !engine.may_acquire_together(&recipes) {
             return Ok(None);
         }
         let until = match self.patience() {
@@ -151,6 +153,7 @@ impl Asking<'_> {
                 wait: rest,
                 owner: self.options.acting_as(),
                 backoff: part.backoff.as_ref(),
+                ack: part.engine.replica_ack(self.options.ack()),
             };
             let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
             let guard = match self.for_body {

@@ -199,6 +199,7 @@ impl RedLock {
         let recipes = self.recipes()?;
         let named = |error: Error| error.named(&self.name);
         options.without_min_hold().map_err(named)?;
+        options.without_replica_ack().map_err(named)?;
         let engines = &self.quorum.engines;
         let terms = engines.iter().map(|engine| options.terms(engine));
         let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;

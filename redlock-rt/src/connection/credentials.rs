@@ -1,0 +1,147 @@
+//! Credentials that change: asked for at each connection, and again before they expire.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+
+use super::dialer::Dialer;
+use super::fault::Fault;
+use crate::clock;
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+type Asked = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
+
+/// User and password for a server; see
+/// [`ClientBuilder::credentials`](crate::ClientBuilder::credentials).
+#[derive(Clone)]
+pub struct Credentials {
+    pub(super) user: Option<String>,
+    pub(super) password: String,
+    pub(super) valid_for: Option<Duration>,
+}
+
+impl Credentials {
+    /// Returns the password of the default user, which does not expire.
+    #[must_use]
+    pub fn new(password: impl Into<String>) -> Self {
+        Self {
+            user: None,
+            password: password.into(),
+            valid_for: None,
+        }
+    }
+
+    /// Sets the user.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// Sets how long the server accepts the password, from now on. Connections log in again before
+    /// that.
+    #[must_use]
+    pub fn valid_for(mut self, time: Duration) -> Self {
+        self.valid_for = Some(time);
+        self
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .field("valid_for", &self.valid_for)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where credentials come from.
+#[derive(Clone)]
+pub(crate) struct CredentialSource(Arc<dyn Fn() -> Asked + Send + Sync>);
+
+impl CredentialSource {
+    pub(crate) fn new<F, Fut, E>(ask: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        Self(Arc::new(move || {
+            let asked = ask();
+            Box::pin(async move { asked.await.map_err(Into::into) })
+        }))
+    }
+
+    pub(super) async fn ask(&self) -> Result<Credentials, Fault> {
+        let asked = (self.0)().await;
+        asked.map_err(|error| Fault::passing(format!("the source of credentials: {error}")))
+    }
+}
+
+impl fmt::Debug for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialSource")
+    }
+}
+
+/// When credentials that are valid for `time` from now on are replaced, and when they expire.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expiry {
+    renew_at: Instant,
+    over_at: Instant,
+}
+
+impl Expiry {
+    pub(super) fn after(time: Duration) -> Self {
+        const EARLIEST: Duration = Duration::from_secs(60);
+        let (now, early) = (clock::now(), (time / 5).min(EARLIEST));
+        Self {
+            renew_at: clock::after(now, time - early),
+            over_at: clock::after(now, time),
+        }
+    }
+}
+
+/// Logs in again on a live connection, each time before its credentials expire. Ends when they have
+/// expired: the connection is of no use then.
+pub(super) async fn log_in_again(conn: MultiplexedConnection, dialer: Dialer, first: Expiry) {
+    let mut expiry = first;
+    loop {
+        clock::sleep_until(expiry.renew_at).await;
+        let again = async { log_in(conn.clone(), &dialer).await };
+        match clock::timeout_at(clock::to_tokio(expiry.over_at), again).await {
+            Ok(Ok(Some(next))) => expiry = next,
+            // The new ones do not expire.
+            Ok(Ok(None)) => std::future::pending().await,
+            Ok(Err(fault)) => {
+                tracing::debug!(?fault, "could not log in again");
+                let rest = expiry.over_at.saturating_duration_since(clock::now());
+                if rest < SHORTEST {
+                    return;
+                }
+                expiry.renew_at = clock::after(clock::now(), rest / 4);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+const SHORTEST: Duration = Duration::from_millis(20);
+
+async fn log_in(mut conn: MultiplexedConnection, dialer: &Dialer) -> Result<Option<Expiry>, Fault> {
+    let (login, expiry) = dialer.login().await?;
+    let replies = conn.send_packed_commands(&login, 0, login.len()).await;
+    for reply in replies.map_err(Fault::of_dialing)? {
+        if let Value::ServerError(error) = reply {
+            return Err(Fault::from_server(error).while_dialing());
+        }
+    }
+    Ok(expiry)
+}

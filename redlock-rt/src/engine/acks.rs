@@ -1,0 +1,233 @@
+//! Waiting until replicas have a lock.
+//!
+//! A lock that was acquired is touched on another connection, with WAIT right behind (`touch.lua`
+//! says why). That connection stands still while replicas do; no other one does. All locks that are
+//! ready together share one call: one caller sends it for all, and there is no task.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::Engine;
+use super::guard::HoldGuard;
+use super::hold::LostReason;
+use crate::clock;
+use crate::connection::{Caller, Fault};
+use crate::error::{Error, ErrorKind};
+use crate::name::HoldId;
+use crate::pause::Pause;
+use crate::shim::{Mutex, lock};
+use crate::wire::{Recipe, touch, touched};
+
+const ACTION: &str = "acquire lock";
+
+/// How many replicas must have a lock before its guard is returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReplicaAck {
+    /// None is waited for: a failover may lose a lock that was just acquired.
+    #[default]
+    None,
+    /// This many.
+    AtLeast(u32),
+    /// So many that more than half of the servers have the lock: the master and its replicas. At
+    /// least one.
+    Majority,
+    /// All that there are. At least one.
+    All,
+}
+
+impl ReplicaAck {
+    /// `replicas`: how many there are, if that is known.
+    fn wanted(self, replicas: Option<u32>) -> Option<u32> {
+        match self {
+            Self::None => Some(0),
+            Self::AtLeast(wanted) => Some(wanted),
+            Self::Majority => replicas.map(|replicas| replicas.div_ceil(2).max(1)),
+            Self::All => replicas.map(|replicas| replicas.max(1)),
+        }
+    }
+}
+
+/// How late the reply of WAIT may be.
+const LATE: Duration = Duration::from_millis(150);
+
+/// A lock that waits for replicas.
+struct Entry {
+    recipe: Arc<dyn Recipe>,
+    owner: HoldId,
+    ack: ReplicaAck,
+    until: Instant,
+    outcome: OnceLock<Outcome>,
+}
+
+#[derive(Debug, Clone)]
+enum Outcome {
+    Counted {
+        wanted: u32,
+        got: u32,
+    },
+    /// The key is gone.
+    Gone,
+    /// It is not known how many replicas there are.
+    Uncounted,
+    Failed(Fault),
+}
+
+/// The locks of one client that wait for replicas.
+#[derive(Default)]
+pub(crate) struct Acks {
+    ready: Mutex<Vec<Arc<Entry>>>,
+    /// Held by the caller that sends a call for all that are ready.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Takes a caller's lock out again, whatever becomes of the caller.
+struct Ready<'a> {
+    acks: &'a Acks,
+    entry: Arc<Entry>,
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        lock(&self.acks.ready).retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+    }
+}
+
+impl Engine {
+    /// Waits until enough replicas have the lock of this guard, at most until `deadline`.
+    ///
+    /// # Cancel safety
+    ///
+    /// The guard is dropped, which releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// The lock was released; of a re-entered lock, only this hold.
+    pub(super) async fn acknowledged(
+        self: &Arc<Self>,
+        guard: HoldGuard,
+        ack: ReplicaAck,
+        deadline: Option<Instant>,
+    ) -> Result<HoldGuard, Error> {
+        let started = clock::now();
+        let limit = clock::after(started, self.config.replica_timeout);
+        let until = deadline.map_or(limit, |deadline| deadline.min(limit));
+        let name = guard.hold.recipe.name().as_arc();
+        let entry = Arc::new(Entry {
+            recipe: Arc::clone(&guard.hold.recipe),
+            owner: guard.hold.id.clone(),
+            ack,
+            until,
+            outcome: OnceLock::new(),
+        });
+        let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
+        let error = match outcome {
+            Ok(Outcome::Counted { wanted, got }) if got >= wanted => {
+                match guard.hold.lost_reason(clock::now()) {
+                    None => return Ok(guard),
+                    Some(reason) => return Err(guard.hold.lost_error(ACTION, reason)),
+                }
+            }
+            Ok(Outcome::Counted { wanted, got }) => Error::replicas_of(ACTION, wanted, got),
+            Ok(Outcome::Gone) => {
+                guard.hold.mark_lost(LostReason::Deleted);
+                return Err(guard.hold.lost_error(ACTION, LostReason::Deleted));
+            }
+            Ok(Outcome::Uncounted) => Error::new(ErrorKind::Misconfigured, ACTION).saying(
+                "it is not known how many replicas there are: the user may not ask for INFO; use \
+                 ReplicaAck::AtLeast",
+            ),
+            Ok(Outcome::Failed(fault)) => fault.into_error(ACTION),
+            Err(_) => {
+                let wanted = ack.wanted(self.acks_link.replicas()).unwrap_or_default();
+                Error::replicas_of(ACTION, wanted, 0)
+            }
+        };
+        let error = error.named(name);
+        // What cannot be released now is released in the background.
+        let _ = guard.unlock().await;
+        Err(error)
+    }
+
+    /// Sends a call for all that are ready, or waits for another caller that does.
+    async fn counted(&self, entry: &Arc<Entry>) -> Outcome {
+        let acks = &self.acks;
+        let ready = Ready {
+            acks,
+            entry: Arc::clone(entry),
+        };
+        lock(&acks.ready).push(Arc::clone(entry));
+        let mut pause = Pause::FOREGROUND;
+        loop {
+            let turn = acks.turn.lock().await;
+            if let Some(outcome) = ready.entry.outcome.get() {
+                return outcome.clone();
+            }
+            // What is not served here, since this caller goes away, is served in the next turn.
+            let together: Vec<Arc<Entry>> = lock(&acks.ready)
+                .iter()
+                .filter(|other| other.ack == entry.ack && other.outcome.get().is_none())
+                .map(Arc::clone)
+                .collect();
+            let fault = match self.ask_replicas(&together, entry.ack).await {
+                Ok(outcomes) => {
+                    for (other, outcome) in together.iter().zip(outcomes) {
+                        let _ = other.outcome.set(outcome);
+                    }
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            if !fault.is_passing_for(Caller::Call) {
+                return Outcome::Failed(fault);
+            }
+            drop(turn);
+            let again = clock::after(clock::now(), pause.take());
+            if again >= entry.until {
+                return Outcome::Failed(fault);
+            }
+            clock::sleep_until(again).await;
+        }
+    }
+
+    async fn ask_replicas(
+        &self,
+        entries: &[Arc<Entry>],
+        ack: ReplicaAck,
+    ) -> Result<Vec<Outcome>, Fault> {
+        self.acks_link.ready().await?;
+        let Some(wanted) = ack.wanted(self.acks_link.replicas()) else {
+            return Ok(vec![Outcome::Uncounted; entries.len()]);
+        };
+        let now = clock::now();
+        let longest = entries.iter().map(|entry| entry.until).max();
+        let rest = longest.unwrap_or(now).saturating_duration_since(now);
+        // An idle server notices every 100 ms that the time is over. Zero would have no limit.
+        let patience = rest.saturating_sub(LATE.min(rest / 3));
+        let patience = patience.max(Duration::from_millis(1));
+        let call = touch(entries.iter().map(|entry| (&*entry.recipe, &entry.owner)));
+        let (reply, got) = self.acks_link.call_and_wait(call, wanted, patience).await?;
+        let there = touched(&reply);
+        let outcome = |at: usize| match there.get(at) {
+            Some(true) => Outcome::Counted { wanted, got },
+            _ => Outcome::Gone,
+        };
+        Ok((0..entries.len()).map(outcome).collect())
+    }
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_counts_the_master() {
+        let wanted = |replicas| ReplicaAck::Majority.wanted(Some(replicas));
+        let all: Vec<_> = (0..=5).map(wanted).collect();
+        assert_eq!(all, [1, 1, 1, 2, 2, 3].map(Some));
+        assert_eq!(ReplicaAck::All.wanted(Some(0)), Some(1));
+        assert_eq!(ReplicaAck::All.wanted(Some(3)), Some(3));
+        assert_eq!(ReplicaAck::Majority.wanted(None), None);
+        assert_eq!(ReplicaAck::AtLeast(2).wanted(None), Some(2));
+    }
+}

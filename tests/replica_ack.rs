@@ -1,0 +1,325 @@
+//! Locks and permits that replicas must have before they are returned.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redlock_rt::{
+    Client, ClientBuilder, Error, ErrorKind, LockOptions, LostReason, Owner, PermitOptions,
+    ReplicaAck,
+};
+use tests::{Proxy, RedisServer, Replicated, eventually, told, trace_init, within};
+use tokio::task::block_in_place;
+
+const DEADLINE: Duration = Duration::from_secs(15);
+/// For what does not come.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+struct Stage {
+    servers: Replicated,
+    client: Client,
+}
+
+impl Stage {
+    async fn open(replicas: usize) -> Self {
+        Self::with(replicas, |builder| builder).await
+    }
+
+    async fn with(replicas: usize, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        trace_init();
+        let servers = Replicated::start(RedisServer::options(), replicas).await;
+        servers.is_counted(0, replicas).await;
+        let builder = Client::builder().url(&servers.server(0).url());
+        let builder = set(builder.replica_timeout(DEADLINE));
+        Self {
+            client: builder.build().unwrap(),
+            servers,
+        }
+    }
+
+    /// These replicas stand still, and their connections stay open.
+    fn stop(&self, replicas: &[usize]) {
+        let pause = |at: &usize| self.servers.server(*at).pause();
+        block_in_place(|| replicas.iter().for_each(pause));
+    }
+
+    fn go_on(&self, replicas: &[usize]) {
+        let resume = |at: &usize| self.servers.server(*at).resume();
+        block_in_place(|| replicas.iter().for_each(resume));
+    }
+
+    async fn exists(&self, at: usize, key: &str) -> bool {
+        self.servers.command(at, &["EXISTS", key]).await
+    }
+}
+
+fn asking(ack: ReplicaAck) -> LockOptions {
+    LockOptions::new().replica_ack(ack)
+}
+
+#[track_caller]
+fn assert_misses(error: &Error, wanted: u32, got: u32) {
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+    assert!(error.is_not_replicated());
+    let replicas = error.replicas().unwrap();
+    assert_eq!((replicas.wanted, replicas.got), (wanted, got), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("{got} of {wanted}")), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_too_few_replicas_have_is_released_and_the_error_counts_them() {
+    let stage = Stage::open(2).await;
+    let lock = stage.client.rlock("a");
+    for ack in [
+        ReplicaAck::AtLeast(2),
+        ReplicaAck::Majority,
+        ReplicaAck::All,
+    ] {
+        let guard = lock.lock_with(asking(ack)).await.unwrap();
+        let has = [stage.exists(1, "a").await, stage.exists(2, "a").await];
+        assert!(has.contains(&true) && (ack == ReplicaAck::Majority || !has.contains(&false)));
+        guard.unlock().await.unwrap();
+    }
+    stage.stop(&[1]);
+    // Two of three servers have it.
+    let guard = lock.lock_with(asking(ReplicaAck::Majority)).await.unwrap();
+    assert!(stage.exists(2, "a").await);
+    guard.unlock().await.unwrap();
+    for ack in [ReplicaAck::All, ReplicaAck::AtLeast(2)] {
+        let error = lock.lock_with(asking(ack).wait(2 * PATIENCE)).await;
+        assert_misses(&error.unwrap_err(), 2, 1);
+        assert!(!stage.exists(0, "a").await, "it was released");
+    }
+    stage.stop(&[2]);
+    let short = Client::builder().url(&stage.servers.server(0).url());
+    let short = short.replica_timeout(PATIENCE).build().unwrap();
+    let started = Instant::now();
+    let error = short
+        .rlock("a")
+        .lock_with(asking(ReplicaAck::Majority))
+        .await;
+    assert_misses(&error.unwrap_err(), 1, 0);
+    let took = started.elapsed();
+    assert!(took >= PATIENCE / 2 && took < DEADLINE / 3, "{took:?}");
+    // The wait limits everything.
+    let started = Instant::now();
+    let options = asking(ReplicaAck::AtLeast(1)).wait(PATIENCE);
+    assert_misses(&lock.lock_with(options).await.unwrap_err(), 1, 0);
+    assert!(started.elapsed() < DEADLINE / 3);
+    assert!(!stage.exists(0, "a").await);
+    stage.go_on(&[1, 2]);
+    let all = asking(ReplicaAck::All).wait(DEADLINE);
+    let works = async || lock.lock_with(all.clone()).await.map(drop);
+    eventually(DEADLINE, works).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_calls_keep_their_latency_while_all_replicas_hang() {
+    const LEASE: Duration = Duration::from_millis(900);
+    const LONG: Duration = Duration::from_secs(3);
+    let stage = Stage::with(2, |builder| builder.lease(LEASE).replica_timeout(LONG)).await;
+    let client = &stage.client;
+    let held = client.rlock("held").lock().await.unwrap();
+    stage.stop(&[1, 2]);
+    let asking = (0..8).map(|at| {
+        let lock = client.rlock(format!("asking:{at}"));
+        tokio::spawn(async move { lock.lock_with(asking(ReplicaAck::All)).await })
+    });
+    let asking: Vec<_> = asking.collect();
+    let started = Instant::now();
+    let mut longest = Duration::ZERO;
+    // Longer than two leases: the held lock is renewed meanwhile.
+    while started.elapsed() < 2 * LEASE + LEASE / 2 {
+        let one = Instant::now();
+        let guard = client.rlock("plain").lock().await.unwrap();
+        guard.unlock().await.unwrap();
+        longest = longest.max(one.elapsed());
+        assert!(held.is_valid());
+    }
+    assert!(asking.iter().all(|asking| !asking.is_finished()));
+    eprintln!("the slowest plain pair took {longest:?}");
+    assert!(longest < Duration::from_millis(500), "{longest:?}");
+    for asking in asking {
+        let error = within(DEADLINE, asking).await.unwrap().unwrap_err();
+        assert!(error.is_not_replicated() || error.is_lost(), "{error}");
+    }
+    stage.go_on(&[1, 2]);
+    assert!(held.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_re_entry_that_is_not_replicated_gives_back_one_hold_only() {
+    let stage = Stage::open(1).await;
+    let owner = Owner::new();
+    let lock = stage.client.rlock("a");
+    let outer = LockOptions::new().owner(&owner);
+    let outer = lock.lock_with(outer).await.unwrap();
+    stage.stop(&[1]);
+    let inner = asking(ReplicaAck::AtLeast(1)).owner(&owner).wait(PATIENCE);
+    assert_misses(&lock.lock_with(inner).await.unwrap_err(), 1, 0);
+    assert!(outer.is_valid());
+    let counts: Vec<String> = stage.servers.command(0, &["HVALS", "a"]).await;
+    assert_eq!(counts, ["1"]);
+    stage.go_on(&[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_are_not_replicated_are_given_back() {
+    let stage = Stage::with(1, |builder| builder.replica_ack(ReplicaAck::All)).await;
+    let semaphore = stage.client.semaphore("s").limit(3);
+    let leased = stage.client.permit_expirable_semaphore("p").limit(3);
+    let (one, other) = (semaphore.acquire().await, leased.acquire().await);
+    drop((one.unwrap(), other.unwrap()));
+    eventually(DEADLINE, async || stage.client.stats().releases == 0).await;
+    stage.stop(&[1]);
+    let two = || PermitOptions::new().permits(2).wait(PATIENCE);
+    let error = semaphore.acquire_with(two()).await.unwrap_err();
+    assert_misses(&error, 1, 0);
+    let error = leased.acquire_with(two()).await.unwrap_err();
+    assert_misses(&error, 1, 0);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 3);
+    assert_eq!(leased.available_permits().await.unwrap(), 3);
+    // This one asks for none.
+    let none = two().replica_ack(ReplicaAck::None);
+    drop(semaphore.acquire_with(none).await.unwrap());
+    stage.go_on(&[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_are_ready_together_share_one_wait() {
+    let stage = Stage::open(1).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let client = Client::builder()
+        .url(&proxy.url())
+        .replica_timeout(DEADLINE);
+    let client = client.connect().await.unwrap();
+    let one = asking(ReplicaAck::AtLeast(1));
+    drop(client.rlock("first").lock_with(one.clone()).await.unwrap());
+    let gate = proxy.hold_request("WAIT");
+    let all = (0..64).map(|at| {
+        let (lock, one) = (client.rlock(format!("l:{at}")), one.clone());
+        tokio::spawn(async move { lock.lock_with(one).await })
+    });
+    let all: Vec<_> = all.collect();
+    gate.reached().await;
+    let acquired = async || client.stats().held >= 64;
+    eventually(DEADLINE, acquired).await;
+    gate.open();
+    let guards = within(DEADLINE, join_all(all)).await;
+    let guards: Vec<_> = guards
+        .into_iter()
+        .map(|one| one.unwrap().unwrap())
+        .collect();
+    assert!(guards.iter().all(redlock_rt::RLockGuard::is_valid));
+    let waits = proxy.count("WAIT");
+    assert!((2..=4).contains(&waits), "{waits} WAITs for 65 locks");
+}
+
+/// Found out with the first lock, which is released; the next one is not even taken.
+#[tokio::test]
+async fn a_server_without_wait_is_named() {
+    trace_init();
+    let server = RedisServer::options()
+        .args(["--rename-command", "WAIT", ""])
+        .start();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let lock = client.rlock("a");
+    for again in [false, true] {
+        proxy.mark();
+        let error = lock
+            .lock_with(asking(ReplicaAck::AtLeast(1)))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(told(&error).contains("has no WAIT"), "{}", told(&error));
+        assert_eq!(proxy.count("EVALSHA") == 0, again);
+    }
+    assert!(!lock.is_locked().await.unwrap());
+    drop(lock.lock().await.unwrap());
+
+    let embedded = Client::embedded();
+    let lock = embedded.rlock("a");
+    let error = lock
+        .lock_with(asking(ReplicaAck::AtLeast(1)))
+        .await
+        .unwrap_err();
+    assert!(told(&error).contains("has no WAIT"), "{}", told(&error));
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// What the replica has not got is lost with the master, and what it has acknowledged is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_acknowledged_survives_a_failover() {
+    let stage = Stage::open(1).await;
+    let url = stage.servers.url();
+    let client = Client::builder().url(&url).replica_timeout(DEADLINE);
+    let client = client.connect().await.unwrap();
+    let acknowledged = client.rlock("kept");
+    let acknowledged = acknowledged
+        .lock_with(asking(ReplicaAck::All))
+        .await
+        .unwrap();
+    stage.stop(&[1]);
+    let plain = client.rlock("lost").lock().await.unwrap();
+    block_in_place(|| stage.servers.server(0).kill());
+    stage.go_on(&[1]);
+    // What is in its sockets is not read: the master is gone, but its last bytes may be there.
+    stage.servers.promote(1).await;
+    let has: bool = stage.exists(1, "lost").await;
+    if !has {
+        assert_eq!(within(DEADLINE, plain.lost()).await, LostReason::Deleted);
+    }
+    let asked = async || client.rlock("kept").is_locked().await;
+    assert!(eventually(DEADLINE, asked).await, "it was acknowledged");
+    assert!(acknowledged.is_valid());
+    acknowledged.unlock().await.unwrap();
+}
+
+/// How many locks are lost of those for which the master dies as soon as they are returned.
+async fn lost_in_failovers(ack: ReplicaAck, failovers: usize) -> usize {
+    let servers = Replicated::start(RedisServer::options(), 1).await;
+    let mut lost = 0;
+    for at in 0..failovers {
+        let (master, replica) = (at % 2, 1 - at % 2);
+        servers.is_counted(master, 1).await;
+        let client = Client::builder().url(&servers.url());
+        let client = client.replica_timeout(DEADLINE).connect().await.unwrap();
+        let name = format!("lock:{at}");
+        let guard = client.rlock(&name).lock_with(asking(ack)).await.unwrap();
+        block_in_place(|| servers.server(master).kill());
+        servers.promote(replica).await;
+        // Before the guard's release can delete it.
+        let has: bool = servers.command(replica, &["EXISTS", &name]).await;
+        lost += usize::from(!has);
+        drop(guard);
+        block_in_place(|| servers.server(master).restart());
+        servers.follow(master, replica).await;
+    }
+    lost
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_lock_is_lost_when_the_master_dies_at_once() {
+    trace_init();
+    let failovers = match std::env::var_os("REDLOCK_SOAK") {
+        Some(_) => 1000,
+        None => 10,
+    };
+    let plain = lost_in_failovers(ReplicaAck::None, failovers).await;
+    let acknowledged = lost_in_failovers(ReplicaAck::AtLeast(1), failovers).await;
+    eprintln!("lost in {failovers} failovers: {plain} plain, {acknowledged} acknowledged");
+    assert_eq!(acknowledged, 0);
+}
+
+#[tokio::test]
+async fn a_redlock_refuses_to_wait_for_replicas() {
+    let clients = [(); 3].map(|()| Client::embedded());
+    let quorum = redlock_rt::Quorum::new(clients).unwrap();
+    let lock = quorum.redlock("a");
+    let error = lock.lock_with(asking(ReplicaAck::All)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+}
