@@ -116,6 +116,9 @@ fn servers(
     let mut addresses = Vec::with_capacity(hosts.len());
     let mut rest = (Login::default(), String::new());
     for host in hosts {
+        if host.is_empty() {
+            return Err("the host is missing".into());
+        }
         let url = url(&format!("{scheme}://{credentials}{host}{behind}"))?;
         let (host, port) = host_and_port(&url, port)?;
         let address = match scheme {
