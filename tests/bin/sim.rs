@@ -66,7 +66,6 @@ const MUTANTS: &[&str] = &[
     "a_token_is_that_of_an_earlier_reply",
     "a_wait_has_no_bound_while_dialing",
     "a_withdrawn_acquisition_is_let_in",
-    "nobody_looks_again_after_joining_a_channel",
     "nobody_looks_again_after_subscribing",
     "readers_do_not_follow_each_other",
 ];

@@ -43,6 +43,9 @@ fn what_redis_forgot_and_whom_a_fault_struck_may_be_lost() {
     let mut struck = history([lost(500, |grant| grant.renewed = true)]);
     struck.strikes.push(strike(Some(1), 400, 450));
     assert_eq!(broken(&struck), [""; 0]);
+    struck.strikes[0].only_wipes = true;
+    assert_eq!(broken(&struck), ["loss"], "another key was forgotten");
+    struck.strikes[0].only_wipes = false;
     struck.strikes[0].process = Some(2);
     assert_eq!(broken(&struck), ["loss"], "another process");
 

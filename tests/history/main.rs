@@ -21,6 +21,7 @@ const TERMS: Terms = Terms {
     poll: 2000,
     backoff: 256,
     skew: 1000,
+    sets_clock_back: false,
     forgets_scripts: false,
 };
 const LEASE: Ms = 1000;

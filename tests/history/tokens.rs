@@ -1,6 +1,6 @@
-use tests::history::{Acquisition, Ms};
+use tests::history::{Acquisition, Ms, Wiped};
 
-use super::{broken, history, holds, with};
+use super::{KEY, broken, history, holds, with};
 
 fn token(process: u32, from: Ms, token: u64) -> Acquisition {
     with(holds(process, from, from + 5), |grant| {
@@ -43,4 +43,34 @@ fn calls_that_were_under_way_together_may_be_served_in_any_order() {
     let mut slow = token(2, 40, 1);
     slow.called = 15;
     assert_eq!(broken(&history([token(1, 20, 2), slow])), [""; 0]);
+}
+
+#[test]
+fn two_servers_at_once_may_give_out_the_same() {
+    let mut both = history([token(1, 20, 2), token(2, 40, 2)]);
+    assert_eq!(broken(&both), ["tokens"]);
+    both.wiped.push(Wiped {
+        at: 15,
+        until: 60,
+        key: None,
+    });
+    assert_eq!(broken(&both), [""; 0]);
+    both.wiped[0].until = 15;
+    assert_eq!(broken(&both), ["tokens"], "one after the other");
+}
+
+#[test]
+fn a_clock_that_is_behind_a_lost_token_gives_out_smaller_ones() {
+    let mut lost = history([token(1, 20, 2), token(2, 40, 1)]);
+    lost.wiped.push(Wiped {
+        at: 30,
+        until: 30,
+        key: Some(KEY.to_owned()),
+    });
+    assert_eq!(broken(&lost), ["tokens"]);
+    lost.terms.sets_clock_back = true;
+    assert_eq!(broken(&lost), [""; 0]);
+    lost.wiped[0].at = 41;
+    lost.wiped[0].until = 41;
+    assert_eq!(broken(&lost), ["tokens"], "only later");
 }

@@ -18,7 +18,9 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         let forgotten = history
             .wiped(&one.key)
             .any(|wiped| one.called <= wiped.until && wiped.at <= lost);
-        let kept = history.is_calm(one.process, one.called, lost)
+        // What Redis forgot is no excuse for other keys.
+        let mut struck = history.struck(one.process, one.called, lost);
+        let kept = struck.all(|strike| strike.only_wipes)
             && history.stood_until(one.process, one.called, lost).is_none();
         let ended = |(process, at): &(u32, Ms)| *process == one.process && *at <= lost;
         if history.shut_down.iter().any(ended) {

@@ -181,13 +181,7 @@ impl World {
                     net.silence(id);
                 }
             }
-            Trouble::Stray { host, lasts } => {
-                self.strike(Some(host), lasts);
-                let mut net = self.net.lock();
-                for id in net.of(Some(host)) {
-                    net.stray(id, lasts);
-                }
-            }
+            Trouble::Stray { host, lasts } => self.net.lock().paths[host].stray = Some(lasts),
             Trouble::Refuse { host, with, lasts } => {
                 self.strike(host, lasts);
                 self.server.refusals.push((host, with));

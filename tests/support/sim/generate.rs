@@ -21,14 +21,38 @@ struct Weights {
     hold: Ms,
 }
 
+/// What a seed is about. Most draw from everything; the others bring together what seldom meets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Anything,
+    /// Few that wait briefly, short leases, and servers that are not reached for longer.
+    Outages,
+    /// Many long holds of each client, and keys that go away.
+    Evictions,
+    /// Messages that arrive when their connections are gone, and cannot be ended.
+    Stragglers,
+    /// Replies that do not arrive.
+    Repeats,
+    /// Many of one client that want one thing, and give up.
+    Crowds,
+}
+
 impl Plan {
     /// The plan of this seed.
     pub fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let random = &mut random;
+        let subject = match random.below(100) {
+            0..10 => Subject::Outages,
+            10..18 => Subject::Evictions,
+            18..26 => Subject::Stragglers,
+            26..34 => Subject::Repeats,
+            34..44 => Subject::Crowds,
+            _ => Subject::Anything,
+        };
         let terms = terms(random);
-        let things = things(random);
-        let weights = Weights {
+        let things = things(random, subject);
+        let mut weights = Weights {
             tries: one_of(random, &[0, 10, 40]),
             bounded: one_of(random, &[10, 40, 80]),
             cuts: one_of(random, &[0, 10, 40]),
@@ -39,15 +63,35 @@ impl Plan {
             think: one_of(random, &[1, 30, 400]) as Ms,
             hold: one_of(random, &[1, 30, 200]) as Ms,
         };
-        let hosts = (0..2 + random.below(4))
+        let (mut hosts, mut tasks) = (2 + random.below(4), 3);
+        match subject {
+            Subject::Outages => {
+                weights.bounded = 100;
+                weights.plain_leases = 100;
+                tasks = 1;
+            }
+            Subject::Evictions => {
+                weights.long = 70;
+                weights.plain_leases = 0;
+                (hosts, tasks) = (2, 4);
+            }
+            Subject::Crowds => {
+                weights.cuts = 40;
+                weights.think = 30;
+                hosts = 2;
+                tasks = 6;
+            }
+            _ => {}
+        }
+        let hosts = (0..hosts)
             .map(|_| {
-                let tasks = 1 + random.below(3);
+                let tasks = 1 + random.below(tasks);
                 (0..tasks)
                     .map(|_| steps(random, &weights, &things, &terms))
                     .collect()
             })
             .collect::<Vec<Vec<Vec<Step>>>>();
-        let faults = faults(random, &terms, &things, hosts.len());
+        let faults = faults(random, &terms, &things, hosts.len(), subject);
         Self {
             seed,
             terms,
@@ -83,24 +127,38 @@ fn terms(random: &mut Random) -> Terms {
     }
 }
 
-fn things(random: &mut Random) -> Vec<Thing> {
-    let count = 1 + random.below(3);
+fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
+    let few = |random: &mut Random| 1 + u32::try_from(random.below(3)).unwrap_or(0);
+    if subject == Subject::Evictions {
+        let kinds = [
+            Thing::Reentrant,
+            Thing::Fenced,
+            Thing::Fair,
+            Thing::ReadWrite,
+        ];
+        return (0..3).map(|_| kinds[random.below(kinds.len())]).collect();
+    }
+    let count = match subject {
+        Subject::Crowds => 1,
+        _ => 1 + random.below(3),
+    };
     let mut things: Vec<Thing> = (0..count)
-        .map(|_| match random.below(10) {
+        .map(|_| match random.below(11) {
             0 | 1 => Thing::Reentrant,
             2 | 3 => Thing::Fair,
             4 => Thing::Fenced,
             5 => Thing::Spin,
             6 | 7 => Thing::ReadWrite,
-            8 => Thing::Permits(1 + u32::try_from(random.below(3)).unwrap_or(0)),
-            _ => match random.below(3) {
-                0 => Thing::Multi,
-                _ => Thing::Semaphore(1 + u32::try_from(random.below(3)).unwrap_or(0)),
-            },
+            8 => Thing::Permits(few(random)),
+            9 => Thing::Semaphore(few(random)),
+            _ => Thing::Multi,
         })
         .collect();
-    if random.percent(25) {
-        things.push(Thing::Latch(1 + random.bits() % 6));
+    if matches!(subject, Subject::Stragglers | Subject::Repeats) {
+        things.push(Thing::Semaphore(few(random)));
+    }
+    if random.percent(25) || subject == Subject::Repeats {
+        things.push(Thing::Latch(2 + random.bits() % 8));
     }
     things
 }
@@ -175,6 +233,7 @@ fn turn(
         true => match random.below(3) {
             0 => Meanwhile::Extend(300 + up_to(random, 2000)),
             1 => Meanwhile::Reenter,
+            _ if of == Thing::Reentrant && wait.is_some() && random.percent(50) => Meanwhile::Body,
             _ if of == Thing::ReadWrite && random.percent(60) => Meanwhile::Convert,
             _ => Meanwhile::Nest,
         },
@@ -200,14 +259,34 @@ fn turn(
     }
 }
 
-fn faults(random: &mut Random, terms: &Terms, things: &[Thing], hosts: usize) -> Vec<Fault> {
+/// How many kinds of faults [`trouble`] knows.
+const KINDS: usize = 18;
+
+fn faults(
+    random: &mut Random,
+    terms: &Terms,
+    things: &[Thing],
+    hosts: usize,
+    subject: Subject,
+) -> Vec<Fault> {
     let count = match random.below(10) {
+        _ if subject == Subject::Crowds => 0,
+        _ if subject == Subject::Repeats => 6 + random.below(10),
+        _ if subject != Subject::Anything => 3 + random.below(6),
         0 | 1 => 0,
         2..=5 => 1 + random.below(3),
         _ => 3 + random.below(8),
     };
     // Faults of one seed are of a few kinds, so that some kinds come alone.
-    let kinds: Vec<usize> = (0..1 + random.below(4)).map(|_| random.below(17)).collect();
+    let kinds: Vec<usize> = match subject {
+        Subject::Anything | Subject::Crowds => (0..1 + random.below(4))
+            .map(|_| random.below(KINDS))
+            .collect(),
+        Subject::Outages => vec![0, 13],
+        Subject::Evictions => vec![14],
+        Subject::Stragglers => vec![6],
+        Subject::Repeats => vec![2],
+    };
     let mut faults: Vec<Fault> = (0..count)
         .map(|_| {
             let latest = one_of(random, &[300, 3000, 8000]) as Ms;
@@ -218,6 +297,20 @@ fn faults(random: &mut Random, terms: &Terms, things: &[Thing], hosts: usize) ->
             }
         })
         .collect();
+    if subject == Subject::Repeats {
+        // Where the message has run.
+        for fault in &mut faults {
+            if let Trouble::Cut { place, .. } = &mut fault.what {
+                *place = [Place::After, Place::Reply][random.below(2)];
+            }
+        }
+    }
+    if subject == Subject::Stragglers && random.percent(60) {
+        let with = Refusal::Kill;
+        let (host, lasts) = (None, 20_000);
+        let what = Trouble::Refuse { host, with, lasts };
+        faults.push(Fault { at: 0, what });
+    }
     faults.sort_by_key(|fault| fault.at);
     faults
 }
@@ -234,7 +327,7 @@ fn trouble(
     let lasts = match random.below(4) {
         0 => 1 + up_to(random, 50),
         1 | 2 => 50 + up_to(random, 2 * terms.response),
-        _ => terms.lease.min(4000) + up_to(random, 1500),
+        _ => terms.lease.min(4000) + up_to(random, 3000),
     };
     match kind {
         0 => match random.below(3) {

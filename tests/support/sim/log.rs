@@ -64,6 +64,8 @@ pub(super) struct Log(Arc<Mutex<Written>>);
 pub(super) struct Written {
     pub(super) history: History,
     pub(super) lines: Vec<(Ms, String)>,
+    /// A client was shut down before Redis had answered all that it had to say.
+    pub(super) undelivered: bool,
     /// On which host each process ran.
     pub(super) hosts: Vec<(u32, usize)>,
     /// Processes that are no more: what their remains do, nobody sees.
@@ -201,6 +203,17 @@ impl Entry {
                 ended: None,
             });
         });
+    }
+
+    /// Its place in the history.
+    pub(super) fn place(&self) -> usize {
+        self.place
+    }
+
+    /// Whether it was given out.
+    pub(super) fn is_granted(&self) -> bool {
+        let written = self.log.lock();
+        written.history.acquisitions[self.place].grant.is_some()
     }
 
     /// It was not given out.

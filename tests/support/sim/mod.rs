@@ -13,6 +13,7 @@
 //! ```
 
 mod act;
+mod attribute;
 mod convert;
 mod faults;
 mod generate;

@@ -56,6 +56,8 @@ pub(super) struct Path {
     pub(super) off: bool,
     /// Fresh connections are refused.
     pub(super) refuses: bool,
+    /// The connection of the next message is lost, and the message arrives so much later.
+    pub(super) stray: Option<Ms>,
     /// Connections to be cut: after so many messages, where.
     pub(super) cuts: Vec<(u32, Place)>,
 }
@@ -70,7 +72,7 @@ pub(super) struct Net {
     latency: (Ms, Ms),
     random: Random,
     opened: u64,
-    /// Hosts whose connections were cut, and when.
+    /// Hosts whose connections were cut, and for how long something of them is still on its way.
     pub(super) cut: Vec<(usize, Ms)>,
 }
 
@@ -172,6 +174,10 @@ impl Net {
             let last = link.up.back().map_or(0, |(at, _)| *at);
             link.up.push_back((arrives.max(last), item));
         }
+        if let Some(later) = self.paths[host].stray.take() {
+            self.stray(id, later);
+            self.cut.push((host, later));
+        }
         true
     }
 
@@ -212,7 +218,7 @@ impl Net {
     }
 
     /// The host hears that the connection is gone; what it sent arrives so much later.
-    pub(super) fn stray(&mut self, id: u64, later: Ms) {
+    fn stray(&mut self, id: u64, later: Ms) {
         self.reset(id);
         if let Some(link) = self.links.get_mut(&id) {
             link.severed = true;

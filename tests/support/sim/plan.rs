@@ -65,6 +65,15 @@ pub enum Thing {
 }
 
 impl Thing {
+    /// Whether it is a lock with one key.
+    pub fn is_lock(self) -> bool {
+        let other = matches!(
+            self,
+            Self::Multi | Self::Semaphore(_) | Self::Permits(_) | Self::Latch(_)
+        );
+        !other
+    }
+
     /// The key of the thing at this place.
     pub fn key(self, place: usize) -> String {
         let kind = match self {
@@ -166,6 +175,8 @@ pub enum Meanwhile {
     Reenter,
     /// `run`, whose body takes the same lock again.
     Nest,
+    /// The hold is that of a function under the attribute.
+    Body,
     /// `downgrade` of a writer, `try_upgrade` of a reader.
     Convert,
 }
@@ -227,11 +238,11 @@ pub enum Trouble {
         /// Which host.
         host: usize,
     },
-    /// What the host sent is still on its way when its connection ends.
+    /// The connection of the host's next message is lost, and the message arrives all the same.
     Stray {
         /// Which host.
         host: usize,
-        /// For how long.
+        /// How much later.
         lasts: Ms,
     },
     /// The server refuses what a host asks.

@@ -20,12 +20,19 @@ impl World {
         for what in self.busy() {
             left.push(Violation::new("leftovers", self.now, what));
         }
-        // A release that an ACL forbids is not tried again.
-        if self.forbids() {
-            return left;
+        if !self.refuses(Refusal::Forbidden) {
+            for what in self.lost_permits() {
+                left.push(Violation::new("leftovers", self.now, what));
+            }
         }
-        for what in self.lost_permits() {
-            left.push(Violation::new("leftovers", self.now, what));
+        // A release that an ACL forbids is not tried again, and where an ACL forbids to end a
+        // connection, what it sent may arrive last: the lease ends that.
+        if self.refuses(Refusal::Forbidden) || self.refuses(Refusal::Kill) {
+            let until = self.now + self.log.lock().history.recovery();
+            while self.now < until {
+                self.step();
+            }
+            return left.into_iter().chain(self.held_by_nobody()).collect();
         }
         let living: Vec<u32> = self.machines.iter().filter_map(Machine::process).collect();
         for what in self.keys_of(&living) {
@@ -34,13 +41,29 @@ impl World {
         left
     }
 
-    /// Whether scripts are forbidden in this run.
-    fn forbids(&self) -> bool {
+    /// Locks that somebody holds although all leases are over.
+    fn held_by_nobody(&self) -> Vec<Violation> {
+        let things = self.plan.things.iter().enumerate();
+        let locks = things.filter(|(_, thing)| thing.is_lock());
+        let holders = locks.flat_map(|(place, thing)| {
+            let key = thing.key(place);
+            let owners = self.server.list(&["HKEYS", &key]);
+            owners
+                .into_iter()
+                .map(move |owner| format!("{key} has {owner}"))
+        });
+        holders
+            .map(|what| Violation::new("leftovers", self.now, what))
+            .collect()
+    }
+
+    /// Whether the server refuses this in this run.
+    fn refuses(&self, what: Refusal) -> bool {
         self.plan.faults.iter().any(|fault| {
             let Trouble::Refuse { with, .. } = fault.what else {
                 return false;
             };
-            with == Refusal::Forbidden
+            with == what
         })
     }
 
@@ -78,7 +101,10 @@ impl World {
             (busy == [0; 4]).then_some(process)
         });
         let idle: Vec<u32> = idle.collect();
-        if idle.is_empty() || !self.ghosts.is_empty() || self.forbids() {
+        if idle.is_empty() || !self.ghosts.is_empty() {
+            return;
+        }
+        if self.refuses(Refusal::Forbidden) || self.refuses(Refusal::Kill) {
             return;
         }
         for what in self.keys_of(&idle) {
@@ -89,7 +115,8 @@ impl World {
     /// Semaphores without leases that have not all of their permits, although nobody took any along.
     fn lost_permits(&self) -> Vec<String> {
         let takes = |fault: &Fault| matches!(fault.what, Trouble::CrashHost { .. });
-        if self.plan.faults.iter().any(takes) {
+        // A client that could not give them back in time says so when it is shut down.
+        if self.plan.faults.iter().any(takes) || self.log.lock().undelivered {
             return Vec::new();
         }
         let things = self.plan.things.iter().enumerate();

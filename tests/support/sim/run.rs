@@ -100,6 +100,13 @@ impl World {
             connect: plan.terms.connect,
             poll: 2 * plan.terms.poll,
             backoff: BACKOFF,
+            sets_clock_back: plan.faults.iter().any(|fault| {
+                let by = match fault.what {
+                    Trouble::SetClock { by } => by,
+                    _ => 0,
+                };
+                by < 0
+            }),
             forgets_scripts: plan
                 .faults
                 .iter()
@@ -242,8 +249,8 @@ impl World {
         }
         let cut = std::mem::take(&mut net.cut);
         drop(net);
-        for (host, _) in cut {
-            self.strike(Some(host), 0);
+        for (host, lasts) in cut {
+            self.strike(Some(host), lasts);
         }
         if ran {
             let mut written = self.log.lock();

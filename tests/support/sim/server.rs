@@ -232,8 +232,7 @@ impl Server {
                     host,
                     format!("   # connection {id} is cut {place:?} a message"),
                 );
-                let now = net.now;
-                net.cut.push((host, now));
+                net.cut.push((host, 0));
                 let until = match place {
                     Place::Before => 0,
                     Place::Middle => bytes.len() / 2,

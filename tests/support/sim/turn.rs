@@ -50,6 +50,9 @@ impl Host {
             },
         );
         match thing {
+            Thing::Reentrant if turn.meanwhile == Meanwhile::Body => {
+                self.call(entry, turn, (&client, &key)).await;
+            }
             Thing::Reentrant => self.lock(entry, turn, client.rlock(&key)).await,
             Thing::Fair => self.lock(entry, turn, client.fair_lock(&key)).await,
             Thing::Spin => self.lock(entry, turn, client.spin_lock(&key)).await,
@@ -67,6 +70,11 @@ impl Host {
                 }
             }
             Thing::Fenced => self.fenced(entry, turn, client.fenced_lock(&key)).await,
+            // One of them alone.
+            Thing::Multi if !turn.strong => {
+                self.lock(entry, turn, client.rlock(format!("{key}:b")))
+                    .await;
+            }
             Thing::Multi => {
                 let lock = client.multi_lock([format!("{key}:a"), format!("{key}:b")]);
                 self.hold(entry, turn, lock.lock_with(options(turn)), |_| None)
@@ -197,7 +205,7 @@ impl Host {
         let response = self.terms().response;
         let process = entry.process;
         match what {
-            Meanwhile::Nothing | Meanwhile::Convert => None,
+            Meanwhile::Nothing | Meanwhile::Convert | Meanwhile::Body => None,
             Meanwhile::Extend(lease) => {
                 entry.lengthened(lease);
                 let call = held.extend(Duration::from_millis(lease));
@@ -289,7 +297,7 @@ fn permit_options(turn: Turn, limit: u32) -> PermitOptions {
 }
 
 /// Runs a call until it returns or is to be dropped.
-async fn cut<T>(cut: Option<Cut>, call: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn cut<T>(cut: Option<Cut>, call: impl Future<Output = T>) -> Option<T> {
     match cut {
         None => Some(call.await),
         Some(Cut::After(ms)) => tokio::time::timeout(Duration::from_millis(ms), call)

@@ -239,9 +239,6 @@ impl<S: Subject> Listener for Waiters<S> {
     }
 
     fn joined(&self) {
-        if mutant::on("nobody_looks_again_after_joining_a_channel") {
-            return;
-        }
         self.try_unless_taken();
     }
 
