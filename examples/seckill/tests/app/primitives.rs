@@ -238,6 +238,12 @@ fn expired_sales_are_pruned_by_one_instance() {
     block_on(eventually(LONG, async || {
         instances[1].get(&path).json()["sale"].is_null()
     }));
+    // It is done, and yet the lock is kept: nobody else does it again for ten seconds.
+    assert!(block_on(world.lock_is_taken("prune")));
+    let pruned = |instance: &Instance| instance.log().matches("expired sales removed").count();
+    block_on(eventually(LONG, async || {
+        pruned(&instances[0]) + pruned(&instances[1]) == 1
+    }));
 }
 
 #[test]

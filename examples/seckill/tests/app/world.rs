@@ -84,8 +84,12 @@ impl World {
 
     /// Whether a lock of this name is held.
     pub(crate) async fn lock_is_taken(&self, name: &str) -> bool {
-        let keys = self.keys().await;
-        keys.contains(&format!("{}:{name}", self.namespace))
+        let mut connection = shared_server().connect().await.unwrap();
+        redis::cmd("EXISTS")
+            .arg(format!("{}:{name}", self.namespace))
+            .query_async(&mut connection)
+            .await
+            .unwrap()
     }
 
     /// A lock client as an instance has one.
