@@ -2,6 +2,9 @@
 
 use tracing_subscriber::EnvFilter;
 
+/// The variable that says how much is logged.
+pub(crate) const VARIABLE: &str = EnvFilter::DEFAULT_ENV;
+
 /// Starts to log.
 pub(crate) fn begin() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));

@@ -55,6 +55,10 @@ pub(crate) struct UpArgs {
     /// Lets the page and `rush --fault` break things: kill an instance, pause or restart Redis.
     #[arg(long)]
     pub(crate) chaos: bool,
+
+    /// Has the instances log errors alone, unless `RUST_LOG` says more.
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 impl Default for UpArgs {

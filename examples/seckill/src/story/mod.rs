@@ -68,6 +68,7 @@ async fn tell(step: &Step) -> Result<Told, Box<dyn Error>> {
         database: DatabaseUrl::file(&directory.path().join("shop.db"))?,
         think: Duration::from_millis(20),
         chaos: true,
+        quiet: true,
         ..UpArgs::default()
     })
     .await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::process::{Place, Running};
+use super::process::{Environment, Place, Running};
 
 /// How long an instance that ended by itself is away.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -15,12 +15,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     pub(super) arguments: Vec<String>,
-    pub(super) secret: String,
+    pub(super) environment: Environment,
 }
 
 impl Recipe {
     async fn launch(&self) -> Result<(Running, Place), String> {
-        Running::launch(&self.arguments, &self.secret).await
+        Running::launch(&self.arguments, &self.environment).await
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use self::chaos::{Chaos, Redis};
 use self::engine::EngineServer;
 use self::instances::{Instances, Recipe};
-use self::process::Running;
+use self::process::{Environment, Running};
 use crate::cli::UpArgs;
 use crate::serve::{self, SECRET_VARIABLE};
 
@@ -63,18 +63,21 @@ impl Up {
                 Redis::Own(Arc::new(engine))
             }
         };
-        let secret = std::env::var(SECRET_VARIABLE).unwrap_or_else(|_| secret());
+        let environment = Environment {
+            secret: std::env::var(SECRET_VARIABLE).unwrap_or_else(|_| secret()),
+            quiet: args.quiet,
+        };
         let (payments, at) = match &args.payments {
             Some(url) => (None, url.clone()),
             None => {
-                let (stub, place) = Running::launch(&of_the_stub(args), &secret).await?;
+                let (stub, place) = Running::launch(&of_the_stub(args), &environment).await?;
                 (Some(stub), format!("http://{}", place.address))
             }
         };
         tracing::info!("payments go to {at}");
         let recipe = Recipe {
             arguments: of_an_instance(args, &redis, &at),
-            secret,
+            environment,
         };
         let instances = Instances::start(&recipe, args.instances as usize).await?;
         let places = instances.places();

@@ -9,6 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
+use crate::logging::VARIABLE as LOG;
+
 /// How long a process may take to end, before it is killed.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
@@ -17,6 +19,15 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 pub(super) struct Place {
     pub(super) address: SocketAddr,
     pub(super) pid: u32,
+}
+
+/// What the processes of one shop have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Environment {
+    /// What signs sessions.
+    pub(super) secret: String,
+    /// Whether they log errors alone, unless `RUST_LOG` says more.
+    pub(super) quiet: bool,
 }
 
 /// A process that serves.
@@ -32,12 +43,16 @@ impl Running {
     /// Starts this program with these arguments, and waits until it says where it serves.
     pub(super) async fn launch(
         arguments: &[String],
-        secret: &str,
+        environment: &Environment,
     ) -> Result<(Self, Place), String> {
         let io = |error: io::Error| format!("cannot start a process: {error}");
-        let mut child = Command::new(std::env::current_exe().map_err(io)?)
+        let mut command = Command::new(std::env::current_exe().map_err(io)?);
+        if environment.quiet && std::env::var_os(LOG).is_none() {
+            command.env(LOG, "error");
+        }
+        let mut child = command
             .args(arguments)
-            .env(crate::serve::SECRET_VARIABLE, secret)
+            .env(crate::serve::SECRET_VARIABLE, &environment.secret)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -15,6 +15,8 @@ fn story(lock: &str) -> Vec<Told> {
     let output = seckill(&["story", "--lock", lock]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
+    // What is broken is broken on purpose: no word of it between the lines.
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let count = |step: &str, what: &str| {
         let line = step.lines().find_map(|line| line.trim().strip_prefix(what));
         line.map(|count| count.trim().parse::<u64>().unwrap())

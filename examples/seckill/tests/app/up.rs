@@ -18,6 +18,7 @@ fn up(world: &World, flags: &[&str]) -> Instance {
 pub(crate) fn seckill(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seckill"))
         .args(arguments)
+        .env_remove("RUST_LOG")
         .output()
         .unwrap()
 }
