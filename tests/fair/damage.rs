@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{ErrorKind, LockOptions, Owner};
+use redlock_rt::{Client, ErrorKind, LockOptions, Owner};
 use tests::within;
 
 use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
@@ -16,6 +16,19 @@ async fn assert_refused(waiting: Vec<Waiting>) {
     }
 }
 
+/// Runs a command that damages the lock's key while two callers wait behind a holder. Both leave the
+/// queue.
+async fn assert_waiters_are_refused_after(damage: &[&str], stage: &Stage, client: &Client) {
+    let lock = client.fair_lock(&stage.name);
+    let guard = lock.lock().await.unwrap();
+    let waiting = stage.queue_up(&lock, 2).await;
+    let _: redis::Value = stage.redis(damage).await;
+    assert_refused(waiting).await;
+    stage.queued(0).await;
+    let _: i64 = stage.redis(&["DEL", &stage.name]).await;
+    drop(guard);
+}
+
 /// Once, its release was refused before it had left the queue. It stayed there, and counted as alive
 /// as long as its process waited for the lock, so no other waiter became next.
 #[tokio::test]
@@ -24,14 +37,8 @@ async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
     // Both beats and polls are frequent.
     let client =
         stage.client_with(|builder| builder.waiter_timeout(2 * SHORT).poll_interval(SHORT));
-    let lock = client.fair_lock(&stage.name);
-    let guard = lock.lock().await.unwrap();
-    let waiting = stage.queue_up(&lock, 2).await;
-    let _: () = stage.redis(&["SET", &stage.name, "text"]).await;
-    assert_refused(waiting).await;
-    stage.queued(0).await;
-    let _: i64 = stage.redis(&["DEL", &stage.name]).await;
-    drop(guard);
+    let damage = ["SET", &stage.name, "text"];
+    assert_waiters_are_refused_after(&damage, &stage, &client).await;
     stage.assert_clean().await;
 }
 
@@ -40,14 +47,8 @@ async fn a_waiter_that_found_a_key_of_another_type_stayed_next_for_ever() {
 async fn waiters_hear_from_a_beat_that_the_lock_became_a_hash_of_somebody_else() {
     let stage = Stage::open("fair-no-lock").await;
     let client = stage.client_with(|builder| builder.waiter_timeout(SHORT));
-    let lock = client.fair_lock(&stage.name);
-    let guard = lock.lock().await.unwrap();
-    let waiting = stage.queue_up(&lock, 2).await;
-    let _: i64 = stage.redis(&["HSET", &stage.name, "a", "text"]).await;
-    assert_refused(waiting).await;
-    stage.queued(0).await;
-    let _: i64 = stage.redis(&["DEL", &stage.name]).await;
-    drop(guard);
+    let damage = ["HSET", &stage.name, "a", "text"];
+    assert_waiters_are_refused_after(&damage, &stage, &client).await;
     stage.assert_clean().await;
 }
 
