@@ -19,10 +19,10 @@ use std::{
 };
 
 use redlock_rt::{
-    Backoff, Client, ClientBuilder, CountDownLatch, Error, ErrorKind, FencedValue, GuardState,
-    HoldId, LockOptions, LostReason, MultiLock, Owner, Part, PermitExpirableSemaphore,
-    PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock, Reentrant, Renew, Reply,
-    Semaphore, Shutdown, Stats, Unlocked, embedded,
+    Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind, FencedValue,
+    GuardState, HoldId, LockOptions, LostReason, MultiLock, Owner, Part, PermitExpirableSemaphore,
+    PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock, Reentrant, Renew, ReplicaAck,
+    Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
 use tests::{LeakCheck, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -56,12 +56,12 @@ macro_rules! public_types {
 
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
-        CountDownLatch, DowngradeError, Error, ErrorKind, Fair, FairLock, FairLockGuard, FenceGate,
+        CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Fair, FairLock, FairLockGuard, FenceGate,
         Fenced, FencedLock, FencedLockGuard, FencedValue, GuardState, HoldId, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
-        Renew, Reply, Semaphore, SemaphorePermit, Shutdown, Spin, SpinLock, SpinLockGuard,
+        Renew, ReplicaAck, Replicas, Reply, Semaphore, SemaphorePermit, Shutdown, Spin, SpinLock, SpinLockGuard,
         StaleToken, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
     embedded: Engine, Listener, Session;
 }
@@ -114,12 +114,12 @@ fn the_list_of_public_types_is_complete() {
 fn values_are_cloned_and_compared() {
     all!(
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
-        HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, embedded::Engine,
+        HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
         PermitExpirableSemaphore, FencedValue, Backoff,
     );
     all!(
-        compared: Stats, Shutdown, HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Reply,
+        compared: Stats, Shutdown, HoldId, Renew, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,
     );
     all!(keyed: HoldId);
 }

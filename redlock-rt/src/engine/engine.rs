@@ -305,9 +305,10 @@ impl Engine {
         self.config.lease
     }
 
-    /// How many replicas must have a lock; `own`: what its options say.
-    pub(crate) fn replica_ack(&self, own: Option<ReplicaAck>) -> ReplicaAck {
-        own.unwrap_or(self.config.replica_ack)
+    /// How many replicas must have a lock, if some must; `own`: what its options say.
+    pub(crate) fn replica_ack(&self, own: Option<ReplicaAck>) -> Option<ReplicaAck> {
+        let ack = own.unwrap_or(self.config.replica_ack);
+        (ack != ReplicaAck::None).then_some(ack)
     }
 
     pub(crate) fn waiter_timeout(&self) -> Duration {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::{LockGuard, note_failure};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
-use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
+use crate::engine::{AcquireParams, Backoff, Engine, Handle, ReplicaAck, Terms};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
@@ -181,6 +181,10 @@ impl<K: Kind> Lock<K> {
     /// owner held the lock, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of zero,
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
+        if let Some(ack) = self.engine.replica_ack(options.ack()) {
+            // Boxed: it is rare, and would add to the size of every waiting future.
+            return Box::pin(self.lock_on_replicas(options, ack, false)).await;
+        }
         let (recipe, terms, params) = self.prepare(&options)?;
         let guard = self.engine.lock(&recipe, terms, params).await?;
         Ok(LockGuard::lasting(guard, &options))
@@ -188,9 +192,24 @@ impl<K: Kind> Lock<K> {
 
     /// As [`lock_with`](Self::lock_with), for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
+        if let Some(ack) = self.engine.replica_ack(options.ack()) {
+            return Box::pin(self.lock_on_replicas(options, ack, true)).await;
+        }
         let (recipe, terms, params) = self.prepare(&options)?;
         let guard = self.engine.lock_for_body(&recipe, terms, params).await?;
         Ok(LockGuard::lasting(guard, &options))
+    }
+
+    async fn lock_on_replicas(
+        &self,
+        options: LockOptions,
+        ack: ReplicaAck,
+        for_body: bool,
+    ) -> Result<LockGuard<K>, Error> {
+        let (recipe, terms, params) = self.prepare(&options)?;
+        let engine = &self.engine;
+        let guard = engine.lock_on_replicas(&recipe, terms, params, ack, for_body);
+        Ok(LockGuard::lasting(guard.await?, &options))
     }
 
     fn prepare<'a>(
@@ -203,7 +222,6 @@ impl<K: Kind> Lock<K> {
             wait: options.waiting(),
             owner: options.acting_as(),
             backoff: self.backoff.as_ref(),
-            ack: self.engine.replica_ack(options.ack()),
         };
         Ok((recipe, terms, params))
     }

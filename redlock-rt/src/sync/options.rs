@@ -60,8 +60,15 @@ pub struct LockOptions {
     /// `None`: not set.
     renew: Option<Renew>,
     max_hold: Option<Duration>,
-    min_hold: Option<Duration>,
     owner: Option<Owner>,
+    /// Boxed, since every waiting future has room for the options.
+    rare: Option<Box<Rare>>,
+}
+
+/// Options that few callers set.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rare {
+    min_hold: Option<Duration>,
     ack: Option<ReplicaAck>,
 }
 
@@ -124,7 +131,7 @@ impl LockOptions {
     /// option is only for exclusive locks on one server each.
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
-        self.min_hold = min_hold.into();
+        self.rare.get_or_insert_default().min_hold = min_hold.into();
         self
     }
 
@@ -145,17 +152,21 @@ impl LockOptions {
     /// [`RedLock`](crate::RedLock) refuses this option, since it asks several servers instead.
     #[must_use]
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
-        self.ack = Some(ack);
+        self.rare.get_or_insert_default().ack = Some(ack);
         self
     }
 
     pub(super) fn ack(&self) -> Option<ReplicaAck> {
-        self.ack
+        self.rare().ack
+    }
+
+    fn rare(&self) -> Rare {
+        self.rare.as_deref().copied().unwrap_or_default()
     }
 
     /// The error for a lock on several servers.
     pub(super) fn without_replica_ack(&self) -> Result<(), Error> {
-        match self.ack {
+        match self.ack() {
             None | Some(ReplicaAck::None) => Ok(()),
             Some(_) => Err(Error::bad_input(
                 CHECK,
@@ -170,14 +181,14 @@ impl LockOptions {
 
     /// Applies the shortest hold to an acquired lock.
     pub(super) fn set_min_hold(&self, hold: &Hold) {
-        if let Some(min_hold) = self.min_hold {
+        if let Some(min_hold) = self.rare().min_hold {
             hold.set_min_hold(clock::after(clock::now(), min_hold));
         }
     }
 
     /// The error for a kind without a shortest hold.
     pub(super) fn without_min_hold(&self) -> Result<(), Error> {
-        match self.min_hold {
+        match self.rare().min_hold {
             Some(_) => Err(Error::bad_input(
                 CHECK,
                 "min_hold is for exclusive locks on one server each",
@@ -187,12 +198,12 @@ impl LockOptions {
     }
 
     /// The same options without those that permits do not have: an owner and a shortest hold.
-    pub(super) fn of_permits(self) -> Self {
-        Self {
-            owner: None,
-            min_hold: None,
-            ..self
+    pub(super) fn of_permits(mut self) -> Self {
+        self.owner = None;
+        if let Some(rare) = &mut self.rare {
+            rare.min_hold = None;
         }
+        self
     }
 
     /// Whether an option is set that needs a lease.
@@ -242,7 +253,7 @@ impl LockOptions {
             Renew::Every(every) => Some(every),
             Renew::Never => None,
         };
-        match (self.max_hold, self.min_hold) {
+        match (self.max_hold, self.rare().min_hold) {
             (_, Some(min_hold)) if min_hold > LONGEST_SPAN => {
                 refuse("min_hold is longer than redis can keep")
             }

@@ -227,10 +227,16 @@ impl PermitExpirableSemaphore {
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let params = AcquireParams {
             wait: options.waiting(),
-            ack: self.counted.engine.replica_ack(options.ack()),
             ..AcquireParams::default()
         };
-        let guard = self.counted.engine.lock(&recipe, terms, params).await;
+        let engine = &self.counted.engine;
+        let guard = match engine.replica_ack(options.ack()) {
+            Some(ack) => {
+                let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
+                Box::pin(inner).await
+            }
+            None => engine.lock(&recipe, terms, params).await,
+        };
         let guard = guard.map_err(acquiring)?;
         Ok(LeasedPermit::new(guard, &wire))
     }

@@ -178,10 +178,16 @@ impl Semaphore {
         let (recipe, terms) = self.prepare(&options)?;
         let params = AcquireParams {
             wait: options.waiting(),
-            ack: self.counted.engine.replica_ack(options.ack()),
             ..AcquireParams::default()
         };
-        let inner = self.counted.engine.lock(&recipe, terms, params).await;
+        let engine = &self.counted.engine;
+        let inner = match engine.replica_ack(options.ack()) {
+            Some(ack) => {
+                let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
+                Box::pin(inner).await
+            }
+            None => engine.lock(&recipe, terms, params).await,
+        };
         Ok(SemaphorePermit {
             inner: inner.map_err(acquiring)?,
             permits: options.count(),

@@ -39,43 +39,32 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) owner: Option<&'a Owner>,
     /// Set for a kind whose waiters are not woken.
     pub(crate) backoff: Option<&'a Backoff>,
-    /// How many replicas must have the lock.
-    pub(crate) ack: ReplicaAck,
 }
 
 impl Engine {
-    /// Re-enters a hold of the caller's frames or of its owner, or acquires the lock anew. Then
-    /// waits for replicas, if some are to have it.
-    pub(crate) async fn lock(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
-        terms: Terms,
-        params: AcquireParams<'_>,
-    ) -> Result<HoldGuard, Error> {
-        match params.ack {
-            ReplicaAck::None => self.lock_here(recipe, terms, params).await,
-            ack => Box::pin(self.lock_there(recipe, terms, params, ack)).await,
-        }
-    }
-
-    async fn lock_there(
+    /// As [`lock`](Self::lock), or [`lock_for_body`](Self::lock_for_body); then waits for replicas.
+    pub(crate) async fn lock_on_replicas(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'_>,
         ack: ReplicaAck,
+        for_body: bool,
     ) -> Result<HoldGuard, Error> {
         if let Some(fault) = self.acks_link.cannot_wait() {
             return Err(fault.into_error(ACTION).named(recipe.name().as_arc()));
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-        let guard = self.lock_here(recipe, terms, params).await?;
+        let guard = match for_body {
+            true => self.lock_for_body(recipe, terms, params).await?,
+            false => self.lock(recipe, terms, params).await?,
+        };
         self.acknowledged(guard, ack, deadline).await
     }
 
-    /// As [`lock`](Self::lock), on the master alone.
-    async fn lock_here(
+    /// Re-enters a hold of the caller's frames or of its owner, or acquires the lock anew.
+    pub(crate) async fn lock(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         terms: Terms,

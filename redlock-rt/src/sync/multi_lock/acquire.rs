@@ -9,7 +9,7 @@ use super::super::group::{Part as GroupPart, roll_back};
 use super::super::options::LockOptions;
 use super::{ACTION, Checked, Flaw};
 use crate::clock;
-use crate::engine::{AcquireParams, ReplicaAck, Terms, TogetherOutcome};
+use crate::engine::{AcquireParams, Terms, TogetherOutcome};
 use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
 use crate::wire::Recipe;
@@ -99,7 +99,7 @@ impl Asking<'_> {
             .collect();
         let engine = &first.engine;
         // The one call takes them on the master alone.
-        let acknowledged = engine.replica_ack(self.options.ack()) != ReplicaAck::None;
+        let acknowledged = engine.replica_ack(self.options.ack()).is_some();
         if acknowledged || !engine.may_acquire_together(&recipes) {
             return Ok(None);
         }
@@ -153,12 +153,16 @@ impl Asking<'_> {
                 wait: rest,
                 owner: self.options.acting_as(),
                 backoff: part.backoff.as_ref(),
-                ack: part.engine.replica_ack(self.options.ack()),
             };
             let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
-            let guard = match self.for_body {
-                true => engine.lock_for_body(&recipe, meanwhile, params).await?,
-                false => engine.lock(&recipe, meanwhile, params).await?,
+            let ack = engine.replica_ack(self.options.ack());
+            let guard = match (ack, self.for_body) {
+                (Some(ack), for_body) => {
+                    let guard = engine.lock_on_replicas(&recipe, meanwhile, params, ack, for_body);
+                    Box::pin(guard).await?
+                }
+                (None, true) => engine.lock_for_body(&recipe, meanwhile, params).await?,
+                (None, false) => engine.lock(&recipe, meanwhile, params).await?,
             };
             taken.push(GroupPart { place, guard });
         }

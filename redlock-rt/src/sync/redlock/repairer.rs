@@ -19,7 +19,7 @@ use super::super::group::{Group, Part};
 use super::round::{Asking, is_silent};
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{AcquireParams, Handle, Hold, Owner, ReplicaAck, Signal, Terms};
+use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
@@ -166,7 +166,6 @@ impl RepairJob {
             wait: Some(Duration::ZERO),
             owner: self.owner.as_ref(),
             backoff: None,
-            ack: ReplicaAck::None,
         };
         let terms = Terms { max_hold, ..terms };
         let lock = async {

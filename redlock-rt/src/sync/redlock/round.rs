@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use super::super::group::{Part, SHORTEST_GRACE};
 use super::ACTION;
 use crate::clock;
-use crate::engine::{AcquireParams, Engine, Handle, Hold, HoldGuard, Owner, ReplicaAck, Terms};
+use crate::engine::{AcquireParams, Engine, Handle, Hold, HoldGuard, Owner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
@@ -169,7 +169,6 @@ impl Asking<'_> {
             wait: Some(Duration::ZERO),
             owner: self.owner,
             backoff: None,
-            ack: ReplicaAck::None,
         };
         match self.for_body {
             true => {
