@@ -490,7 +490,7 @@ mod tests {
         let place = |text| Endpoint::parse(text).unwrap().servers.place();
         assert_eq!(place(one), place(other));
         assert_says("redis://:hunter2@a:1,b:x", "invalid port number");
-        assert_says("redis://:hunter2@a:1,", "empty host");
+        assert_says("redis://:hunter2@a:1,", "the host is missing");
         assert_says(
             "redis://:hunter2@a:1,a:1",
             "the same server is in the URL twice",
