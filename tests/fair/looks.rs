@@ -92,11 +92,32 @@ impl Silent {
 
     /// Another client of the same server.
     fn other_client(&self) -> Client {
+        self.client_that_beats(NEVER)
+    }
+
+    /// Another client of the same server, with this time-out of its waiters.
+    fn client_that_beats(&self, waiter_timeout: Duration) -> Client {
         let engine = self.engine.clone();
         let connect = move || std::future::ready(Ok(engine.connect()));
         let builder = Client::builder().connector(connect);
-        let builder = builder.poll_interval(NEVER).waiter_timeout(NEVER);
+        let builder = builder.poll_interval(NEVER).waiter_timeout(waiter_timeout);
         builder.build().unwrap()
+    }
+
+    /// A waiter of a client of ours that was last heard of so that it is alive for this long.
+    async fn dying_waiter(&self, alive: Duration) {
+        const DYING: &str = "00000000-0000-8fa1-8000-000000000000";
+        let (seconds, _): (u64, u64) = self.ask(&["TIME"]).await;
+        let ms = |after: Duration| (u128::from(seconds) * 1000 + after.as_millis()).to_string();
+        let key = |prefix: &str| format!("{prefix}:{{{}}}", self.name);
+        let owner = format!("{DYING}:1");
+        let _: i64 = self
+            .ask(&["RPUSH", &key("redisson_lock_queue"), &owner])
+            .await;
+        let deadlines = key("redisson_lock_timeout");
+        let _: i64 = self.ask(&["ZADD", &deadlines, &ms(NEVER), &owner]).await;
+        let notes = key("redlock_fair");
+        let _: i64 = self.ask(&["HSET", &notes, DYING, &ms(alive)]).await;
     }
 }
 
@@ -215,4 +236,37 @@ async fn a_waiter_behind_one_that_gave_up_learned_the_end_of_the_lease_by_a_beat
     let late = started.elapsed() - 3 * S;
     assert!(late < S / 100, "{late:?} after the end of the lease");
     guard.unlock().await.unwrap();
+}
+
+/// A call of a client that is not next removes the dead waiter.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_one_that_died_learned_the_end_of_the_lease_by_a_beat_only() {
+    for call in ["fair_acquire", "fair_beat", "fair_release"] {
+        let silent = Silent::open(|b| b.poll_interval(NEVER).waiter_timeout(NEVER)).await;
+        silent.java_locks(20 * S).await;
+        let started = Instant::now();
+        silent.dying_waiter(5 * S).await;
+        let waiting = silent.waiter().await;
+        let third = match call {
+            "fair_beat" => silent.client_that_beats(6 * S),
+            _ => silent.other_client(),
+        };
+        let behind = match call {
+            "fair_acquire" => None,
+            _ => Some(silent.waiter_of(&third, LockOptions::new()).await),
+        };
+        tokio::time::sleep_until(started + 10 * S).await;
+        match (call, behind) {
+            ("fair_acquire", _) => {
+                let lock = third.fair_lock(&silent.name);
+                assert!(lock.try_lock().await.unwrap().is_none());
+            }
+            (_, Some(behind)) => behind.abort(),
+            (_, None) => unreachable!(),
+        }
+        let guard = within(DEADLINE * 2, waiting).await.unwrap();
+        let late = started.elapsed() - 20 * S;
+        assert!(late < S / 10, "{call}: {late:?} after the end of the lease");
+        guard.unlock().await.unwrap();
+    }
 }

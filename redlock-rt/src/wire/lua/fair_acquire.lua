@@ -95,5 +95,7 @@ if ttl == -2 then
     -- The next waiter may not know that the lock is free.
     wake_next(head)
     ttl = 0
+elseif dropped and head ~= owner then
+    tell_next(ttl)
 end
 return {ttl, head == owner and 0 or 1, alive > 0 and is_mixed() or 0}

@@ -35,6 +35,7 @@ for keys = 0, #KEYS - 4, 4 do
     local alive, counts = tonumber(ARGV[at + 2]), {ARGV[at + 3], ARGV[at + 4]}
     at = at + 5
     local gone, oldest = owners(counts[1]), owners(counts[2])
+    local before = redis.call('LINDEX', QUEUE, 0)
     if redis.call('EXISTS', QUEUE) == 1 then
         hear(client, alive)
         look()
@@ -51,6 +52,9 @@ for keys = 0, #KEYS - 4, 4 do
         local flaw = not_a_lock(LOCK)
         if flaw then
             return flaw
+        end
+        if head and head ~= before and client_of(head) ~= client then
+            tell_next(left)
         end
     else
         left = 0

@@ -36,12 +36,14 @@ local LOCK, QUEUE, DEADLINES, NOTES, WAITERS, MOST
 -- All waiters in their order, if waiters of other clients are queued beside ours; else false.
 local waiters
 local notes
+-- Whether dead waiters were dropped before the one that is next.
+local dropped
 
 -- Selects the lock whose keys follow the first `keys` ones, with these arguments.
 local function turn_to(keys, prefix, most)
     LOCK, QUEUE, DEADLINES, NOTES = KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
     WAITERS, MOST = prefix, tonumber(most)
-    waiters, notes = false, {}
+    waiters, notes, dropped = false, {}, false
 end
 
 local function ms(number)
@@ -250,7 +252,6 @@ end
 
 -- The waiter that is next, or false; drops the dead before it.
 local function head_of_queue()
-    local dropped = false
     while true do
         local head = redis.call('LINDEX', QUEUE, 0)
         if not head then

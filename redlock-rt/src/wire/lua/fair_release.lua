@@ -31,7 +31,7 @@ local head, left = head_of_queue(), redis.call('PTTL', KEYS[1])
 if left == -2 then
     -- The lease of this hold or of another has ended without an announcement.
     wake_next(head)
-elseif first then
+elseif first or dropped then
     tell_next(left)
 end
 if type(ended) == 'table' then
