@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason};
-use tests::{RedisServer, Replicated, told, trace_init, unique, within};
+use tests::{Proxy, RedisServer, Replicated, told, trace_init, unique, within};
 use tokio::net::TcpListener;
 
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -99,6 +99,16 @@ async fn of_two_masters_none_is_used() {
     assert!(text.contains("are masters"), "{text}");
     servers.follow(0, 1).await;
     assert_eq!(taken_at(&servers, &client, &[0, 1, 2]).await, 1);
+}
+
+/// Two names of one host, or the address of whichever is the master beside those of all.
+#[tokio::test]
+async fn one_master_by_two_addresses_was_taken_for_two() {
+    let servers = open(1).await;
+    let proxy = Proxy::to(servers.server(0));
+    let url = format!("{},{}", servers.url(), proxy.address());
+    let client = Client::builder().url(&url).build().unwrap();
+    assert_eq!(taken_at(&servers, &client, &[0, 1]).await, 0);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! All are asked for each connection, so a promotion by hand is followed. While two are masters,
 //! none is used: a lock that is held on the one would be free on the other.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::endpoint::Address;
@@ -30,6 +31,12 @@ where
         mut answers,
         faults,
     } = found.await;
+    // One server may be listed by several addresses.
+    let mut seen = HashSet::new();
+    answers.retain(|master| {
+        let run_id = master.info.run_id.as_ref();
+        run_id.is_none_or(|run_id| seen.insert(run_id.clone()))
+    });
     match (answers.pop(), answers.is_empty()) {
         (Some(master), true) => Ok(master),
         (Some(last), false) => {
