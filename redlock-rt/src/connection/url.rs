@@ -7,7 +7,8 @@ use crate::error::Error;
 
 /// What stands behind `://`, up to its parts. A URL with several hosts is none for the `url` crate.
 struct Parts<'a> {
-    scheme: &'a str,
+    /// In lower case.
+    scheme: String,
     /// With its `@`; empty if there is none.
     credentials: &'a str,
     hosts: Vec<&'a str>,
@@ -17,7 +18,8 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(text: &'a str) -> Option<Self> {
-        let (scheme, rest) = text.split_once("://")?;
+        let (scheme, rest) = text.trim().split_once("://")?;
+        let scheme = scheme.to_ascii_lowercase();
         // A user, a password and a host end at the first of these, whatever was meant.
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, behind) = rest.split_at(end);
@@ -54,9 +56,9 @@ fn parse(text: &str) -> Result<Endpoint, String> {
     let Some(parts) = Parts::of(text) else {
         return Err(FORM.into());
     };
-    match parts.scheme {
+    match &*parts.scheme {
         "redis" | "rediss" => {
-            let (mut addresses, login, path) = servers(&parts, parts.scheme, PORT)?;
+            let (mut addresses, login, path) = servers(&parts, &parts.scheme, PORT)?;
             let db = database(path.trim_start_matches('/'))?;
             let servers = match addresses.len() {
                 1 => Servers::One(addresses.remove(0)),
@@ -337,6 +339,20 @@ mod tests {
             (unix.login.db, unix.login.password.as_deref()),
             (2, Some("x"))
         );
+    }
+
+    #[test]
+    fn a_url_with_a_blank_before_it_or_an_upper_case_scheme_was_refused() {
+        for url in [
+            " redis://h:1",
+            "\tredis://h:1\n",
+            "REDIS://h:1",
+            "Redis://h:1",
+        ] {
+            assert_eq!(only(url), tcp("h", 1), "{url:?}");
+        }
+        let secret = "REDIS://:hunter/2@h:1";
+        assert_says(secret, "percent-encode it");
     }
 
     #[cfg(feature = "tls")]
