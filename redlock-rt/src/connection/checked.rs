@@ -216,3 +216,119 @@ impl AsyncWrite for Checked {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio_test::task;
+
+    const KIB: usize = 1024;
+    const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+    /// A stream, and the server's end of it, which takes 16 KiB that are not read.
+    fn stream() -> (Checked, DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(16 * KIB);
+        (Checked::new(Box::new(ours)), theirs)
+    }
+
+    /// A message of 1 KiB on the wire.
+    fn message() -> Vec<u8> {
+        let payload = "m".repeat(992);
+        let message = format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$992\r\n{payload}\r\n");
+        assert_eq!(message.len(), KIB);
+        message.into_bytes()
+    }
+
+    // Outside a runtime: Tokio would make a task that reads much pause, which looks the same.
+
+    #[test]
+    fn a_listener_that_is_behind_gets_no_more_until_it_has_caught_up() {
+        let (stream, mut server) = stream();
+        let unheard = Arc::<Unheard>::default();
+        let mut stream = stream.listening(&unheard);
+        let sent = message().repeat(1000);
+        let mut write = task::spawn(async { server.write_all(&sent).await.unwrap() }.fuse());
+        let mut heard = 0;
+        for left in [744, 488, 232] {
+            // Both ends go on until neither can.
+            let mut chunk = vec![0; 8 * KIB];
+            loop {
+                let _ = write.poll();
+                let mut read = task::spawn(stream.read(&mut chunk));
+                match read.poll() {
+                    Poll::Ready(len) => heard += len.unwrap(),
+                    Poll::Pending => break,
+                }
+            }
+            assert_eq!(heard, (1000 - left) * KIB, "256 KiB more");
+            assert!(write.poll().is_pending(), "the server has to wait");
+            let mut read = task::spawn(stream.read(&mut chunk));
+            assert!(read.poll().is_pending());
+            assert!(!read.is_woken());
+            unheard.caught_up();
+            assert!(read.is_woken(), "it goes on");
+        }
+        let mut rest = vec![0; 232 * KIB];
+        let mut read = task::spawn(stream.read_exact(&mut rest));
+        while read.poll().is_pending() {
+            let _ = write.poll();
+            assert!(read.is_woken(), "more has come");
+        }
+        drop(read);
+        assert_eq!(rest, message().repeat(232));
+    }
+
+    /// Else a connection that asks much and hears little would stop.
+    #[test]
+    fn replies_do_not_put_a_listener_behind() {
+        let (stream, mut server) = stream();
+        let mut stream = stream.listening(&Arc::default());
+        let reply = [b"$1024\r\n", &*vec![b'r'; KIB], b"\r\n"].concat();
+        let mut read = vec![0; reply.len()];
+        for _ in 0..300 {
+            let written = stream.write_all(PING).now_or_never();
+            written.unwrap().unwrap();
+            let answered = server.write_all(&reply).now_or_never();
+            answered.unwrap().unwrap();
+            let whole = stream.read_exact(&mut read).now_or_never();
+            whole.expect("it is read").unwrap();
+            assert_eq!(read, reply);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_nobody_asked_for_ends_the_connection() {
+        for listens in [false, true] {
+            for asked in [0, 1, 2] {
+                let (mut stream, mut server) = stream();
+                if listens {
+                    stream = stream.listening(&Arc::default());
+                }
+                stream.write_all(&PING.repeat(asked)).await.unwrap();
+                let replies = b"+PONG\r\n".repeat(asked + 1);
+                server.write_all(&replies).await.unwrap();
+                drop(server);
+                let mut read = Vec::new();
+                let error = stream.read_to_end(&mut read).await.unwrap_err();
+                assert!(is_nonsense(&error), "{error}");
+                assert_eq!(
+                    read,
+                    b"+PONG\r\n".repeat(asked),
+                    "those that were asked for"
+                );
+                let why = stream.flaw().why();
+                assert_eq!(why.as_deref(), Some("the server sent a reply to nothing"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_to_a_connection_for_calls_ends_it() {
+        let (mut stream, mut server) = stream();
+        server.write_all(&message()).await.unwrap();
+        let error = stream.read(&mut [0; 9]).await.unwrap_err();
+        assert!(is_nonsense(&error), "{error}");
+    }
+}

@@ -425,24 +425,66 @@ mod tests {
         ] {
             assert_frames(bytes, &Err(why));
         }
-        assert_frames(&b"*1\r\n".repeat(DEEPEST + 1), &Err(Depth));
-        let line = [b"+".to_vec(), vec![b'a'; LONGEST_LINE + 1]].concat();
-        assert_frames(&line, &Err(Line));
-        let two = format!("*2\r\n*{MOST_ITEMS}\r\n");
-        assert_frames(two.as_bytes(), &Err(Items));
-        let long = format!("${}\r\n", LONGEST_REPLY);
-        assert_frames(long.as_bytes(), &Err(Bytes));
+    }
+
+    // Their numbers are promised in docs/design.md, so they are not those of the constants here.
+
+    #[test]
+    fn arrays_are_at_most_32_deep() {
+        let deep = |depth| [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat();
+        assert_frames(&deep(32), &Ok(vec![deep(32).len()]));
+        assert_frames(&deep(33), &Err(Nonsense::Depth));
     }
 
     #[test]
-    fn the_longest_that_is_allowed_is_allowed() {
-        let deep = [b"*1\r\n".repeat(DEEPEST), b":1\r\n".to_vec()].concat();
-        assert_eq!(in_pieces(&deep, 7), Ok(vec![deep.len()]));
-        let mut wide = format!("*{MOST_ITEMS}\r\n").into_bytes();
-        wide.extend(b":1\r\n".repeat(MOST_ITEMS));
+    fn a_reply_has_at_most_262_144_items() {
+        let mut wide = b"*262144\r\n".to_vec();
+        wide.extend(b":1\r\n".repeat(262_144));
         assert_eq!(in_pieces(&wide, 4096), Ok(vec![wide.len()]));
-        let line = [b"+", &*vec![b'a'; LONGEST_LINE - 1], b"\r\n"].concat();
-        assert_eq!(in_pieces(&line, 4096), Ok(vec![line.len()]));
+        for many in [&b"*262145\r\n"[..], b"*2\r\n*262143\r\n"] {
+            assert_frames(many, &Err(Nonsense::Items));
+        }
+    }
+
+    #[test]
+    fn a_line_has_at_most_64_kib() {
+        for kind in *b"+-" {
+            // The carriage return counts.
+            let line = |len: usize| [&[kind][..], &vec![b'a'; len - 1], b"\r\n"].concat();
+            assert_eq!(in_pieces(&line(65_536), 4096), Ok(vec![65_538]));
+            assert_eq!(in_pieces(&line(65_537), 4096), Err(Nonsense::Line));
+            let endless = [kind].into_iter().chain([b'a'; 65_537]);
+            assert_frames(&endless.collect::<Vec<_>>(), &Err(Nonsense::Line));
+        }
+    }
+
+    #[test]
+    fn a_reply_has_at_most_16_mib() {
+        let whole = 16 * 1024 * 1024;
+        let string = |len: usize| {
+            let header = format!("${len}\r\n").into_bytes();
+            [header, vec![b'x'; len], b"\r\n".to_vec()].concat()
+        };
+        // The header has eleven bytes, and the string ends in two more.
+        let longest = string(whole - 13);
+        assert_eq!(longest.len(), whole);
+        assert_eq!(in_pieces(&longest, 64 * 1024), Ok(vec![whole]));
+        assert_eq!(
+            in_pieces(&string(whole - 12), 64 * 1024),
+            Err(Nonsense::Bytes)
+        );
+        // By its header alone.
+        assert_frames(b"$16777216\r\n", &Err(Nonsense::Bytes));
+        // Strings that are short enough by themselves.
+        let strings = [b"*100\r\n".to_vec(), string(1024 * 1024).repeat(17)].concat();
+        assert_eq!(in_pieces(&strings, 64 * 1024), Err(Nonsense::Bytes));
+        let mut lines = b"*262144\r\n".to_vec();
+        lines.extend(
+            format!("+{}\r\n", "a".repeat(100))
+                .repeat(262_144)
+                .into_bytes(),
+        );
+        assert_eq!(in_pieces(&lines, 64 * 1024), Err(Nonsense::Bytes));
     }
 
     #[test]
