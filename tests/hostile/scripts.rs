@@ -64,6 +64,10 @@ fn what_takes_long_by_itself_is_refused() {
     for (script, says) in [
         ("return string.rep('x', 1e9)", "not enough memory"),
         (
+            "return string.rep(string.rep('x', 1e6), 1e6)",
+            "not enough memory",
+        ),
+        (
             "local s = 'x' while true do s = s .. s end",
             "not enough memory",
         ),
@@ -161,6 +165,55 @@ fn what_takes_long_by_itself_is_refused() {
 }
 
 #[test]
+fn a_script_returns_at_most_262_144_items() {
+    let engine = Engine::new();
+    let of = |items: usize| {
+        format!("local t = {{}} for i = 1, {items} do t[i] = {{}} end return {{t, 1, 2}}")
+    };
+    // The tables themselves, and two numbers.
+    let mut session = engine.connect();
+    let reply = eval(&mut session, &of(262_144 - 4));
+    assert!(reply.starts_with("*3\r\n*262140\r\n*0\r\n"), "{reply:.40}");
+    drop(session);
+    assert_stopped(&engine, &of(262_144 - 3), "returns more");
+}
+
+#[test]
+fn a_thousand_scripts_are_kept_and_then_all_are_forgotten() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    let mut ask = |line: &str| {
+        let line = format!("{line}\r\n");
+        session
+            .write_all(line.as_bytes())
+            .now_or_never()
+            .unwrap()
+            .unwrap();
+        let mut reply = Vec::with_capacity(1024);
+        session
+            .read_buf(&mut reply)
+            .now_or_never()
+            .unwrap()
+            .unwrap();
+        String::from_utf8(reply).unwrap()
+    };
+    let mut load = |number: u32| {
+        let reply = ask(&format!("SCRIPT LOAD \"return {number}\""));
+        reply.lines().nth(1).unwrap().to_owned()
+    };
+    let digests: Vec<String> = (0..1000).map(&mut load).collect();
+    assert_eq!(ask(&format!("EVALSHA {} 0", digests[0])), ":0\r\n");
+    // One that is known is no further one.
+    ask("EVAL \"return 999\" 0");
+    assert_eq!(ask(&format!("EVALSHA {} 0", digests[0])), ":0\r\n");
+    assert_eq!(ask("EVAL \"return 1000\" 0"), ":1000\r\n");
+    for digest in digests {
+        let reply = ask(&format!("EVALSHA {digest} 0"));
+        assert!(reply.starts_with("-NOSCRIPT"), "{reply}");
+    }
+}
+
+#[test]
 fn scripts_that_are_kept_do_not_fill_the_memory() {
     let engine = Engine::new();
     let mut session = engine.connect();
@@ -168,9 +221,9 @@ fn scripts_that_are_kept_do_not_fill_the_memory() {
         let script = format!("return {number}");
         assert_eq!(eval(&mut session, &script), format!(":{number}\r\n"));
     }
-    // Long ones, of which there is room for few.
+    // Long ones, of which there is room for few. Lua would share a text that several have.
     for number in 0..400 {
-        let text = "x".repeat(512 * 1024);
+        let text = format!("{number}{}", "x".repeat(512 * 1024));
         let script = format!("local s = '{text}' return {number}");
         assert_eq!(eval(&mut session, &script), format!(":{number}\r\n"));
     }

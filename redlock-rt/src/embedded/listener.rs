@@ -152,3 +152,18 @@ async fn write(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Engine;
+    use super::*;
+
+    /// So many sockets are more than a process may open on some machines.
+    #[tokio::test]
+    async fn a_listener_takes_ten_thousand_clients_unless_told_otherwise() {
+        let listener = Engine::new().listen("127.0.0.1:0").await.unwrap();
+        assert_eq!(listener.most.load(Ordering::Relaxed), 10_000);
+        let listener = listener.max_clients(2);
+        assert_eq!(listener.most.load(Ordering::Relaxed), 2);
+    }
+}
