@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     attack::{Attack, How, NONSENSE},
     calls::{CALLS, Call, WAIT},
-    seeds::each,
+    seeds::{REPLIES, REPLIES_OVER_TCP, each},
     server::Hostile,
 };
 
@@ -165,13 +165,13 @@ fn case(seed: u64) {
 
 #[test]
 fn nothing_that_a_server_sends_breaks_a_client() {
-    each("hostile replies", 4_000, 200_000, case);
+    each(&REPLIES, case);
 }
 
 /// The same over TCP, where bytes come in pieces and time is that of the machine.
 #[test]
 fn nothing_that_a_server_sends_over_tcp_breaks_a_client() {
-    each("hostile replies over TCP", 60, 3_000, |seed| {
+    each(&REPLIES_OVER_TCP, |seed| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let server = Hostile::new(&engine());

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex, Once, PoisonError,
@@ -27,8 +28,41 @@ fn count_panics() {
     });
 }
 
-/// Runs `case` with `always` seeds, or with `soak` of them, and names those that fail.
-pub(crate) fn each(what: &str, always: u64, soak: u64, case: impl Fn(u64) + Sync) {
+/// A kind of cases, and how many of them are run.
+pub(crate) struct Cases {
+    what: &'static str,
+    always: u64,
+    soak: u64,
+}
+
+pub(crate) const REPLIES: Cases = Cases {
+    what: "hostile replies",
+    always: 4_000,
+    soak: 200_000,
+};
+pub(crate) const REPLIES_OVER_TCP: Cases = Cases {
+    what: "hostile replies over TCP",
+    always: 60,
+    soak: 3_000,
+};
+pub(crate) const INPUT: Cases = Cases {
+    what: "hostile input",
+    always: 16_000,
+    soak: 800_000,
+};
+
+// As main.rs and docs/testing.md say.
+const _: () = {
+    assert!(REPLIES.always + REPLIES_OVER_TCP.always + INPUT.always >= 20_000);
+    assert!(REPLIES.soak + REPLIES_OVER_TCP.soak + INPUT.soak >= 1_000_000);
+};
+
+/// The number of cases that this process has run.
+static RUN: AtomicU64 = AtomicU64::new(0);
+
+/// Runs the cases, and names the seeds of those that fail.
+pub(crate) fn each(cases: &Cases, case: impl Fn(u64) + Sync) {
+    let Cases { what, always, soak } = *cases;
     count_panics();
     let number = |name| {
         std::env::var(name)
@@ -51,7 +85,7 @@ pub(crate) fn each(what: &str, always: u64, soak: u64, case: impl Fn(u64) + Sync
         _ => first + index,
     };
     let began = Instant::now();
-    let next = AtomicU64::new(0);
+    let (next, run) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -64,6 +98,7 @@ pub(crate) fn each(what: &str, always: u64, soak: u64, case: impl Fn(u64) + Sync
                         return;
                     }
                     let seed = seed_of(index);
+                    run.fetch_add(1, Ordering::Relaxed);
                     PANICS.set(Some(0));
                     let ended = catch_unwind(AssertUnwindSafe(|| case(seed)));
                     let panics = PANICS.replace(None).unwrap_or(0);
@@ -78,7 +113,14 @@ pub(crate) fn each(what: &str, always: u64, soak: u64, case: impl Fn(u64) + Sync
         }
     });
     let failed = failed.into_inner().unwrap();
-    eprintln!("{what}: {cases} cases in {:.1?}", began.elapsed());
+    let run = run.into_inner();
+    let all = RUN.fetch_add(run, Ordering::Relaxed) + run;
+    // Past the test harness, which shows what is printed only if a test fails.
+    let _ = writeln!(
+        std::io::stderr(),
+        "{what}: {run} cases in {:.1?}, {all} in all so far",
+        began.elapsed()
+    );
     assert!(
         failed.is_empty(),
         "{what}: REDLOCK_SEED={} fails, of {failed:?}",
