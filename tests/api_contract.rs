@@ -499,7 +499,8 @@ async fn messages_name_the_lock() {
         .build()
         .unwrap();
     let lock = refusing.rlock("order:7");
-    let options = LockOptions::new().wait(Duration::from_millis(5));
+    // Long enough for the refusal, on a busy machine too.
+    let options = LockOptions::new().wait(Duration::from_millis(500));
     let error = lock.lock_with(options).await.unwrap_err();
     assert_tells(&error, ErrorKind::Unavailable, "order:7");
 }
