@@ -64,6 +64,8 @@ impl Recipe for FencedWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         match token(reply)? {
+            // Tokens begin at the microseconds since 1970.
+            Ok(0) => Err(Malformed(Reply::Text("0".into()))),
             Ok(token) => Ok(AcquireReply::Acquired(Acquired {
                 token: Some(token),
                 ..Acquired::default()
@@ -171,6 +173,14 @@ mod tests {
         for odd in [Reply::Nil, Reply::Text("1e+15".into()), Reply::List(vec![])] {
             assert_eq!(read(odd.clone()), Err(Malformed(odd)));
         }
+    }
+
+    #[test]
+    fn a_guard_was_given_the_token_zero() {
+        let zero = || Reply::Text("0".into());
+        assert_eq!(wire(None).acquired(zero()), Err(Malformed(zero())));
+        // A counter that somebody else has set is shown as it is.
+        assert_eq!(present_token(zero()), Ok(Some(0)));
     }
 
     #[test]
