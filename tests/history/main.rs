@@ -21,6 +21,7 @@ const TERMS: Terms = Terms {
     poll: 2000,
     backoff: 256,
     skew: 1000,
+    keeps_lost_connections: false,
     sets_clock_back: false,
     forgets_scripts: false,
 };

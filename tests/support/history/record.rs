@@ -50,6 +50,8 @@ pub struct Terms {
     pub backoff: Ms,
     /// By how many in a hundred thousand any clock may be fast or slow.
     pub skew: Ms,
+    /// Whether nobody may end a connection that is lost, so that what it sent may run later.
+    pub keeps_lost_connections: bool,
     /// Whether the server's clock may be set back.
     pub sets_clock_back: bool,
     /// Whether the server may forget scripts.

@@ -64,6 +64,14 @@ pub enum Thing {
     Latch(u64),
 }
 
+impl Plan {
+    /// Whether the server refuses this for a while.
+    pub fn refuses(&self, what: Refusal) -> bool {
+        let mut all = self.faults.iter();
+        all.any(|fault| matches!(fault.what, Trouble::Refuse { with, .. } if with == what))
+    }
+}
+
 impl Thing {
     /// Whether it is a lock with one key.
     pub fn is_lock(self) -> bool {

@@ -5,8 +5,11 @@ use std::sync::atomic::Ordering;
 use super::machine::Machine;
 use super::plan::{Fault, Refusal, Thing, Trouble};
 use super::run::World;
-use crate::history::Violation;
+use crate::history::{Ms, Violation};
 use crate::leak::in_use;
+
+/// The longest lease that a turn asks for by itself.
+const LONGEST_OWN: Ms = 2500;
 
 impl World {
     /// Lets everything come to rest; answers what is left although nobody uses it.
@@ -20,15 +23,17 @@ impl World {
         for what in self.busy() {
             left.push(Violation::new("leftovers", self.now, what));
         }
-        if !self.refuses(Refusal::Forbidden) {
+        if !self.plan.refuses(Refusal::Forbidden) {
             for what in self.lost_permits() {
                 left.push(Violation::new("leftovers", self.now, what));
             }
         }
         // A release that an ACL forbids is not tried again, and where an ACL forbids to end a
         // connection, what it sent may arrive last: the lease ends that.
-        if self.refuses(Refusal::Forbidden) || self.refuses(Refusal::Kill) {
-            let until = self.now + self.log.lock().history.recovery();
+        if self.plan.refuses(Refusal::Forbidden) || self.plan.refuses(Refusal::Kill) {
+            // Also of what nobody was told of having.
+            let lease = self.plan.terms.lease.max(LONGEST_OWN);
+            let until = self.now + self.log.lock().history.recovery() + lease;
             while self.now < until {
                 self.step();
             }
@@ -55,16 +60,6 @@ impl World {
         holders
             .map(|what| Violation::new("leftovers", self.now, what))
             .collect()
-    }
-
-    /// Whether the server refuses this in this run.
-    fn refuses(&self, what: Refusal) -> bool {
-        self.plan.faults.iter().any(|fault| {
-            let Trouble::Refuse { with, .. } = fault.what else {
-                return false;
-            };
-            with == what
-        })
     }
 
     /// What clients have that are not in use.
@@ -104,7 +99,7 @@ impl World {
         if idle.is_empty() || !self.ghosts.is_empty() {
             return;
         }
-        if self.refuses(Refusal::Forbidden) || self.refuses(Refusal::Kill) {
+        if self.plan.refuses(Refusal::Forbidden) || self.plan.refuses(Refusal::Kill) {
             return;
         }
         for what in self.keys_of(&idle) {

@@ -8,7 +8,7 @@ use super::faults::{Due, Struck, write_down};
 use super::log::{Clock, Log};
 use super::machine::Machine;
 use super::net::{Net, Shared};
-use super::plan::{Fault, Plan, Trouble};
+use super::plan::{Fault, Plan, Refusal, Trouble};
 use super::server::Server;
 use super::sights::Sights;
 use crate::history::{self, History, Ms, Violation};
@@ -100,6 +100,7 @@ impl World {
             connect: plan.terms.connect,
             poll: 2 * plan.terms.poll,
             backoff: BACKOFF,
+            keeps_lost_connections: plan.refuses(Refusal::Kill),
             sets_clock_back: plan.faults.iter().any(|fault| {
                 let by = match fault.what {
                     Trouble::SetClock { by } => by,
