@@ -323,3 +323,60 @@ async fn a_redlock_refuses_to_wait_for_replicas() {
     let error = lock.lock_with(asking(ReplicaAck::All)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
 }
+
+/// Its caller waited for its second turn, behind a call for more replicas than there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_acknowledged_waited_for_one_that_was_not() {
+    let stage = Stage::open(1).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let builder = Client::builder().url(&proxy.url());
+    let client = builder.replica_timeout(4 * PATIENCE).build().unwrap();
+    let asks = |name: &str, replicas| {
+        let (lock, options) = (client.rlock(name), asking(ReplicaAck::AtLeast(replicas)));
+        tokio::spawn(async move { lock.lock_with(options).await })
+    };
+    let gate = proxy.hold_request("WAIT");
+    let first = asks("first", 1);
+    gate.reached().await;
+    let second = asks("second", 2);
+    eventually(DEADLINE, async || client.stats().held == 2).await;
+    let opened = Instant::now();
+    gate.open();
+    let guard = within(DEADLINE, first).await.unwrap().unwrap();
+    let late = opened.elapsed();
+    assert!(late < PATIENCE, "{late:?}");
+    drop(guard);
+    assert_misses(&second.await.unwrap().unwrap_err(), 2, 1);
+}
+
+/// Redis ends WAIT with UNBLOCKED then, which was taken for a server without WAIT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_demoted_while_replicas_were_waited_for_had_no_wait() {
+    let stage = Stage::open(1).await;
+    stage.stop(&[1]);
+    let lock = stage.client.rlock("demoted");
+    let options = asking(ReplicaAck::AtLeast(1)).wait(4 * PATIENCE);
+    let waiting = tokio::spawn(async move { lock.lock_with(options).await });
+    let blocked = async || {
+        let info: String = stage.servers.command(0, &["INFO", "clients"]).await;
+        info.contains("blocked_clients:1")
+    };
+    eventually(DEADLINE, blocked).await;
+    let port = stage.servers.server(1).port().to_string();
+    let words = ["REPLICAOF", "127.0.0.1", &port];
+    stage.servers.command::<()>(0, &words).await;
+    let error = within(DEADLINE, waiting).await.unwrap().unwrap_err();
+    assert_ne!(error.kind(), ErrorKind::Misconfigured, "{}", told(&error));
+    stage.go_on(&[1]);
+}
+
+/// `RSemaphore.expire`, or EXPIRE by hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_of_a_semaphore_with_a_ttl_were_taken_for_another_type() {
+    let stage = Stage::with(1, |builder| builder.replica_ack(ReplicaAck::AtLeast(1))).await;
+    let semaphore = stage.client.semaphore("s");
+    semaphore.try_set_permits(3).await.unwrap();
+    let set: bool = stage.servers.command(0, &["EXPIRE", "s", "600"]).await;
+    assert!(set);
+    drop(semaphore.acquire().await.unwrap());
+}
