@@ -365,6 +365,10 @@ impl Link {
         match waited {
             Ok(Reply::Int(got)) => Ok((reply, u32::try_from(got).unwrap_or(0))),
             Ok(_) => Err(Fault::not_redis()),
+            // The master was demoted meanwhile, or somebody sent CLIENT UNBLOCK.
+            Err(error) if error.code() == "UNBLOCKED" => {
+                Err(Fault::unanswered(std::io::Error::other(error.to_string())))
+            }
             Err(error) => Err(self
                 .cannot_wait
                 .get_or_init(|| Fault::cannot_wait(error))

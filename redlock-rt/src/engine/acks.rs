@@ -79,6 +79,8 @@ pub(crate) struct Acks {
     ready: Mutex<Vec<Arc<Entry>>>,
     /// Held by the caller that sends a call for all that are ready.
     turn: tokio::sync::Mutex<()>,
+    /// Notified when outcomes are known.
+    served: tokio::sync::Notify,
 }
 
 /// Takes a caller's lock out again, whatever becomes of the caller.
@@ -159,7 +161,18 @@ impl Engine {
         lock(&acks.ready).push(Arc::clone(entry));
         let mut pause = Pause::FOREGROUND;
         loop {
-            let turn = acks.turn.lock().await;
+            let mut served = std::pin::pin!(acks.served.notified());
+            // Registered before the outcome is read. A caller whose outcome is known does not wait
+            // for another turn, in which others may be waited for.
+            served.as_mut().enable();
+            if let Some(outcome) = ready.entry.outcome.get() {
+                return outcome.clone();
+            }
+            let turn = tokio::select! {
+                biased;
+                () = served => continue,
+                turn = acks.turn.lock() => turn,
+            };
             if let Some(outcome) = ready.entry.outcome.get() {
                 return outcome.clone();
             }
@@ -174,6 +187,7 @@ impl Engine {
                     for (other, outcome) in together.iter().zip(outcomes) {
                         let _ = other.outcome.set(outcome);
                     }
+                    acks.served.notify_waiters();
                     continue;
                 }
                 Err(fault) => fault,
