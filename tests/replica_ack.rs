@@ -335,6 +335,9 @@ async fn a_lock_that_was_acknowledged_waited_for_one_that_was_not() {
         let (lock, options) = (client.rlock(name), asking(ReplicaAck::AtLeast(replicas)));
         tokio::spawn(async move { lock.lock_with(options).await })
     };
+    // A replica that has just been synchronized acknowledges nothing for up to a second.
+    drop(asks("before", 1).await.unwrap().unwrap());
+    eventually(DEADLINE, async || client.stats().held == 0).await;
     let gate = proxy.hold_request("WAIT");
     let first = asks("first", 1);
     gate.reached().await;
