@@ -238,7 +238,13 @@ impl Server {
                     Place::Middle => bytes.len() / 2,
                     Place::After | Place::Reply => bytes.len(),
                 };
+                let known = self.newest.get(&process).copied();
                 let fed = self.feed(net, (id, host, process), connection, &bytes[..until], tell);
+                // The reply that would tell the process of this server is cut.
+                match known {
+                    Some(known) => self.newest.insert(process, known),
+                    None => self.newest.remove(&process),
+                };
                 if place == Place::Reply
                     && let Some(mut connection) = fed
                     && let Some(reply) = read(&mut connection.session)
