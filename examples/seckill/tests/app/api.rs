@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{eventually, shared_server};
 
-use super::world::{LONG, World, block_on, now, on_sale};
+use super::world::{Instance, LONG, World, block_on, now, on_sale};
 
 #[test]
 fn an_order_is_placed_once_a_user_on_sqlite() {
@@ -138,6 +138,18 @@ fn two_sales_of_one_name_are_refused() {
     );
 }
 
+/// The line of the log with all of these words. It may come after the answer.
+fn line_with(instance: &Instance, words: &[&str]) -> String {
+    block_on(eventually(LONG, async || {
+        let log = instance.log();
+        let line = log
+            .lines()
+            .find(|line| words.iter().all(|word| line.contains(word)));
+        line.map(str::to_owned)
+            .ok_or_else(|| format!("no line with {words:?} in\n{log}"))
+    }))
+}
+
 #[test]
 fn a_user_whose_lock_stays_taken_is_told_to_come_back() {
     let world = World::sqlite();
@@ -153,28 +165,20 @@ fn a_user_whose_lock_stays_taken_is_told_to_come_back() {
         assert_eq!(second.header("retry-after"), Some("1"));
         assert_eq!(first.join().unwrap(), 201);
     });
-    let log = instance.log();
-    let line = log
-        .lines()
-        .find(|line| line.contains("status=201") && line.contains("lock="));
-    let line = line.unwrap_or_else(|| panic!("no line of the order in\n{log}"));
+    let line = line_with(&instance, &["status=201", "lock="]);
     assert!(
         line.contains("lock=\"order:7\"") && line.contains("lock_wait_ms="),
         "{line}"
     );
-    let refused = log.lines().find(|line| line.contains("status=423"));
-    assert!(refused.unwrap().contains("lock=\"order:7\""), "{log}");
+    let refused = line_with(&instance, &["status=423"]);
+    assert!(refused.contains("lock=\"order:7\""), "{refused}");
 
     // Without a lock there is none to name.
     let mut unlocked = on_sale("Rice", 1);
     unlocked["sale"]["lock"] = json!("off");
     let unlocked = instance.voucher(&unlocked);
     assert_eq!(instance.order(7, &unlocked).status, 201);
-    let log = instance.log();
-    let line = log
-        .lines()
-        .find(|line| line.contains("status=201") && line.contains(&format!("{unlocked}/seckill")));
-    let line = line.unwrap_or_else(|| panic!("no line of the order in\n{log}"));
+    let line = line_with(&instance, &["status=201", &format!("{unlocked}/seckill")]);
     assert!(
         !line.contains("lock=") && line.contains("lock_wait_ms="),
         "{line}"
