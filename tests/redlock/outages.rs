@@ -355,7 +355,9 @@ async fn nothing_is_asked_while_nothing_is_lost() {
         .metrics()
         .num_alive_tasks();
     assert!(after <= before, "{before} tasks, then {after}");
-    assert!(guards.iter().all(|guard| guard.servers() == 3));
+    // A server that answers late is added later.
+    let on_all = async || guards.iter().all(|guard| guard.servers() == 3);
+    eventually(DEADLINE, on_all).await;
     drop(guards);
     servers.assert_free(0..3).await;
 }
