@@ -142,9 +142,13 @@ pub(crate) async fn a_call_dropped_anywhere_leaves_nothing(world: &World) {
             // The next caller gets the lock.
             within(DEADLINE, steps(&other, name)).await.unwrap();
             is_released(world).await;
-            if let Some(outcome) = outcome {
-                assert!(pendings > 2, "{pendings}");
-                outcome.unwrap();
+            let Some(outcome) = outcome else {
+                continue;
+            };
+            outcome.unwrap();
+            // Where replies are there at the next poll, a call has fewer places to be dropped at.
+            assert!(pendings > 0, "it was dropped nowhere");
+            if pendings > 2 {
                 break;
             }
         }
