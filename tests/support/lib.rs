@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`RedisServer`], [`shared_server`] | real servers: kill, restart, pause, AOF, password, TLS, unix socket |
 //! | [`Replicated`], [`Sentinels`] | a master with replicas, and the sentinels that watch them |
+//! | [`Cluster`], [`shared_cluster`] | a Redis Cluster: kill, pause, failover, slots that move |
 //! | [`Postgres`], [`shared_postgres`] | a PostgreSQL cluster: stop, restart |
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
@@ -29,6 +30,7 @@
 
 mod backend;
 mod clock;
+mod cluster;
 mod driver;
 mod ends;
 mod eventually;
@@ -59,6 +61,7 @@ mod world;
 pub use self::{
     backend::{Backend, Embedded, Redis},
     clock::monotonic,
+    cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     driver::{Answer, Driver, DriverError, Pending},
     ends::{ENDS, End},
     eventually::{Verdict, eventually, within},

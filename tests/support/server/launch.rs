@@ -77,7 +77,7 @@ pub(super) fn check_installed() {
 /// Starts a server for the first time; takes other ports if its ports were taken meanwhile.
 pub(super) fn start_on_free_ports(options: &ServerOptions, files: &Files) -> (Ports, ChildProcess) {
     for _ in 0..PORT_TRIES {
-        let ports = Ports::pick(options.tls);
+        let ports = Ports::pick(options);
         match try_start(options, &ports, files) {
             Ok(process) => return (ports, process),
             Err(Failure::PortTaken) => {}

@@ -42,13 +42,23 @@ pub struct RedisServer {
 pub(crate) struct Ports {
     plain: ReservedPort,
     tls: Option<ReservedPort>,
+    // Where the other nodes of a cluster connect; nothing but the reservation is needed.
+    _bus: Option<ReservedPort>,
 }
 
 impl Ports {
-    fn pick(tls: bool) -> Self {
+    fn pick(options: &ServerOptions) -> Self {
+        let (plain, bus) = match options.cluster {
+            true => {
+                let (plain, bus) = ReservedPort::pick_with_bus();
+                (plain, Some(bus))
+            }
+            false => (ReservedPort::pick(), None),
+        };
         Self {
-            plain: ReservedPort::pick(),
-            tls: tls.then(ReservedPort::pick),
+            plain,
+            tls: options.tls.then(ReservedPort::pick),
+            _bus: bus,
         }
     }
 }
@@ -167,6 +177,12 @@ impl RedisServer {
             .as_ref()
             .expect("the server was killed")
             .pid()
+    }
+
+    /// Whether the server was neither killed nor paused.
+    pub fn is_up(&self) -> bool {
+        let process = self.process();
+        process.as_ref().is_some_and(|process| !process.is_paused())
     }
 
     /// A new connection of the `redis` crate to this server.

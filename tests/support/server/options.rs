@@ -9,6 +9,7 @@ pub struct ServerOptions {
     pub(super) aof: bool,
     pub(super) tls: bool,
     pub(super) unix_socket: bool,
+    pub(super) cluster: bool,
     pub(super) password: Option<String>,
     pub(super) arguments: Vec<String>,
 }
@@ -42,6 +43,12 @@ impl ServerOptions {
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
+    }
+
+    /// Is a node of a cluster, which knows no other one at first.
+    pub(crate) fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self.replication().args(["--cluster-enabled", "yes"])
     }
 
     /// Can be a replica of a server with the same options, soon after it was made one.
