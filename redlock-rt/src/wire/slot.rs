@@ -1,0 +1,110 @@
+//! The slots of a Redis Cluster: each key belongs to one, and each slot to one master.
+
+use std::fmt;
+
+/// One of the 16384 slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(u16);
+
+impl Slot {
+    pub(crate) const COUNT: u16 = 16384;
+
+    /// The slot of a key or of a sharded channel.
+    pub(crate) fn of(key: &str) -> Self {
+        let crc = hashed(key.as_bytes()).iter().fold(0, |crc: u16, &byte| {
+            let at = (crc >> 8) ^ u16::from(byte);
+            (crc << 8) ^ TABLE[usize::from(at)]
+        });
+        Self(crc % Self::COUNT)
+    }
+
+    /// The slot of this number, if there is one.
+    pub(crate) fn new(number: u16) -> Option<Self> {
+        (number < Self::COUNT).then_some(Self(number))
+    }
+
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The part of a key that is hashed: what is between the first `{` and the next `}`, unless that is
+/// nothing.
+fn hashed(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let open = key.iter().position(|&byte| byte == b'{')?;
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|&byte| byte == b'}')?;
+        Some(&rest[..close]).filter(|tag| !tag.is_empty())
+    };
+    tag().unwrap_or(key)
+}
+
+/// CRC16 of each byte (XMODEM: polynomial 0x1021, from zero).
+const TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            let carry = crc & 0x8000 != 0;
+            crc <<= 1;
+            if carry {
+                crc ^= 0x1021;
+            }
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys with their slots, as Redis 7.0.15 answers to `CLUSTER KEYSLOT`.
+    const KNOWN: [(&str, u16); 20] = [
+        ("123456789", 12739),
+        ("foo", 12182),
+        ("foo{bar}", 5061),
+        ("bar", 5061),
+        ("{user1000}.following", 3443),
+        ("foo{}{bar}", 8363),
+        ("foo{{bar}}zap", 4015),
+        ("foo{bar}{zap}", 5061),
+        ("", 0),
+        ("{", 4092),
+        ("}", 12090),
+        ("{}", 15257),
+        ("x{y", 2740),
+        ("x}y{z}", 8157),
+        ("redisson_lock__channel:{order:7}", 6368),
+        ("order:7", 6368),
+        ("größe", 9425),
+        ("{größe}:x", 9425),
+        ("hello", 866),
+        ("somekey", 11058),
+    ];
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        for (key, slot) in KNOWN {
+            assert_eq!(Slot::of(key).number(), slot, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_slot_has_a_number_below_the_count() {
+        assert_eq!(Slot::new(16383).map(Slot::number), Some(16383));
+        assert_eq!(Slot::new(16384), None);
+    }
+}
