@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, LockOptions, LostReason, Owner, PermitOptions,
-    ReplicaAck,
+    ReplicaAck, distributed_lock,
 };
 use tests::{Proxy, RedisServer, Replicated, eventually, told, trace_init, within};
 use tokio::task::block_in_place;
@@ -313,6 +313,70 @@ async fn no_acknowledged_lock_is_lost_when_the_master_dies_at_once() {
     let acknowledged = lost_in_failovers(ReplicaAck::AtLeast(1), failovers).await;
     eprintln!("lost in {failovers} failovers: {plain} plain, {acknowledged} acknowledged");
     assert_eq!(acknowledged, 0);
+}
+
+/// Whether the body ran, and which of the replicas had the lock meanwhile.
+type Had = Result<[bool; 2], Error>;
+
+macro_rules! on_replicas {
+    ($($function:ident: $kind:expr, $ack:expr;)+) => {
+        $(#[distributed_lock(
+            key = "<name>", kind = $kind, wait = 2 * PATIENCE, replica_ack = $ack,
+            client = stage.client
+        )]
+        async fn $function(stage: &Stage, name: &str) -> Had {
+            Ok([stage.exists(1, name).await, stage.exists(2, name).await])
+        })+
+    };
+}
+
+on_replicas! {
+    on_none: reentrant, none;
+    on_majority: reentrant, majority;
+    on_all: fair, all;
+    on_two: semaphore(limit = 3), 2;
+}
+
+#[distributed_lock(
+    key = "<name>", kind = write, wait = 2 * PATIENCE, replica_ack = { ack }, client = stage.client
+)]
+async fn on_ack(stage: &Stage, name: &str, ack: ReplicaAck) -> Had {
+    Ok([stage.exists(1, name).await, stage.exists(2, name).await])
+}
+
+#[distributed_lock(
+    keys = ["<name>", "<name>:b"], wait = 2 * PATIENCE, replica_ack = all, client = stage.client
+)]
+async fn several_on_all(stage: &Stage, name: &str) -> Had {
+    let there = [stage.exists(1, name).await, stage.exists(2, name).await];
+    let more = [1, 2].map(|at| async move { stage.exists(at, &format!("{name}:b")).await });
+    let more = join_all(more).await;
+    Ok([there[0] && more[0], there[1] && more[1]])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_runs_when_the_replicas_of_its_attribute_have_its_lock() {
+    // The attribute decides, whatever the client does.
+    let stage = Stage::with(2, |builder| builder.replica_ack(ReplicaAck::AtLeast(7))).await;
+    let two = ReplicaAck::AtLeast(2);
+    on_none(&stage, "none").await.unwrap();
+    let had = on_majority(&stage, "m").await.unwrap();
+    assert!(had.contains(&true), "{had:?}");
+    assert_eq!(on_all(&stage, "a").await.unwrap(), [true; 2]);
+    assert_eq!(on_two(&stage, "s").await.unwrap(), [true; 2]);
+    assert_eq!(on_ack(&stage, "n", two).await.unwrap(), [true; 2]);
+    assert_eq!(several_on_all(&stage, "k").await.unwrap(), [true; 2]);
+    stage.stop(&[1]);
+    // No body runs: it would wait for the answer of a server that stands still.
+    for error in [
+        on_all(&stage, "a").await.unwrap_err(),
+        on_two(&stage, "s").await.unwrap_err(),
+        on_ack(&stage, "n", two).await.unwrap_err(),
+        several_on_all(&stage, "k").await.unwrap_err(),
+    ] {
+        assert_misses(&error, 2, 1);
+    }
+    stage.go_on(&[1]);
 }
 
 #[tokio::test]

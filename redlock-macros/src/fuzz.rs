@@ -18,7 +18,7 @@ fn config() -> ProptestConfig {
 }
 
 /// Options, each of them right by itself.
-const OPTIONS: [&str; 40] = [
+const OPTIONS: [&str; 43] = [
     r#"key = "order:<id>""#,
     r#"key = "<self.a.b():08x>""#,
     "key = order.key()",
@@ -36,6 +36,9 @@ const OPTIONS: [&str; 40] = [
     r#"max_hold = "1s""#,
     "max_hold = { limit }",
     r#"min_hold = "10s""#,
+    "replica_ack = majority",
+    "replica_ack = 2",
+    "replica_ack = { ack }",
     "kind = fair",
     "kind = read",
     "kind = fenced",
@@ -62,7 +65,7 @@ const OPTIONS: [&str; 40] = [
 ];
 
 /// Tokens that are valid in options, and tokens that are not.
-const PIECES: [&str; 64] = [
+const PIECES: [&str; 66] = [
     "key",
     "keys",
     "kind",
@@ -71,6 +74,7 @@ const PIECES: [&str; 64] = [
     "renew",
     "max_hold",
     "min_hold",
+    "replica_ack",
     "client",
     "owner",
     "on_timeout",
@@ -103,6 +107,7 @@ const PIECES: [&str; 64] = [
     "true",
     "forever",
     "none",
+    "majority",
     "fair",
     "semaphore",
     "limit",
@@ -231,7 +236,7 @@ proptest! {
 
     #[test]
     fn options_of_any_value(
-        option in select(&PIECES[..19]),
+        option in select(&PIECES[..20]),
         value in soup(&PIECES),
         function in select(&FUNCTIONS[..]),
     ) {

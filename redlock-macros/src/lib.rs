@@ -63,6 +63,7 @@ mod template;
 /// | `renew` | `true`, `false`, or the interval at which the lease is renewed while the body runs | `true`: every third of the lease |
 /// | `max_hold` | the longest time for which the lock is held, however long the body takes | no limit |
 /// | `min_hold` | the shortest time for which the [lock stays taken](#periodic-jobs), however soon the body ends | until the body ends |
+/// | `replica_ack` | [how many replicas](#replicas) must have the lock before the body runs | the client's default |
 /// | `on_timeout` | [what to return](#fallbacks) if another owner held the lock for all of `wait` | `error` |
 /// | `on_unavailable` | what to return if Redis could not be reached | `error` |
 /// | `on_lost` | what happens to a body whose [lock is lost](#lost-locks) | `cancel` |
@@ -418,6 +419,37 @@ mod template;
 /// assert!(nightly_report().await?);
 /// assert!(!nightly_report().await?);
 /// # Ok(())
+/// # }
+/// ```
+///
+/// # Replicas
+///
+/// A lock that no replica has yet is lost in a failover. `replica_ack` says how many replicas must
+/// have the lock before the body runs:
+///
+/// | value | waits for |
+/// | --- | --- |
+/// | `none` | no replica |
+/// | `2` | at least so many replicas |
+/// | `majority` | so many that more than half of the servers have the lock, the master among them |
+/// | `all` | all replicas |
+/// | `{ ack }` | what an expression of type `ReplicaAck` says |
+///
+/// If fewer replicas have the lock in time, the lock is released, the body does not run, and the
+/// call returns an error (`is_not_replicated()`). That is no [fallback](#fallbacks)'s case: the lock
+/// was free, and Redis was reached.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "payout:<id>", wait = "2s", replica_ack = 1)]
+/// async fn pay_out(id: u64) -> Result<(), Error> {
+///     unreachable!("this engine has no replicas")
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # redlock_rt::set_default_client(Client::embedded());
+///
+/// assert!(pay_out(7).await.is_err());
 /// # }
 /// ```
 ///

@@ -15,6 +15,7 @@ pub(crate) struct Plan {
     pub(crate) renew: Option<Renew>,
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
+    pub(crate) replica_ack: Option<ReplicaAck>,
     pub(crate) client: Option<Expr>,
     pub(crate) owner: Option<Expr>,
     pub(crate) on_timeout: Fallback,
@@ -101,6 +102,18 @@ pub(crate) enum Renew {
     /// Not zero.
     Every(Duration),
     /// Of a type that is `Into<Renew>`.
+    Expr(Expr),
+}
+
+/// How many replicas must have the lock.
+#[derive(Debug)]
+pub(crate) enum ReplicaAck {
+    None,
+    /// Not zero.
+    AtLeast(u32),
+    Majority,
+    All,
+    /// Of type `ReplicaAck`.
     Expr(Expr),
 }
 

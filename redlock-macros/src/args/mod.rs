@@ -4,6 +4,7 @@
 mod key;
 mod kind;
 mod names;
+mod replicas;
 mod strategy;
 mod time;
 mod value;
@@ -16,7 +17,7 @@ use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr, Path, Token};
 
 use crate::errors::Errors;
-use crate::plan::{Fallback, LockKind, OnLost, Renew, Time, Wait};
+use crate::plan::{Fallback, LockKind, OnLost, Renew, ReplicaAck, Time, Wait};
 
 pub(crate) use self::key::{KeyArg, KeysArg};
 
@@ -39,6 +40,7 @@ pub(crate) struct Args {
     pub(crate) renew: Slot<Renew>,
     pub(crate) max_hold: Slot<Time>,
     pub(crate) min_hold: Slot<Time>,
+    pub(crate) replica_ack: Slot<ReplicaAck>,
     pub(crate) client: Slot<Expr>,
     pub(crate) owner: Slot<Expr>,
     pub(crate) on_timeout: Slot<Fallback>,
@@ -219,6 +221,7 @@ impl Args {
             "renew" => Box::new(Reader(&mut self.renew, time::renew)),
             "max_hold" => Box::new(Reader(&mut self.max_hold, time::max_hold)),
             "min_hold" => Box::new(Reader(&mut self.min_hold, time::min_hold)),
+            "replica_ack" => Box::new(Reader(&mut self.replica_ack, replicas::replica_ack)),
             "client" => Box::new(Reader(&mut self.client, value::any)),
             "owner" => Box::new(Reader(&mut self.owner, value::owner)),
             "on_timeout" => Box::new(Reader(&mut self.on_timeout, strategy::fallback)),

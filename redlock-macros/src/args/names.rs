@@ -6,7 +6,7 @@ use syn::ext::IdentExt as _;
 use crate::messages::{Names, nearest};
 
 /// Every option with an example of its value, in the order in which messages list them.
-pub(super) const OPTIONS: [(&str, &str); 19] = [
+pub(super) const OPTIONS: [(&str, &str); 20] = [
     ("key", "\"order:<user_id>\""),
     ("keys", "[\"account:<from>\", \"account:<to>\"]"),
     ("kind", "fair"),
@@ -15,6 +15,7 @@ pub(super) const OPTIONS: [(&str, &str); 19] = [
     ("renew", "true"),
     ("max_hold", "\"5m\""),
     ("min_hold", "\"10s\""),
+    ("replica_ack", "majority"),
     ("client", "self.locks"),
     ("owner", "self.owner"),
     ("on_timeout", "skip"),
@@ -29,7 +30,7 @@ pub(super) const OPTIONS: [(&str, &str); 19] = [
 ];
 
 /// The names of our options in other libraries. For hints only: none of them is accepted.
-pub(super) const FOREIGN: [(&str, &str); 74] = [
+pub(super) const FOREIGN: [(&str, &str); 82] = [
     ("lock_key", "key"),
     ("lockKey", "key"),
     ("lock_name", "key"),
@@ -75,6 +76,14 @@ pub(super) const FOREIGN: [(&str, &str); 74] = [
     ("at_least", "min_hold"),
     ("lock_at_least_for", "min_hold"),
     ("lockAtLeastFor", "min_hold"),
+    ("replicas", "replica_ack"),
+    ("wait_replicas", "replica_ack"),
+    ("wait_for_replicas", "replica_ack"),
+    ("sync_replicas", "replica_ack"),
+    ("check_lock_synced_slaves", "replica_ack"),
+    ("checkLockSyncedSlaves", "replica_ack"),
+    ("quorum", "replica_ack"),
+    ("acks", "replica_ack"),
     ("auto_renew", "renew"),
     ("autoRenew", "renew"),
     ("auto_renewal", "renew"),

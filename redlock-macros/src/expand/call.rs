@@ -11,7 +11,7 @@ use syn::{Expr, LitStr};
 use super::key::keys;
 use super::{Names, relocated};
 use crate::function::Function;
-use crate::plan::{LockKind, OnLost, Plan, Renew, Time, Wait};
+use crate::plan::{LockKind, OnLost, Plan, Renew, ReplicaAck, Time, Wait};
 
 /// An expression for the call that acquires the lock.
 pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
@@ -26,6 +26,9 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStre
         plan.renew.as_ref().map(|renew| self::renew(renew, private)),
         time("max_hold", plan.max_hold.as_ref(), private),
         time("min_hold", plan.min_hold.as_ref(), private),
+        plan.replica_ack
+            .as_ref()
+            .map(|ack| replica_ack(ack, private)),
         plan.owner.as_ref().map(|owner| self::owner(owner, private)),
         on_lost(plan.on_lost, private),
     ];
@@ -123,6 +126,24 @@ fn renew(renew: &Renew, private: &TokenStream) -> TokenStream {
             quote_spanned!(at_renew=> .renew({ let renew = #private::renew(#renew); renew }))
         }
     }
+}
+
+fn replica_ack(ack: &ReplicaAck, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let ack = match ack {
+        ReplicaAck::None => quote_spanned!(here=> #private::ReplicaAck::None),
+        ReplicaAck::AtLeast(replicas) => {
+            quote_spanned!(here=> #private::ReplicaAck::AtLeast(#replicas))
+        }
+        ReplicaAck::Majority => quote_spanned!(here=> #private::ReplicaAck::Majority),
+        ReplicaAck::All => quote_spanned!(here=> #private::ReplicaAck::All),
+        ReplicaAck::Expr(ack) => {
+            let at_ack = here.located_at(ack.span());
+            let private = relocated(private, at_ack);
+            quote_spanned!(at_ack=> { let ack: #private::ReplicaAck = #ack; ack })
+        }
+    };
+    quote_spanned!(here=> .replica_ack(#ack))
 }
 
 fn on_lost(on_lost: OnLost, private: &TokenStream) -> Option<TokenStream> {

@@ -8,7 +8,7 @@ use super::key::Key;
 use super::run::Entering;
 use super::session::{OnLost, Session};
 use crate::client::{Client, default_client};
-use crate::engine::Owner;
+use crate::engine::{Owner, ReplicaAck};
 use crate::error::Error;
 use crate::sync::{LockOptions, MultiLock, Part, PermitOptions, Renew};
 
@@ -117,6 +117,12 @@ impl Call {
     /// Sets the shortest time to hold.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.options = self.options.min_hold(min_hold);
+        self
+    }
+
+    /// Sets how many replicas must have the lock.
+    pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
+        self.options = self.options.replica_ack(ack);
         self
     }
 

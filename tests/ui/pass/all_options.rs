@@ -42,7 +42,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, Owner, Renew, distributed_lock};
+use redlock_rt::{Client, Error, Owner, Renew, ReplicaAck, distributed_lock};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -72,6 +72,7 @@ impl Shop {
         renew = "5s",
         max_hold = "1m",
         min_hold = "1s",
+        replica_ack = majority,
         client = self.locks,
         owner = self.owner,
         on_timeout = skip,
@@ -96,6 +97,7 @@ impl Shop {
         lease = LEASE,
         renew = Renew::Every(LEASE / 10),
         max_hold = 2 * LEASE,
+        replica_ack = ReplicaAck::AtLeast(2),
         client = self.locks,
         owner = self.owner,
         on_timeout = call(Self::refuse),
@@ -120,6 +122,7 @@ impl Shop {
         kind = semaphore(limit = self.limit, take = self.limit - 1),
         wait = forever,
         renew = true,
+        replica_ack = 1,
         guard = permit,
         client = self.locks
     )]

@@ -1,0 +1,122 @@
+//! The option for the number of replicas that must have the lock.
+
+use proc_macro2::Ident;
+use syn::{Expr, Lit};
+
+use super::value::{is_open, literal, string, word};
+use crate::errors::Errors;
+use crate::messages::nearest;
+use crate::plan::ReplicaAck;
+
+const WORDS: [&str; 3] = ["none", "majority", "all"];
+const LIST: &str = "`replica_ack` is `none`, `majority`, `all`, a number of replicas, or an \
+                    expression in braces of type `ReplicaAck`: `{ ack }`";
+
+/// The words of other libraries, in lower case and in one word. For hints only.
+const FOREIGN: [(&str, &str); 13] = [
+    ("no", "none"),
+    ("off", "none"),
+    ("false", "none"),
+    ("never", "none"),
+    ("zero", "none"),
+    ("quorum", "majority"),
+    ("half", "majority"),
+    ("most", "majority"),
+    ("every", "all"),
+    ("each", "all"),
+    ("true", "all"),
+    ("one", "1"),
+    ("any", "1"),
+];
+
+pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option<ReplicaAck> {
+    match &value {
+        Expr::Call(call) => {
+            // `AtLeast(2)` is the name of what a number stands for, and no function here.
+            if let Some(name) = word(&call.func) {
+                let number = call.args.first().and_then(number).unwrap_or(1).max(1);
+                errors.on(
+                    &value,
+                    format_args!("unknown `{name}(..)`; did you mean `{number}`? {LIST}"),
+                );
+                return None;
+            }
+        }
+        Expr::Path(_) => {
+            if let Some(name) = word(&value) {
+                return named(&value, &name.to_string(), errors);
+            }
+        }
+        _ => {}
+    }
+    match literal(&value) {
+        Some(Lit::Str(_)) => {
+            let text = string(&value)?.value();
+            match WORDS.contains(&text.as_str()) {
+                true => errors.on(
+                    &value,
+                    format_args!("`{text}` is a word, without quotes: `replica_ack = {text}`"),
+                ),
+                false => unknown(&value, &text, errors),
+            }
+        }
+        Some(Lit::Bool(switch)) => unknown(&value, &switch.value.to_string(), errors),
+        Some(Lit::Int(_)) => match number(&value) {
+            Some(0) => errors.on(
+                &value,
+                "no replica is waited for with `replica_ack = none`: write that instead of 0",
+            ),
+            Some(replicas) => return Some(ReplicaAck::AtLeast(replicas)),
+            None => errors.on(
+                &value,
+                format_args!(
+                    "`replica_ack` is a number of replicas, from 1 to {}: `replica_ack = 2`",
+                    u32::MAX
+                ),
+            ),
+        },
+        None if is_open(&value) => return Some(ReplicaAck::Expr(value)),
+        _ => errors.on(&value, LIST),
+    }
+    None
+}
+
+fn named(value: &Expr, name: &str, errors: &mut Errors) -> Option<ReplicaAck> {
+    match name {
+        "none" => Some(ReplicaAck::None),
+        "majority" => Some(ReplicaAck::Majority),
+        "all" => Some(ReplicaAck::All),
+        other => {
+            unknown(value, other, errors);
+            None
+        }
+    }
+}
+
+fn unknown(value: &Expr, text: &str, errors: &mut Errors) {
+    let simple = text.replace('_', "").to_lowercase();
+    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
+    let meant = foreign
+        .map(|(_, ours)| *ours)
+        .or_else(|| nearest(text, WORDS));
+    let hint = match meant {
+        Some(meant) => format!("did you mean `{meant}`? "),
+        None => String::new(),
+    };
+    errors.on(value, format_args!("unknown `{text}`; {hint}{LIST}"));
+}
+
+/// The number of a literal.
+fn number(value: &Expr) -> Option<u32> {
+    match value {
+        Expr::Lit(value) => match &value.lit {
+            Lit::Int(number) if matches!(number.suffix(), "" | "u32") => number.base10_parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "replicas_tests.rs"]
+mod tests;
