@@ -2,7 +2,7 @@
 //!
 //! [`Majority`] decides whether the group is held.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Group {
     }
 
     /// The places whose parts are valid, and those whose parts are lost.
-    pub(super) fn places(&self) -> (HashSet<usize>, HashSet<usize>) {
+    pub(super) fn places(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
         let now = clock::now();
         let members = lock(&self.members);
         let parts = members.parts.iter();
@@ -121,7 +121,7 @@ impl Group {
 
     /// Adds a part that replaces a lost one. `confirmed`: the places that were asked after the part
     /// was acquired, and hold without interruption. Upholds invariant 2 of [`Majority`].
-    pub(super) fn admit(&self, part: Part, confirmed: &HashSet<usize>) -> bool {
+    pub(super) fn admit(&self, part: Part, confirmed: &BTreeSet<usize>) -> bool {
         let now = clock::now();
         let mut members = lock(&self.members);
         let Members { majority, parts } = &mut *members;
@@ -178,6 +178,7 @@ impl Group {
             }
         };
         tokio::select! {
+            biased;
             () = changed => {}
             () = any => {}
             () = clock::sleep_until(until) => {}
@@ -294,7 +295,7 @@ impl Group {
     }
 
     /// Asks the servers whether these parts still exist; returns the places where they do.
-    pub(super) async fn confirm(&self, until: Instant) -> HashSet<usize> {
+    pub(super) async fn confirm(&self, until: Instant) -> BTreeSet<usize> {
         let held = self.holds().into_iter().filter(|(_, hold)| hold.is_valid());
         let asked = held.map(|(place, hold)| async move {
             let confirmed = hold.lengthen("confirm lock", Duration::ZERO, Some(until));

@@ -5,7 +5,7 @@
 //! another client could have had a majority in between and released it, unnoticed.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) struct RepairJob {
     pub(super) terms: Vec<Terms>,
     pub(super) owner: Option<Owner>,
     /// The servers without a part when the lock was acquired.
-    pub(super) missing: HashSet<usize>,
+    pub(super) missing: BTreeSet<usize>,
     /// When the servers with a part were asked.
     pub(super) started: Instant,
     /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
@@ -53,7 +53,7 @@ impl RepairJob {
     pub(super) fn new(
         asking: &Asking<'_>,
         group: Group,
-        missing: HashSet<usize>,
+        missing: BTreeSet<usize>,
         started: Instant,
     ) -> Self {
         Self {
@@ -112,9 +112,10 @@ impl RepairJob {
                 continue;
             }
             tokio::select! {
-                () = clock::sleep(pause.take_up_to(longest)) => {}
+                biased;
                 // Not delayed by servers that stay away.
                 () = self.group.part_lost(&gaps) => pause.reset(),
+                () = clock::sleep(pause.take_up_to(longest)) => {}
             }
         }
     }
@@ -203,7 +204,7 @@ pub(super) struct Repairer {
 
 /// The groups under repair, by number and by name.
 struct RepairJobs<T> {
-    all: HashMap<u64, (Arc<str>, T)>,
+    all: BTreeMap<u64, (Arc<str>, T)>,
     /// After a server has lost everything, each group asks for others of its name.
     by_name: HashMap<Arc<str>, BTreeSet<u64>>,
     /// The groups that the task has not seen.
@@ -214,7 +215,7 @@ struct RepairJobs<T> {
 impl<T> Default for RepairJobs<T> {
     fn default() -> Self {
         Self {
-            all: HashMap::new(),
+            all: BTreeMap::new(),
             by_name: HashMap::new(),
             fresh: Vec::new(),
             next: 0,
@@ -346,6 +347,8 @@ async fn run(repairer: Arc<Repairer>) {
         }
         begins = false;
         tokio::select! {
+            // Groups that are over are fewer with each turn, and new ones are taken in each.
+            biased;
             Some(number) = under_way.next(), if !under_way.is_empty() => repairer.forget(number),
             () = repairer.signal.notified() => {}
         }

@@ -1,6 +1,6 @@
 //! One round: every server is asked once, all at the same time.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub(super) struct Round {
     contended: usize,
     /// The servers that may give the lock later: they did not answer in time, or another owner has
     /// it there.
-    missing: HashSet<usize>,
+    missing: BTreeSet<usize>,
     /// The errors that another round would not change.
     pub(super) fatal: Vec<Error>,
 }
@@ -67,7 +67,7 @@ impl Round {
     }
 
     /// The holds, and the servers to ask again.
-    pub(super) fn into_parts(self) -> (Vec<Part>, HashSet<usize>) {
+    pub(super) fn into_parts(self) -> (Vec<Part>, BTreeSet<usize>) {
         (self.parts, self.missing)
     }
 
