@@ -17,6 +17,7 @@ const TERMS: Terms = Terms {
     latency: 5,
     waiter_timeout: 500,
     response: 1000,
+    server: 50,
     connect: 1000,
     poll: 2000,
     backoff: 256,

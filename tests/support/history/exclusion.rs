@@ -44,8 +44,10 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
 fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Violation>) {
     for (place, later) in spans.iter().enumerate() {
         for earlier in &spans[..place] {
-            let permits = |span: &Span<'_>| matches!(span.of.mode, Mode::Permits { .. });
-            if permits(later) || permits(earlier) {
+            // What has rules of its own.
+            let other =
+                |span: &Span<'_>| matches!(span.of.mode, Mode::Permits { .. } | Mode::Majority(_));
+            if other(later) || other(earlier) {
                 continue;
             }
             let shared = |span: &Span<'_>| span.of.mode == Mode::Shared;
@@ -168,7 +170,7 @@ impl Span<'_> {
     fn taken(&self) -> u32 {
         match self.of.mode {
             Mode::Permits { taken, .. } => taken,
-            Mode::Exclusive | Mode::Shared => 0,
+            Mode::Exclusive | Mode::Shared | Mode::Majority(_) => 0,
         }
     }
 }

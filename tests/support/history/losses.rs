@@ -1,7 +1,7 @@
 //! A guard says that it is lost only where Redis forgot the hold, its lease was over, its client was
 //! shut down, or a fault kept its process from renewing it.
 
-use super::{Grant, History, Ms, Violation};
+use super::{Grant, History, Mode, Ms, Violation};
 
 const RULE: &str = "loss";
 /// A lease of fewer round trips than these may end before its renewal is answered.
@@ -11,6 +11,10 @@ const MARGIN: Ms = 3;
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
     for one in &history.acquisitions {
+        // Has a rule of its own.
+        if matches!(one.mode, Mode::Majority(_)) {
+            continue;
+        }
         let Some(grant) = &one.grant else { continue };
         let (Some(lost), Some(lease)) = (grant.lost, grant.lease) else {
             continue;
@@ -37,7 +41,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
 }
 
 /// Whether the lease cannot have been over.
-fn is_early(history: &History, grant: &Grant, called: Ms, lost: Ms, lease: Ms) -> bool {
+pub(super) fn is_early(history: &History, grant: &Grant, called: Ms, lost: Ms, lease: Ms) -> bool {
     let short = lease < SHORT * 2 * history.terms.latency;
     if grant.renewed && !short {
         return true;

@@ -10,6 +10,7 @@ mod exclusion;
 mod fifo;
 mod latches;
 mod losses;
+mod majorities;
 mod record;
 mod serving;
 mod tokens;
@@ -19,8 +20,8 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Acquisition, Again, End, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome, Pause,
-        Sight, Strike, Terms, TimedCall, Wiped,
+        Acquisition, Again, End, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome, Part,
+        Pause, Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
 };
@@ -62,6 +63,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         latches::check,
         losses::check,
         counts::check,
+        majorities::check,
     ] {
         rule(history, &mut broken);
     }

@@ -15,20 +15,28 @@ pub struct History {
     pub clients: Vec<(String, u32)>,
     /// All acquisitions, granted or not.
     pub acquisitions: Vec<Acquisition>,
+    /// The parts of holds on several servers.
+    pub parts: Vec<Part>,
     /// What was done with latches.
     pub latches: Vec<LatchCall>,
     /// Calls that wait for nobody else.
     pub calls: Vec<TimedCall>,
     /// What the keys in Redis looked like, whenever one changed.
     pub sights: Vec<Sight>,
-    /// When whom a fault struck.
+    /// The same for keys of a `RedLock`, at each server.
+    pub server_sights: Vec<(usize, Sight)>,
+    /// When whom a fault struck, at the server or, of several, the first.
     pub strikes: Vec<Strike>,
     /// When which process stood still.
     pub pauses: Vec<Pause>,
     /// When which process began to shut its client down.
     pub shut_down: Vec<(u32, Ms)>,
-    /// What the server forgot although it should not have.
+    /// What the server forgot although it should not have; of several, the first.
     pub wiped: Vec<Wiped>,
+    /// The faults at each server; `None`: at all.
+    pub struck_servers: Vec<(Option<usize>, Strike)>,
+    /// What each server forgot.
+    pub wiped_servers: Vec<(usize, Wiped)>,
     /// When the run was over.
     pub end: Ms,
 }
@@ -42,6 +50,8 @@ pub struct Terms {
     pub waiter_timeout: Ms,
     /// The bound of a call that waits for nobody.
     pub response: Ms,
+    /// How long one of several servers may take to answer a call for a lock on them.
+    pub server: Ms,
     /// The bound of connecting.
     pub connect: Ms,
     /// The longest time after which a waiter that heard nothing looks by itself.
@@ -84,6 +94,8 @@ pub enum Mode {
         /// How many there are.
         limit: u32,
     },
+    /// One, who has most of so many servers.
+    Majority(usize),
 }
 
 /// One call for a lock or for permits, and the hold that came of it.
@@ -105,6 +117,17 @@ pub struct Acquisition {
     pub returned: Option<(Ms, Outcome)>,
     /// What was given out.
     pub grant: Option<Grant>,
+}
+
+/// A part of a hold on several servers: the hold on one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Of which hold: the place of its acquisition in the history.
+    pub acquisition: usize,
+    /// Who holds it, as that server knows it.
+    pub owner: String,
+    /// Since when the guard was seen to count it.
+    pub from: Ms,
 }
 
 /// How an acquisition ended.

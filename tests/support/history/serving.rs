@@ -137,7 +137,7 @@ fn firsts<'a>(
         }
     }
     let may = |one: &Acquisition| match one.mode {
-        Mode::Exclusive => sight.holders.is_empty(),
+        Mode::Exclusive | Mode::Majority(_) => sight.holders.is_empty(),
         Mode::Shared => sight.holders.is_empty() || sight.shared,
         Mode::Permits { taken, .. } => sight.number.is_some_and(|free| free >= u64::from(taken)),
     };

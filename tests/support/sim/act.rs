@@ -5,23 +5,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, Shutdown};
+use futures::future::join_all;
+use redlock_rt::{Error, Shutdown};
 
+use super::clients::Clients;
 use super::log::{Clock, Log};
 use super::net::Shared;
 use super::plan::{Plan, Step, Terms, Thing, Turn};
-use super::stream::SimStream;
 use crate::history::{LatchAct, Ms, TimedCall};
 
 /// What all tasks of a host share.
 pub(super) struct Host {
     pub(super) place: usize,
     pub(super) plan: Arc<Plan>,
-    pub(super) net: Shared,
+    /// In the order of the servers.
+    pub(super) nets: Vec<Shared>,
     pub(super) log: Log,
     pub(super) clock: Clock,
-    /// The host's client, made when it is first used, and the number of its process.
-    pub(super) client: Mutex<Option<(Client, u32)>>,
+    /// The host's clients, made when they are first used.
+    pub(super) slot: Mutex<Option<Clients>>,
     /// Numbers of processes.
     pub(super) processes: Arc<Mutex<u32>>,
     /// How far each task has come.
@@ -51,59 +53,15 @@ impl Host {
         &self.plan.terms
     }
 
-    /// The host's client.
-    pub(super) fn client(&self) -> (Client, u32) {
-        let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((client, process)) = &*slot {
-            return (client.clone(), *process);
-        }
-        let process = {
-            let mut last = self
-                .processes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *last += 1;
-            *last
-        };
-        let ms = Duration::from_millis;
-        let terms = self.terms();
-        let (net, place) = (self.net.clone(), self.place);
-        let made = Client::builder()
-            .connector(move || SimStream::connect(net.clone(), place, process))
-            .server_name("sim")
-            .fixed_id(u128::from(self.plan.seed) << 64 | u128::from(process) << 16 | 0x5151)
-            .lease(ms(terms.lease))
-            .response_timeout(ms(terms.response))
-            .connect_timeout(ms(terms.connect))
-            .poll_interval(ms(terms.poll))
-            .linger(ms(terms.linger))
-            .waiter_timeout(ms(terms.waiter))
-            .build();
-        let client = made.expect("the plan's terms are valid");
-        let mut written = self.log.lock();
-        written
-            .history
-            .clients
-            .push((client.uuid().to_owned(), process));
-        written.hosts.push((process, place));
-        let line = format!("h{place} is process {process}, {}", client.uuid());
-        written.lines.push((self.clock.now(), line));
-        *slot = Some((client.clone(), process));
-        (client, process)
-    }
-
-    /// Whether there is a client, of an earlier runtime.
-    pub(super) fn has_client(&self) -> bool {
-        let slot = self.client.lock();
-        slot.unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    /// Uses the client, so that it goes on in this runtime with what it had begun in another.
-    pub(super) async fn use_client(self: Arc<Self>) {
+    /// Uses the clients, so that they go on in this runtime with what they had begun in another.
+    pub(super) async fn use_clients(self: Arc<Self>) {
         let _active = Active::new(&self.active);
-        let (client, _) = self.client();
-        // Whatever it says.
-        let _ = client.rlock("anything").is_locked().await;
+        let clients = self.clients();
+        // Whatever they say.
+        let used = clients.all.iter().map(|client| async {
+            let _ = client.rlock("anything").is_locked().await;
+        });
+        join_all(used).await;
     }
 
     /// Gives each latch its count.
@@ -162,10 +120,11 @@ impl Host {
 
     async fn shut_down(&self, task: usize, drain: Option<Ms>) {
         let old = {
-            let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
             slot.take()
         };
-        let Some((client, process)) = old else { return };
+        let Some(clients) = old else { return };
+        let process = clients.process;
         let how = match drain {
             Some(drain) => Shutdown::Drain(Duration::from_millis(drain)),
             None => Shutdown::ReleaseAll,
@@ -176,7 +135,7 @@ impl Host {
         self.line(format!(
             "h{place}.{task} shuts process {process} down ({how:?})"
         ));
-        let outcome = client.shutdown(how).await;
+        let outcome = clients.shut_down(how).await;
         self.log.lock().undelivered |= outcome.is_err();
         self.line(format!("process {process} is shut down: {outcome:?}"));
     }
@@ -188,6 +147,9 @@ impl Host {
             return self.look_at_latch(&key).await;
         }
         let (client, process) = self.client();
+        if of == Thing::RedLock {
+            return self.look_at_redlock(process, &key).await;
+        }
         let response = self.terms().response;
         let lock = client.rlock(format!("{key}:look"));
         // What it says is true for no longer than it takes to say it.

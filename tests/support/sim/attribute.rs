@@ -28,7 +28,7 @@ async fn function(
         let nap = left.min(OFTEN);
         sleep(nap).await;
         left -= nap;
-        entry.believes();
+        entry.believes(&[]);
     }
     entry.ends("is at the end of the body with");
     Ok(())

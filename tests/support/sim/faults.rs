@@ -22,8 +22,13 @@ pub(super) enum Due {
     EndOld,
 }
 
+/// A fault of this host, at all servers.
+const EVERYWHERE: Option<usize> = None;
+
 /// A fault that struck a host, or all.
 pub(super) struct Struck {
+    /// At which server; `None`: at all.
+    server: Option<usize>,
     host: Option<usize>,
     from: Ms,
     until: Ms,
@@ -47,13 +52,17 @@ pub(super) fn write_down(all: &[Struck], log: &Log) {
             }
         };
         for process in processes {
-            written.history.strikes.push(Strike {
+            let strike = Strike {
                 from,
                 until,
                 process,
                 unheard: struck.unheard,
                 only_wipes: struck.only_wipes,
-            });
+            };
+            if struck.server.unwrap_or(0) == 0 {
+                written.history.strikes.push(strike.clone());
+            }
+            written.history.struck_servers.push((struck.server, strike));
             if let Some(process) = process.filter(|_| struck.stands) {
                 written.history.pauses.push(Pause {
                     process,
@@ -66,12 +75,19 @@ pub(super) fn write_down(all: &[Struck], log: &Log) {
 }
 
 impl World {
-    fn line(&self, text: String) {
-        self.log.line(self.now, format!("## {text}"));
+    fn line(&self, server: usize, text: String) {
+        let name = self.name(server);
+        self.log.line(self.now, format!("##{name} {text}"));
     }
 
-    pub(super) fn strike(&mut self, host: Option<usize>, lasts: Ms) -> &mut Struck {
+    pub(super) fn strike(
+        &mut self,
+        server: Option<usize>,
+        host: Option<usize>,
+        lasts: Ms,
+    ) -> &mut Struck {
         self.struck.push(Struck {
+            server,
             host,
             from: self.now,
             until: self.now + lasts,
@@ -83,44 +99,45 @@ impl World {
     }
 
     /// A connection of the host may be dead without its knowing.
-    fn strike_unheard(&mut self, host: Option<usize>, lasts: Ms) {
+    fn strike_unheard(&mut self, server: usize, host: Option<usize>, lasts: Ms) {
         let response = self.plan.terms.response;
-        self.strike(host, lasts).unheard = PING + response;
+        self.strike(Some(server), host, lasts).unheard = PING + response;
     }
 
-    fn wiped(&self, key: Option<String>, lasts: Ms) {
+    fn wiped(&self, server: usize, key: Option<String>, lasts: Ms) {
         let wiped = Wiped {
             at: self.now,
             until: self.now + lasts,
             key,
         };
-        self.log.lock().history.wiped.push(wiped);
+        let mut written = self.log.lock();
+        if server == 0 {
+            written.history.wiped.push(wiped.clone());
+        }
+        written.history.wiped_servers.push((server, wiped));
     }
 
-    fn later(&mut self, lasts: Ms, due: Due) {
-        self.due.push((self.now + lasts, due));
-    }
-
-    pub(super) fn act(&mut self, due: Due) {
+    pub(super) fn act(&mut self, server: usize, due: Due) {
         match due {
             Due::Begin(trouble) => {
-                self.line(format!("{trouble:?}"));
-                self.begin(trouble);
+                self.line(server, format!("{trouble:?}"));
+                self.begin(server, trouble);
             }
             Due::Open { host } => {
-                self.line(format!("h{host} is reached again"));
-                let path = &mut self.net.lock().paths[host];
+                self.line(server, format!("h{host} is reached again"));
+                let path = &mut self.nodes[server].net.lock().paths[host];
                 (path.up_blocked, path.down_blocked) = (false, false);
             }
-            Due::Hasten { host } => self.net.lock().paths[host].slow = 0,
+            Due::Hasten { host } => self.nodes[server].net.lock().paths[host].slow = 0,
             Due::Allow(host, refusal) => {
-                self.line(format!("{refusal:?} is over"));
+                self.line(server, format!("{refusal:?} is over"));
                 let of = |one: &(Option<usize>, Refusal)| *one == (host, refusal);
-                if let Some(place) = self.server.refusals.iter().position(of) {
-                    self.server.refusals.remove(place);
+                let node = &mut self.nodes[server];
+                if let Some(place) = node.server.refusals.iter().position(of) {
+                    node.server.refusals.remove(place);
                 }
                 if refusal == Refusal::Dial {
-                    let mut net = self.net.lock();
+                    let mut net = node.net.lock();
                     for path in &mut net.paths {
                         path.refuses = false;
                     }
@@ -128,34 +145,38 @@ impl World {
             }
             Due::Boot { host } => {
                 if !self.machines[host].is_on() {
-                    self.line(format!("h{host} starts"));
-                    self.net.lock().paths[host].off = false;
+                    self.line(server, format!("h{host} starts"));
+                    for node in &self.nodes {
+                        node.net.lock().paths[host].off = false;
+                    }
                     self.machines[host].start();
                 }
             }
             Due::Resume { host } => {
-                self.line(format!("h{host} goes on"));
+                self.line(server, format!("h{host} goes on"));
                 self.paused[host] = false;
             }
             Due::Serve => {
-                self.line("the server is there again".to_owned());
-                self.net.lock().server = Listening::Yes;
+                self.line(server, "the server is there again".to_owned());
+                self.nodes[server].net.lock().server = Listening::Yes;
             }
             Due::EndOld => {
-                self.line("the old server is gone".to_owned());
-                let mut net = self.net.lock();
-                for id in self.server.end_old() {
+                self.line(server, "the old server is gone".to_owned());
+                let node = &mut self.nodes[server];
+                let mut net = node.net.lock();
+                for id in node.server.end_old() {
                     net.reply(id, Item::Reset);
                 }
             }
             Due::Go => {
-                self.line("the server goes on".to_owned());
-                self.server_stands = false;
+                self.line(server, "the server goes on".to_owned());
+                self.nodes[server].stands = false;
             }
         }
     }
 
-    fn begin(&mut self, trouble: Trouble) {
+    fn begin(&mut self, server: usize, trouble: Trouble) {
+        let here = Some(server);
         match trouble {
             Trouble::Partition {
                 host,
@@ -163,30 +184,34 @@ impl World {
                 down,
                 lasts,
             } => {
-                self.strike(Some(host), lasts);
-                let path = &mut self.net.lock().paths[host];
+                self.strike(here, Some(host), lasts);
+                let path = &mut self.nodes[server].net.lock().paths[host];
                 (path.up_blocked, path.down_blocked) = (up, down);
             }
             Trouble::Slow { host, more, .. } => {
-                self.net.lock().paths[host].slow = more;
+                self.nodes[server].net.lock().paths[host].slow = more;
             }
             Trouble::Cut { host, after, place } => {
-                self.net.lock().paths[host].cuts.push((after.max(1), place));
+                let mut net = self.nodes[server].net.lock();
+                net.paths[host].cuts.push((after.max(1), place));
             }
             Trouble::Silence { host } => {
                 // A connection for subscriptions is asked for a sign of life every 30 s.
-                self.strike_unheard(Some(host), 0);
-                let mut net = self.net.lock();
+                self.strike_unheard(server, Some(host), 0);
+                let mut net = self.nodes[server].net.lock();
                 for id in net.of(Some(host)) {
                     net.silence(id);
                 }
             }
-            Trouble::Stray { host, lasts } => self.net.lock().paths[host].stray = Some(lasts),
+            Trouble::Stray { host, lasts } => {
+                self.nodes[server].net.lock().paths[host].stray = Some(lasts);
+            }
             Trouble::Refuse { host, with, lasts } => {
-                self.strike(host, lasts);
-                self.server.refusals.push((host, with));
+                self.strike(here, host, lasts);
+                let node = &mut self.nodes[server];
+                node.server.refusals.push((host, with));
                 if with == Refusal::Dial {
-                    let mut net = self.net.lock();
+                    let mut net = node.net.lock();
                     for (place, path) in net.paths.iter_mut().enumerate() {
                         path.refuses |= host.is_none_or(|host| host == place);
                     }
@@ -198,11 +223,11 @@ impl World {
                 lasts,
             } => self.crash(host, silent, lasts),
             Trouble::PauseHost { host, lasts } => {
-                self.strike(Some(host), lasts).stands = true;
+                self.strike(EVERYWHERE, Some(host), lasts).stands = true;
                 self.paused[host] = true;
             }
             Trouble::EndRuntime { host } => {
-                self.strike(Some(host), 0);
+                self.strike(EVERYWHERE, Some(host), 0);
                 if self.machines[host].is_on() && !self.paused[host] {
                     self.machines[host].stop();
                     self.machines[host].start();
@@ -212,96 +237,95 @@ impl World {
                 keeps,
                 silent,
                 lasts,
-            } => self.crash_server(keeps, silent, lasts),
+            } => self.crash_server(server, keeps, silent, lasts),
             Trouble::PauseServer { lasts } => {
-                self.strike(None, lasts);
-                self.server_stands = true;
+                self.strike(here, None, lasts);
+                self.nodes[server].stands = true;
             }
             Trouble::Replace { lasts } => {
-                self.strike(None, lasts);
-                self.wiped(None, lasts);
-                self.server.replace();
+                self.strike(here, None, lasts);
+                self.wiped(server, None, lasts);
+                self.nodes[server].server.replace();
             }
             Trouble::SetClock { by } => {
-                self.strike(None, 0);
+                self.strike(here, None, 0);
                 // Forward: leases are over before their holders think so.
-                self.wiped(None, 0);
-                self.server.set_clock(by);
+                self.wiped(server, None, 0);
+                self.nodes[server].server.set_clock(by);
             }
             Trouble::Flush => {
-                self.strike(None, 0).only_wipes = true;
-                self.wiped(None, 0);
-                self.server.ask(&["FLUSHALL"]);
-                self.server.changed = true;
+                self.strike(here, None, 0).only_wipes = true;
+                self.wiped(server, None, 0);
+                self.nodes[server].server.wipe(&["FLUSHALL"]);
             }
             Trouble::ForgetScripts => {
-                self.server.ask(&["SCRIPT", "FLUSH"]);
+                self.nodes[server].server.ask(&["SCRIPT", "FLUSH"]);
             }
             Trouble::Evict { thing } => {
                 let key = self.plan.things[thing].key(thing);
-                self.strike(None, 0).only_wipes = true;
-                self.wiped(Some(key.clone()), 0);
-                self.server.ask(&["DEL", &key]);
-                self.server.changed = true;
+                self.strike(here, None, 0).only_wipes = true;
+                self.wiped(server, Some(key.clone()), 0);
+                self.nodes[server].server.wipe(&["DEL", &key]);
             }
         }
-        self.follow(trouble);
+        self.follow(server, trouble);
     }
 
     /// Has a trouble end when it should.
-    fn follow(&mut self, trouble: Trouble) {
-        match trouble {
-            Trouble::Partition { host, lasts, .. } => self.later(lasts, Due::Open { host }),
+    fn follow(&mut self, server: usize, trouble: Trouble) {
+        let (lasts, due) = match trouble {
+            Trouble::Partition { host, lasts, .. } => (lasts, Due::Open { host }),
             Trouble::Slow { host, lasts, .. } => {
-                self.strike(Some(host), lasts);
-                self.later(lasts, Due::Hasten { host });
+                self.strike(Some(server), Some(host), lasts);
+                (lasts, Due::Hasten { host })
             }
-            Trouble::Refuse { host, with, lasts } => self.later(lasts, Due::Allow(host, with)),
-            Trouble::CrashHost { host, lasts, .. } => self.later(lasts, Due::Boot { host }),
-            Trouble::PauseHost { host, lasts } => self.later(lasts, Due::Resume { host }),
-            Trouble::CrashServer { lasts, .. } => self.later(lasts, Due::Serve),
-            Trouble::PauseServer { lasts } => self.later(lasts, Due::Go),
-            Trouble::Replace { lasts } => self.later(lasts, Due::EndOld),
-            _ => {}
-        }
+            Trouble::Refuse { host, with, lasts } => (lasts, Due::Allow(host, with)),
+            Trouble::CrashHost { host, lasts, .. } => (lasts, Due::Boot { host }),
+            Trouble::PauseHost { host, lasts } => (lasts, Due::Resume { host }),
+            Trouble::CrashServer { lasts, .. } => (lasts, Due::Serve),
+            Trouble::PauseServer { lasts } => (lasts, Due::Go),
+            Trouble::Replace { lasts } => (lasts, Due::EndOld),
+            _ => return,
+        };
+        self.due.push((self.now + lasts, server, due));
     }
 
     fn crash(&mut self, host: usize, silent: bool, lasts: Ms) {
         if !self.machines[host].is_on() || self.paused[host] {
             return;
         }
-        self.strike(Some(host), lasts);
+        self.strike(EVERYWHERE, Some(host), lasts);
         if let Some(process) = self.machines[host].process() {
             self.log.crashed(process, self.now);
         }
-        {
-            let mut net = self.net.lock();
+        for node in &mut self.nodes {
+            let mut net = node.net.lock();
             net.paths[host].off = true;
             for id in net.of(Some(host)) {
                 net.silence(id);
                 if !silent {
-                    self.server.disconnect(id);
+                    node.server.disconnect(id);
                     net.links.remove(&id);
                 }
             }
         }
-        self.machines[host].forget_client();
+        self.machines[host].forget_clients();
         self.machines[host].stop();
     }
 
-    fn crash_server(&mut self, keeps: bool, silent: bool, lasts: Ms) {
+    fn crash_server(&mut self, server: usize, keeps: bool, silent: bool, lasts: Ms) {
         match silent {
-            true => self.strike_unheard(None, lasts),
+            true => self.strike_unheard(server, None, lasts),
             false => {
-                self.strike(None, lasts);
+                self.strike(Some(server), None, lasts);
             }
         }
         if !keeps {
-            self.wiped(None, 0);
+            self.wiped(server, None, 0);
         }
-        self.server.crash(keeps);
-        self.server.changed = true;
-        let mut net = self.net.lock();
+        let node = &mut self.nodes[server];
+        node.server.crash(keeps);
+        let mut net = node.net.lock();
         net.server = if silent {
             Listening::Silent
         } else {

@@ -5,20 +5,21 @@
 use super::plan::{
     Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Step, Terms, Thing, Trouble, Turn,
 };
+use super::quorum;
 use crate::Random;
 use crate::history::Ms;
 
 /// What this seed prefers.
-struct Weights {
-    tries: usize,
-    bounded: usize,
-    cuts: usize,
-    drops: usize,
-    long: usize,
-    meanwhile: usize,
-    plain_leases: usize,
-    think: Ms,
-    hold: Ms,
+pub(super) struct Weights {
+    pub(super) tries: usize,
+    pub(super) bounded: usize,
+    pub(super) cuts: usize,
+    pub(super) drops: usize,
+    pub(super) long: usize,
+    pub(super) meanwhile: usize,
+    pub(super) plain_leases: usize,
+    pub(super) think: Ms,
+    pub(super) hold: Ms,
 }
 
 /// What a seed is about. Most draw from everything; the others bring together what seldom meets.
@@ -40,6 +41,9 @@ enum Subject {
 impl Plan {
     /// The plan of this seed.
     pub fn of_seed(seed: u64) -> Self {
+        if quorum::is_of(seed) {
+            return quorum::plan(seed);
+        }
         let mut random = Random::new(seed);
         let random = &mut random;
         let subject = match random.below(100) {
@@ -98,20 +102,21 @@ impl Plan {
             things,
             hosts,
             faults,
+            quorum: None,
         }
     }
 }
 
-fn one_of(random: &mut Random, from: &[usize]) -> usize {
+pub(super) fn one_of(random: &mut Random, from: &[usize]) -> usize {
     from[random.below(from.len())]
 }
 
 /// A number up to a bound, the bound included.
-fn up_to(random: &mut Random, bound: Ms) -> Ms {
+pub(super) fn up_to(random: &mut Random, bound: Ms) -> Ms {
     random.bits() % (bound + 1)
 }
 
-fn terms(random: &mut Random) -> Terms {
+pub(super) fn terms(random: &mut Random) -> Terms {
     let latency = [(1, 1), (1, 3), (1, 10), (2, 40)][random.below(4)];
     let skews = [0, 0, 0, 900, -900, 300, -500];
     let mut skew = || skews[random.below(skews.len())];
@@ -163,7 +168,12 @@ fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
     things
 }
 
-fn steps(random: &mut Random, weights: &Weights, things: &[Thing], terms: &Terms) -> Vec<Step> {
+pub(super) fn steps(
+    random: &mut Random,
+    weights: &Weights,
+    things: &[Thing],
+    terms: &Terms,
+) -> Vec<Step> {
     let count = 2 + random.below(9);
     let mut steps: Vec<Step> = (0..count)
         .map(|_| {
@@ -234,6 +244,7 @@ fn turn(
             0 => Meanwhile::Extend(300 + up_to(random, 2000)),
             1 => Meanwhile::Reenter,
             _ if of == Thing::Reentrant && wait.is_some() && random.percent(50) => Meanwhile::Body,
+            _ if of == Thing::RedLock && wait.is_none() && random.percent(50) => Meanwhile::Body,
             _ if of == Thing::ReadWrite && random.percent(60) => Meanwhile::Convert,
             _ => Meanwhile::Nest,
         },
@@ -294,6 +305,7 @@ fn faults(
             Fault {
                 at: 5 + up_to(random, latest),
                 what: trouble(random, kind, terms, things, hosts),
+                server: 0,
             }
         })
         .collect();
@@ -309,13 +321,17 @@ fn faults(
         let with = Refusal::Kill;
         let (host, lasts) = (None, 20_000);
         let what = Trouble::Refuse { host, with, lasts };
-        faults.push(Fault { at: 0, what });
+        faults.push(Fault {
+            at: 0,
+            what,
+            server: 0,
+        });
     }
     faults.sort_by_key(|fault| fault.at);
     faults
 }
 
-fn trouble(
+pub(super) fn trouble(
     random: &mut Random,
     kind: usize,
     terms: &Terms,

@@ -34,6 +34,11 @@ pub(super) trait Hold: Sized + Send + Sync + 'static {
 
     /// Who holds it, as Redis knows it.
     fn owner(&self) -> String;
+    /// All that it is, as Redis knows it, where it is a hold on several servers.
+    fn parts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Releases it.
     fn end(self) -> impl Future<Output = Result<Unlocked, Error>> + Send;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::history::{
-    Acquisition, Again, End, Grant, History, LatchCall, Mode, Ms, Outcome, TimedCall,
+    Acquisition, Again, End, Grant, History, LatchCall, Mode, Ms, Outcome, Part, TimedCall,
 };
 
 /// One host's clock beside that of the simulation.
@@ -224,13 +224,37 @@ impl Entry {
         });
     }
 
-    /// The guard says that it is held.
-    pub(super) fn believes(&self) {
+    /// The guard says that it is held, and on several servers, as whom.
+    pub(super) fn believes(&self, parts: &[String]) {
         self.write("", |one, now| {
             if let Some(grant) = &mut one.grant {
                 grant.believed = now;
             }
         });
+        if !parts.is_empty() {
+            self.has_parts(parts);
+        }
+    }
+
+    fn has_parts(&self, parts: &[String]) {
+        let now = self.clock.now();
+        let mut written = self.log.lock();
+        if written.ended.contains(&self.process) {
+            return;
+        }
+        let known = written.history.parts.iter();
+        let mine: Vec<String> = known
+            .filter(|part| part.acquisition == self.place)
+            .map(|part| part.owner.clone())
+            .collect();
+        for owner in parts.iter().filter(|owner| !mine.contains(owner)) {
+            let part = Part {
+                acquisition: self.place,
+                owner: owner.clone(),
+                from: now,
+            };
+            written.history.parts.push(part);
+        }
     }
 
     /// The guard says that it is lost.

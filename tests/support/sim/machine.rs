@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlock_rt::Client;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use super::act::Host;
+use super::clients::Clients;
 use crate::history::Ms;
 
 /// A host's machine.
@@ -70,7 +70,7 @@ impl Machine {
             runtime.spawn(Arc::clone(host).prepare());
         }
         if host.has_client() {
-            runtime.spawn(Arc::clone(host).use_client());
+            runtime.spawn(Arc::clone(host).use_clients());
         }
         for task in 0..host.plan.hosts[host.place].len() {
             self.running.fetch_add(1, Ordering::Relaxed);
@@ -125,23 +125,23 @@ impl Machine {
         Some(work())
     }
 
-    /// Lets the client go, inside the runtime.
-    pub(super) fn forget_client(&self) {
+    /// Lets the clients go, inside the runtime.
+    pub(super) fn forget_clients(&self) {
         self.inside(|| drop(self.slot().take()));
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<(Client, u32)>> {
-        let slot = self.host.client.lock();
+    fn slot(&self) -> MutexGuard<'_, Option<Clients>> {
+        let slot = self.host.slot.lock();
         slot.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process of its client, if it has one.
+    /// The process of its clients, if it has any.
     pub(super) fn process(&self) -> Option<u32> {
-        self.slot().as_ref().map(|(_, process)| *process)
+        self.slot().as_ref().map(|clients| clients.process)
     }
 
-    /// Its client, if it has one, and its process.
-    pub(super) fn client(&self) -> Option<(Client, u32)> {
+    /// Its clients, if it has any.
+    pub(super) fn clients(&self) -> Option<Clients> {
         self.slot().clone()
     }
 }

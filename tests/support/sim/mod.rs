@@ -7,13 +7,14 @@
 //! judges it.
 //!
 //! ```text
-//! seed ─▶ Plan ─▶ run ─▶ hosts (library) ─▶ net ─▶ server (embedded engine)
+//! seed ─▶ Plan ─▶ run ─▶ hosts (library) ─▶ nodes: net ─▶ server (embedded engine)
 //!                  │         └──▶ log ─▶ History ─▶ check ─▶ violations
 //!                  └▶ faults
 //! ```
 
 mod act;
 mod attribute;
+mod clients;
 mod convert;
 mod faults;
 mod generate;
@@ -22,7 +23,10 @@ mod latch;
 mod log;
 mod machine;
 mod net;
+mod node;
 mod plan;
+mod quorum;
+mod redlock;
 mod rest;
 mod run;
 mod server;
@@ -33,7 +37,8 @@ mod turn;
 
 pub use self::{
     plan::{
-        Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Step, Terms, Thing, Trouble, Turn,
+        Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Step, Terms, Thing, Trouble,
+        Turn,
     },
     run::{Report, run},
     shrink::shrink,

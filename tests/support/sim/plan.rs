@@ -18,6 +18,18 @@ pub struct Plan {
     pub hosts: Vec<Vec<Vec<Step>>>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// Several servers, for a plan in which a `RedLock` occurs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<Servers>,
+}
+
+/// The servers of a plan that has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Servers {
+    /// How many.
+    pub count: usize,
+    /// `Quorum::server_timeout`.
+    pub timeout: Ms,
 }
 
 /// The network's, and how clients are made.
@@ -62,9 +74,16 @@ pub enum Thing {
     Permits(u32),
     /// A `CountDownLatch` of this count.
     Latch(u64),
+    /// A `RedLock`, on all servers.
+    RedLock,
 }
 
 impl Plan {
+    /// How many servers there are.
+    pub fn servers(&self) -> usize {
+        self.quorum.map_or(1, |quorum| quorum.count)
+    }
+
     /// Whether the server refuses this for a while.
     pub fn refuses(&self, what: Refusal) -> bool {
         let mut all = self.faults.iter();
@@ -94,6 +113,7 @@ impl Thing {
             Self::Semaphore(_) => "semaphore",
             Self::Permits(_) => "permits",
             Self::Latch(_) => "latch",
+            Self::RedLock => "red",
         };
         format!("{kind}:{place}")
     }
@@ -207,6 +227,14 @@ pub struct Fault {
     pub at: Ms,
     /// What.
     pub what: Trouble,
+    /// At which server, or on the way to which. A host's own troubles ask for none.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub server: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde asks with a reference.
+fn is_first(server: &usize) -> bool {
+    *server == 0
 }
 
 /// What goes wrong.

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use super::clients::Clients;
 use super::machine::Machine;
 use super::plan::{Fault, Refusal, Thing, Trouble};
 use super::run::World;
+use super::server::Server;
 use crate::history::{Ms, Violation};
 use crate::leak::in_use;
 
@@ -50,12 +52,16 @@ impl World {
     fn held_by_nobody(&self) -> Vec<Violation> {
         let things = self.plan.things.iter().enumerate();
         let locks = things.filter(|(_, thing)| thing.is_lock());
-        let holders = locks.flat_map(|(place, thing)| {
+        let everywhere = locks.flat_map(|(place, thing)| {
             let key = thing.key(place);
-            let owners = self.server.list(&["HKEYS", &key]);
+            (0..self.nodes.len()).map(move |server| (server, key.clone()))
+        });
+        let holders = everywhere.flat_map(|(server, key)| {
+            let owners = self.nodes[server].server.list(&["HKEYS", &key]);
+            let name = self.name(server);
             owners
                 .into_iter()
-                .map(move |owner| format!("{key} has {owner}"))
+                .map(move |owner| format!("{key}{name} has {owner}"))
         });
         holders
             .map(|what| Violation::new("leftovers", self.now, what))
@@ -66,17 +72,28 @@ impl World {
     fn busy(&self) -> Vec<String> {
         let mut busy = Vec::new();
         for machine in &self.machines {
-            let Some((client, process)) = machine.client() else {
+            let Some(Clients {
+                process,
+                all,
+                quorum,
+            }) = machine.clients()
+            else {
                 continue;
             };
-            let used = machine.inside(|| in_use(&client)).unwrap_or_default();
-            busy.extend(
-                used.into_iter()
-                    .map(|what| format!("process {process} has {what}")),
-            );
-            let tasks = client.stats().tasks;
-            if tasks > 4 {
-                busy.push(format!("process {process} has {tasks} tasks"));
+            for client in &all {
+                let used = machine.inside(|| in_use(client)).unwrap_or_default();
+                busy.extend(
+                    used.into_iter()
+                        .map(|what| format!("process {process} has {what}")),
+                );
+                let tasks = client.stats().tasks;
+                if tasks > 4 {
+                    busy.push(format!("process {process} has {tasks} tasks"));
+                }
+            }
+            let waiting = quorum.map_or(0, |quorum| quorum.waiting());
+            if waiting > 0 {
+                busy.push(format!("process {process} has {waiting} for a quorum"));
             }
         }
         busy
@@ -90,10 +107,12 @@ impl World {
             !**paused && machine.is_on() && machine.host.active.load(Ordering::Relaxed) == 0
         });
         let idle = idle.filter_map(|(machine, _)| {
-            let (client, process) = machine.client()?;
-            let stats = client.stats();
-            let busy = [stats.held, stats.waiting, stats.renewals, stats.releases];
-            (busy == [0; 4]).then_some(process)
+            let clients = machine.clients()?;
+            let idle = clients.all.iter().all(|client| {
+                let stats = client.stats();
+                [stats.held, stats.waiting, stats.renewals, stats.releases] == [0; 4]
+            });
+            idle.then_some(clients.process)
         });
         let idle: Vec<u32> = idle.collect();
         if idle.is_empty() || !self.ghosts.is_empty() {
@@ -120,7 +139,7 @@ impl World {
                 return None;
             };
             let key = thing.key(place);
-            let left = self.server.ask(&["GET", &key]);
+            let left = self.nodes[0].server.ask(&["GET", &key]);
             let left = String::from_utf8_lossy(&left);
             let left: u32 = left.lines().nth(1)?.parse().ok()?;
             (left != limit).then(|| format!("{key} has {left} of {limit} permits"))
@@ -139,24 +158,34 @@ impl World {
                 .cloned()
                 .collect()
         };
-        for key in self.server.list(&["KEYS", "*"]) {
-            let kind = self.server.ask(&["TYPE", &key]);
-            let words = match &*kind {
-                b"+hash\r\n" => self.server.list(&["HKEYS", &key]),
-                b"+list\r\n" => self.server.list(&["LRANGE", &key, "0", "-1"]),
-                b"+zset\r\n" => self.server.list(&["ZRANGE", &key, "0", "-1"]),
-                b"+set\r\n" => self.server.list(&["SMEMBERS", &key]),
-                _ => Vec::new(),
-            };
-            for word in words {
+        for (at, node) in self.nodes.iter().enumerate() {
+            let name = self.name(at);
+            for (key, word) in words_of(&node.server) {
                 let owner = living
                     .iter()
                     .find(|(client, _)| word.contains(&format!("{client}:")));
                 if let Some((_, process)) = owner {
-                    found.push(format!("{key} has {word} of process {process}"));
+                    found.push(format!("{key}{name} has {word} of process {process}"));
                 }
             }
         }
         found
     }
+}
+
+/// All keys of a server, each with the words in it.
+fn words_of(server: &Server) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for key in server.list(&["KEYS", "*"]) {
+        let kind = server.ask(&["TYPE", &key]);
+        let words = match &*kind {
+            b"+hash\r\n" => server.list(&["HKEYS", &key]),
+            b"+list\r\n" => server.list(&["LRANGE", &key, "0", "-1"]),
+            b"+zset\r\n" => server.list(&["ZRANGE", &key, "0", "-1"]),
+            b"+set\r\n" => server.list(&["SMEMBERS", &key]),
+            _ => Vec::new(),
+        };
+        found.extend(words.into_iter().map(|word| (key.clone(), word)));
+    }
+    found
 }

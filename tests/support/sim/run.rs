@@ -7,10 +7,8 @@ use super::act::Host;
 use super::faults::{Due, Struck, write_down};
 use super::log::{Clock, Log};
 use super::machine::Machine;
-use super::net::{Net, Shared};
+use super::node::Node;
 use super::plan::{Fault, Plan, Refusal, Trouble};
-use super::server::Server;
-use super::sights::Sights;
 use crate::history::{self, History, Ms, Violation};
 
 /// No run takes longer.
@@ -37,16 +35,13 @@ pub struct Report {
 pub(super) struct World {
     pub(super) struck: Vec<Struck>,
     pub(super) plan: Arc<Plan>,
-    pub(super) net: Shared,
+    pub(super) nodes: Vec<Node>,
     pub(super) log: Log,
-    pub(super) server: Server,
     pub(super) machines: Vec<Machine>,
     pub(super) paused: Vec<bool>,
-    pub(super) server_stands: bool,
-    /// What is done at its time.
-    pub(super) due: Vec<(Ms, Due)>,
+    /// What is done at its time, and at which server.
+    pub(super) due: Vec<(Ms, usize, Due)>,
     pub(super) now: Ms,
-    sights: Sights,
     /// When clients that do nothing are looked at next.
     look_at: Ms,
     /// What clients had in Redis while they did nothing.
@@ -60,7 +55,8 @@ pub fn run(plan: &Plan) -> Report {
     let mut violations: Vec<Violation> = world.play().into_iter().collect();
     violations.extend(world.rest());
     violations.append(&mut world.ghosts);
-    violations.extend(world.server.outdated.iter().map(|(process, at)| {
+    let outdated = world.nodes.iter().flat_map(|node| &node.server.outdated);
+    violations.extend(outdated.map(|(process, at)| {
         let what = format!("process {process} asks a server that it has left");
         Violation::new("outdated", *at, what)
     }));
@@ -87,16 +83,13 @@ pub fn run(plan: &Plan) -> Report {
 impl World {
     fn new(plan: &Plan) -> Self {
         let plan = Arc::new(plan.clone());
-        let net = Net::shared(
-            plan.hosts.len(),
-            plan.terms.latency,
-            plan.seed ^ 0x6e65_7477,
-        );
+        let nodes = Node::all(&plan);
         let log = Log::new();
         log.lock().history.terms = history::Terms {
             latency: plan.terms.latency.1,
             waiter_timeout: plan.terms.waiter,
             response: plan.terms.response,
+            server: plan.quorum.map_or(0, |servers| servers.timeout),
             connect: plan.terms.connect,
             poll: 2 * plan.terms.poll,
             backoff: BACKOFF,
@@ -125,10 +118,10 @@ impl World {
             let host = Host {
                 place,
                 plan: Arc::clone(&plan),
-                net: net.clone(),
+                nets: nodes.iter().map(|node| node.net.clone()).collect(),
                 log: log.clone(),
                 clock: Clock::new(),
-                client: Mutex::new(None),
+                slot: Mutex::new(None),
                 processes: Arc::clone(&processes),
                 progress: Mutex::new(vec![0; plan.hosts[place].len()]),
                 active: AtomicUsize::new(0),
@@ -136,31 +129,17 @@ impl World {
             Machine::new(Arc::new(host), plan.terms.skew[place % 2])
         });
         let machines: Vec<Machine> = machines.collect();
-        let mut server = Server::new(plan.seed, plan.terms.skew[2]);
-        let delays = |fault: &Fault| {
-            use Trouble::{Partition, PauseServer, Slow, Stray};
-            matches!(
-                fault.what,
-                PauseServer { .. } | Partition { .. } | Slow { .. } | Stray { .. }
-            )
-        };
-        if !plan.faults.iter().any(delays) {
-            server.may_ask = 4 * plan.terms.latency.1;
-        }
-        let begin = |fault: &Fault| (fault.at, Due::Begin(fault.what));
+        let begin = |fault: &Fault| (fault.at, fault.server, Due::Begin(fault.what));
         Self {
             struck: Vec::new(),
-            server,
+            nodes,
             paused: vec![false; machines.len()],
-            server_stands: false,
             due: plan.faults.iter().map(begin).collect(),
             now: 0,
-            sights: Sights::new(&plan.things),
             look_at: IDLE,
             ghosts: Vec::new(),
             machines,
             plan,
-            net,
             log,
         }
     }
@@ -196,20 +175,21 @@ impl World {
 
     /// One moment, or a few where nothing is on its way.
     pub(super) fn step(&mut self) {
-        while let Some(place) = self.due.iter().position(|(at, _)| *at <= self.now) {
-            let (_, due) = self.due.remove(place);
-            self.act(due);
+        while let Some(place) = self.due.iter().position(|(at, ..)| *at <= self.now) {
+            let (_, server, due) = self.due.remove(place);
+            self.act(server, due);
         }
-        let next = self.due.iter().map(|(at, _)| *at).min().unwrap_or(Ms::MAX);
-        let window = {
-            let mut net = self.net.lock();
+        let next = self.due.iter().map(|(at, ..)| *at).min();
+        let mut quiet = true;
+        for node in &self.nodes {
+            let mut net = node.net.lock();
             net.now = self.now;
             net.arrive();
-            if net.is_quiet() {
-                LEAP.min(next - self.now)
-            } else {
-                1
-            }
+            quiet &= net.is_quiet();
+        }
+        let window = match quiet {
+            true => LEAP.min(next.unwrap_or(Ms::MAX) - self.now),
+            false => 1,
         };
         for (machine, paused) in self.machines.iter_mut().zip(&self.paused) {
             match paused {
@@ -218,8 +198,10 @@ impl World {
             }
         }
         self.now += window;
-        if !self.server_stands {
-            self.serve();
+        for server in 0..self.nodes.len() {
+            if !self.nodes[server].stands {
+                self.serve(server);
+            }
         }
         if self.now >= self.look_at {
             self.look_at = self.now + IDLE;
@@ -227,23 +209,31 @@ impl World {
         }
     }
 
-    fn serve(&mut self) {
-        self.server.at(self.now);
-        let mut net = self.net.lock();
-        net.now = self.now;
+    /// Has a server run what has arrived.
+    fn serve(&mut self, at: usize) {
         let now = self.now;
+        let name = self.name(at);
+        let Node {
+            net,
+            server,
+            sights,
+            ..
+        } = &mut self.nodes[at];
+        server.at(now);
+        let mut net = net.lock();
+        net.now = now;
         let mut lines = Vec::new();
         let mut ran = false;
-        if self.sights.is_due(now) {
-            self.sights.look(&self.server, &self.log, now, true);
+        if sights.is_due(now) {
+            sights.look(server, &self.log, now, true);
         }
         // One message after the other, so that no state of a queue goes unseen.
         loop {
-            if std::mem::take(&mut self.server.changed) {
-                self.sights.look(&self.server, &self.log, now, false);
+            if std::mem::take(&mut server.changed) {
+                sights.look(server, &self.log, now, false);
             }
-            let mut tell = |host, text| lines.push(format!("h{host}{text}"));
-            if !self.server.run_one(&mut net, &mut tell) {
+            let mut tell = |host, text| lines.push(format!("h{host}{name}{text}"));
+            if !server.run_one(&mut net, &mut tell) {
                 break;
             }
             ran = true;
@@ -251,7 +241,7 @@ impl World {
         let cut = std::mem::take(&mut net.cut);
         drop(net);
         for (host, lasts) in cut {
-            self.strike(Some(host), lasts);
+            self.strike(Some(at), Some(host), lasts);
         }
         if ran {
             let mut written = self.log.lock();
@@ -261,9 +251,17 @@ impl World {
         }
     }
 
+    /// What a server is called in the time line, where there are several.
+    pub(super) fn name(&self, server: usize) -> String {
+        match self.nodes.len() {
+            1 => String::new(),
+            _ => format!(" s{server}"),
+        }
+    }
+
     fn end(&mut self) {
         for machine in &mut self.machines {
-            machine.forget_client();
+            machine.forget_clients();
             machine.stop();
         }
     }

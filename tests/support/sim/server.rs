@@ -133,6 +133,13 @@ impl Server {
         if !keeps {
             self.ask(&["FLUSHALL"]);
         }
+        self.changed = true;
+    }
+
+    /// Has it forget something.
+    pub(super) fn wipe(&mut self, command: &[&str]) {
+        self.ask(command);
+        self.changed = true;
     }
 
     /// Runs one command past the network; its reply as it is.

@@ -7,6 +7,8 @@ use crate::history::{Ms, Sight};
 
 /// The keys that are looked at.
 pub(super) struct Sights {
+    /// At which server.
+    at: usize,
     things: Vec<(String, Thing)>,
     last: Vec<Option<Sight>>,
     /// When one of them ends by itself.
@@ -14,13 +16,19 @@ pub(super) struct Sights {
 }
 
 impl Sights {
-    pub(super) fn new(things: &[Thing]) -> Self {
+    /// `at`: at which server.
+    pub(super) fn new(things: &[Thing], at: usize) -> Self {
         let all = things.iter().enumerate();
-        let seen = all.filter(|(_, thing)| !matches!(thing, Thing::Multi));
+        let seen = all.filter(|(_, thing)| match thing {
+            Thing::Multi => false,
+            Thing::RedLock => true,
+            _ => at == 0,
+        });
         let things: Vec<_> = seen
             .map(|(place, thing)| (thing.key(place), *thing))
             .collect();
         Self {
+            at,
             last: vec![None; things.len()],
             things,
             expires: None,
@@ -46,7 +54,11 @@ impl Sights {
                     expired,
                     ..sight
                 };
-                log.lock().history.sights.push(sight);
+                let history = &mut log.lock().history;
+                match thing {
+                    Thing::RedLock => history.server_sights.push((self.at, sight)),
+                    _ => history.sights.push(sight),
+                }
             }
         }
     }

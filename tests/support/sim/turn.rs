@@ -33,6 +33,7 @@ impl Host {
                 taken: taken(turn, limit),
                 limit,
             },
+            Thing::RedLock => Mode::Majority(self.nets.len()),
             _ => Mode::Exclusive,
         };
         let entry = self.log.call(
@@ -42,7 +43,7 @@ impl Host {
                 process,
                 key: key.clone(),
                 mode,
-                announced: thing != Thing::Spin,
+                announced: !matches!(thing, Thing::Spin | Thing::RedLock),
                 called: self.clock.now(),
                 bound: turn.wait,
                 returned: None,
@@ -95,6 +96,7 @@ impl Host {
                 self.hold(entry, turn, semaphore.acquire_with(options), |_| None)
                     .await;
             }
+            Thing::RedLock => self.red(entry, turn, &key).await,
             Thing::Latch(_) => entry.refused(Outcome::Failed("a latch is no lock".to_owned())),
         }
     }
@@ -116,7 +118,7 @@ impl Host {
             .await;
     }
 
-    async fn hold<H: Hold>(
+    pub(super) async fn hold<H: Hold>(
         &self,
         entry: Entry,
         turn: Turn,
@@ -162,6 +164,9 @@ impl Host {
             (lease, turn.renew),
             held.is_valid(),
         );
+        if held.is_valid() {
+            entry.believes(&held.parts());
+        }
         Some((entry, held))
     }
 
@@ -270,7 +275,7 @@ impl Host {
 fn look<H: Hold>(entry: &Entry, held: &H) -> bool {
     let valid = held.is_valid();
     match valid {
-        true => entry.believes(),
+        true => entry.believes(&held.parts()),
         false => entry.loses(),
     }
     valid

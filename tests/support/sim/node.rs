@@ -1,0 +1,49 @@
+//! One server, with the network to it.
+//!
+//! Most plans have one. Where a `RedLock` occurs there are several, each with an address and faults
+//! of its own; what is no `RedLock` is on the first.
+
+use super::net::{Net, Shared};
+use super::plan::{Fault, Plan, Trouble};
+use super::server::Server;
+use super::sights::Sights;
+
+/// See the module.
+pub(super) struct Node {
+    pub(super) net: Shared,
+    pub(super) server: Server,
+    /// It stands still.
+    pub(super) stands: bool,
+    pub(super) sights: Sights,
+}
+
+impl Node {
+    /// All servers of a plan.
+    pub(super) fn all(plan: &Plan) -> Vec<Self> {
+        (0..plan.servers()).map(|at| Self::new(plan, at)).collect()
+    }
+
+    fn new(plan: &Plan, at: usize) -> Self {
+        // The first one's are those of a plan with one server.
+        let seed = plan.seed ^ (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let latency = plan.terms.latency;
+        let skew = plan.terms.skew[(2 + at) % 3];
+        let mut server = Server::new(seed, skew);
+        let delays = |fault: &Fault| {
+            use Trouble::{Partition, PauseServer, Slow, Stray};
+            matches!(
+                fault.what,
+                PauseServer { .. } | Partition { .. } | Slow { .. } | Stray { .. }
+            )
+        };
+        if !plan.faults.iter().any(delays) {
+            server.may_ask = 4 * latency.1;
+        }
+        Self {
+            net: Net::shared(plan.hosts.len(), latency, seed ^ 0x6e65_7477),
+            server,
+            stands: false,
+            sights: Sights::new(&plan.things, at),
+        }
+    }
+}
