@@ -13,6 +13,7 @@
 //! ```
 
 mod act;
+mod alone;
 mod attribute;
 mod clients;
 mod convert;

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use super::act::Host;
+use super::alone::Alone;
 use super::faults::{Due, Struck, write_down};
 use super::log::{Clock, Log};
 use super::machine::Machine;
@@ -50,6 +51,7 @@ pub(super) struct World {
 
 /// Runs a plan on this thread.
 pub fn run(plan: &Plan) -> Report {
+    let _alone = Alone::for_run_of(plan);
     fastrand::seed(plan.seed);
     let mut world = World::new(plan);
     let mut violations: Vec<Violation> = world.play().into_iter().collect();
