@@ -264,14 +264,18 @@ impl HoldGuard {
             return None;
         }
         let hold = &self.hold;
-        hold.report_expiry(clock::now_in_drop());
+        let now = clock::now_in_drop();
+        hold.report_expiry(now);
         let leave = hold.engine.watchdog.unwatch_if(hold, || {
             let leave = hold.lease().leave(self.id);
             (leave, leave == Some(Leave::Last))
         })?;
         let goal = match leave {
             Leave::Partial => Goal::Lengthen(Duration::ZERO),
-            Leave::Last => Goal::End,
+            Leave::Last => {
+                hold.releases(now);
+                Goal::End
+            }
         };
         Some((leave, Cleanup::new(hold, goal)))
     }

@@ -24,6 +24,8 @@ pub enum Reply {
 pub(crate) struct Announcement {
     /// Redis did not refuse the PUBLISH (an ACL).
     pub(crate) is_made: bool,
+    /// How many connections received it, as far as the script says.
+    pub(crate) receivers: u64,
     /// The waiter, for a kind where every waiter has its own channel.
     pub(crate) waiter: Option<HoldId>,
 }
@@ -35,14 +37,15 @@ impl Reply {
             return (self, None);
         };
         let (made, waiter) = match &items[..] {
-            [_, Self::Int(made @ 0..=1)] => (*made, None),
+            [_, Self::Int(made @ 0..)] => (*made, None),
             [_, Self::Int(made @ 0..=1), Self::Text(waiter)] => {
                 (*made, Some(HoldId::from_wire(waiter)))
             }
             _ => return (Self::List(items), None),
         };
         let announcement = Announcement {
-            is_made: made == 1,
+            is_made: made > 0,
+            receivers: u64::try_from(made - 1).unwrap_or(0),
             waiter,
         };
         (items.swap_remove(0), Some(announcement))
@@ -223,18 +226,22 @@ mod tests {
     #[test]
     fn an_answer_is_split_from_what_was_announced() {
         let list = |items: &[Reply]| Reply::List(items.to_vec()).split();
-        let made = |is_made, waiter: Option<&str>| {
-            let waiter = waiter.map(HoldId::from_wire);
-            Some(Announcement { is_made, waiter })
+        let made = |made: u64, waiter: Option<&str>| {
+            Some(Announcement {
+                is_made: made > 0,
+                receivers: made.saturating_sub(1),
+                waiter: waiter.map(HoldId::from_wire),
+            })
         };
         let int = Reply::Int;
         assert_eq!(int(7).split(), (int(7), None));
-        assert_eq!(list(&[int(7), int(1)]), (int(7), made(true, None)));
-        assert_eq!(list(&[int(-1), int(0)]), (int(-1), made(false, None)));
+        assert_eq!(list(&[int(7), int(1)]), (int(7), made(1, None)));
+        assert_eq!(list(&[int(-1), int(0)]), (int(-1), made(0, None)));
+        assert_eq!(list(&[int(1), int(4)]), (int(1), made(4, None)));
         let waiter = Reply::Text("u:7".into());
         let told = list(&[int(2), int(1), waiter]);
-        assert_eq!(told, (int(2), made(true, Some("u:7"))));
-        for odd in [vec![], vec![int(1)], vec![int(1), int(2)]] {
+        assert_eq!(told, (int(2), made(1, Some("u:7"))));
+        for odd in [vec![], vec![int(1)], vec![int(1), int(-1)]] {
             assert_eq!(Reply::List(odd.clone()).split(), (Reply::List(odd), None));
         }
     }

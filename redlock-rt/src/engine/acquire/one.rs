@@ -198,6 +198,7 @@ impl Acquisition<'_> {
     /// Another holder has the lock, at most for this long.
     fn refused(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
         self.place.set_refusal(Refusal::Held);
+        self.attempt.request.waiters.subject().rivals().refused();
         self.wait_on(ttl)
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::shim::{Mutex, lock};
+use super::rivals::Rivals;
+use crate::shim::{Mutex, MutexGuard, lock};
 
 /// A thing that may have ended by the local clock.
 pub(crate) trait MayExpire {
@@ -16,6 +17,8 @@ pub(crate) struct Holders<H> {
     one: Mutex<Weak<H>>,
     /// For a kind with several holders, which another kind supersedes.
     several: Mutex<Several<H>>,
+    /// For a kind with one holder at a time.
+    rivals: Mutex<Rivals>,
 }
 
 /// Holds, most of which have not ended.
@@ -34,7 +37,15 @@ impl<H> Default for Holders<H> {
                 holds: Vec::new(),
                 sweep_at: 0,
             }),
+            rivals: Mutex::default(),
         }
+    }
+}
+
+impl<H> Holders<H> {
+    /// What is known of other clients. Its lock is held for a moment, and no other is taken inside.
+    pub(crate) fn rivals(&self) -> MutexGuard<'_, Rivals> {
+        lock(&self.rivals)
     }
 }
 

@@ -3,6 +3,7 @@
 mod holders;
 mod lease;
 mod request;
+mod rivals;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +39,10 @@ impl Subject for Holders<Hold> {
 
     fn is_taken(&self) -> bool {
         self.is_held()
+    }
+
+    fn pause(&self, now: Instant) -> Option<Duration> {
+        self.rivals().heard(now)
     }
 }
 
@@ -124,6 +129,7 @@ impl Hold {
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
         if profile.exclusive {
+            holders.rivals().acquired();
             superseded.extend(holders.replace(&hold));
         } else if !profile.supersedes.is_empty() {
             holders.add(&hold);
@@ -294,6 +300,30 @@ impl Hold {
         self.waiters.notify();
     }
 
+    /// The release of a hold begins.
+    pub(super) fn releases(&self, now: Instant) {
+        if self.recipe.profile().exclusive && self.waiters.listens() && !self.waiters.is_empty() {
+            self.waiters.subject().rivals().releasing(now);
+        }
+    }
+
+    /// Whether other clients received the announcement of the release.
+    fn compare_listeners(&self, news: &News) {
+        let News::Announced(announcement, _) = news else {
+            return;
+        };
+        let Some(channel) = self
+            .recipe
+            .channel()
+            .filter(|_| self.recipe.profile().exclusive)
+        else {
+            return;
+        };
+        let own = u64::from(self.engine.hub.is_confirmed(channel));
+        let others = announcement.receivers > own;
+        self.waiters.subject().rivals().released(others);
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }
@@ -304,6 +334,7 @@ impl Hold {
             return;
         }
         self.waiters.subject().remove(self);
+        self.compare_listeners(news);
         // If the announcement is received, it wakes this process like all other processes, so that
         // the releasing process has no advantage. If the announcement is missed, the hub wakes the
         // waiters later. Other waiters may be subscribed to the channel although these are not.

@@ -136,6 +136,11 @@ impl Hub {
         !listeners.is_empty()
     }
 
+    /// Whether this client receives the messages of a channel.
+    pub(super) fn is_confirmed(&self, channel: &str) -> bool {
+        self.channels() > 0 && lock(&self.registry).is_confirmed(channel)
+    }
+
     /// The number of subscribed channels, including lingering ones.
     pub(crate) fn channels(&self) -> usize {
         self.channels.load(Ordering::Acquire)

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::queue::{Departure, Health, Refusal, Ticket, WaitQueue, Wake};
 use super::weak_map::WeakMap;
@@ -29,6 +29,12 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
     /// Whether no waiter has anything to try before something is announced.
     fn is_taken(&self) -> bool {
         false
+    }
+
+    /// Something was announced: how long the head waits before it tries, to let other clients try
+    /// first; `None`: not at all.
+    fn pause(&self, _now: Instant) -> Option<Duration> {
+        None
     }
 }
 
@@ -243,7 +249,14 @@ impl<S: Subject> Listener for Waiters<S> {
     }
 
     fn heard(&self, _message: &Message) {
-        self.notify();
+        let now = clock::now();
+        let Some(pause) = self.subject.pause(now) else {
+            return self.notify();
+        };
+        let waker = lock(&self.queue).notify_at(clock::after(now, pause));
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 

@@ -45,7 +45,8 @@ pub(crate) struct Ticket(u64);
 /// Why a waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake<T> {
-    /// The waiter is the head now, without a permit yet. Told once.
+    /// The waiter is the head now, without a permit yet. Told once, and again when the moment to
+    /// look has changed.
     Head,
     /// The waiter is the head and has a permit, which is hereby taken.
     Try,
@@ -205,6 +206,19 @@ impl<T: Clone> WaitQueue<T> {
             return None;
         }
         self.permit = true;
+        self.head_waker()
+    }
+
+    /// As [`notify`](Self::notify), for a try at that moment. Under way is one that Redis may have
+    /// answered before, so the next is not put off.
+    #[must_use]
+    pub(crate) fn notify_at(&mut self, at: Instant) -> Option<Waker> {
+        if self.permit || self.trying.is_some() {
+            return self.notify();
+        }
+        self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+        // Told again, since the moment is another.
+        self.waiting.first_entry()?.get_mut().told = false;
         self.head_waker()
     }
 

@@ -2,8 +2,8 @@
 --
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 owner, 2 channel, 3 publish command
--- Returns: {1 = released, 1 = announced or 0 = Redis refused to}; else 0 = the lock does not exist,
---   -1 = another owner has it
+-- Returns: {1 = released, 1 + how many received the message or 0 = Redis refused to publish it};
+--   else 0 = the lock does not exist, -1 = another owner has it
 --
 -- Invariants:
 -- * Without the owner's field nothing is changed or published: a late or repeated release never
@@ -16,4 +16,4 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
 end
 redis.call('DEL', KEYS[1])
-return {1, type(redis.pcall(ARGV[3], ARGV[2], '0')) == 'number' and 1 or 0}
+return {1, (tonumber(redis.pcall(ARGV[3], ARGV[2], '0')) or -1) + 1}

@@ -5,7 +5,7 @@
 -- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
 --   5 publish command
 -- Returns: 1 = ended, 0 = the lock does not exist, -1 = another owner has it; if waiters were to be
---   woken, {that, 1 = announced or 0 = Redis refused to}
+--   woken, {that, 1 + how many received the message or 0 = Redis refused to publish it}
 --
 -- Invariants:
 -- * Without the writer's field nothing of other holders is changed: a late or repeated release
@@ -20,7 +20,7 @@
 -- Redisson: WriteLock.unlockInner, without the unlock latch; with read holds left it wakes nobody.
 local lock = KEYS[1]
 local function wake(answer)
-    return {answer, type(redis.pcall(ARGV[5], ARGV[4], '1')) == 'number' and 1 or 0}
+    return {answer, (tonumber(redis.pcall(ARGV[5], ARGV[4], '1')) or -1) + 1}
 end
 local waited = redis.call('ZREM', KEYS[2], ARGV[1]) == 1
 if redis.call('HDEL', lock, ARGV[2]) == 0 then

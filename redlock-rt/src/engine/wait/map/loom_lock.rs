@@ -84,6 +84,7 @@ impl World {
             let message = thread::spawn(move || hub.delivered(&channel));
             let announcement = Announcement {
                 is_made: true,
+                receivers: 1,
                 waiter: None,
             };
             guard
