@@ -5,13 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::future::join_all;
 use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, LockOptions, LostReason, Owner, PermitOptions,
     ReplicaAck, distributed_lock,
 };
-use tests::{Proxy, RedisServer, Replicated, eventually, told, trace_init, within};
-use tokio::task::block_in_place;
+use tests::{Gate, Proxy, RedisServer, Replicated, eventually, told, trace_init, within};
+use tokio::task::{JoinHandle, block_in_place};
 
 const DEADLINE: Duration = Duration::from_secs(15);
 /// For what does not come.
@@ -43,6 +44,14 @@ impl Stage {
     fn stop(&self, replicas: &[usize]) {
         let pause = |at: &usize| self.servers.server(*at).pause();
         block_in_place(|| replicas.iter().for_each(pause));
+    }
+
+    /// A replica that has just been synchronized acknowledges nothing for up to a second.
+    async fn is_warm(&self, replicas: u32) {
+        let lock = self.client.rlock("warm");
+        let options = asking(ReplicaAck::AtLeast(replicas)).wait(DEADLINE);
+        let works = async || lock.lock_with(options.clone()).await.map(drop);
+        eventually(DEADLINE, works).await;
     }
 
     fn go_on(&self, replicas: &[usize]) {
@@ -359,6 +368,7 @@ async fn a_body_runs_when_the_replicas_of_its_attribute_have_its_lock() {
     // The attribute decides, whatever the client does.
     let stage = Stage::with(2, |builder| builder.replica_ack(ReplicaAck::AtLeast(7))).await;
     let two = ReplicaAck::AtLeast(2);
+    stage.is_warm(2).await;
     on_none(&stage, "none").await.unwrap();
     let had = on_majority(&stage, "m").await.unwrap();
     assert!(had.contains(&true), "{had:?}");
@@ -446,4 +456,68 @@ async fn permits_of_a_semaphore_with_a_ttl_were_taken_for_another_type() {
     let set: bool = stage.servers.command(0, &["EXPIRE", "s", "600"]).await;
     assert!(set);
     drop(semaphore.acquire().await.unwrap());
+}
+
+/// A permit whose replicas are waited for behind a gate: the call is acquired, and not yet touched.
+async fn held_back<P, F>(proxy: &Proxy, acquire: F) -> (Gate, JoinHandle<Result<P, Error>>)
+where
+    P: Send + 'static,
+    F: Future<Output = Result<P, Error>> + Send + 'static,
+{
+    // Only the connection for replicas sends the script itself: the server knows all of them.
+    let gate = proxy.hold_request("SCRIPT");
+    let waiting = tokio::spawn(acquire);
+    gate.reached().await;
+    (gate, waiting)
+}
+
+/// That there is such a semaphore was enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_were_gone_were_acknowledged() {
+    let stage = Stage::open(1).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let builder = Client::builder()
+        .url(&proxy.url())
+        .replica_timeout(DEADLINE);
+    let client = builder.replica_ack(ReplicaAck::AtLeast(1)).build().unwrap();
+    let semaphore = client.semaphore("s").limit(3);
+    let leased = client.permit_expirable_semaphore("p").limit(3);
+    drop((
+        semaphore.acquire().await.unwrap(),
+        leased.acquire_many(2).await.unwrap(),
+    ));
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+
+    let other = stage.client.semaphore("s");
+    for again in [true, false] {
+        let semaphore = semaphore.clone();
+        let (gate, waiting) = held_back(&proxy, async move { semaphore.acquire().await }).await;
+        stage.servers.command::<()>(0, &["DEL", "s"]).await;
+        if again {
+            // Holds of the deleted semaphore do not count in the new one.
+            assert!(other.try_set_permits(3).await.unwrap());
+        }
+        gate.open();
+        let error = within(DEADLINE, waiting).await.unwrap().unwrap_err();
+        assert!(error.is_lost(), "{again}: {error}");
+    }
+    let waiting = leased.clone();
+    let (gate, waiting) = held_back(&proxy, async move { waiting.acquire_many(2).await }).await;
+    let one = &["ZPOPMIN", "{p}:timeout"];
+    let _: Vec<Bytes> = stage.servers.command(0, one).await;
+    gate.open();
+    let error = within(DEADLINE, waiting).await.unwrap().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+
+    // What is there stays as it is.
+    let permit = leased.acquire_many(2).await.unwrap();
+    let set = || {
+        stage
+            .servers
+            .command::<Vec<(Bytes, f64)>>(0, &["ZRANGE", "{p}:timeout", "0", "-1", "WITHSCORES"])
+    };
+    let leases = set().await;
+    assert_eq!(leases.len(), 2);
+    assert!(leases[0].1 == leases[1].1, "{leases:?}");
+    drop(permit);
 }

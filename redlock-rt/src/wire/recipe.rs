@@ -75,7 +75,12 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// The field of the hash `NAME` in which a hold of this owner is counted.
+    /// The hash in which holds are counted, unless they are [permits](Self::permit_ids) with leases.
+    fn counted_in(&self) -> &str {
+        self.name().as_str()
+    }
+
+    /// The field of that hash for a hold of this owner.
     fn field(&self, owner: &HoldId) -> String {
         owner.as_str().to_owned()
     }

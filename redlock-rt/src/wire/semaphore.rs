@@ -72,6 +72,10 @@ impl Recipe for SemaphoreWire {
         self.permits
     }
 
+    fn counted_in(&self) -> &str {
+        &self.holds
+    }
+
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         Call::new(&ACQUIRE)
             .key(self.name.as_str())

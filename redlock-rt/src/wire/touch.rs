@@ -9,9 +9,19 @@ script!(TOUCH = "touch");
 
 /// Writes to the keys of these holds without changing them.
 pub(crate) fn touch<'a>(holds: impl Iterator<Item = (&'a dyn Recipe, &'a HoldId)> + Clone) -> Call {
-    let keys = holds.clone().map(|(recipe, _)| recipe.name().as_str());
-    let call = keys.fold(Call::new(&TOUCH), Call::key);
-    holds.fold(call, |call, (recipe, owner)| call.arg(&recipe.field(owner)))
+    let mut call = Call::new(&TOUCH);
+    for (recipe, owner) in holds.clone() {
+        let permits = recipe.permit_ids(owner);
+        let permits = permits.and_then(|_| recipe.lease_keys(owner));
+        let key = permits.as_deref().unwrap_or_else(|| recipe.counted_in());
+        call = call.key(recipe.name().as_str()).key(key);
+    }
+    for (recipe, owner) in holds {
+        call = call
+            .arg(&recipe.field(owner))
+            .arg(recipe.permit_ids(owner).as_deref().unwrap_or_default());
+    }
+    call
 }
 
 /// Which of the holds exist.
@@ -26,18 +36,47 @@ pub(crate) fn touched(reply: &Reply) -> Vec<bool> {
 mod tests {
     use super::*;
     use crate::name::LockName;
-    use crate::wire::RLockWire;
     use crate::wire::script::headers::assert_agrees;
+    use crate::wire::{PermitsWire, RLockWire, SemaphoreWire};
 
     #[test]
     fn keys_and_replies_are_in_one_order() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
         let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
-        let holds: [(&dyn Recipe, _); 2] = [(&a, &one), (&b, &two)];
-        assert_agrees(&touch(holds[..1].iter().copied()));
+        let name = |name| LockName::new(None, name).unwrap();
+        let semaphore = SemaphoreWire::new(name("s"), 1, 0);
+        let permits = PermitsWire::new(name("p"), 1, 0);
+        let holds: [(&dyn Recipe, _); 4] =
+            [(&a, &one), (&b, &two), (&semaphore, &one), (&permits, &two)];
+        for hold in holds {
+            assert_agrees(&touch([hold].into_iter()));
+        }
         let call = touch(holds.iter().copied());
-        assert_eq!(call.words().collect::<Vec<_>>(), ["a", "b", "u:1", "u:2"]);
+        assert_eq!(call.key_count(), 8);
+        let ids = permits.ids(&two);
+        let leases = permits.lease_keys(&two).unwrap();
+        assert_eq!(
+            call.words().collect::<Vec<_>>(),
+            [
+                "a",
+                "a",
+                "b",
+                "b",
+                "s",
+                "redlock_sem:{s}",
+                "p",
+                &leases,
+                "u:1",
+                "",
+                "u:2",
+                "",
+                "u:1",
+                "",
+                "u:2",
+                &ids
+            ]
+        );
         let reply = Reply::List(vec![Reply::Int(1), Reply::Int(0)]);
         assert_eq!(touched(&reply), [true, false]);
     }
