@@ -458,6 +458,39 @@ async fn permits_of_a_semaphore_with_a_ttl_were_taken_for_another_type() {
     drop(semaphore.acquire().await.unwrap());
 }
 
+/// The release of what was not replicated was waited for as long as for any release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_outlasted_its_bound_when_redis_hung_while_replicas_were_waited_for() {
+    let stage = Stage::with(1, |builder| builder.response_timeout(DEADLINE / 3)).await;
+    let lock = stage.client.rlock("hung");
+    drop(
+        lock.lock_with(asking(ReplicaAck::AtLeast(1)))
+            .await
+            .unwrap(),
+    );
+    eventually(DEADLINE, async || stage.client.stats().held == 0).await;
+    stage.stop(&[1]);
+    let wait = 3 * PATIENCE;
+    let started = Instant::now();
+    let waiting = tokio::spawn({
+        let (lock, options) = (lock.clone(), asking(ReplicaAck::AtLeast(1)).wait(wait));
+        async move { lock.lock_with(options).await }
+    });
+    let blocked = async || {
+        let info: String = stage.servers.command(0, &["INFO", "clients"]).await;
+        info.contains("blocked_clients:1")
+    };
+    eventually(DEADLINE, blocked).await;
+    stage.stop(&[0]);
+    let error = within(DEADLINE, waiting).await.unwrap().unwrap_err();
+    let took = started.elapsed();
+    assert!(took < wait + PATIENCE, "{took:?}");
+    assert_misses(&error, 1, 0);
+    stage.go_on(&[0, 1]);
+    let released = async || !stage.exists(0, "hung").await;
+    eventually(DEADLINE, released).await;
+}
+
 /// A permit whose replicas are waited for behind a gate: the call is acquired, and not yet touched.
 async fn held_back<P, F>(proxy: &Proxy, acquire: F) -> (Gate, JoinHandle<Result<P, Error>>)
 where

@@ -146,8 +146,10 @@ impl Engine {
             }
         };
         let error = error.named(name);
-        // What cannot be released now is released in the background.
-        let _ = guard.unlock().await;
+        // What cannot be released by then is released in the background.
+        let patience = self.patience(clock::now());
+        let end = deadline.map_or(patience, |deadline| deadline.min(patience));
+        let _ = guard.unlock_until(end).await;
         Err(error)
     }
 
