@@ -554,3 +554,25 @@ async fn permits_that_were_gone_were_acknowledged() {
     assert!(leases[0].1 == leases[1].1, "{leases:?}");
     drop(permit);
 }
+
+/// It was counted when the client connected, and not again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_came_later_need_not_have_the_locks_of_all() {
+    let stage = Stage::open(2).await;
+    stage.servers.promote(2).await;
+    stage.servers.is_counted(0, 1).await;
+    let lock = stage.client.rlock("a");
+    let all = || asking(ReplicaAck::All).wait(2 * PATIENCE);
+    drop(lock.lock_with(all().wait(DEADLINE)).await.unwrap());
+    stage.servers.follow(2, 0).await;
+    stage.servers.is_counted(0, 2).await;
+    let guard = lock.lock_with(all().wait(DEADLINE)).await.unwrap();
+    assert!(stage.exists(1, "a").await && stage.exists(2, "a").await);
+    drop(guard);
+    stage.stop(&[2]);
+    assert_misses(&lock.lock_with(all()).await.unwrap_err(), 2, 1);
+    // A replica that has gone is missed as long as the client is connected.
+    block_in_place(|| stage.servers.server(2).kill());
+    stage.servers.is_counted(0, 1).await;
+    assert_misses(&lock.lock_with(all()).await.unwrap_err(), 2, 1);
+}

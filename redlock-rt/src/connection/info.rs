@@ -64,6 +64,11 @@ impl Info {
         }
     }
 
+    /// The number of replicas in the reply to `INFO replication`, if an ACL does not forbid it.
+    pub(super) fn replicas_of(reply: &Value) -> Option<u32> {
+        Self::of(std::slice::from_ref(reply)).replicas
+    }
+
     /// Whether it is a master; `None`: unknown.
     pub(super) fn is_master(&self) -> Option<bool> {
         self.role.as_deref().map(|role| role == "master")

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use super::dialer::Dialer;
 use super::driver::Driver;
 use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
+use super::info::Info;
 use super::journal::Right;
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
@@ -59,8 +60,8 @@ pub(super) struct Link {
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
-    /// How many replicas the server had when it was connected to; `None`: unknown.
-    replicas: Option<u32>,
+    /// How many replicas the server has had at most since it was connected to; -1: unknown.
+    replicas: AtomicI64,
     /// Why replicas cannot be waited for there.
     cannot_wait: OnceLock<Fault>,
 }
@@ -159,7 +160,7 @@ impl Link {
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
             place: Arc::clone(server.place()),
             server: Arc::clone(server),
-            replicas: info.replicas,
+            replicas: AtomicI64::new(info.replicas.map_or(-1, i64::from)),
             cannot_wait: OnceLock::new(),
         };
         server.arrive(number, &info, &link.tie)?;
@@ -322,8 +323,9 @@ impl Link {
         self.heard(answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
     }
 
+    /// How many replicas the server has had at most since it was connected to; `None`: unknown.
     pub(super) fn replicas(&self) -> Option<u32> {
-        self.replicas
+        u32::try_from(self.replicas.load(Ordering::Relaxed)).ok()
     }
 
     /// Why replicas cannot be waited for, if that was found out.
@@ -333,14 +335,18 @@ impl Link {
 
     /// Sends a call that writes, and waits until this many replicas have what was written, at most
     /// for `patience`. Returns how many have it. The connection is for such calls only, because the
-    /// server reads nothing from it meanwhile.
+    /// server reads nothing from it meanwhile. `count`: also asks how many replicas there are.
     pub(super) async fn call_and_wait(
         &self,
         call: &Call,
         replicas: u32,
         patience: Duration,
+        count: bool,
     ) -> Result<(Reply, u32), Fault> {
         let mut commands = redis::pipe();
+        if count {
+            commands.cmd("INFO").arg("replication");
+        }
         commands.add_command(load_command(call.script()));
         commands.add_command(evalsha_command(call));
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -348,10 +354,18 @@ impl Link {
         let answers = self
             .conn
             .clone()
-            .send_packed_commands(&commands, 0, 3)
+            .send_packed_commands(&commands, 0, 3 + usize::from(count))
             .await;
         let mut answers = match answers {
-            Ok(answers) => answers.into_iter().skip(1),
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                if let Some(info) = answers.by_ref().take(usize::from(count)).next()
+                    && let Some(more) = Info::replicas_of(&info)
+                {
+                    self.replicas.fetch_max(more.into(), Ordering::Relaxed);
+                }
+                answers.skip(1)
+            }
             Err(error) => {
                 return Err(self
                     .heard(Err(error))

@@ -167,7 +167,7 @@ impl Connection {
     }
 
     /// Sends a call that writes, and waits until this many replicas have what was written, at most
-    /// for `patience`. Returns how many have it.
+    /// for `patience`. Returns how many have it. `count`: also asks how many replicas there are.
     ///
     /// # Cancel safety
     ///
@@ -177,13 +177,14 @@ impl Connection {
         call: Call,
         replicas: u32,
         patience: Duration,
+        count: bool,
     ) -> Result<(Reply, u32), Fault> {
         let link = match self.shared.live() {
             Some(link) => link,
             None => Box::pin(self.shared.link()).await?,
         };
         let limit = patience + self.shared.timeouts.reply();
-        let answer = link.call_and_wait(&call, replicas, patience);
+        let answer = link.call_and_wait(&call, replicas, patience, count);
         match clock::timeout(limit, answer).await {
             Ok(answer) => answer.map_err(|fault| fault.at(self.place())),
             Err(_) => {
@@ -193,7 +194,8 @@ impl Connection {
         }
     }
 
-    /// How many replicas the server had when this connection was made; `None`: unknown.
+    /// How many replicas the server has had at most since this connection was made, as far as it was
+    /// asked; `None`: unknown.
     pub(crate) fn replicas(&self) -> Option<u32> {
         let link = self.shared.live()?;
         link.replicas().max(self.shared.dialer.replicas())

@@ -1,9 +1,8 @@
 //! Listening to one sentinel for `+switch-master`.
 //!
-//! What it says is a hint only: all sentinels are asked, and if they name another master than
+//! What it says is a hint only: the sentinels are asked, and if they name another master than
 //! before, connections to the old one are closed. An old master that hangs, or is not yet told that
-//! it is a replica, is left at once by all clients. All are also asked from time to time, since the
-//! sentinel that is listened to may be cut off from the others.
+//! it is a replica, is left at once by all clients.
 
 use std::time::Duration;
 
@@ -20,8 +19,6 @@ use crate::clock;
 
 /// A sentinel is asked this often, in case its announcement was lost.
 const EVERY: Duration = Duration::from_secs(5);
-/// All sentinels are asked this often.
-const ALL_EVERY: Duration = Duration::from_secs(10);
 const CHANNEL: &str = "+switch-master";
 /// After this many bytes it is asked on a new connection: days of replies, or one without end.
 const MOST_HEARD: u64 = 16 * 1024 * 1024;
@@ -72,11 +69,9 @@ async fn follow(
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg(GET_MASTER).arg(&service.name);
     let question = question.get_packed_pipeline();
-    // The master that this sentinel named when all were asked. A switch may have happened before the
-    // subscription.
+    // The master that this sentinel named last. A switch may have happened before the subscription.
     let mut named: Option<Address> = None;
     let mut ask_at = clock::now();
-    let mut ask_all_at = ask_at;
     let mut silent_at = None;
     loop {
         let wake_at = silent_at.unwrap_or(ask_at);
@@ -110,17 +105,14 @@ async fn follow(
             }
             _ => continue,
         };
-        if says.is_some() && says == named && clock::now() < ask_all_at {
+        if says.is_some() && says == named {
             continue;
         }
+        named = says;
         let open = |target| async move { dialer.dial(&target, within).await };
         let located = clock::timeout(within, locate(dialer, service, true, within, &open)).await;
-        // Where none of them has answered, the next reply of this one makes all be asked again.
-        named = None;
         if let Ok(Ok(master)) = located {
             server.is_named(&master);
-            named = says;
-            ask_all_at = clock::after(clock::now(), ALL_EVERY);
         }
     }
 }

@@ -18,8 +18,6 @@ use crate::pause::Pause;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Recipe, touch, touched};
 
-const ACTION: &str = "acquire lock";
-
 /// How many replicas must have a lock before its guard is returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -27,7 +25,7 @@ pub enum ReplicaAck {
     /// None is waited for: a failover may lose a lock that was just acquired.
     #[default]
     None,
-    /// This many.
+    /// This many; zero is the same as `None`.
     AtLeast(u32),
     /// So many that more than half of the servers have the lock: the master and its replicas. At
     /// least one.
@@ -37,6 +35,11 @@ pub enum ReplicaAck {
 }
 
 impl ReplicaAck {
+    /// Whether it depends on how many replicas there are.
+    fn counts(self) -> bool {
+        matches!(self, Self::Majority | Self::All)
+    }
+
     /// `replicas`: how many there are, if that is known.
     fn wanted(self, replicas: Option<u32>) -> Option<u32> {
         match self {
@@ -107,6 +110,7 @@ impl Engine {
     /// The lock was released; of a re-entered lock, only this hold.
     pub(super) async fn acknowledged(
         self: &Arc<Self>,
+        action: &'static str,
         guard: HoldGuard,
         ack: ReplicaAck,
         deadline: Option<Instant>,
@@ -127,22 +131,22 @@ impl Engine {
             Ok(Outcome::Counted { wanted, got }) if got >= wanted => {
                 match guard.hold.lost_reason(clock::now()) {
                     None => return Ok(guard),
-                    Some(reason) => return Err(guard.hold.lost_error(ACTION, reason)),
+                    Some(reason) => return Err(guard.hold.lost_error(action, reason)),
                 }
             }
-            Ok(Outcome::Counted { wanted, got }) => Error::replicas_of(ACTION, wanted, got),
+            Ok(Outcome::Counted { wanted, got }) => Error::replicas_of(action, wanted, got),
             Ok(Outcome::Gone) => {
                 guard.hold.mark_lost(LostReason::Deleted);
-                return Err(guard.hold.lost_error(ACTION, LostReason::Deleted));
+                return Err(guard.hold.lost_error(action, LostReason::Deleted));
             }
-            Ok(Outcome::Uncounted) => Error::new(ErrorKind::Misconfigured, ACTION).saying(
+            Ok(Outcome::Uncounted) => Error::new(ErrorKind::Misconfigured, action).saying(
                 "it is not known how many replicas there are: the user may not ask for INFO; use \
                  ReplicaAck::AtLeast",
             ),
-            Ok(Outcome::Failed(fault)) => fault.into_error(ACTION),
+            Ok(Outcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
                 let wanted = ack.wanted(self.acks_link.replicas()).unwrap_or_default();
-                Error::replicas_of(ACTION, wanted, 0)
+                Error::replicas_of(action, wanted, 0)
             }
         };
         let error = error.named(name);
@@ -212,18 +216,28 @@ impl Engine {
         ack: ReplicaAck,
     ) -> Result<Vec<Outcome>, Fault> {
         self.acks_link.ready().await?;
-        let Some(wanted) = ack.wanted(self.acks_link.replicas()) else {
+        let Some(mut wanted) = ack.wanted(self.acks_link.replicas()) else {
             return Ok(vec![Outcome::Uncounted; entries.len()]);
         };
-        let now = clock::now();
         let longest = entries.iter().map(|entry| entry.until).max();
-        let rest = longest.unwrap_or(now).saturating_duration_since(now);
-        // An idle server notices every 100 ms that the time is over. Zero would have no limit.
-        let patience = rest.saturating_sub(LATE.min(rest / 3));
-        let patience = patience.max(Duration::from_millis(1));
-        let call = touch(entries.iter().map(|entry| (&*entry.recipe, &entry.owner)));
-        let (reply, got) = self.acks_link.call_and_wait(call, wanted, patience).await?;
-        let there = touched(&reply);
+        let (there, got) = loop {
+            let now = clock::now();
+            let rest = longest.unwrap_or(now).saturating_duration_since(now);
+            // An idle server notices every 100 ms that the time is over. Zero would have no limit.
+            let patience = rest.saturating_sub(LATE.min(rest / 3));
+            let patience = patience.max(Duration::from_millis(1));
+            let call = touch(entries.iter().map(|entry| (&*entry.recipe, &entry.owner)));
+            let (reply, got) = self
+                .acks_link
+                .call_and_wait(call, wanted, patience, ack.counts())
+                .await?;
+            // Replicas that were not there, or not known, when the client connected count too.
+            let asked = wanted;
+            wanted = wanted.max(ack.wanted(self.acks_link.replicas()).unwrap_or(wanted));
+            if got < asked || got >= wanted {
+                break (touched(&reply), got);
+            }
+        };
         let outcome = |at: usize| match there.get(at) {
             Some(true) => Outcome::Counted { wanted, got },
             _ => Outcome::Gone,

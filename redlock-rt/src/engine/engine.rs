@@ -308,7 +308,7 @@ impl Engine {
     /// How many replicas must have a lock, if some must; `own`: what its options say.
     pub(crate) fn replica_ack(&self, own: Option<ReplicaAck>) -> Option<ReplicaAck> {
         let ack = own.unwrap_or(self.config.replica_ack);
-        (ack != ReplicaAck::None).then_some(ack)
+        (!matches!(ack, ReplicaAck::None | ReplicaAck::AtLeast(0))).then_some(ack)
     }
 
     pub(crate) fn waiter_timeout(&self) -> Duration {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::signal::Signal;
-use crate::clock;
 use crate::connection::{CurrentServer, Dialer, Timeouts, listen_for_switches};
 use crate::pause::Pause;
 
@@ -32,7 +31,7 @@ pub(super) async fn run(
     // Not all clients listen to the same sentinel.
     let mut turn = fastrand::usize(..1 << 16);
     while !failovers.signal.is_closed() {
-        let started = clock::now();
+        let started = crate::clock::now();
         tokio::select! {
             biased;
             () = failovers.signal.notified() => continue,
@@ -43,7 +42,7 @@ pub(super) async fn run(
             }
         }
         turn += 1;
-        if clock::now().saturating_duration_since(started) >= LASTING {
+        if started.elapsed() >= LASTING {
             pause.reset();
         }
         tokio::select! {

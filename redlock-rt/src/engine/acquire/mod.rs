@@ -60,7 +60,7 @@ impl Engine {
             true => self.lock_for_body(recipe, terms, params).await?,
             false => self.lock(recipe, terms, params).await?,
         };
-        self.acknowledged(guard, ack, deadline).await
+        self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
     /// Re-enters a hold of the caller's frames or of its owner, or acquires the lock anew.
