@@ -576,3 +576,39 @@ async fn a_replica_that_came_later_need_not_have_the_locks_of_all() {
     stage.servers.is_counted(0, 1).await;
     assert_misses(&lock.lock_with(all()).await.unwrap_err(), 2, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn re_entries_and_conversions_wait_for_replicas_as_the_client_says() {
+    let all = |builder: ClientBuilder| builder.replica_ack(ReplicaAck::All);
+    let stage = Stage::with(1, |builder| all(builder).replica_timeout(2 * PATIENCE)).await;
+    let client = &stage.client;
+    stage.is_warm(1).await;
+    let guard = client.rlock("a").lock().await.unwrap();
+    drop(guard.reenter().await.unwrap());
+    let several = client.multi_lock(["m", "n"]).lock().await.unwrap();
+    let reading = client.read_write_lock("r").read().await.unwrap();
+    let writing = client.read_write_lock("w").write().await.unwrap();
+    stage.stop(&[1]);
+    assert_misses(&guard.reenter().await.unwrap_err(), 1, 0);
+    assert_misses(&several.reenter().await.unwrap_err(), 1, 0);
+    let refused = reading.try_upgrade().await.unwrap_err();
+    assert_misses(refused.error(), 1, 0);
+    let reading = refused.into_guard();
+    let refused = writing.downgrade().await.unwrap_err();
+    assert_misses(refused.error(), 1, 0);
+    let writing = refused.into_guard();
+    // Nothing is left of what was refused.
+    assert_eq!((guard.hold_count(), client.stats().held), (1, 5));
+    for (key, mode) in [("r", "read"), ("w", "write")] {
+        let is: String = stage.servers.command(0, &["HGET", key, "mode"]).await;
+        assert_eq!(is, mode);
+        let fields: u64 = stage.servers.command(0, &["HLEN", key]).await;
+        assert_eq!(fields, 2);
+    }
+    stage.go_on(&[1]);
+    let upgraded = reading.try_upgrade().await.unwrap();
+    let downgraded = writing.downgrade().await.unwrap();
+    assert!(upgraded.is_valid() && downgraded.is_valid() && several.is_valid());
+    let there: String = stage.servers.command(1, &["HGET", "r", "mode"]).await;
+    assert_eq!(there, "write");
+}

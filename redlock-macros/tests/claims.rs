@@ -64,8 +64,7 @@ async fn read(client: &Client, then_write: bool) -> Result<(), Error> {
     }
 }
 
-// With a paused clock: the wait is over only when there is nothing else to do.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn of_nested_calls_only_those_of_the_same_kind_and_readers_of_a_writer_reenter() {
     let client = Client::embedded();
     let error = another_kind(&client).await.unwrap_err();

@@ -1,6 +1,6 @@
 use tests::history::{History, Mode, Ms, Wiped};
 
-use super::{KEY, LEASE, broken, client, history, holds, sight, strike, with};
+use super::{KEY, LEASE, broken, history, holds, strike, with};
 
 const RULE: [&str; 1] = ["exclusion"];
 
@@ -101,32 +101,4 @@ fn what_is_renewed_is_known_to_be_forgotten_at_the_next_renewal() {
     assert_eq!(broken(&struck), [""; 0]);
     struck.strikes[0].only_wipes = true;
     assert_eq!(broken(&struck), RULE, "that fault is what was forgotten");
-}
-
-/// Process 1 asked before Redis forgot the key, and stood still; it has the lock after process 2.
-fn read_late(until: Ms) -> History {
-    let mut late = overlap(100, until, false);
-    let first = &mut late.acquisitions[0];
-    first.returned.as_mut().expect("it returned").0 = 230;
-    first.grant.as_mut().expect("it was granted").at = 230;
-    late.strikes.push(strike(Some(1), 5, 225));
-    late
-}
-
-#[test]
-fn what_redis_forgot_before_the_reply_was_read_excuses_an_overlap() {
-    let last = 100 + LEASE * 101 / 100 + ANSWER;
-    assert_eq!(broken(&read_late(last)), [""; 0]);
-    assert_eq!(broken(&read_late(last + 1)), RULE);
-
-    let mut awake = read_late(last);
-    awake.strikes.clear();
-    assert_eq!(broken(&awake), RULE, "nothing kept the reply");
-
-    let owner = format!("{}:10", client(1));
-    let mut seen = read_late(last);
-    seen.sights.push(sight(5, &[&owner]));
-    assert_eq!(broken(&seen), [""; 0]);
-    seen.sights[0].at = 150;
-    assert_eq!(broken(&seen), RULE, "given after the loss");
 }

@@ -1,7 +1,6 @@
 //! Writers that are preferred to later readers.
 
 use std::{
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -9,75 +8,55 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, LockOptions, Shutdown};
+use redlock_rt::{Client, LockOptions, ReadWriteLock, Shutdown};
 use tests::{eventually, shared_server, within};
 use tokio::{
-    task::JoinHandle,
+    task::JoinSet,
     time::{Instant, sleep},
 };
 
 use crate::{DEADLINE, LATE, Stage, waits};
 
-/// Two readers that overlap, so that the lock is never free until a preferred writer waits.
+/// Readers that overlap, so that the lock is never free.
 struct Stream {
     over: Arc<AtomicBool>,
     reads: Arc<AtomicUsize>,
-    reader: JoinHandle<()>,
+    readers: JoinSet<()>,
 }
 
 impl Stream {
-    const HOLDS: Duration = Duration::from_millis(20);
+    const READERS: usize = 6;
+    const HOLDS: Duration = Duration::from_millis(60);
 
-    async fn start(stage: &Stage) -> Self {
+    async fn start(locks: [ReadWriteLock; 2]) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let reads = Arc::new(AtomicUsize::new(0));
-        let locks = [stage.lock(), stage.lock()];
-        let (ends, counted) = (Arc::clone(&over), Arc::clone(&reads));
-        let mut redis = shared_server().connect().await.unwrap();
-        let mut noted = redis::cmd("EXISTS");
-        noted.arg(stage.writers_key());
-        let reader = tokio::spawn(async move {
-            let mut held = locks[0].read().await.unwrap();
-            for lock in locks.iter().cycle().skip(1) {
-                sleep(Self::HOLDS).await;
-                if ends.load(Ordering::SeqCst) {
-                    break;
+        let mut readers = JoinSet::new();
+        for reader in 0..Self::READERS {
+            let (lock, over) = (locks[reader % 2].clone(), Arc::clone(&over));
+            let reads = Arc::clone(&reads);
+            readers.spawn(async move {
+                sleep(Self::HOLDS * reader as u32 / Self::READERS as u32).await;
+                while !over.load(Ordering::SeqCst) {
+                    let guard = lock.read().await.unwrap();
+                    reads.fetch_add(1, Ordering::SeqCst);
+                    sleep(Self::HOLDS).await;
+                    guard.unlock().await.unwrap();
                 }
-                let mut next = pin!(lock.read());
-                let a_writer_waits = async {
-                    while !noted.query_async::<bool>(&mut redis).await.unwrap() {
-                        sleep(Self::HOLDS).await;
-                    }
-                };
-                let overlapping = tokio::select! {
-                    guard = &mut next => Some(guard),
-                    () = a_writer_waits => None,
-                };
-                let before = match overlapping {
-                    Some(guard) => std::mem::replace(&mut held, guard.unwrap()),
-                    None => {
-                        held.unlock().await.unwrap();
-                        held = next.await.unwrap();
-                        continue;
-                    }
-                };
-                before.unlock().await.unwrap();
-                counted.fetch_add(1, Ordering::SeqCst);
-            }
-            held.unlock().await.unwrap();
-        });
+            });
+        }
         let stream = Self {
             over,
             reads,
-            reader,
+            readers,
         };
         stream.reads_on().await;
         stream
     }
 
-    /// Waits until readers have overlapped a few times more.
+    /// Waits until all readers have had time to read once more.
     async fn reads_on(&self) {
-        let enough = self.reads.load(Ordering::SeqCst) + 6;
+        let enough = self.reads.load(Ordering::SeqCst) + 2 * Self::READERS;
         eventually(DEADLINE, async || {
             self.reads.load(Ordering::SeqCst) >= enough
         })
@@ -86,14 +65,14 @@ impl Stream {
 
     async fn end(self) {
         self.over.store(true, Ordering::SeqCst);
-        within(DEADLINE, self.reader).await.unwrap();
+        within(DEADLINE, self.readers.join_all()).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
     let stage = Stage::set("stream").await;
-    let stream = Stream::start(&stage).await;
+    let stream = Stream::start([stage.lock(), stage.lock()]).await;
     let wait = Duration::from_millis(600);
 
     // Without preference the writer waits in vain; otherwise this test would show nothing.
@@ -120,7 +99,7 @@ async fn a_stream_of_readers_does_not_keep_a_preferred_writer_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_preferred_writer_does_not_stand_behind_others() {
     let stage = Stage::set("behind").await;
-    let stream = Stream::start(&stage).await;
+    let stream = Stream::start([stage.lock(), stage.lock()]).await;
     let client = stage.client();
     let lock = stage.lock_of(&client);
     let plain = lock.clone();

@@ -153,24 +153,6 @@ async fn an_announced_switch_makes_all_connections_leave_the_old_master() {
     assert!(others.is_valid());
 }
 
-/// A client that listened to a sentinel which was cut off stayed on the old master for ever.
-#[tokio::test]
-async fn a_switch_is_seen_by_a_client_that_listens_to_a_sentinel_that_is_cut_off() {
-    let (old, new) = (RedisServer::start(), RedisServer::start());
-    let fakes = [Fake::naming(&old).await, Fake::naming(&old).await];
-    let urls = both(fakes[0].address(), fakes[1].address());
-    let client = at(&urls).lease(3 * SHORT).build().unwrap();
-    let guard = client.rlock("held").lock().await.unwrap();
-    // All are asked after the first question, and not after the second.
-    let heard = async || fakes.iter().any(|fake| fake.questions() > 1);
-    eventually(DEADLINE, heard).await;
-    let other = fakes.iter().find(|fake| fake.questions() == 0);
-    // Without an announcement: nobody listens there.
-    other.expect("one is listened to").name(new.address());
-    let lost = tokio::time::timeout(3 * DEADLINE, guard.lost()).await;
-    assert_eq!(lost.expect("it follows the others"), LostReason::Deleted);
-}
-
 /// A master that hangs was dialed for the whole time for connecting.
 #[tokio::test]
 async fn a_dial_to_the_old_master_is_given_up_when_another_one_is_announced() {

@@ -99,6 +99,19 @@ impl Drop for Ready<'_> {
 }
 
 impl Engine {
+    /// As [`acknowledged`](Self::acknowledged), as the client says for calls without options.
+    pub(crate) async fn acknowledged_by_default(
+        self: &Arc<Self>,
+        action: &'static str,
+        guard: HoldGuard,
+    ) -> Result<HoldGuard, Error> {
+        match self.replica_ack(None) {
+            None => Ok(guard),
+            // Boxed: it is rare, and would add to the size of every such future.
+            Some(ack) => Box::pin(self.acknowledged(action, guard, ack, None)).await,
+        }
+    }
+
     /// Waits until enough replicas have the lock of this guard, at most until `deadline`.
     ///
     /// # Cancel safety

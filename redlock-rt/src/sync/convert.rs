@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::guard::{LockGuard, note_failure};
 use super::kind::Kind;
 use super::read_write::{Read, ReadGuard, Write, WriteGuard};
 use crate::clock;
-use crate::engine::{GuardState, LostReason, Unlocked};
+use crate::engine::{GuardState, HoldGuard, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{ReadWire, Recipe, WriteWire};
 
@@ -44,6 +44,26 @@ impl<K: Kind> ConvertError<K> {
     }
 }
 
+impl<K: Kind> LockGuard<K> {
+    /// Takes the other mode under this guard, and waits for replicas if the client says so. Also
+    /// returns until when to wait for the end of this mode: `until`, or later after the replicas.
+    async fn joined(
+        &self,
+        action: &'static str,
+        recipe: &Arc<dyn Recipe>,
+        until: Instant,
+    ) -> (Result<Option<HoldGuard>, Error>, Instant) {
+        let engine = &self.inner.hold.engine;
+        let joined = match self.inner.also(action, recipe).await {
+            Ok(Some(guard)) => guard,
+            refused => return (refused, until),
+        };
+        let asked = clock::now();
+        let joined = engine.acknowledged_by_default(action, joined).await;
+        (joined.map(Some), clock::after(until, clock::now() - asked))
+    }
+}
+
 impl WriteGuard {
     /// Converts a write guard into a read guard. From then on others may read, and no one has
     /// written in between.
@@ -54,7 +74,8 @@ impl WriteGuard {
     ///
     /// # Round trips
     ///
-    /// Two: one joins the read mode, the other releases the write mode.
+    /// Two: one joins the read mode, the other releases the write mode. One more for the client's
+    /// [`replica_ack`](crate::ClientBuilder::replica_ack).
     ///
     /// # Cancel safety
     ///
@@ -65,13 +86,15 @@ impl WriteGuard {
     /// [`Lost`](ErrorKind::Lost) if the lock is gone, [`Unavailable`](ErrorKind::Unavailable) if
     /// Redis does not answer in time before the read mode is joined; the error contains the write
     /// guard. After that, the release of the write mode may continue in the background.
+    /// [`NotReplicated`](ErrorKind::NotReplicated) if too few replicas have the read mode in time.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
         const ACTION: &str = "downgrade write lock";
         let name = self.inner.hold.recipe.name().clone();
         let recipe: Arc<dyn Recipe> = Arc::new(ReadWire::new(name));
         // The deadline of both calls together.
         let until = self.inner.hold.engine.patience(clock::now());
-        let error = match self.inner.also(ACTION, &recipe).await {
+        let (also, until) = self.joined(ACTION, &recipe, until).await;
+        let error = match also {
             Ok(Some(reading)) => {
                 let outcome = self.inner.unlock_until(until).await;
                 if !matches!(outcome, Ok(Unlocked::Released | Unlocked::StillHeld)) {
@@ -98,7 +121,7 @@ impl ReadGuard {
     /// # Round trips
     ///
     /// Two: one acquires the write mode, the other releases the read mode. One if there are other
-    /// readers.
+    /// readers. One more for the client's [`replica_ack`](crate::ClientBuilder::replica_ack).
     ///
     /// # Cancel safety
     ///
@@ -107,8 +130,9 @@ impl ReadGuard {
     /// # Errors
     ///
     /// The error contains the read guard. [`Contended`](ErrorKind::Contended) if there are other
-    /// readers, [`Lost`](ErrorKind::Lost), and [`Unavailable`](ErrorKind::Unavailable) if Redis
-    /// does not answer in time.
+    /// readers, [`Lost`](ErrorKind::Lost), [`Unavailable`](ErrorKind::Unavailable) if Redis does
+    /// not answer in time, and [`NotReplicated`](ErrorKind::NotReplicated) if too few replicas have
+    /// the write mode in time.
     ///
     /// # Examples
     ///
@@ -136,7 +160,8 @@ impl ReadGuard {
         let recipe: Arc<dyn Recipe> = Arc::new(WriteWire::new(name, Duration::ZERO));
         // The deadline of both calls together.
         let until = self.inner.hold.engine.patience(clock::now());
-        let error = match self.inner.also(ACTION, &recipe).await {
+        let (also, until) = self.joined(ACTION, &recipe, until).await;
+        let error = match also {
             Ok(Some(writing)) => {
                 note_failure(
                     self.inner.unlock_until(until).await,

@@ -261,7 +261,8 @@ impl Group {
         }
     }
 
-    /// Takes all holds once more, as a new group that shares them. All or none.
+    /// Takes all holds once more, as a new group that shares them. All or none. Waits for replicas if
+    /// their clients say so.
     ///
     /// # Cancel safety
     ///
@@ -276,6 +277,7 @@ impl Group {
         let enter = |(place, hold): (usize, Arc<Hold>)| async move {
             let terms = LockOptions::new().terms(&hold.engine)?;
             let guard = hold.reenter(terms, None).await?;
+            let guard = hold.engine.acknowledged_by_default(ACTION, guard).await?;
             Ok::<_, Error>(Part { place, guard })
         };
         let (mut parts, mut failed) = (Vec::with_capacity(holds.len()), None);

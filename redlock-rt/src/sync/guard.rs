@@ -10,6 +10,8 @@ use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unloc
 use crate::error::Error;
 use crate::name::HoldId;
 
+const REENTER: &str = "re-enter lock";
+
 /// The guard of a held lock. It reports whether the lock is still held.
 ///
 /// The guard never reports the lock as held after its *local deadline*: the moment before the
@@ -137,7 +139,7 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Round trips
     ///
-    /// One.
+    /// One, and one more if the client waits for [replicas](crate::ClientBuilder::replica_ack).
     ///
     /// # Cancel safety
     ///
@@ -147,11 +149,13 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone; nothing re-creates it.
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time; the count
-    /// is reduced again.
+    /// is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
         let terms = LockOptions::new().terms(&hold.engine)?;
-        Ok(Self::new(hold.reenter(terms, None).await?))
+        let guard = hold.reenter(terms, None).await?;
+        let guard = hold.engine.acknowledged_by_default(REENTER, guard);
+        Ok(Self::new(guard.await?))
     }
 
     /// Runs `body` under the lock, and drops it as soon as the lock is lost.

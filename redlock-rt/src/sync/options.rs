@@ -148,8 +148,9 @@ impl LockOptions {
     /// If fewer have it in time, the lock is released (of a re-entered lock this hold), and the
     /// error is [`NotReplicated`](ErrorKind::NotReplicated). The time is limited by the wait and by
     /// [`replica_timeout`](crate::ClientBuilder::replica_timeout), and counts against the lease.
-    /// Conversions and [`reenter`](crate::LockGuard::reenter) do not wait for replicas. A
-    /// [`RedLock`](crate::RedLock) refuses this option, since it asks several servers instead.
+    /// [`reenter`](crate::LockGuard::reenter) and conversions wait as the client says. A
+    /// [`RedLock`](crate::RedLock) refuses this option, and waits for no replicas: each of its servers
+    /// is one vote, and what one of them forgets, the others remember.
     #[must_use]
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.rare.get_or_insert_default().ack = Some(ack);

@@ -5,8 +5,7 @@
 //!
 //! What Redis forgot, a guard from before may go on to believe in until its next renewal is answered,
 //! or where it is not renewed, or a fault struck its process, until its lease is over. From then on the
-//! rule holds for it as for all others. It does not matter whether the guard was had before Redis forgot
-//! it: a process that stands still reads its reply late.
+//! rule holds for it as for all others.
 
 use super::{Acquisition, Grant, History, Mode, Ms, Violation, Wiped};
 
@@ -55,10 +54,7 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
                 continue;
             }
             let together = earlier.grant.believed.min(later.grant.believed);
-            if together <= later.grant.at
-                || is_excused(history, key, earlier, later, together)
-                || is_excused_late(history, key, later, earlier, together)
-            {
+            if together <= later.grant.at || is_excused(history, key, earlier, later, together) {
                 continue;
             }
             let what = format!(
@@ -81,44 +77,6 @@ fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, u
     history.wiped(key).any(|wiped| {
         let by = known_by(history, first, wiped);
         is_between(wiped, first, next) && by.is_none_or(|by| until <= by)
-    })
-}
-
-/// As [`is_excused`], where the hold that Redis had forgotten was had after the next one: a fault kept
-/// the reply from its process.
-fn is_excused_late(
-    history: &History,
-    key: &str,
-    first: &Span<'_>,
-    next: &Span<'_>,
-    until: Ms,
-) -> bool {
-    history.wiped(key).any(|wiped| {
-        let by = known_by(history, first, wiped);
-        is_between(wiped, first, next)
-            && was_given(history, key, first, wiped)
-            && was_kept(history, first, wiped)
-            && by.is_none_or(|by| until <= by)
-    })
-}
-
-/// Whether Redis gave a hold before it forgot it, as far as anybody saw.
-fn was_given(history: &History, key: &str, hold: &Span<'_>, wiped: &Wiped) -> bool {
-    let of_key = history.sights.iter().filter(|sight| sight.key == key);
-    let has = |(owner, _): &(String, u32)| *owner == hold.grant.owner;
-    let mut seen = of_key.filter(|sight| sight.holders.iter().any(has));
-    seen.next().is_none_or(|sight| sight.at <= wiped.until)
-}
-
-/// Whether a fault struck a process between a loss and the moment when it had the hold.
-fn was_kept(history: &History, hold: &Span<'_>, wiped: &Wiped) -> bool {
-    history.strikes.iter().any(|strike| {
-        strike
-            .process
-            .is_none_or(|struck| struck == hold.of.process)
-            && !strike.only_wipes
-            && strike.from <= hold.grant.at
-            && wiped.at <= strike.until + strike.unheard
     })
 }
 
