@@ -225,19 +225,24 @@ impl Frames {
                 if first != b'$' && self.is_first_item() {
                     self.word.other = true;
                 }
-                self.at = At::Line(Line {
+                let line = Line {
                     kind: first,
                     len: 0,
                     returned: false,
                     number: Number::default(),
-                });
-                Ok((1, false))
+                };
+                let (used, ended) = self.line(&bytes[1..], line)?;
+                Ok((used + 1, ended))
             }
             At::Line(line) => self.line(bytes, line),
             At::Content(left) => {
                 let take = left.min(bytes.len());
                 if self.is_first_item() {
                     self.note(&bytes[..take]);
+                }
+                if left == take && bytes[take..].starts_with(b"\r\n") {
+                    self.at = At::Type;
+                    return Ok((take + 2, true));
                 }
                 self.at = match left - take {
                     0 => At::LineEnd(2),
@@ -302,7 +307,8 @@ impl Frames {
             return Ok(true);
         }
         let len = usize::try_from(len).map_err(|_| Nonsense::Number)?;
-        if self.limited && len > LONGEST_REPLY - self.bytes.min(LONGEST_REPLY) {
+        // The header and the line end are bytes of the reply too.
+        if self.limited && len >= LONGEST_REPLY - self.bytes.min(LONGEST_REPLY) {
             return Err(Nonsense::Bytes);
         }
         self.at = match len {
