@@ -1,11 +1,12 @@
 //! Converts Lua values to Redis replies, and back.
 
-use super::limits::{MOST_RETURNED, REPLY_LIMIT};
+use super::limits::{LUA_MEMORY, MOST_RETURNED, REPLY_LIMIT};
 use super::num;
 use super::resp::{Fail, Reply};
-use mlua::{Lua, MultiValue, Table, Value};
+use mlua::{BString, BorrowedBytes, Either, Lua, MultiValue, Table, Value};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 
 /// The deepest nesting of a reply: a table may contain itself.
 const MAX_DEPTH: usize = 128;
@@ -81,8 +82,45 @@ pub(super) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
+/// Texts up to this size together are handed to Lua without a protected call for each.
+const LITTLE: usize = 64 * 1024;
+
+/// Runs what hands over texts of this size to Lua. While Lua's memory is limited, mlua makes a
+/// protected call and two closures for each text and each table, which takes longer than most
+/// scripts. So where there is room for certain, the limit is off meanwhile.
+pub(super) fn quickly<T>(
+    lua: &Lua,
+    size: usize,
+    hand_over: impl FnOnce() -> mlua::Result<T>,
+) -> mlua::Result<T> {
+    // In memory it takes some times its size.
+    if size > LITTLE || lua.used_memory() > LUA_MEMORY - 16 * LITTLE {
+        return hand_over();
+    }
+    lua.set_memory_limit(0)?;
+    let handed = hand_over();
+    lua.set_memory_limit(LUA_MEMORY)?;
+    handed
+}
+
+/// A text for Lua; one in UTF-8 takes a shorter way.
+pub(super) fn word(text: &[u8]) -> Either<&str, BString> {
+    match std::str::from_utf8(text) {
+        Ok(text) => Either::Left(text),
+        Err(_) => Either::Right(text.into()),
+    }
+}
+
 /// The Lua value that `redis.call` returns for a reply.
 pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
+    match reply {
+        Reply::Int(value) => Ok(Value::Number(*value as f64)),
+        Reply::Nil | Reply::NilArray => Ok(Value::Boolean(false)),
+        reply => quickly(lua, reply.size(), || make(lua, reply)),
+    }
+}
+
+fn make(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
     let wrapped = |field: &str, text: &[u8]| {
         let table = lua.create_table_with_capacity(0, 1)?;
@@ -99,22 +137,32 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
         Reply::Status(text) => wrapped("ok", text),
         Reply::Error(fail) => wrapped("err", &fail.0),
         Reply::Array(items) | Reply::Many(items) => {
-            let table = lua.create_table_with_capacity(items.len(), 0)?;
-            for (at, item) in items.iter().enumerate() {
-                table.raw_set(at + 1, to_lua(lua, item)?)?;
-            }
-            Ok(Value::Table(table))
+            let mut failed = Ok(());
+            let values = items.iter().map(|item| match item {
+                Reply::Bulk(text) => Either::Left(word(text)),
+                item => Either::Right(make(lua, item).unwrap_or_else(|error| {
+                    failed = Err(error);
+                    Value::Nil
+                })),
+            });
+            let table = lua.create_sequence_from(values)?;
+            failed.map(|()| Value::Table(table))
         }
     }
 }
 
 /// The reply for the value that a script returned.
 pub(super) fn from_lua(value: Value) -> mlua::Result<Reply> {
-    let mut room = Room {
-        items: MOST_RETURNED,
-        bytes: REPLY_LIMIT,
-    };
-    convert(value, 0, &mut room)
+    convert(value, 0, &mut Room::whole())
+}
+
+/// The reply for a list, of which these are the first items and, up to the first nil, all.
+pub(super) fn from_list(items: [Value; 3]) -> mlua::Result<Reply> {
+    let mut room = Room::whole();
+    room.take(0)?;
+    let items = items.into_iter().take_while(|item| !item.is_nil());
+    let items = items.map(|item| convert(item, 1, &mut room));
+    items.collect::<mlua::Result<_>>().map(Reply::Array)
 }
 
 /// What a reply may still have: tables that are in several others make a small script return much.
@@ -124,6 +172,13 @@ struct Room {
 }
 
 impl Room {
+    fn whole() -> Self {
+        Self {
+            items: MOST_RETURNED,
+            bytes: REPLY_LIMIT,
+        }
+    }
+
     fn take(&mut self, bytes: usize) -> mlua::Result<()> {
         let left = (self.items.checked_sub(1), self.bytes.checked_sub(bytes));
         let (Some(items), Some(bytes)) = left else {
@@ -185,21 +240,43 @@ fn truncate(value: f64) -> i64 {
     }
 }
 
+/// An argument of `redis.call`: a text of Lua in its place, or a number's digits.
+pub(super) enum Argument {
+    Text(BorrowedBytes),
+    Digits(Vec<u8>),
+}
+
+impl Deref for Argument {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text,
+            Self::Digits(digits) => digits,
+        }
+    }
+}
+
 /// The arguments of `redis.call`: strings as they are, numbers as `%.17g`.
-pub(super) fn arguments(values: &MultiValue) -> Result<Vec<Cow<'_, [u8]>>, Fail> {
+pub(super) fn arguments(values: &MultiValue) -> Result<Vec<Argument>, Fail> {
     if values.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call".into());
     }
-    let argument = |value: &Value| match value {
-        Value::Integer(value) if value.unsigned_abs() < 100_000_000_000_000_000 => {
-            Ok(Cow::Owned(num::int_bytes(*value)))
-        }
-        Value::Integer(value) => Ok(Cow::Owned(num::format_float(*value as f64).into_bytes())),
-        Value::Number(value) => Ok(Cow::Owned(num::format_float(*value).into_bytes())),
-        Value::String(text) => Ok(Cow::Owned(text.as_bytes().to_vec())),
-        _ => Err(Fail::from(
-            "ERR Lua redis lib command arguments must be strings or integers",
-        )),
+    let argument = |value: &Value| {
+        Ok(match value {
+            Value::String(text) => Argument::Text(text.as_bytes()),
+            Value::Integer(value) if value.unsigned_abs() < 100_000_000_000_000_000 => {
+                Argument::Digits(num::int_bytes(*value))
+            }
+            Value::Integer(value) => {
+                Argument::Digits(num::format_float(*value as f64).into_bytes())
+            }
+            Value::Number(value) => Argument::Digits(num::format_float(*value).into_bytes()),
+            _ => {
+                let why = "ERR Lua redis lib command arguments must be strings or integers";
+                return Err(Fail::from(why));
+            }
+        })
     };
     values.iter().map(argument).collect()
 }

@@ -88,8 +88,8 @@ fn parse_hex(digits: &str) -> Option<f64> {
     Some(value * 2.0_f64.powi(scale))
 }
 
-/// Appends a decimal integer.
-pub(super) fn push_int(out: &mut Vec<u8>, value: i64) {
+/// Hands the decimal digits of an integer on.
+pub(super) fn with_digits<T>(value: i64, hand_on: impl FnOnce(&[u8]) -> T) -> T {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();
@@ -106,14 +106,12 @@ pub(super) fn push_int(out: &mut Vec<u8>, value: i64) {
         at -= 1;
         digits[at] = b'-';
     }
-    out.extend_from_slice(&digits[at..]);
+    hand_on(&digits[at..])
 }
 
 /// The decimal digits of an integer.
 pub(super) fn int_bytes(value: i64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(20);
-    push_int(&mut out, value);
-    out
+    with_digits(value, <[u8]>::to_vec)
 }
 
 /// A double as C's `%.17g` prints it, which is what Redis 7.0 replies with.

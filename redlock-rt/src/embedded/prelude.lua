@@ -8,6 +8,7 @@ local explain, where = native.explain, native.where
 local raw_pcall, raw_xpcall, raw_resume = pcall, xpcall, coroutine.resume
 local raw_setmetatable, raw_rawset = setmetatable, rawset
 local raw_loadstring, setfenv = loadstring, setfenv
+local raw_getmetatable = getmetatable
 local error, type, tostring, rawget, select = error, type, tostring, rawget, select
 
 local globals = {}
@@ -231,9 +232,23 @@ local function describe(e)
   return {e, source and source .. ':' .. line}
 end
 
+-- A short list is returned as its items, which are handed over quicker: behind a nil, so that they
+-- are told from another value, which stands there by itself.
+local function shorten(ok, value)
+  if not ok or type(value) ~= 'table' or raw_getmetatable(value) ~= nil then return ok, value end
+  local a, b, c = value[1], value[2], value[3]
+  if a == nil or value[4] ~= nil or value.ok ~= nil or value.err ~= nil or value.double ~= nil
+    or value.map ~= nil or value.set ~= nil or value.big_number ~= nil
+    or value.verbatim_string ~= nil
+  then
+    return ok, value
+  end
+  return ok, nil, a, b, c
+end
+
 local function run(f, keys, argv)
   globals.KEYS, globals.ARGV = keys, argv
-  return raw_xpcall(f, describe)
+  return shorten(raw_xpcall(f, describe))
 end
 
 return compile, run

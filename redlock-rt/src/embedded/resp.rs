@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// The release of Redis whose behaviour this is.
 pub(super) const VERSION: &str = "7.0.15";
 
+/// About how many bytes a text or an item takes besides its content.
+pub(super) const HEADER: usize = 16;
+
 /// Bytes that a key, a value and a reply in flight may share.
 pub(super) type Blob = Arc<[u8]>;
 
@@ -93,7 +96,6 @@ impl Reply {
 
     /// About how many bytes it has when it is encoded.
     pub(super) fn size(&self) -> usize {
-        const HEADER: usize = 16;
         let content = match self {
             Self::Status(text) => text.len(),
             Self::Error(fail) => fail.0.len(),
@@ -137,11 +139,10 @@ fn put_len(out: &mut BytesMut, kind: u8, len: usize) {
 }
 
 fn put_int(out: &mut BytesMut, kind: u8, value: i64) {
-    let mut text = Vec::with_capacity(24);
-    text.push(kind);
-    num::push_int(&mut text, value);
-    text.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&text);
+    out.reserve(24);
+    out.extend_from_slice(&[kind]);
+    num::with_digits(value, |digits| out.extend_from_slice(digits));
+    out.extend_from_slice(b"\r\n");
 }
 
 /// One line: a line end inside it would desynchronise the client.

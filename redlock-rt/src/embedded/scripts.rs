@@ -1,10 +1,10 @@
 //! Scripts: the Lua state, the cache by digest, one run.
 
-use super::commands::{self, Ctx, Run};
+use super::commands::{self, Command, Ctx, Run};
 use super::hash::FastMap;
 use super::limits::{LUA_MEMORY, MOST_SCRIPTS, SCRIPT_TIME};
 use super::lua::{self, Raised};
-use super::resp::{Fail, Reply};
+use super::resp::{Fail, HEADER, Reply};
 use super::scripts_lib;
 use super::state::{ScriptRun, State, lock};
 use mlua::{
@@ -131,16 +131,40 @@ impl Scripts {
 
 /// How long the present script has been running.
 #[derive(Default)]
-struct Limit(Mutex<Option<Instant>>);
+struct Limit(Mutex<Running>);
+
+#[derive(Default)]
+struct Running {
+    since: Option<Instant>,
+    /// Calls of quick commands since the clock was read.
+    quick: u32,
+}
 
 impl Limit {
     /// Starts a script; its time counts from the first check.
     fn start(&self) {
-        *lock(&self.0) = None;
+        *lock(&self.0) = Running::default();
+    }
+
+    /// Checks before a quick command, which takes less time than reading the clock.
+    fn check_quick(&self) -> mlua::Result<VmState> {
+        let mut running = lock(&self.0);
+        running.quick += 1;
+        if running.quick < CHECK_EVERY {
+            return Ok(VmState::Continue);
+        }
+        drop(running);
+        self.check()
     }
 
     fn check(&self) -> mlua::Result<VmState> {
-        let since = *lock(&self.0).get_or_insert_with(Instant::now);
+        let mut running = lock(&self.0);
+        running.quick = 0;
+        let Some(since) = running.since else {
+            running.since = Some(Instant::now());
+            return Ok(VmState::Continue);
+        };
+        drop(running);
         if since.elapsed() < SCRIPT_TIME {
             return Ok(VmState::Continue);
         }
@@ -157,6 +181,8 @@ impl Limit {
 
 enum Outcome {
     Returned(Value),
+    /// The first items of a short list.
+    Listed([Value; 3]),
     Failed {
         text: Vec<u8>,
         place: Option<String>,
@@ -167,6 +193,7 @@ impl Outcome {
     fn reply(self, digest: &[u8]) -> mlua::Result<Reply> {
         match self {
             Self::Returned(value) => lua::from_lua(value),
+            Self::Listed(items) => lua::from_list(items),
             Self::Failed { mut text, place } => {
                 if let Some(place) = place {
                     text.extend_from_slice(b" script: ");
@@ -187,12 +214,12 @@ impl Vm {
         let clock = Arc::new(Limit::default());
         let redis: Table = native.raw_get("redis")?;
         for (name, raises) in [("call", true), ("pcall", false)] {
-            let state = Arc::clone(state);
-            let limit = Arc::clone(&clock);
-            let call = lua.create_function(move |lua, args: MultiValue| {
-                limit.check()?;
-                call(lua, &state, &args, raises)
-            })?;
+            let caller = Caller {
+                state: Arc::clone(state),
+                limit: Arc::clone(&clock),
+                raises,
+            };
+            let call = lua.create_function(move |lua, args: MultiValue| caller.call(lua, &args))?;
             redis.raw_set(name, call)?;
         }
 
@@ -219,6 +246,8 @@ impl Vm {
 
     /// `Err` with Lua's message when the code is not Lua.
     fn compile(&self, code: &[u8]) -> mlua::Result<Result<Function, LuaString>> {
+        // The time of the script before this is over.
+        self.clock.start();
         let (function, message): (Option<Function>, Option<LuaString>) =
             self.compile.call((BString::from(code), CHUNK_NAME))?;
         match (function, message) {
@@ -229,13 +258,21 @@ impl Vm {
     }
 
     fn run(&self, function: &Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Outcome> {
-        let list = |items: &[&[u8]]| {
-            self.lua
-                .create_sequence_from(items.iter().map(|item| BString::from(*item)))
+        let list = |words: &[&[u8]]| {
+            let size = words.iter().map(|word| word.len() + HEADER).sum();
+            lua::quickly(&self.lua, size, || {
+                let words = words.iter().map(|word| lua::word(word));
+                self.lua.create_sequence_from(words)
+            })
         };
-        let (ok, value): (bool, Value) = self.run.call((function, list(keys)?, list(args)?))?;
+        let lists = (function, list(keys)?, list(args)?);
+        let (ok, value, first, second, third): (bool, Value, Value, Value, Value) =
+            self.run.call(lists)?;
         if ok {
-            return Ok(Outcome::Returned(value));
+            return Ok(match first {
+                Value::Nil => Outcome::Returned(value),
+                first => Outcome::Listed([first, second, third]),
+            });
         }
         Ok(match value {
             Value::Table(error) => {
@@ -255,20 +292,58 @@ impl Vm {
     }
 }
 
-/// `redis.call` and `redis.pcall`.
-fn call(lua: &Lua, state: &Mutex<State>, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
-    let reply = lua::arguments(args).and_then(|args| {
-        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
-        command(&mut lock(state), &args).map_err(Fail::on_one_line)
-    });
-    match reply {
-        Err(fail) if raises => Err(lua::raise(fail)),
-        reply => lua::to_lua(lua, &reply.unwrap_or_else(Reply::from)),
+/// `redis.call` or `redis.pcall`.
+struct Caller {
+    state: Arc<Mutex<State>>,
+    limit: Arc<Limit>,
+    raises: bool,
+}
+
+impl Caller {
+    fn call(&self, lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+        let args = match lua::arguments(args) {
+            Ok(args) => args,
+            Err(fail) => return self.fail(lua, fail),
+        };
+        match &args[..] {
+            // Most calls have as few words as this.
+            [a] => self.run(lua, &[a]),
+            [a, b] => self.run(lua, &[a, b]),
+            [a, b, c] => self.run(lua, &[a, b, c]),
+            [a, b, c, d] => self.run(lua, &[a, b, c, d]),
+            more => {
+                let words: Vec<&[u8]> = more.iter().map(|word| &**word).collect();
+                self.run(lua, &words)
+            }
+        }
+    }
+
+    fn run(&self, lua: &Lua, words: &[&[u8]]) -> mlua::Result<Value> {
+        let command = match commands::find_in_script(words) {
+            Ok(command) => command,
+            Err(fail) => return self.fail(lua, fail.on_one_line()),
+        };
+        if command.is_quick() {
+            self.limit.check_quick()?;
+        } else {
+            self.limit.check()?;
+        }
+        let reply = run_command(&mut lock(&self.state), command, words);
+        match reply {
+            Ok(reply) => lua::to_lua(lua, &reply),
+            Err(fail) => self.fail(lua, fail.on_one_line()),
+        }
+    }
+
+    fn fail(&self, lua: &Lua, fail: Fail) -> mlua::Result<Value> {
+        if self.raises {
+            return Err(lua::raise(fail));
+        }
+        lua::to_lua(lua, &fail.into())
     }
 }
 
-fn command(state: &mut State, args: &[&[u8]]) -> Result<Reply, Fail> {
-    let command = commands::find_in_script(args)?;
+fn run_command(state: &mut State, command: &Command, args: &[&[u8]]) -> Result<Reply, Fail> {
     let ScriptRun { client, db } = state.script;
     let Run::Plain(run) = command.run else {
         return Err("ERR This Redis command is not allowed from script".into());

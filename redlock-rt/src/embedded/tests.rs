@@ -1,5 +1,6 @@
 //! The engine through its sessions, as a client sees it.
 
+use super::limits::SCRIPT_TIME;
 use super::{Engine, Session};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -53,6 +54,51 @@ async fn a_lock_script_runs() {
     let left: u64 = left.trim_matches([':', '\r', '\n']).parse().unwrap();
     assert!((29_000..=30_000).contains(&left), "{left}");
     assert_eq!(ask(&mut session, "HGET lock owner:1").await, "$1\r\n1\r\n");
+}
+
+/// Compiling runs a little Lua, whose time was taken for that of the script that ran last.
+#[tokio::test]
+async fn a_script_was_refused_because_another_had_run_long_before() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    // Reads the clock.
+    ask(&mut session, "EVAL \"return redis.call('KEYS', '*')\" 0").await;
+    std::thread::sleep(SCRIPT_TIME + Duration::from_millis(10));
+    for number in 0..500 {
+        let reply = ask(&mut session, &format!("SCRIPT LOAD \"return {number}\"")).await;
+        assert!(reply.starts_with('$'), "script {number}: {reply}");
+    }
+}
+
+/// Numbers, texts that are not UTF-8, lists that are handed over item by item and those that are not.
+#[tokio::test]
+async fn scripts_return_what_they_were_given() {
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    for (script, reply) in [
+        ("return ARGV", "*2\r\n$1\r\na\r\n$1\r\n\u{fffd}\r\n"),
+        ("return {ARGV[2]}", "*1\r\n$1\r\n\u{fffd}\r\n"),
+        ("return {}", "*0\r\n"),
+        ("return {1, true, 'x'}", "*3\r\n:1\r\n:1\r\n$1\r\nx\r\n"),
+        ("return {1, nil, 3}", "*1\r\n:1\r\n"),
+        ("return {false, 2}", "*2\r\n$-1\r\n:2\r\n"),
+        ("return {1, 2, 3, 4}", "*4\r\n:1\r\n:2\r\n:3\r\n:4\r\n"),
+        ("return {{1}, {ok = 'x'}}", "*2\r\n*1\r\n:1\r\n+x\r\n"),
+        ("return {1, err = 'ERR x'}", "-ERR x\r\n"),
+        ("return nil, 1, 2, 3", "$-1\r\n"),
+        ("return false", "$-1\r\n"),
+        (
+            "return {redis.call('SET', 'k', ARGV[2]), redis.call('GET', 'k'), redis.call('GET', 'no')}",
+            "*3\r\n+OK\r\n$1\r\n\u{fffd}\r\n$-1\r\n",
+        ),
+        (
+            "redis.call('RPUSH', 'l', 1, 0.1, -0.5, 1e17, ARGV[2]) return redis.call('LRANGE', 'l', 0, -1)",
+            "*5\r\n$1\r\n1\r\n$19\r\n0.10000000000000001\r\n$4\r\n-0.5\r\n$5\r\n1e+17\r\n$1\r\n\u{fffd}\r\n",
+        ),
+    ] {
+        let call = format!("EVAL \"{script}\" 0 a \"\\xff\"");
+        assert_eq!(ask(&mut session, &call).await, reply, "{script}");
+    }
 }
 
 #[tokio::test]

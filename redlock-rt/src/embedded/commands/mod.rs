@@ -44,6 +44,10 @@ impl Command {
         self.flags & table::WHILE_SUBSCRIBED != 0
     }
 
+    pub(super) fn is_quick(&self) -> bool {
+        self.flags & table::QUICK != 0
+    }
+
     fn takes(&self, args: usize) -> bool {
         let args = i64::try_from(args).unwrap_or(i64::MAX);
         if self.arity < 0 {

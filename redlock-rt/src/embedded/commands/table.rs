@@ -15,6 +15,8 @@ pub(super) const NO_AUTH: u8 = 2;
 pub(super) const WHILE_SUBSCRIBED: u8 = 4;
 /// Has subcommands, which are commands of their own, named `container|sub`.
 pub(super) const CONTAINER: u8 = 8;
+/// Takes about the same short time whatever is stored.
+pub(super) const QUICK: u8 = 16;
 
 const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;
 const CLOSED_CONTAINER: u8 = NO_SCRIPT | CONTAINER;
@@ -33,7 +35,7 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("dbsize", 1, 0, Plain(server::dbsize)),
     ("flushall", -1, 0, Plain(server::flushall)),
     ("info", -1, 0, Plain(server::info)),
-    ("time", 1, 0, Plain(server::time)),
+    ("time", 1, QUICK, Plain(server::time)),
     // Scripts
     ("eval", -3, NO_SCRIPT, Script(scripting::eval)),
     ("evalsha", -3, NO_SCRIPT, Script(scripting::evalsha)),
@@ -58,39 +60,39 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("unsubscribe", -1, SUBSCRIPTION, Plain(pubsub::unsubscribe)),
     // Keys
     ("del", -2, 0, Plain(keys::del)),
-    ("exists", -2, 0, Plain(keys::exists)),
-    ("expire", -3, 0, Plain(expiry::expire)),
+    ("exists", -2, QUICK, Plain(keys::exists)),
+    ("expire", -3, QUICK, Plain(expiry::expire)),
     ("keys", 2, 0, Plain(keys::keys)),
-    ("persist", 2, 0, Plain(expiry::persist)),
-    ("pexpire", -3, 0, Plain(expiry::pexpire)),
+    ("persist", 2, QUICK, Plain(expiry::persist)),
+    ("pexpire", -3, QUICK, Plain(expiry::pexpire)),
     ("pexpireat", -3, 0, Plain(expiry::pexpireat)),
-    ("pttl", 2, 0, Plain(expiry::pttl)),
+    ("pttl", 2, QUICK, Plain(expiry::pttl)),
     ("scan", -2, 0, Plain(keys::scan)),
-    ("ttl", 2, 0, Plain(expiry::ttl)),
-    ("type", 2, 0, Plain(keys::key_type)),
+    ("ttl", 2, QUICK, Plain(expiry::ttl)),
+    ("type", 2, QUICK, Plain(keys::key_type)),
     // Strings
     ("append", 3, 0, Plain(strings::append)),
     ("decr", 2, 0, Plain(strings::decr)),
     ("decrby", 3, 0, Plain(strings::decrby)),
-    ("get", 2, 0, Plain(strings::get)),
-    ("incr", 2, 0, Plain(strings::incr)),
+    ("get", 2, QUICK, Plain(strings::get)),
+    ("incr", 2, QUICK, Plain(strings::incr)),
     ("incrby", 3, 0, Plain(strings::incrby)),
     ("set", -3, 0, Plain(strings::set)),
     // Hashes
-    ("hdel", -3, 0, Plain(hashes::hdel)),
-    ("hexists", 3, 0, Plain(hashes::hexists)),
-    ("hget", 3, 0, Plain(hashes::hget)),
+    ("hdel", -3, QUICK, Plain(hashes::hdel)),
+    ("hexists", 3, QUICK, Plain(hashes::hexists)),
+    ("hget", 3, QUICK, Plain(hashes::hget)),
     ("hgetall", 2, 0, Plain(hashes::hgetall)),
-    ("hincrby", 4, 0, Plain(hashes::hincrby)),
+    ("hincrby", 4, QUICK, Plain(hashes::hincrby)),
     ("hkeys", 2, 0, Plain(hashes::hkeys)),
-    ("hlen", 2, 0, Plain(hashes::hlen)),
+    ("hlen", 2, QUICK, Plain(hashes::hlen)),
     ("hmget", -3, 0, Plain(hashes::hmget)),
     ("hrandfield", -2, 0, Plain(hashes::hrandfield)),
-    ("hset", -4, 0, Plain(hashes::hset)),
+    ("hset", -4, QUICK, Plain(hashes::hset)),
     ("hvals", 2, 0, Plain(hashes::hvals)),
     // Lists
-    ("lindex", 3, 0, Plain(lists::lindex)),
-    ("llen", 2, 0, Plain(lists::llen)),
+    ("lindex", 3, QUICK, Plain(lists::lindex)),
+    ("llen", 2, QUICK, Plain(lists::llen)),
     ("lpop", -2, 0, Plain(lists::lpop)),
     ("lpos", -3, 0, Plain(lists::lpos)),
     ("lpush", -3, 0, Plain(lists::lpush)),
@@ -100,17 +102,17 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("rpush", -3, 0, Plain(lists::rpush)),
     // Sets
     ("sadd", -3, 0, Plain(sets::sadd)),
-    ("scard", 2, 0, Plain(sets::scard)),
-    ("sismember", 3, 0, Plain(sets::sismember)),
+    ("scard", 2, QUICK, Plain(sets::scard)),
+    ("sismember", 3, QUICK, Plain(sets::sismember)),
     ("smembers", 2, 0, Plain(sets::smembers)),
     ("srem", -3, 0, Plain(sets::srem)),
     // Sorted sets
     ("zadd", -4, 0, Plain(zsets::zadd)),
-    ("zcard", 2, 0, Plain(zsets::zcard)),
+    ("zcard", 2, QUICK, Plain(zsets::zcard)),
     ("zcount", 4, 0, Plain(zranges::zcount)),
     ("zrange", -4, 0, Plain(zranges::zrange)),
     ("zrangebyscore", -4, 0, Plain(zranges::zrangebyscore)),
     ("zrem", -3, 0, Plain(zsets::zrem)),
     ("zremrangebyscore", 4, 0, Plain(zranges::zremrangebyscore)),
-    ("zscore", 3, 0, Plain(zsets::zscore)),
+    ("zscore", 3, QUICK, Plain(zsets::zscore)),
 ];
