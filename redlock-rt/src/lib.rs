@@ -85,9 +85,9 @@ assert_eq!(place_order(7).await?, "paid");
 //!   room.
 //! * `CLIENT KILL ID` prevents that a command in a broken connection runs late. Where an ACL
 //!   forbids `CLIENT KILL`, a late acquisition can take the lock for one lease.
-//! * Redis Cluster is not supported yet: a client talks to one master, which sentinels may name, or
-//!   which it finds among several servers ([`Client::connect`]). Anything else at a single address
-//!   is the error [`Misconfigured`](ErrorKind::Misconfigured).
+//! * A client talks to one master, which sentinels may name, or which it finds among several
+//!   servers, or to the masters of a cluster ([`Client::connect`]). A server of another kind than
+//!   the URL says is the error [`Misconfigured`](ErrorKind::Misconfigured).
 //! * After a failover, also behind one address, all connections of a client follow the first one that
 //!   reaches the new server, and every lock is verified there. Where an ACL forbids INFO, the
 //!   client cannot distinguish the servers: a lock that is renewed over a connection to the old

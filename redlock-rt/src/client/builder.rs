@@ -22,6 +22,7 @@ use crate::sync::check_lease;
 pub struct ClientBuilder {
     id: Option<u128>,
     url: Option<Secret>,
+    cluster: Option<Vec<Secret>>,
     connector: Option<Connector>,
     roots: Vec<u8>,
     identity: Option<Identity>,
@@ -85,6 +86,7 @@ impl ClientBuilder {
         Self {
             id: None,
             url: None,
+            cluster: None,
             connector: None,
             roots: Vec::new(),
             identity: None,
@@ -115,6 +117,15 @@ impl ClientBuilder {
     /// streams, and the URL everything else.
     pub fn url(mut self, url: &str) -> Self {
         self.url = Some(Secret(url.to_owned()));
+        self
+    }
+
+    /// Sets the URLs of some nodes of a Redis Cluster, each as `redis://host:port` or
+    /// `rediss://host:port`, with the same user and password. The client learns the other nodes
+    /// from them. The same as one URL `redis+cluster://host:port,host:port`.
+    pub fn cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        let urls = urls.into_iter().map(|url| Secret(url.as_ref().to_owned()));
+        self.cluster = Some(urls.collect());
         self
     }
 
@@ -381,7 +392,15 @@ impl ClientBuilder {
     /// duration is out of range.
     pub fn build(self) -> Result<Client, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
-        let endpoint = self.url.map(|url| Endpoint::parse(&url.0)).transpose()?;
+        let endpoint = match (self.url, self.cluster) {
+            (Some(_), Some(_)) => return refuse("both url and cluster name the servers"),
+            (Some(url), None) => Some(Endpoint::parse(&url.0)?),
+            (None, Some(urls)) => {
+                let urls = urls.iter().map(|url| &*url.0);
+                Some(Endpoint::of_cluster(urls)?)
+            }
+            (None, None) => None,
+        };
         let by_url = endpoint.map(|endpoint| {
             let identity = self.identity.as_ref().map(|Identity(identity)| identity);
             Dialer::new(endpoint, &self.roots, identity)

@@ -86,11 +86,13 @@ impl Client {
     /// * `redis+sentinel://…@host:port,host:port/service[/db]`: the master that these sentinels name.
     ///   User and password are those of the master; see
     ///   [`sentinel_credentials`](ClientBuilder::sentinel_credentials);
+    /// * `redis+cluster://…@host:port,host:port`: the Redis Cluster of these nodes. Others are learned
+    ///   from them; see [`cluster`](ClientBuilder::cluster);
     /// * `redis+unix:///path[?db=N&user=U&pass=P]`: a Unix socket.
     ///
-    /// With `rediss://` and `rediss+sentinel://` all connections have TLS (feature `tls`), and each
-    /// certificate must be valid for the host in the URL, or for the address that the sentinels name.
-    /// docs/topologies.md says what each promises in a failover. Redis Cluster is not supported yet.
+    /// With `rediss://`, `rediss+sentinel://` and `rediss+cluster://` all connections have TLS (feature
+    /// `tls`), and each certificate must be valid for the host in the URL, or for the address that the
+    /// sentinels or the nodes name. docs/topologies.md says what each promises in a failover.
     ///
     /// # Errors
     ///

@@ -4,10 +4,11 @@
 //! hand it over with the call in progress.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::fault::Fault;
 use super::link::{Exchange, Link};
+use super::nodes::{Nodes, To};
 use super::reconnect::Connection;
 use crate::clock;
 use crate::mutant;
@@ -30,9 +31,14 @@ pub(crate) struct Delivery {
 impl Delivery {
     /// Sends `call`, or the unsent rest of it, if that needs no waiting. The next
     /// [`attempt`](Self::attempt) reads its reply.
-    pub(crate) fn begin(&mut self, connection: &Connection, call: impl FnOnce() -> Call) {
+    pub(crate) fn begin(&mut self, to: To<'_>, call: impl FnOnce() -> Call) {
         if self.exchange.is_none() {
-            self.exchange = connection.last_call(call());
+            self.exchange = match to.nodes {
+                Nodes::One(node) => node.connection(to.lane).last_call(call()),
+                Nodes::Cluster(cluster) => cluster
+                    .known(to.slot)
+                    .and_then(|node| node.connection(to.lane).last_call(call())),
+            };
         }
         if let Some(exchange) = &mut self.exchange {
             exchange.send();
@@ -50,22 +56,47 @@ impl Delivery {
     /// `until`.
     pub(crate) async fn attempt(
         &mut self,
-        connection: &Connection,
+        to: To<'_>,
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
-        if self.exchange.is_none() {
-            match start(connection, call(), until).await? {
-                Ok(exchange) => self.exchange = Some(exchange),
-                Err(fault) => return Some(Err(fault)),
+        match to.nodes {
+            Nodes::One(node) => {
+                let connection = node.connection(to.lane);
+                if self.exchange.is_none() {
+                    match start(connection, call(), until).await? {
+                        Ok(exchange) => self.exchange = Some(exchange),
+                        Err(fault) => return Some(Err(fault)),
+                    }
+                }
+                self.finish(connection.timeouts().reply(), until).await
+            }
+            Nodes::Cluster(cluster) => {
+                let call = self.exchange.is_none().then(call);
+                let (cluster, to) = (Arc::clone(cluster), (to.slot, to.lane));
+                // Boxed: the future of every call would contain it.
+                Box::pin(async move { cluster.attempt(self, to, call, until).await }).await
             }
         }
+    }
+
+    /// A call to wait for next.
+    pub(super) fn carry(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
+    }
+
+    /// Waits for the reply to the call in progress, at most for `reply`; `None`: `until` came first,
+    /// and the call stays here.
+    pub(super) async fn finish(
+        &mut self,
+        reply: Duration,
+        until: Option<Instant>,
+    ) -> Option<Result<Reply, Fault>> {
         let exchange = self.exchange.as_mut()?;
         let sent = *self.sent.insert(exchange.made());
         // One timer for both limits, since a timer is a good part of the cost of a call. A call
         // without a waiting caller may have been in an idle runtime since, with its reply unread.
         let since = if self.unattended { clock::now() } else { sent };
-        let reply = connection.timeouts().reply();
         let patience = clock::after(since, reply);
         let (limit, cut_short) = match until {
             // A caller whose time ends a moment earlier closes the connection too: perhaps no
@@ -93,12 +124,16 @@ impl Delivery {
             Err(_) => {
                 // The call may still run: the connection is closed, and the next connection kills
                 // its client before anything else is sent.
-                if let Some(exchange) = exchange {
-                    exchange.abandon();
-                }
                 self.open_since.get_or_insert(sent);
                 let fault = Fault::timed_out("no answer within the response time-out");
-                Err(fault.at(connection.place()))
+                Err(match exchange {
+                    Some(exchange) => {
+                        let fault = fault.at(exchange.place());
+                        exchange.abandon();
+                        fault
+                    }
+                    None => fault,
+                })
             }
         })
     }

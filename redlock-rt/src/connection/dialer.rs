@@ -41,6 +41,8 @@ pub(crate) struct Dialer {
     sentinel_login: Login,
     /// The name that the caller gave to the server.
     name: Option<Arc<str>>,
+    /// Whether the server is a node of a cluster.
+    clustered: bool,
     #[cfg(feature = "tls")]
     tls: Option<super::tls::Tls>,
 }
@@ -67,6 +69,8 @@ pub(super) enum Route<'a> {
     Master(&'a [Address]),
     /// The master that the sentinels name.
     Sentinels(&'a Service),
+    /// Any of these nodes of a cluster.
+    Nodes(&'a [Address]),
 }
 
 /// What a stream leads to.
@@ -131,6 +135,7 @@ impl Dialer {
         #[cfg(not(feature = "tls"))]
         let _ = (roots, identity);
         Ok(Self {
+            clustered: matches!(endpoint.servers, Servers::Cluster(_)),
             how: How::Servers(endpoint.servers),
             login: endpoint.login,
             source: None,
@@ -149,6 +154,7 @@ impl Dialer {
             source: None,
             sentinel_login: Login::default(),
             name: None,
+            clustered: false,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -249,6 +255,7 @@ impl Dialer {
             How::Servers(Servers::One(address)) => Route::Only(Target::Address(address.clone())),
             How::Servers(Servers::Several(addresses)) => Route::Master(addresses),
             How::Servers(Servers::Service(service)) => Route::Sentinels(service),
+            How::Servers(Servers::Cluster(nodes)) => Route::Nodes(nodes),
             How::Connector(..) => Route::Only(Target::Connector),
         }
     }
@@ -261,6 +268,25 @@ impl Dialer {
         }
     }
 
+    /// Nodes of the cluster, if there is one.
+    pub(super) fn seeds(&self) -> Option<&[Address]> {
+        match &self.how {
+            How::Servers(Servers::Cluster(seeds)) => Some(seeds),
+            _ => None,
+        }
+    }
+
+    /// Leads to this node of the cluster only.
+    pub(super) fn at_node(mut self, at: Address) -> Self {
+        self.how = How::Servers(Servers::One(at));
+        self
+    }
+
+    /// Whether the server is a node of a cluster.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.clustered
+    }
+
     /// How many replicas the URL names; `None`: it does not.
     pub(super) fn replicas(&self) -> Option<u32> {
         match &self.how {
@@ -271,7 +297,7 @@ impl Dialer {
 
     /// Whether the server is the one of several that is the master.
     pub(super) fn looks_for_the_master(&self) -> bool {
-        !matches!(self.route(), Route::Only(_))
+        matches!(self.route(), Route::Master(_) | Route::Sentinels(_))
     }
 
     /// Whether sentinels say which server is the master.

@@ -38,6 +38,22 @@ impl Address {
         }
     }
 
+    /// The address that a node of a cluster announces, where this one was asked. Without a host it
+    /// means its own.
+    pub(super) fn announced(&self, host: &str, port: u16) -> Self {
+        let own = match self {
+            Self::Tcp { host, .. } => host,
+            #[cfg(feature = "tls")]
+            Self::Tls { host, .. } => host,
+            Self::Unix(_) => "localhost",
+        };
+        let host = match host {
+            "" | "?" => own,
+            host => host,
+        };
+        self.elsewhere(host.to_owned(), port)
+    }
+
     #[cfg(feature = "tls")]
     pub(super) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls { .. })
@@ -64,6 +80,8 @@ pub(super) enum Servers {
     Several(Vec<Address>),
     /// The master of a service, as sentinels name it.
     Service(Service),
+    /// Some nodes of a cluster, which know the others.
+    Cluster(Vec<Address>),
 }
 
 /// A master that sentinels watch.
@@ -79,7 +97,7 @@ impl Servers {
     pub(super) fn place(&self) -> String {
         match self {
             Self::One(address) => address.place(),
-            Self::Several(addresses) => places(addresses),
+            Self::Several(addresses) | Self::Cluster(addresses) => places(addresses),
             Self::Service(Service { name, sentinels }) => {
                 format!("{name} at the sentinels {}", places(sentinels))
             }
@@ -92,6 +110,7 @@ impl Servers {
         match self {
             Self::One(address) => address.is_tls(),
             Self::Several(list)
+            | Self::Cluster(list)
             | Self::Service(Service {
                 sentinels: list, ..
             }) => list.iter().any(Address::is_tls),

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::checked::is_nonsense;
+use super::cluster::SlotNews;
+use super::endpoint::Address;
 use super::misfit::Misfit;
 use crate::error::{Error, ErrorKind as Kind};
 use crate::wire::Malformed;
@@ -34,6 +36,8 @@ struct Told {
     hint: Option<&'static str>,
     /// The server, if it could not be reached.
     place: Option<Arc<str>>,
+    /// What a node of a cluster says about the slot.
+    news: Option<SlotNews>,
 }
 
 /// An error of the client library, whose sources repeat the same text.
@@ -158,6 +162,7 @@ impl Fault {
                 source,
                 hint: None,
                 place: None,
+                news: None,
             })),
         }
     }
@@ -366,7 +371,11 @@ impl Fault {
     pub(super) fn from_server(error: ServerError) -> Self {
         let code = error.code().to_owned();
         let detail = error.details().unwrap_or_default().to_owned();
-        Self::sort(&code, &detail, Arc::new(Once(error.into())))
+        let mut fault = Self::sort(&code, &detail, Arc::new(Once(error.into())));
+        if let Some(told) = &mut fault.told {
+            told.news = SlotNews::of(&code, &detail);
+        }
+        fault
     }
 
     /// As [`from_server`](Self::from_server), for an error that is only a part of an answer: the
@@ -499,6 +508,30 @@ impl Fault {
 
     pub(crate) fn cause(&self) -> Cause {
         self.cause
+    }
+
+    /// What a node of a cluster said about the slot of the call, which did not run.
+    pub(super) fn news(&self) -> Option<&SlotNews> {
+        self.told.as_ref()?.news.as_ref()
+    }
+
+    /// The same fault of the server at this address, which a node without a host in its name means.
+    pub(super) fn said_at(mut self, at: Option<&Address>) -> Self {
+        if let (Some(told), Some(at)) = (&mut self.told, at)
+            && let Some(SlotNews::Redirect(redirect)) = &mut told.news
+        {
+            redirect.to = Some(at.announced(&redirect.host, redirect.port));
+        }
+        self
+    }
+
+    /// The same fault for a client of a cluster, where slots move: the call did not run, and may be
+    /// sent again.
+    pub(super) fn while_redirected(mut self) -> Self {
+        if let Some(SlotNews::Redirect(_)) = self.news() {
+            self.cause = Cause::Passing;
+        }
+        self
     }
 
     /// The error for a caller whose call ends with this fault.

@@ -70,7 +70,8 @@ where
     let mut stream = Checked::new(stream);
     let (commands, expiry) = login;
     let looks = dialer.looks_for_the_master();
-    match greet(commands.clone(), looks, &mut stream).await {
+    let clustered = dialer.is_clustered();
+    match greet(commands.clone(), looks, clustered, &mut stream).await {
         Ok(Greeting { info, client_id }) => Ok(Reached {
             stream,
             info,
@@ -152,6 +153,7 @@ pub(super) async fn ask(
 async fn greet(
     mut commands: Pipeline,
     looks_for_the_master: bool,
+    clustered: bool,
     stream: &mut Checked,
 ) -> Result<Greeting, Unanswered> {
     let needed = commands.len();
@@ -161,11 +163,11 @@ async fn greet(
     commands.cmd("CLIENT").arg("ID");
     Info::ask(&mut commands, looks_for_the_master);
     let replies = ask(&commands, needed, stream).await?;
-    judge(&replies, needed).map_err(Unanswered::Fault)
+    judge(&replies, needed, clustered).map_err(Unanswered::Fault)
 }
 
 /// `needed`: this many of the first replies must not be errors.
-fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
+fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, Fault> {
     let (logged_in, told) = replies.split_at(needed);
     // Servers before 7.2 do not know SETINFO.
     let [_, _, id, infos @ ..] = told else {
@@ -180,7 +182,7 @@ fn judge(replies: &[Value], needed: usize) -> Result<Greeting, Fault> {
     };
     let info = Info::of(infos);
     // Checked first: a sentinel knows no SELECT, and a cluster has one database.
-    if info.unfit().is_some() {
+    if info.unfit(clustered).is_some() {
         return Ok(Greeting { info, client_id });
     }
     for reply in logged_in {

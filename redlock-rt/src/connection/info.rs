@@ -2,6 +2,8 @@
 
 use redis::{Pipeline, Value};
 
+use super::cluster::NOT_A_NODE;
+
 /// The relevant lines of `INFO`; empty if an ACL forbids the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Info {
@@ -74,18 +76,20 @@ impl Info {
         self.role.as_deref().map(|role| role == "master")
     }
 
-    pub(super) fn unfit(&self) -> Option<Unfit> {
+    /// `clustered`: it should be a node of a cluster.
+    pub(super) fn unfit(&self, clustered: bool) -> Option<Unfit> {
         match self.mode.as_deref() {
             Some("sentinel") => {
                 let why = "it is a sentinel, which keeps no locks; the URL of the master that it \
                            watches is redis+sentinel://host:port/service";
                 return Some(Unfit::Always(why.into()));
             }
-            Some("cluster") => {
-                let why = "it is a node of a cluster, which is not supported yet: other nodes \
-                           have other locks; connect to a server with `cluster-enabled no`";
+            Some("cluster") if !clustered => {
+                let why = "it is a node of a cluster: other nodes have other locks; the URL of a \
+                           cluster is redis+cluster://host:port,host:port";
                 return Some(Unfit::Always(why.into()));
             }
+            Some("standalone") if clustered => return Some(Unfit::Always(NOT_A_NODE.into())),
             _ => {}
         }
         if !matches!(self.role.as_deref(), Some("slave" | "replica")) {
@@ -116,7 +120,8 @@ mod tests {
         assert_eq!(said(&[text]).run_id.as_deref(), Some("0f1e"));
         assert_eq!(said(&["run_id:\r\n"]), Info::default());
         assert_eq!(Info::of(&[Value::Okay, Value::Nil]), Info::default());
-        assert_eq!(Info::default().unfit(), None);
+        assert_eq!(Info::default().unfit(false), None);
+        assert_eq!(Info::default().unfit(true), None);
         assert_eq!(Info::default().is_master(), None);
         let role = Value::Array(vec![Value::BulkString("slave".into()), Value::Int(1)]);
         assert_eq!(Info::of(&[Value::Nil, role]).is_master(), Some(false));
@@ -125,9 +130,14 @@ mod tests {
     #[test]
     fn servers_that_are_not_to_be_locked_on_are_called_by_name() {
         let master = "role:master\r\nconnected_slaves:1\r\n";
-        assert_eq!(said(&["redis_mode:standalone\r\n", master]).unfit(), None);
+        let fit = said(&["redis_mode:standalone\r\n", master]);
+        assert_eq!(fit.unfit(false), None);
+        let why = Some(Unfit::Always(NOT_A_NODE.into()));
+        assert_eq!(fit.unfit(true), why);
+        let node = said(&["redis_mode:cluster\r\n", master]);
+        assert_eq!(node.unfit(true), None);
         let unfit = |texts: &[&str], what: &str, instead: &str| {
-            let unfit = said(texts).unfit();
+            let unfit = said(texts).unfit(false);
             let Some(Unfit::Always(why) | Unfit::Replica(why)) = &unfit else {
                 panic!("{texts:?} is fit");
             };
@@ -142,7 +152,7 @@ mod tests {
         assert!(unfit(
             &["redis_mode:cluster\r\n", master],
             "a cluster",
-            "cluster-enabled no"
+            "redis+cluster://"
         ));
         let replica = "role:slave\r\nmaster_host:10.0.0.7\r\nmaster_port:6380\r\n";
         assert!(!unfit(

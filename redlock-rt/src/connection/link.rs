@@ -265,10 +265,32 @@ impl Link {
         self.exchange(async move {
             // Known from here on: later commands arrive after the load.
             link.learned(script);
-            match link.load_and_call(script, &command).await? {
+            match link.send_behind(load_command(script), &command).await? {
                 // The load was refused; loading once more returns the reason.
                 Err(error) if error.code() == "NOSCRIPT" => {
                     link.evalsha_loaded(script, &command).await
+                }
+                reply => reply.map_err(Fault::from_server),
+            }
+        })
+    }
+
+    /// As [`call`](Self::call), for keys of a slot on its way to this node.
+    pub(super) fn call_asking(self: &Arc<Self>, call: Call) -> Exchange {
+        let link = Arc::clone(self);
+        let script = call.script();
+        let command = evalsha_command(&call);
+        self.exchange(async move {
+            let asking = || redis::cmd("ASKING");
+            match link.send_behind(asking(), &command).await? {
+                Err(error) if error.code() == "NOSCRIPT" => {
+                    let mut conn = link.conn.clone();
+                    let loaded = link.load(&mut conn, script).await;
+                    if loaded.cause() != Cause::Loaded {
+                        return Err(loaded);
+                    }
+                    let reply = link.send_behind(asking(), &command).await?;
+                    reply.map_err(Fault::from_server)
                 }
                 reply => reply.map_err(Fault::from_server),
             }
@@ -310,13 +332,14 @@ impl Link {
         }
     }
 
-    async fn load_and_call(
+    /// Sends two commands in one write; returns the reply to the second.
+    async fn send_behind(
         &self,
-        script: &Script,
+        first: Cmd,
         command: &Cmd,
     ) -> Result<Result<Reply, ServerError>, Fault> {
         let mut both = redis::pipe();
-        both.add_command(load_command(script));
+        both.add_command(first);
         both.add_command(command.clone());
         let answers = self.conn.clone().send_packed_commands(&both, 0, 2).await;
         // An error concerns the connection, and so both commands.
@@ -592,13 +615,21 @@ impl Exchange {
         // A reply of the old server is true only there.
         Poll::Ready(match self.link.tie.is_left() {
             true => Err(Fault::unanswered(left()).at(&self.link.place)),
-            false => answer.map_err(|fault| fault.at(&self.link.place)),
+            false => answer.map_err(|fault| {
+                let fault = fault.said_at(self.link.tie.at());
+                fault.at(&self.link.place)
+            }),
         })
     }
 
     /// As [`Link::misread`], for this call.
     pub(crate) fn misread(&self, malformed: Malformed) -> Fault {
         self.link.misread(malformed)
+    }
+
+    /// The server's name in errors.
+    pub(super) fn place(&self) -> &Arc<str> {
+        &self.link.place
     }
 
     pub(super) fn into_link(self) -> Arc<Link> {

@@ -6,6 +6,8 @@
 //! Checked: the byte stream under each of them, whose replies are checked first
 //! Connection: a Link or none; dials anew after a failure, with back-off
 //! CurrentServer: the server process to which all of them lead
+//! Node: the connections to one server
+//! Nodes: one Node, or a Cluster: the node of each slot
 //! ```
 //!
 //! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
@@ -13,6 +15,7 @@
 
 mod addresses;
 mod checked;
+mod cluster;
 mod credentials;
 mod delivery;
 mod dialer;
@@ -25,6 +28,7 @@ mod info;
 mod journal;
 mod link;
 mod misfit;
+mod nodes;
 mod reach;
 mod reconnect;
 mod replicated;
@@ -45,7 +49,8 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::journal::Right;
 pub(crate) use self::link::Exchange;
-pub(crate) use self::reconnect::{Connection, Timeouts};
+pub(crate) use self::nodes::{Hint, Lane, Node, Nodes, To};
+pub(crate) use self::reconnect::Timeouts;
 pub(crate) use self::server::CurrentServer;
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::subscriber::{Announcements, Message, Subscriber};

@@ -30,6 +30,11 @@ where
     let greet = |target| greet_at(dialer, server, &login, target, number, &open);
     match dialer.route() {
         Route::Only(target) => greet(target).await,
+        // Any of them will do for what leads here.
+        Route::Nodes(nodes) => match fastrand::choice(nodes) {
+            Some(node) => greet(Target::Address(node.clone())).await,
+            None => Err(Fault::passing("the cluster has no nodes".into())),
+        },
         Route::Master(addresses) => {
             let greet = |address| greet(Target::Address(address));
             replicated::find_master(addresses, server.was_reached(), within, greet).await
@@ -47,7 +52,7 @@ where
             };
             let reached = greeted.map_err(|fault| fault.of_master(&place))?;
             // Right after a failover the sentinels may name a server that is not promoted yet.
-            if let Some(Unfit::Replica(why)) = reached.info.unfit() {
+            if let Some(Unfit::Replica(why)) = reached.info.unfit(false) {
                 let why = format!("the master {place}: {why}");
                 return Err(Fault::unreachable(io::Error::other(why)));
             }

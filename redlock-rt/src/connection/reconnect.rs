@@ -148,6 +148,15 @@ impl Connection {
         }
     }
 
+    /// As [`call`](Self::call), for keys of a slot on its way to this node.
+    pub(super) async fn call_asking(&self, call: Call) -> Result<Exchange, Fault> {
+        let link = match self.shared.live() {
+            Some(link) => link,
+            None => self.shared.link().await?,
+        };
+        Ok(link.call_asking(call))
+    }
+
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
     pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {
         Some(self.shared.live()?.last_call(call))
@@ -212,6 +221,12 @@ impl Connection {
         // The end of a link may not have been noticed yet.
         let _ = self.shared.live();
         self.shared.slot().quiet
+    }
+
+    /// Whether the server may still read a broken connection.
+    pub(super) fn has_stale_clients(&self) -> bool {
+        let _ = self.shared.live();
+        !self.shared.slot().stale.is_empty()
     }
 
     /// Ensures that there is a connection.

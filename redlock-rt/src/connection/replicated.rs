@@ -62,7 +62,7 @@ where
 /// Only a master is an answer.
 async fn judge(greeted: impl Future<Output = Result<Reached, Fault>>) -> Result<Reached, Fault> {
     let reached = greeted.await?;
-    match reached.info.unfit() {
+    match reached.info.unfit(false) {
         Some(Unfit::Always(why)) => Err(Fault::misconfigured(std::io::Error::other(why))),
         Some(Unfit::Replica(why)) => Err(Fault::passing(why)),
         None if reached.info.is_master().is_none() => {

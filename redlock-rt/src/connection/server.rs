@@ -114,6 +114,11 @@ impl Tie {
         })
     }
 
+    /// Where the connection leads to, if that is known.
+    pub(super) fn at(&self) -> Option<&Address> {
+        self.at.as_ref()
+    }
+
     /// Whether the connection was abandoned for another server: no reply on it counts any more.
     pub(super) fn is_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
@@ -124,6 +129,8 @@ impl Tie {
 pub(crate) struct CurrentServer {
     place: Arc<str>,
     refused_for: Duration,
+    /// Whether it is a node of a cluster.
+    clustered: bool,
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
@@ -176,11 +183,18 @@ impl CurrentServer {
             journal: Journal::new(Arc::clone(&place)),
             place,
             refused_for,
+            clustered: false,
             on_move: Box::new(on_move),
             reached: AtomicBool::new(false),
             named: watch::Sender::new(None),
             state: Mutex::default(),
         }
+    }
+
+    /// As [`new`](Self::new), for a node of a cluster, which may become a replica and a master again.
+    pub(super) fn of_a_cluster(mut self) -> Self {
+        self.clustered = true;
+        self
     }
 
     /// Numbers a dial that begins now.
@@ -197,6 +211,11 @@ impl CurrentServer {
         self.reached.load(Ordering::Relaxed)
     }
 
+    /// The servers were reached in another way.
+    pub(super) fn is_reached(&self) {
+        self.reached.store(true, Ordering::Relaxed);
+    }
+
     /// Records the INFO of this dial's server.
     ///
     /// # Errors
@@ -205,8 +224,8 @@ impl CurrentServer {
     /// connection, a replica is a passing fault: during a failover the address may lead to one for
     /// a while.
     pub(super) fn arrive(&self, dial: u64, info: &Info, tie: &Arc<Tie>) -> Result<(), Fault> {
-        match info.unfit() {
-            Some(Unfit::Replica(why)) if self.was_reached() => {
+        match info.unfit(self.clustered) {
+            Some(Unfit::Replica(why)) if self.was_reached() || self.clustered => {
                 return Err(Fault::unreachable(std::io::Error::other(why)));
             }
             Some(Unfit::Replica(why) | Unfit::Always(why)) => {

@@ -34,6 +34,7 @@ impl<'a> Parts<'a> {
     }
 }
 
+const PARSE: &str = "parse the redis URL";
 const SENTINEL: &str = "+sentinel";
 const CLUSTER: &str = "+cluster";
 const PORT: u16 = 6379;
@@ -41,11 +42,60 @@ const SENTINEL_PORT: u16 = 26379;
 
 impl Endpoint {
     /// Parses `redis://[user[:password]@]host[:port][,host[:port]…][/db]`,
-    /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/service[/db]`, both with
-    /// `rediss` for TLS, or `redis+unix:///path[?db=N&user=U&pass=P]` (also `unix://`).
+    /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/service[/db]`,
+    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]…]`, all with `rediss` for TLS, or `redis+unix:///path[?db=N&user=U&pass=P]` (also `unix://`).
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         // The text may contain a password, so errors repeat no part of it.
-        parse(text).map_err(|why| Error::bad_input("parse the redis URL", why))
+        parse(text).map_err(|why| Error::bad_input(PARSE, why))
+    }
+
+    /// The cluster of these nodes, each of which has a URL of its own.
+    pub(crate) fn of_cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+        let refuse = |why: &'static str| Error::bad_input(PARSE, why);
+        let mut nodes: Vec<Address> = Vec::new();
+        let mut login: Option<Login> = None;
+        for url in urls {
+            let endpoint = Self::parse(url)?;
+            let more = match endpoint.servers {
+                Servers::One(Address::Unix(_)) => {
+                    return Err(refuse("the nodes of a cluster have a host and a port"));
+                }
+                Servers::One(address) => vec![address],
+                Servers::Several(addresses) | Servers::Cluster(addresses) => addresses,
+                Servers::Service(_) => {
+                    return Err(refuse(
+                        "a cluster has no sentinels: it fails over by itself",
+                    ));
+                }
+            };
+            if endpoint.login.db != 0 {
+                return Err(refuse("a cluster has no other database than 0"));
+            }
+            if login.get_or_insert_with(|| endpoint.login.clone()) != &endpoint.login {
+                return Err(refuse("the URLs of one cluster have different logins"));
+            }
+            for address in more {
+                #[cfg(feature = "tls")]
+                if nodes
+                    .first()
+                    .is_some_and(|first| first.is_tls() != address.is_tls())
+                {
+                    return Err(refuse(
+                        "some URLs of one cluster have TLS, and others have not",
+                    ));
+                }
+                if !nodes.contains(&address) {
+                    nodes.push(address);
+                }
+            }
+        }
+        match login {
+            None => Err(refuse("the cluster has no nodes")),
+            Some(login) => Ok(Self {
+                servers: Servers::Cluster(nodes),
+                login,
+            }),
+        }
     }
 }
 
@@ -87,14 +137,20 @@ fn parse(text: &str) -> Result<Endpoint, String> {
             })
         }
         "unix" | "redis+unix" => unix(&url(text)?),
-        scheme if scheme.ends_with(CLUSTER) => Err(
-            "Redis Cluster is not supported yet; locks need one master: a server with \
-             `cluster-enabled no`, several in one redis:// URL, or redis+sentinel://"
-                .into(),
-        ),
+        "redis+cluster" | "rediss+cluster" => {
+            let scheme = parts.scheme.trim_end_matches(CLUSTER);
+            let (nodes, login, path) = servers(&parts, scheme, PORT)?;
+            if database(path.trim_start_matches('/'))? != 0 {
+                return Err("a cluster has no other database than 0".into());
+            }
+            Ok(Endpoint {
+                servers: Servers::Cluster(nodes),
+                login,
+            })
+        }
         scheme => Err(format!(
-            "unknown scheme {scheme:?}; expected redis, rediss, redis+sentinel, rediss+sentinel, \
-             redis+unix or unix"
+            "unknown scheme {scheme:?}; expected redis, rediss, redis+cluster, rediss+cluster, \
+             redis+sentinel, rediss+sentinel, redis+unix or unix"
         )),
     }
 }
@@ -214,7 +270,7 @@ fn mistake(text: &str) -> Option<String> {
             "the scheme is missing; write \"redis://{example}\""
         ));
     };
-    let plain = scheme.trim_end_matches(SENTINEL);
+    let plain = scheme.trim_end_matches(SENTINEL).trim_end_matches(CLUSTER);
     if matches!(plain, "redis" | "rediss") && behind.contains('@') {
         let why = "a / ? or # ends the password; percent-encode it: / is %2F, ? is %3F, # is %23, \
                    @ is %40, % is %25";
@@ -533,9 +589,30 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_refused_with_the_reason() {
-        for url in ["redis+cluster://:hunter2@h:1,i:2", "rediss+cluster://h"] {
-            assert_says(url, "Redis Cluster is not supported yet");
+    fn nodes_of_a_cluster() {
+        let parse = |text| Endpoint::parse(text).unwrap();
+        let endpoint = parse("redis+cluster://u:hunter2@h:1,i:2");
+        let nodes = Servers::Cluster(vec![tcp("h", 1), tcp("i", 2)]);
+        assert_eq!(endpoint.servers, nodes);
+        assert_eq!(endpoint.login.password.as_deref(), Some("hunter2"));
+        let one = Servers::Cluster(vec![tcp("h", 6379)]);
+        assert_eq!(parse("redis+cluster://h/0").servers, one);
+        assert_says("redis+cluster://h/1", "no other database");
+        assert_says("redis+cluster://h,h", "twice");
+        let of = |urls: &[&str]| Endpoint::of_cluster(urls.iter().copied());
+        let same = of(&["redis://u:hunter2@h:1", "redis://u:hunter2@i:2"]);
+        assert_eq!(same.unwrap(), endpoint);
+        let whole = of(&["redis+cluster://u:hunter2@h:1,i:2"]);
+        assert_eq!(whole.unwrap(), endpoint);
+        for (urls, says) in [
+            (&["redis://h", "redis://u:p@i"][..], "different logins"),
+            (&["redis://h/2"], "no other database"),
+            (&["unix:///s"], "a host and a port"),
+            (&["redis+sentinel://h/m"], "no sentinels"),
+            (&[], "no nodes"),
+        ] {
+            let error = of(urls).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
         }
     }
 

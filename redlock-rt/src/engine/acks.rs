@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
 use crate::pause::Pause;
 use crate::shim::{Mutex, lock};
-use crate::wire::{Recipe, touch, touched};
+use crate::wire::{Recipe, Slot, touch, touched};
 
 /// How many replicas must have a lock before its guard is returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -56,6 +56,8 @@ const LATE: Duration = Duration::from_millis(150);
 
 /// A lock that waits for replicas.
 struct Entry {
+    /// Where it is, in a cluster: one call is for locks of one slot.
+    slot: Slot,
     recipe: Arc<dyn Recipe>,
     owner: HoldId,
     ack: ReplicaAck,
@@ -133,6 +135,7 @@ impl Engine {
         let until = deadline.map_or(limit, |deadline| deadline.min(limit));
         let name = guard.hold.recipe.name().as_arc();
         let entry = Arc::new(Entry {
+            slot: self.nodes.slot_of(guard.hold.recipe.name()),
             recipe: Arc::clone(&guard.hold.recipe),
             owner: guard.hold.id.clone(),
             ack,
@@ -158,7 +161,9 @@ impl Engine {
             ),
             Ok(Outcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
-                let wanted = ack.wanted(self.acks_link.replicas()).unwrap_or_default();
+                let node = self.nodes.known(entry.slot);
+                let replicas = node.and_then(|node| node.acks().replicas());
+                let wanted = ack.wanted(replicas).unwrap_or_default();
                 Error::replicas_of(action, wanted, 0)
             }
         };
@@ -198,10 +203,11 @@ impl Engine {
             // What is not served here, since this caller goes away, is served in the next turn.
             let together: Vec<Arc<Entry>> = lock(&acks.ready)
                 .iter()
-                .filter(|other| other.ack == entry.ack && other.outcome.get().is_none())
+                .filter(|other| (other.ack, other.slot) == (entry.ack, entry.slot))
+                .filter(|other| other.outcome.get().is_none())
                 .map(Arc::clone)
                 .collect();
-            let fault = match self.ask_replicas(&together, entry.ack).await {
+            let fault = match self.ask_replicas(&together, entry).await {
                 Ok(outcomes) => {
                     for (other, outcome) in together.iter().zip(outcomes) {
                         let _ = other.outcome.set(outcome);
@@ -226,10 +232,12 @@ impl Engine {
     async fn ask_replicas(
         &self,
         entries: &[Arc<Entry>],
-        ack: ReplicaAck,
+        like: &Entry,
     ) -> Result<Vec<Outcome>, Fault> {
-        self.acks_link.ready().await?;
-        let Some(mut wanted) = ack.wanted(self.acks_link.replicas()) else {
+        let node = self.nodes.node(like.slot).await?;
+        let (link, ack) = (node.acks(), like.ack);
+        link.ready().await?;
+        let Some(mut wanted) = ack.wanted(link.replicas()) else {
             return Ok(vec![Outcome::Uncounted; entries.len()]);
         };
         let longest = entries.iter().map(|entry| entry.until).max();
@@ -240,13 +248,12 @@ impl Engine {
             let patience = rest.saturating_sub(LATE.min(rest / 3));
             let patience = patience.max(Duration::from_millis(1));
             let call = touch(entries.iter().map(|entry| (&*entry.recipe, &entry.owner)));
-            let (reply, got) = self
-                .acks_link
-                .call_and_wait(call, wanted, patience, ack.counts())
-                .await?;
+            let waited = link.call_and_wait(call, wanted, patience, ack.counts());
+            let waited = waited.await;
+            let (reply, got) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;
             // Replicas that were not there, or not known, when the client connected count too.
             let asked = wanted;
-            wanted = wanted.max(ack.wanted(self.acks_link.replicas()).unwrap_or(wanted));
+            wanted = wanted.max(ack.wanted(link.replicas()).unwrap_or(wanted));
             if got < asked || got >= wanted {
                 break (touched(&reply), got);
             }

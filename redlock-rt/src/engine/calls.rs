@@ -99,7 +99,7 @@ impl Engine {
             Repeat::UnlessRun => Caller::CallOnce,
         };
         let outcome = loop {
-            let attempt = delivery.attempt(&self.main, || call.clone(), Some(until));
+            let attempt = delivery.attempt(self.to(name), || call.clone(), Some(until));
             match attempt.await {
                 Some(Err(passing)) if passing.is_passing_for(caller) => {
                     let again = clock::after(clock::now(), PAUSE);

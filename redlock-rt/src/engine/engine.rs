@@ -16,9 +16,7 @@ use super::watchdog::Watchdog;
 use crate::clock;
 #[cfg(test)]
 use crate::connection::Connector;
-use crate::connection::{
-    Connection, CurrentServer, Dialer, Fault, Home, ServerId, Spawner, Timeouts,
-};
+use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::name::{ClientId, LockName};
@@ -78,13 +76,7 @@ pub(crate) struct Engine {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
     pub(super) config: Config,
-    /// The server of all three connections.
-    pub(super) current: Arc<CurrentServer>,
-    pub(super) main: Arc<Connection>,
-    /// Renewals have their own connection, so that callers' commands never delay them.
-    pub(super) renewals: Arc<Connection>,
-    /// Connects when replicas are waited for the first time.
-    pub(super) acks_link: Arc<Connection>,
+    pub(super) nodes: Arc<Nodes>,
     pub(super) acks: Acks,
     pub(super) hub: Arc<Hub>,
     pub(super) watchdog: Arc<Watchdog>,
@@ -102,48 +94,26 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: Config) -> Arc<Self> {
         let watchdog = Arc::new(Watchdog::new());
-        let moved = Arc::downgrade(&watchdog);
-        let Timeouts { connect, response } = config.timeouts;
-        let current = Arc::new(CurrentServer::new(
-            config.dialer.called(),
-            // The time to connect to the new server and to verify the holds there.
-            connect + response,
-            move || {
-                if let Some(watchdog) = moved.upgrade() {
-                    watchdog.doubt();
-                }
-            },
-        ));
-        let connection = || {
-            let (down, up) = (Arc::downgrade(&watchdog), Arc::downgrade(&watchdog));
-            Arc::new(Connection::new(
-                config.dialer.clone(),
-                config.spawner.clone(),
-                config.timeouts,
-                Arc::clone(&current),
-                move || {
-                    if let Some(watchdog) = down.upgrade() {
-                        watchdog.doubt();
-                    }
-                },
-                move |again| {
-                    if let Some(watchdog) = up.upgrade().filter(|_| again) {
-                        watchdog.doubt();
-                    }
-                },
-            ))
-        };
+        let doubted = Arc::downgrade(&watchdog);
+        let Config {
+            dialer,
+            spawner,
+            timeouts,
+            ..
+        } = &config;
+        let nodes = Nodes::new(dialer, spawner, *timeouts, move || {
+            if let Some(watchdog) = doubted.upgrade() {
+                watchdog.doubt();
+            }
+        });
         let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
         let hub = Arc::new(Hub::new(config.linger));
         Arc::new(Self {
             fair: Arc::new(FairMap::new(id.clone(), &hub, config.poll_interval)),
             id,
             numbers: AtomicU64::new(1),
-            main: connection(),
-            renewals: connection(),
-            acks_link: connection(),
+            nodes: Arc::new(nodes),
             acks: Acks::default(),
-            current,
             hub,
             watchdog,
             releases: Arc::new(Releases::new()),
@@ -160,10 +130,10 @@ impl Engine {
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
         self.ensure_tasks();
         // The task that dials may be stuck with its runtime.
-        let ready = clock::timeout(self.config.timeouts.connect, self.main.ready());
+        let ready = clock::timeout(self.config.timeouts.connect, self.nodes.ready());
         let ready = ready.await;
         ready
-            .unwrap_or_else(|_| Err(Fault::connecting_took_too_long().at(self.main.place())))
+            .unwrap_or_else(|_| Err(Fault::connecting_took_too_long().at(self.nodes.place())))
             .map_err(|fault| fault.into_error("connect to redis"))
     }
 
@@ -270,9 +240,16 @@ impl Engine {
         self.fair.signal.close();
         self.failovers.signal.close();
         self.releases.close();
-        self.main.close();
-        self.renewals.close();
-        self.acks_link.close();
+        self.nodes.close();
+    }
+
+    /// Where calls about a name go.
+    pub(super) fn to(&self, name: &LockName) -> To<'_> {
+        To {
+            nodes: &self.nodes,
+            slot: self.nodes.slot_of(name),
+            lane: Lane::Main,
+        }
     }
 
     pub(super) fn next_number(&self) -> u64 {
@@ -346,7 +323,7 @@ impl Engine {
     }
 
     fn silent(&self, what: &'static str) -> Fault {
-        Fault::timed_out(what).at(self.main.place())
+        Fault::timed_out(what).at(self.nodes.place())
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

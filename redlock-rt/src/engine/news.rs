@@ -72,7 +72,7 @@ impl Engine {
 
     fn look_for_rights(&self, announcement: &Announcement) {
         if !announcement.is_made {
-            self.current.is_missing(Right::Publish);
+            self.nodes.current().is_missing(Right::Publish);
         }
     }
 

@@ -36,7 +36,7 @@ impl Engine {
             &self.watchdog,
             || {},
             after(),
-            || watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.renewals)),
+            || watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.nodes)),
         );
         let hub = Arc::clone(&self.hub);
         signal::ensure(
@@ -45,8 +45,8 @@ impl Engine {
             move || hub.disconnected(),
             after(),
             || {
-                let (hub, current) = (Arc::clone(&self.hub), Arc::clone(&self.current));
-                hub::run(hub, dialer.clone(), *timeouts, current)
+                let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));
+                hub::run(hub, nodes, *timeouts)
             },
         );
         if dialer.has_sentinels() {
@@ -57,7 +57,7 @@ impl Engine {
                 || {},
                 after(),
                 || {
-                    let current = Arc::clone(&self.current);
+                    let current = Arc::clone(self.nodes.current());
                     failover::run(failovers, dialer.clone(), *timeouts, current)
                 },
             );
@@ -80,7 +80,7 @@ impl Engine {
                     engine.task_ended();
                 }
             },
-            || fair::run(Arc::clone(&self.fair), Arc::clone(&self.renewals)),
+            || fair::run(Arc::clone(&self.fair), Arc::clone(&self.nodes)),
         );
     }
 

@@ -19,7 +19,6 @@ mod rlock;
 mod rw;
 mod script;
 mod semaphore;
-#[allow(dead_code)]
 mod slot;
 mod spin;
 mod touch;
@@ -43,7 +42,6 @@ pub(crate) use self::semaphore::SemaphoreWire;
 pub(crate) use self::semaphore::{
     add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
 };
-#[allow(unused_imports)]
 pub(crate) use self::slot::Slot;
 pub(crate) use self::spin::SpinWire;
 pub(crate) use self::touch::{touch, touched};

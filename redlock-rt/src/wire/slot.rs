@@ -8,6 +8,8 @@ pub(crate) struct Slot(u16);
 
 impl Slot {
     pub(crate) const COUNT: u16 = 16384;
+    /// In place of the slot where there is only one server.
+    pub(crate) const ONLY: Self = Self(0);
 
     /// The slot of a key or of a sharded channel.
     pub(crate) fn of(key: &str) -> Self {

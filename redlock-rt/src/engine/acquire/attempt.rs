@@ -73,7 +73,10 @@ impl Attempt {
         self.open
             .get_or_insert_with(|| engine.releases.open(profile.is_lasting()));
         let call = || request.call(waits, deadline);
-        let answer = self.delivery.attempt(&engine.main, call, deadline).await;
+        let answer = self
+            .delivery
+            .attempt(engine.to(recipe.name()), call, deadline)
+            .await;
         let reply = answer.map(|reply| {
             let reply = reply?;
             let queue = recipe.queue();

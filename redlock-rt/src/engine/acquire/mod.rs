@@ -51,7 +51,8 @@ impl Engine {
         ack: ReplicaAck,
         for_body: bool,
     ) -> Result<HoldGuard, Error> {
-        if let Some(fault) = self.acks_link.cannot_wait() {
+        let node = self.nodes.known(self.nodes.slot_of(recipe.name()));
+        if let Some(fault) = node.and_then(|node| node.acks().cannot_wait()) {
             return Err(fault.into_error(ACTION).named(recipe.name().as_arc()));
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());

@@ -230,7 +230,7 @@ impl Acquisition<'_> {
 
     fn unanswered(&mut self, fault: Fault) {
         let name = self.recipe.name().as_str();
-        self.engine.current.will_repeat(name, &fault);
+        self.engine.nodes.current().will_repeat(name, &fault);
         self.fault = Some(fault);
         let now = clock::now();
         self.pace.unanswered(now);

@@ -103,7 +103,8 @@ impl Attempts {
             .iter()
             .map(|request| (&*request.recipe, &request.id));
         let call = || acquire_all(holds, lease);
-        let attempt = self.delivery.attempt(&first.engine.main, call, until);
+        let to = first.engine.to(first.recipe.name());
+        let attempt = self.delivery.attempt(to, call, until);
         let late = || Err(first.engine.no_answer());
         let reply = attempt.await.unwrap_or_else(late)?;
         let reply = Together::try_from(reply);

@@ -7,7 +7,9 @@ use super::queue::BeatRequest;
 use super::{FairMap, waiters::FairWaiters};
 use crate::clock;
 use crate::mutant;
+use crate::name::LockName;
 use crate::shim::lock;
+use crate::wire::Slot;
 
 /// The most names in one call: few enough not to delay the server.
 const MOST_NAMES: usize = 100;
@@ -17,10 +19,15 @@ const MOST_OWNERS: usize = 400;
 impl FairMap {
     /// Takes the names with due beats, up to the limit of one call, and the names that are due
     /// within half of the time since the first one's last beat. So names that began at different
-    /// moments share calls, and a name that has just looked takes no others along. A cluster would
-    /// need one call per slot, split here.
-    pub(super) fn pick(&self, now: Instant) -> Vec<PendingBeat> {
+    /// moments share calls, and a name that has just looked takes no others along. All names of a
+    /// call are in one slot.
+    pub(super) fn pick(
+        &self,
+        now: Instant,
+        slot_of: impl Fn(&LockName) -> Slot,
+    ) -> Vec<PendingBeat> {
         let mut batch: Vec<PendingBeat> = Vec::new();
+        let mut others = Vec::new();
         let (mut horizon, mut owners) = (now, 0);
         while batch.len() < MOST_NAMES && owners < MOST_OWNERS {
             let due = lock(&self.schedule).pop_due(horizon);
@@ -28,6 +35,13 @@ impl FairMap {
             let Some(waiters) = weak.upgrade() else {
                 continue;
             };
+            let slot = |waiters: &FairWaiters| slot_of(waiters.name());
+            if let Some(first) = batch.first()
+                && slot(&first.waiters) != slot(&waiters)
+            {
+                others.push((id, weak));
+                continue;
+            }
             if waiters.is_apart() && !batch.is_empty() {
                 let _ = lock(&self.schedule).set(id, now, weak);
                 break;
@@ -46,6 +60,11 @@ impl FairMap {
                 break;
             }
         }
+        let mut schedule = lock(&self.schedule);
+        for (id, weak) in others {
+            let _ = schedule.set(id, now, weak);
+        }
+        drop(schedule);
         batch
     }
 }

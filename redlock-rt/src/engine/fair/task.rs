@@ -8,7 +8,7 @@ use futures::stream::FuturesUnordered;
 use super::FairMap;
 use super::batch::PendingBeat;
 use crate::clock;
-use crate::connection::{Caller, Connection, Delivery};
+use crate::connection::{Caller, Delivery, Lane, Nodes, To};
 use crate::shim::lock;
 use crate::wire::{Beat, Heartbeat, Reply, beat};
 
@@ -16,15 +16,15 @@ use crate::wire::{Beat, Heartbeat, Reply, beat};
 const MOST_CALLS: usize = 4;
 
 /// Runs until the client is shut down.
-pub(in crate::engine) async fn run(map: Arc<FairMap>, connection: Arc<Connection>) {
+pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     let mut under_way = FuturesUnordered::new();
     while !map.signal.is_closed() {
         while under_way.len() < MOST_CALLS {
-            let batch = map.pick(clock::now());
+            let batch = map.pick(clock::now(), |name| nodes.slot_of(name));
             if batch.is_empty() {
                 break;
             }
-            under_way.push(send(&map, batch, &connection));
+            under_way.push(send(&map, batch, &nodes));
         }
         let next = lock(&map.schedule).arm(clock::now());
         // If no more calls may be sent, waits for the end of one.
@@ -41,14 +41,20 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, connection: Arc<Connection
 
 /// Sends the beats of a batch, and passes the replies on. If Redis refuses them, which one of
 /// several names may have caused, it sends each half alone.
-async fn send(map: &FairMap, batch: Vec<PendingBeat>, connection: &Connection) {
+async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
+    let Some(first) = batch.first() else { return };
+    let to = To {
+        nodes,
+        slot: nodes.slot_of(first.waiters.name()),
+        lane: Lane::Renewals,
+    };
     let together = batch.len() > 1;
     let mut parts = vec![batch];
     while let Some(mut part) = parts.pop() {
         let of: Vec<Heartbeat<'_>> = part.iter().filter_map(heartbeat).collect();
         let call = beat(&map.client, &of);
         let mut delivery = Delivery::default();
-        let asked = delivery.attempt(connection, || call, None).await;
+        let asked = delivery.attempt(to, || call, None).await;
         let Some(asked) = asked else {
             // Dropped beats count as failed.
             return;

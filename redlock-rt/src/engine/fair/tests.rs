@@ -8,7 +8,7 @@ use crate::connection::Connector;
 use crate::engine::hold::key_of;
 use crate::engine::{Config, Engine};
 use crate::name::LockName;
-use crate::wire::{Beat, FairTerms, FairWire, Recipe};
+use crate::wire::{Beat, FairTerms, FairWire, Recipe, Slot};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of which passes between two beats.
@@ -19,6 +19,11 @@ fn engine() -> Arc<Engine> {
     let server = crate::embedded::Engine::new();
     let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
     Engine::new(Config::for_tests(connector, ALIVE))
+}
+
+/// As of a client of one server.
+fn one_slot(_: &LockName) -> Slot {
+    Slot::ONLY
 }
 
 /// A waiter that is queued for this name.
@@ -45,11 +50,11 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
     let engine = engine();
     let started = clock::now();
     let _tickets: Vec<FairTicket> = (0..250).map(|name| queued(&engine, name)).collect();
-    assert!(engine.fair.pick(started).is_empty());
+    assert!(engine.fair.pick(started, one_slot).is_empty());
     engine.fair.get("7").unwrap().beat_now();
     engine.fair.get("8").unwrap().beat_now();
     // The others are not due in half of their time.
-    let first = engine.fair.pick(clock::now());
+    let first = engine.fair.pick(clock::now(), one_slot);
     assert_eq!(first.len(), 2);
     for one in first {
         let beat = Beat {
@@ -61,10 +66,10 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
         one.answered(|waiters| waiters.beat_answered(&beat, 0.0, started));
     }
     // These two are due first, and bring others along.
-    let mut batches = vec![engine.fair.pick(started + ALIVE.mul_f64(0.31))];
+    let mut batches = vec![engine.fair.pick(started + ALIVE.mul_f64(0.31), one_slot)];
     let due = clock::now() + ALIVE / 3;
     batches.extend(std::iter::from_fn(|| {
-        let batch = engine.fair.pick(due);
+        let batch = engine.fair.pick(due, one_slot);
         (!batch.is_empty()).then_some(batch)
     }));
     let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
@@ -77,16 +82,16 @@ fn a_beat_dropped_unanswered_is_sent_again() {
     let _ticket = queued(&engine, 1);
     let waiters = engine.fair.get("1").unwrap();
     waiters.beat_now();
-    let first = engine.fair.pick(clock::now());
+    let first = engine.fair.pick(clock::now(), one_slot);
     assert_eq!(first.len(), 1);
     waiters.beat_now();
     assert!(
-        engine.fair.pick(clock::now() + S).is_empty(),
+        engine.fair.pick(clock::now() + S, one_slot).is_empty(),
         "it is under way"
     );
     // The runtime has ended.
     drop(first);
-    assert_eq!(engine.fair.pick(clock::now()).len(), 1);
+    assert_eq!(engine.fair.pick(clock::now(), one_slot).len(), 1);
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn a_name_that_is_refused_goes_alone_until_it_is_answered() {
     let pick = || {
         let names = engine
             .fair
-            .pick(due)
+            .pick(due, one_slot)
             .into_iter()
             .map(|pending: PendingBeat| {
                 let name = pending.waiters.name().as_str().to_owned();

@@ -12,8 +12,7 @@ use super::Hub;
 use super::registry::Effect;
 use crate::clock;
 use crate::connection::{
-    Announcements, Caller, Cause, CurrentServer, Dialer, Fault, Message, Right, Subscriber,
-    Timeouts,
+    Announcements, Caller, Cause, CurrentServer, Fault, Message, Nodes, Right, Subscriber, Timeouts,
 };
 use crate::pause::Pause;
 use crate::shim::lock;
@@ -31,23 +30,24 @@ impl AsRef<super::Signal> for Hub {
 }
 
 /// Runs until the hub is closed.
-pub(crate) async fn run(
-    hub: Arc<Hub>,
-    dialer: Dialer,
-    timeouts: Timeouts,
-    server: Arc<CurrentServer>,
-) {
+pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
     let mut pause = Pause::SUBSCRIBING;
     while !hub.signal.is_closed() {
         if lock(&hub.registry).is_empty() {
             hub.signal.notified().await;
             continue;
         }
-        match Subscriber::open(&dialer, timeouts.connect, &server).await {
+        // In a cluster every node has the messages of all.
+        let Ok(node) = nodes.any().await else {
+            tokio::time::sleep(pause.take()).await;
+            continue;
+        };
+        let server = node.current();
+        match Subscriber::open(node.dialer(), timeouts.connect, server).await {
             Ok((subscriber, announcements)) => {
                 server.back();
                 let since = clock::now();
-                let why = listen(&hub, &server, subscriber, announcements, timeouts.response);
+                let why = listen(&hub, server, subscriber, announcements, timeouts.response);
                 let why = why.await;
                 hub.disconnected();
                 // A server that accepts and hangs up is treated like one that does not accept.

@@ -14,7 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::tally::Open;
 use crate::clock;
-use crate::connection::{Caller, Delivery, Fault, before};
+use crate::connection::{Caller, Delivery, Fault, To, before};
 use crate::engine::Engine;
 use crate::engine::hold::{Hold, Request};
 use crate::engine::news::News;
@@ -178,14 +178,15 @@ impl Cleanup {
                     kept => kept,
                 };
                 let Some(turn) = turn else { return };
-                self.delivery.begin(&hold.engine.main, || end_of(hold));
+                self.delivery
+                    .begin(hold.engine.to(hold.recipe.name()), || end_of(hold));
                 // Nothing was sent, now or before. With the turn, this cleanup would run before all
                 // others, beside any number of such cleanups.
                 self.turn = self.delivery.sent.map(|_| turn);
             }
             Subject::OnceRequest(once) => {
                 let call = || once.call.clone();
-                self.delivery.begin(&once.engine.main, call);
+                self.delivery.begin(once.engine.to(&once.name), call);
             }
             // The end of the hold may supersede a reduced count, and the outcome of the acquisition
             // an orphaned attempt.
@@ -231,7 +232,8 @@ impl Cleanup {
                 None
             }
             Subject::Hold(_) | Subject::OrphanedAttempt(_) => {
-                let quiet = self.engine().main.quiet_since()?;
+                let To { nodes, slot, lane } = self.engine().to(self.name());
+                let quiet = nodes.known(slot)?.connection(lane).quiet_since()?;
                 let late = clock::after(clock::after(quiet, self.lease), MARGIN);
                 Some(self.lapses.max(late))
             }
@@ -266,7 +268,7 @@ impl Cleanup {
                     return Some(Progress::Told(Err(fault)));
                 }
                 // There is no caller to notify.
-                let (current, name) = (&self.engine().current, self.name().as_str());
+                let (current, name) = (self.engine().nodes.current(), self.name().as_str());
                 match fault.is_of_dialing() {
                     true => current.holds_up(name, &fault),
                     false => current.will_repeat(name, &fault),
@@ -325,7 +327,8 @@ impl Cleanup {
             return Some(Ok(!*traces && delivery.open_since().is_none()));
         }
         // Nothing is sent here: the call is in progress.
-        let answer = delivery.attempt(&request.engine.main, || request.call(false, None), until);
+        let to = request.engine.to(request.recipe.name());
+        let answer = delivery.attempt(to, || request.call(false, None), until);
         let answer = answer.await?;
         let read = answer.and_then(|reply| {
             let read = request.recipe.acquired(reply);
@@ -362,7 +365,8 @@ impl Cleanup {
         match (&*subject, *goal) {
             (Subject::OnceRequest(once), _) => {
                 let call = || once.call.clone();
-                let answer = delivery.attempt(&once.engine.main, call, until).await?;
+                let to = once.engine.to(&once.name);
+                let answer = delivery.attempt(to, call, until).await?;
                 Some(answer.and_then(|reply| {
                     let read = (once.read)(hear(reply, delivery, news));
                     let reply = read.map_err(|malformed| delivery.misread(malformed))?;
@@ -380,23 +384,24 @@ impl Cleanup {
                 let Some(call) = hold.recipe.update(&hold.id, lease, count) else {
                     return Some(Ok(HoldReply::Done));
                 };
-                let main = &hold.engine.main;
-                let answer = delivery.attempt(main, || call, until).await?;
+                let to = hold.engine.to(hold.recipe.name());
+                let answer = delivery.attempt(to, || call, until).await?;
                 let sent = delivery.sent.unwrap_or_else(clock::now);
                 let told = told(answer, delivery, news);
                 Some(told.inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
                 let call = || end_of(hold);
-                let answer = delivery.attempt(&hold.engine.main, call, until).await?;
+                let to = hold.engine.to(hold.recipe.name());
+                let answer = delivery.attempt(to, call, until).await?;
                 Some(told(answer, delivery, news).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
                 let Some(call) = hold.recipe.forget(&hold.id, hold.repeated) else {
                     return Some(Ok(HoldReply::Done));
                 };
-                let main = &hold.engine.main;
-                let answer = delivery.attempt(main, || call, until).await?;
+                let to = hold.engine.to(hold.recipe.name());
+                let answer = delivery.attempt(to, || call, until).await?;
                 Some(told(answer, delivery, news))
             }
             (Subject::OrphanedAttempt(orphan), _) => {
@@ -404,7 +409,8 @@ impl Cleanup {
                     engine, recipe, id, ..
                 } = &orphan.request;
                 let call = || recipe.withdraw(id);
-                let answer = delivery.attempt(&engine.main, call, until).await?;
+                let to = engine.to(recipe.name());
+                let answer = delivery.attempt(to, call, until).await?;
                 Some(told(answer, delivery, news))
             }
         }
@@ -545,7 +551,7 @@ impl PendingCleanup {
         let mut error = Error::new(kind, action);
         if let Some(cleanup) = &self.cleanup {
             error = error.named(cleanup.name().as_arc());
-            let server = cleanup.engine().main.place();
+            let server = cleanup.engine().nodes.place();
             error = error.detail(format!("{server}: {GOES_ON}"));
         }
         error

@@ -135,7 +135,7 @@ impl LatchWait<'_> {
             }
             Err(fault) if fault.is_passing_for(Caller::Waiter) => {
                 let name = self.latch.name().as_str();
-                self.engine.current.will_repeat(name, &fault);
+                self.engine.nodes.current().will_repeat(name, &fault);
                 self.fault = Some(fault);
                 let again = clock::after(clock::now(), self.pause.take());
                 self.place.tried(Some(again), Health::Failing);
@@ -165,7 +165,7 @@ async fn look(
     deadline: Option<Instant>,
 ) -> Option<Result<Look, Fault>> {
     let mut delivery = Delivery::default();
-    let attempt = delivery.attempt(&engine.main, || latch.check(), deadline);
+    let attempt = delivery.attempt(engine.to(latch.name()), || latch.check(), deadline);
     let reply = attempt.await?;
     Some(reply.and_then(|reply| {
         let look = Look::try_from(reply);

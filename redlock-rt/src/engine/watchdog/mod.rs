@@ -7,6 +7,7 @@
 //! selection of the due holds until the batch is handed to the connection. So a renewal is either
 //! sent before the release began, or never.
 
+mod lanes;
 #[cfg(all(test, redlock_loom))]
 mod loom;
 mod losses;
@@ -23,7 +24,7 @@ pub(super) use self::schedule::Schedule;
 use super::hold::{Hold, LostReason, Plan};
 use super::signal::Signal;
 use crate::clock;
-use crate::connection::Home;
+use crate::connection::{Home, Nodes};
 use crate::shim::{Mutex, lock};
 
 pub(crate) use self::task::run;
@@ -114,15 +115,22 @@ impl Watchdog {
         self.signal.notify();
     }
 
-    fn doubt_all(&self) {
+    fn doubt_all(&self, nodes: &Nodes) {
         if !self.doubt.swap(false, Ordering::AcqRel) {
             return;
         }
+        // In a cluster, only where something happened.
+        let slots = nodes.cluster().map(|cluster| cluster.take_doubts());
+        let is_in_doubt = |hold: &Hold| match &slots {
+            None => true,
+            Some(slots) => slots.contains(nodes.slot_of(hold.recipe.name())),
+        };
         let now = clock::now();
         let mut schedule = lock(&self.schedule);
         *lock(&self.doubted) = Some(now);
         let ids: Vec<u64> = schedule
             .items()
+            .filter(|(_, hold)| is_in_doubt(hold))
             .map(|(id, hold)| {
                 hold.doubt(now);
                 id

@@ -1,5 +1,6 @@
 //! The task that sends due renewals.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -9,75 +10,88 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use super::Watchdog;
+use super::lanes::{At, Lanes, is_same};
 use super::schedule::Schedule;
 use crate::clock;
-use crate::connection::{Caller, Cause, Connection, Exchange, Fault, Verdict};
+use crate::connection::{Caller, Cause, Delivery, Exchange, Fault, Hint, Lane, Nodes, To, Verdict};
 use crate::engine::hold::{Hold, LostReason, Plan};
 use crate::mutant;
 use crate::shim::lock;
-use crate::wire::{HoldReply, Malformed, Renewal, Reply, renew};
+use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, renew};
 
 /// The number of leases per call, unless a single hold has more: small enough not to delay the
 /// server. Redisson renews as many locks.
 const BATCH: usize = 100;
+/// In a cluster: the number of holds that are taken out together, for one call a slot.
+const MOST_TOGETHER: usize = 16 * BATCH;
 /// A silent connection is closed after this time, if no renewal can wait longer.
 const SILENCE: Duration = Duration::from_millis(250);
-/// The number of batches in progress at once.
-const MOST_BATCHES: usize = 16;
 
 /// A hold whose renewal is due, and the lease to ask for.
 type Due = (Arc<Hold>, Duration);
 
+/// Holds of one slot in one call.
 struct Batch {
+    at: At,
     due: Vec<Due>,
     exchange: Exchange,
+    /// The longest time for the reply.
+    response: Duration,
     /// The first reply, if it came at once.
     ready: Option<Result<Reply, Fault>>,
 }
 
 /// A batch with its result.
 struct Answered {
+    at: At,
     due: Vec<Due>,
     sent: Instant,
+    /// Whether the call followed its slot by itself; see [`alone`].
+    followed: bool,
     outcome: Result<Vec<HoldReply>, Fault>,
 }
 
+/// A server that is being connected to.
+type Connecting = BoxFuture<'static, (At, Result<(), Fault>)>;
+type UnderWay = FuturesUnordered<BoxFuture<'static, Answered>>;
+
 /// Runs until the watchdog is closed.
-pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
-    let mut under_way: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
-    let mut connecting: Option<BoxFuture<'static, Result<(), Fault>>> = None;
+pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
+    let mut lanes = Lanes::default();
+    let mut under_way = UnderWay::new();
+    let mut connecting: FuturesUnordered<Connecting> = FuturesUnordered::new();
     while !watchdog.signal.is_closed() {
-        watchdog.doubt_all();
+        watchdog.doubt_all(&nodes);
         watchdog.losses.tell(clock::now());
         let mut more = true;
-        while more && under_way.len() < MOST_BATCHES && connecting.is_none() {
-            match watchdog.pick(&connection) {
-                Picked::Sent(batch) => {
-                    let response = connection.timeouts().response;
-                    under_way.push(answer(batch, response).boxed());
-                }
-                Picked::Unconnected => {
-                    let connection = Arc::clone(&connection);
-                    connecting = Some(async move { connection.ready().await }.boxed());
-                }
-                Picked::Nothing => more = false,
+        while more {
+            let picked = watchdog.pick(&nodes, &mut lanes);
+            more = picked.more;
+            under_way.extend(
+                picked
+                    .batches
+                    .into_iter()
+                    .map(|batch| answer(batch).boxed()),
+            );
+            for (at, slot) in picked.unconnected {
+                connecting.push(connect(Arc::clone(&nodes), at, slot).boxed());
             }
         }
         let wake_at = lock(&watchdog.schedule).arm(clock::now());
-        // While nothing can be sent, due holds are handled as soon as that changes.
-        let sleep = wake_at.filter(|_| connecting.is_none() && under_way.len() < MOST_BATCHES);
-        let sleep = sleep.into_iter().chain(watchdog.losses.wake_at()).min();
+        let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
         tokio::select! {
             // Answers first: there are no more than were asked for. Every turn checks what is due
             // and what a signal announces.
             biased;
             Some(answered) = under_way.next(), if !under_way.is_empty() => {
-                watchdog.take_in(&connection, answered, &mut under_way);
+                watchdog.unpark(&lanes.answered(&answered.at));
+                watchdog.take_in(&nodes, answered, &mut lanes, &mut under_way);
             }
-            connected = async { connecting.as_mut()?.await.into() }, if connecting.is_some() => {
-                connecting = None;
-                if let Some(Err(fault)) = connected {
-                    watchdog.unreachable(&fault);
+            Some((at, connected)) = connecting.next(), if !connecting.is_empty() => {
+                let parked = lanes.connected(&at);
+                match connected {
+                    Ok(()) => watchdog.unpark(&parked),
+                    Err(fault) => watchdog.unreachable(&parked, &fault),
                 }
             }
             () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}
@@ -86,31 +100,60 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, connection: Arc<Connection>) {
     }
 }
 
-enum Picked {
-    Sent(Batch),
-    /// Something is due and there is no connection.
-    Unconnected,
-    Nothing,
+/// Connects to a server, or finds out which one it is.
+async fn connect(nodes: Arc<Nodes>, at: At, slot: Slot) -> (At, Result<(), Fault>) {
+    let connected = match &at {
+        Some(node) => node.connection(Lane::Renewals).ready().await,
+        None => nodes.node(slot).await.map(drop),
+    };
+    let connected = connected.map_err(|fault| nodes.heard(fault, slot));
+    (at, connected)
+}
+
+/// What was sent, and what could not be.
+#[derive(Default)]
+struct Picked {
+    batches: Vec<Batch>,
+    /// Servers to which there is no connection, with a slot of each.
+    unconnected: Vec<(At, Slot)>,
+    /// Something else may be due.
+    more: bool,
+}
+
+/// The holds of one slot that are due.
+#[derive(Default)]
+struct Group {
+    due: Vec<Due>,
+    weight: usize,
 }
 
 impl Watchdog {
-    /// Takes due holds, up to [`BATCH`] by weight, and hands their renewal to the connection, all
-    /// under the schedule's mutex: no guard can end in between.
-    fn pick(&self, connection: &Connection) -> Picked {
+    /// Takes due holds, for each slot up to [`BATCH`] by weight, and hands their renewals to the
+    /// connections, all under the schedule's mutex: no guard can end in between.
+    fn pick(&self, nodes: &Nodes, lanes: &mut Lanes) -> Picked {
         let now = clock::now();
-        let mut due = Vec::new();
+        let most = match nodes.cluster() {
+            None => BATCH,
+            Some(_) => MOST_TOGETHER,
+        };
+        let mut groups: BTreeMap<Slot, Group> = BTreeMap::new();
         let mut ended = Vec::new();
         let mut kept = Vec::new();
         let mut horizon = now;
         let mut weight = 0;
+        let mut picked = Picked::default();
         let mut schedule = lock(&self.schedule);
-        while weight.max(kept.len()) < BATCH
+        while weight.max(kept.len()) < most
             && let Some((id, hold)) = schedule.pop_due(horizon)
         {
+            let slot = slot_of(nodes, &hold);
             let (at, ttl) = match hold.plan(now) {
                 Plan::Renew(ttl) => (now, Some(ttl)),
                 // Only together with other holds.
-                Plan::Wait(at) => (at, hold.plan_early(now).filter(|_| !due.is_empty())),
+                Plan::Wait(at) => {
+                    let together = groups.contains_key(&slot);
+                    (at, hold.plan_early(now).filter(|_| together))
+                }
                 Plan::Done => {
                     self.left(&hold);
                     ended.push(hold);
@@ -121,24 +164,51 @@ impl Watchdog {
                 kept.push((id, at, hold));
                 continue;
             };
-            weight = hold.weight().saturating_add(weight);
-            if weight > BATCH && !due.is_empty() {
+            let node = nodes.known(slot);
+            if !lanes.is_open(&node) {
+                // Handled as soon as that changes, or when its lease is over.
+                lanes.park(&node, id);
+                kept.push((id, hold.deadline(), hold));
+                continue;
+            }
+            let group = groups.entry(slot).or_default();
+            group.weight = hold.weight().saturating_add(group.weight);
+            if group.weight > BATCH && !group.due.is_empty() {
                 // The next call includes this hold.
                 kept.push((id, at, hold));
                 break;
             }
+            weight = hold.weight().saturating_add(weight);
             // Holds that are due soon are included: their times vary, and each alone would need a
             // call.
             if at == now {
                 horizon = horizon.max(clock::after(now, hold.slack(now)));
             }
-            due.push((hold, ttl));
+            group.due.push((hold, ttl));
         }
+        picked.more = !groups.is_empty();
         // Rescheduled only now, since they would be found again otherwise.
         for (id, at, hold) in kept {
             let _ = schedule.set(id, at, hold);
         }
-        let picked = dispatch(&mut schedule, connection, due, now);
+        for (slot, group) in groups {
+            let node = nodes.known(slot);
+            match dispatch(&mut schedule, &node, group.due, now) {
+                Ok(batch) => {
+                    lanes.sent(&node);
+                    picked.batches.push(batch);
+                }
+                Err(due) => {
+                    for (hold, _) in due {
+                        lanes.park(&node, hold.number);
+                        let _ = schedule.set(hold.number, hold.deadline(), hold);
+                    }
+                    if lanes.connects(&node) {
+                        picked.unconnected.push((node, slot));
+                    }
+                }
+            }
+        }
         drop(schedule);
         // Outside the mutex: this notifies the hold's waiters, and may drop the last reference to
         // them.
@@ -146,9 +216,11 @@ impl Watchdog {
         picked
     }
 
-    /// As [`pick`](Self::pick), for those of these holds that are still scheduled.
-    fn pick_again(&self, connection: &Connection, holds: &[Due]) -> Picked {
+    /// As [`pick`](Self::pick), for those of these holds that are still scheduled. All are in one
+    /// slot.
+    fn pick_again(&self, nodes: &Nodes, holds: &[Due]) -> Option<Batch> {
         let now = clock::now();
+        let node = nodes.known(slot_of(nodes, &holds.first()?.0));
         let mut due = Vec::new();
         let mut schedule = lock(&self.schedule);
         for (hold, _) in holds {
@@ -163,22 +235,42 @@ impl Watchdog {
                 let _ = schedule.reset(hold.number, now);
             }
         }
-        dispatch(&mut schedule, connection, due, now)
+        if due.is_empty() {
+            return None;
+        }
+        match dispatch(&mut schedule, &node, due, now) {
+            Ok(batch) => Some(batch),
+            Err(due) => {
+                for (hold, _) in due {
+                    let _ = schedule.set(hold.number, now, hold);
+                }
+                None
+            }
+        }
     }
 
-    /// No connection: all due renewals have failed for now.
-    fn unreachable(&self, fault: &Fault) {
+    /// Holds that need not wait any longer are due at once.
+    fn unpark(&self, holds: &[u64]) {
         let now = clock::now();
-        let mut overdue = Vec::new();
         let mut schedule = lock(&self.schedule);
-        while let Some((id, hold)) = schedule.pop_due(now) {
-            overdue.push((id, hold));
+        for id in holds {
+            let _ = schedule.reset(*id, now);
         }
-        for (id, hold) in &overdue {
-            let _ = schedule.set(*id, now, Arc::clone(hold));
+    }
+
+    /// No connection: the renewals that waited for it have failed for now.
+    fn unreachable(&self, holds: &[u64], fault: &Fault) {
+        let now = clock::now();
+        let mut schedule = lock(&self.schedule);
+        let mut overdue = Vec::new();
+        for id in holds {
+            if let Some(hold) = schedule.remove(*id) {
+                let _ = schedule.set(*id, now, Arc::clone(&hold));
+                overdue.push(hold);
+            }
         }
         drop(schedule);
-        self.failed(overdue.iter().map(|(_, hold)| hold), fault);
+        self.failed(overdue.iter(), fault);
     }
 
     /// All are retried at the same moment, so that one call stays one call.
@@ -210,13 +302,32 @@ impl Watchdog {
     }
 
     fn take_in(
-        &self,
-        connection: &Connection,
+        self: &Arc<Self>,
+        nodes: &Arc<Nodes>,
         answered: Answered,
-        under_way: &mut FuturesUnordered<BoxFuture<'static, Answered>>,
+        lanes: &mut Lanes,
+        under_way: &mut UnderWay,
     ) {
-        let Answered { due, sent, outcome } = answered;
+        let Answered {
+            at,
+            due,
+            sent,
+            followed,
+            outcome,
+        } = answered;
+        let Some(slot) = due.first().map(|(hold, _)| slot_of(nodes, hold)) else {
+            return;
+        };
+        let (outcome, hint) = match outcome {
+            Ok(replies) => (Ok(replies), None),
+            Err(fault) => {
+                let hint = nodes.hint(&fault);
+                (Err(nodes.heard(fault, slot)), hint)
+            }
+        };
         match outcome {
+            // The slot has another master by now: what this one says is true only there.
+            Ok(_) if !followed && !is_same(&nodes.known(slot), &at) => self.again(due),
             Ok(mut replies) => {
                 mutant::shift("a_reply_of_a_batch_goes_to_another", &mut replies);
                 for ((hold, ttl), reply) in due.into_iter().zip(replies) {
@@ -225,19 +336,23 @@ impl Watchdog {
                 }
             }
             // Sent again under the schedule's mutex, so that no guard has ended by then.
-            Err(fault) if fault.cause() == Cause::Loaded => {
+            Err(fault) if fault.cause() == Cause::Loaded => self.again(due),
+            Err(_) if !followed && hint == Some(Hint::Moved) => self.again(due),
+            // Some keys of the slot are at its next master: each hold is looked for alone.
+            Err(_) if !followed && hint == Some(Hint::Apart) => {
                 for (hold, _) in due {
-                    hold.doubt(clock::now());
-                    self.rewatch_or_end(&hold);
+                    lanes.sent(&at);
+                    let (watchdog, nodes) = (Arc::clone(self), Arc::clone(nodes));
+                    under_way.push(alone(watchdog, nodes, hold, at.clone()).boxed());
                 }
             }
             // One bad key makes the whole call fail: each half is sent separately.
             Err(fault) if due.len() > 1 && may_be_of_one_key(&fault) => {
                 let (first, second) = due.split_at(due.len() / 2);
                 for half in [first, second] {
-                    if let Picked::Sent(batch) = self.pick_again(connection, half) {
-                        let response = connection.timeouts().response;
-                        under_way.push(answer(batch, response).boxed());
+                    if let Some(batch) = self.pick_again(nodes, half) {
+                        lanes.sent(&batch.at);
+                        under_way.push(answer(batch).boxed());
                     }
                 }
             }
@@ -250,6 +365,76 @@ impl Watchdog {
             }
             Err(fault) => self.failed(due.iter().map(|(hold, _)| hold), &fault),
         }
+    }
+
+    fn again(&self, due: Vec<Due>) {
+        for (hold, _) in due {
+            hold.doubt(clock::now());
+            self.rewatch_or_end(&hold);
+        }
+    }
+
+    /// Takes one hold out for a renewal that may follow its slot; `None`: it is not due any more.
+    fn pick_alone(&self, hold: &Hold, again: Instant, now: Instant) -> Option<Duration> {
+        hold.doubt(now);
+        let mut schedule = lock(&self.schedule);
+        let Plan::Renew(ttl) = hold.plan(now) else {
+            return None;
+        };
+        let held = schedule.remove(hold.number)?;
+        let _ = schedule.set(hold.number, again, held);
+        Some(ttl)
+    }
+}
+
+/// Renews one hold of a slot that is on its way to another server. The call may be redirected, and
+/// is sent again then, without the schedule's mutex. So it has the turn of the hold's commands: the
+/// release of the last guard waits for it.
+async fn alone(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>, hold: Arc<Hold>, at: At) -> Answered {
+    let now = clock::now();
+    let nothing = |due| Answered {
+        at: at.clone(),
+        due,
+        sent: now,
+        followed: true,
+        outcome: Ok(Vec::new()),
+    };
+    let Ok(turn) = Arc::clone(&hold.serial).try_lock_owned() else {
+        // Another command of the hold is in progress.
+        let mut schedule = lock(&watchdog.schedule);
+        let _ = schedule.reset(hold.number, hold.retry_at(now));
+        return nothing(Vec::new());
+    };
+    let rest = hold.deadline().saturating_duration_since(now);
+    let until = clock::after(now, rest / 2);
+    let Some(ttl) = watchdog.pick_alone(&hold, hold.deadline(), now) else {
+        let mut schedule = lock(&watchdog.schedule);
+        let _ = schedule.reset(hold.number, now);
+        return nothing(Vec::new());
+    };
+    let renewal = Renewal {
+        recipe: &*hold.recipe,
+        owner: &hold.id,
+        lease: ttl,
+    };
+    let call = renew(&[renewal]);
+    let to = To {
+        nodes: &nodes,
+        slot: slot_of(&nodes, &hold),
+        lane: Lane::Renewals,
+    };
+    let mut delivery = Delivery::default();
+    let reply = delivery.attempt(to, || call, Some(until)).await;
+    let reply = reply.unwrap_or_else(|| Err(Fault::timed_out("no answer to a renewal")));
+    let outcome = reply.and_then(|reply| {
+        let read = decode(reply, 1);
+        read.map_err(|malformed| delivery.misread(malformed))
+    });
+    drop(turn);
+    Answered {
+        sent: delivery.sent.unwrap_or(now),
+        outcome,
+        ..nothing(vec![(Arc::clone(&hold), ttl)])
     }
 }
 
@@ -266,16 +451,15 @@ fn may_be_of_one_key(fault: &Fault) -> bool {
     fault.cause() != Cause::Denied || source.is_some_and(names_a_key)
 }
 
-/// Hands the renewal of `due` to the connection; the caller holds the schedule's mutex.
+/// Hands the renewal of `due` to the connection; the caller holds the schedule's mutex. Returns
+/// `due` if there is no connection.
 fn dispatch(
     schedule: &mut Schedule<Arc<Hold>>,
-    connection: &Connection,
+    at: &At,
     due: Vec<Due>,
     now: Instant,
-) -> Picked {
-    if due.is_empty() {
-        return Picked::Nothing;
-    }
+) -> Result<Batch, Vec<Due>> {
+    let Some(node) = at else { return Err(due) };
     let holds: Vec<Renewal<'_>> = due
         .iter()
         .map(|(hold, lease)| Renewal {
@@ -284,18 +468,16 @@ fn dispatch(
             lease: *lease,
         })
         .collect();
-    let exchange = connection.call_now(renew(&holds));
-    // Due again at the latest moment for the outcome; at once if nothing is sent.
-    let again = match exchange {
-        Some(_) => clock::after(now, connection.timeouts().response * 2),
-        None => now,
+    let connection = node.connection(Lane::Renewals);
+    let Some(mut exchange) = connection.call_now(renew(&holds)) else {
+        return Err(due);
     };
+    // Due again at the latest moment for the outcome.
+    let response = connection.timeouts().response;
+    let again = clock::after(now, response * 2);
     for (hold, _) in &due {
         let _ = schedule.set(hold.number, again, Arc::clone(hold));
     }
-    let Some(mut exchange) = exchange else {
-        return Picked::Unconnected;
-    };
     // The first poll hands the call to the connection, even if the task has used up its budget:
     // after the schedule's mutex is released, a guard may end.
     let mut first = tokio::task::unconstrained(&mut exchange);
@@ -303,19 +485,28 @@ fn dispatch(
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
-    Picked::Sent(Batch {
+    Ok(Batch {
+        at: at.clone(),
         due,
         exchange,
+        response,
         ready,
     })
 }
 
+/// All holds of one call are in one slot.
+fn slot_of(nodes: &Nodes, hold: &Hold) -> Slot {
+    nodes.slot_of(hold.recipe.name())
+}
+
 /// Waits for the outcome of a batch, at most for half of the shortest remaining lease, so that
 /// there is time for another try.
-async fn answer(batch: Batch, response: Duration) -> Answered {
+async fn answer(batch: Batch) -> Answered {
     let Batch {
+        at,
         due,
         mut exchange,
+        response,
         ready,
     } = batch;
     let sent = exchange.made();
@@ -336,8 +527,10 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
                         exchange.abandon();
                     }
                     return Answered {
+                        at,
                         due,
                         sent,
+                        followed: false,
                         outcome: Err(Fault::timed_out("no answer to a renewal")),
                     };
                 }
@@ -348,7 +541,13 @@ async fn answer(batch: Batch, response: Duration) -> Answered {
         let read = decode(reply, due.len());
         read.map_err(|malformed| exchange.misread(malformed))
     });
-    Answered { due, sent, outcome }
+    Answered {
+        at,
+        due,
+        sent,
+        followed: false,
+        outcome,
+    }
 }
 
 fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Malformed> {
@@ -389,19 +588,17 @@ mod tests {
             .lock(&recipe, terms, AcquireParams::default())
             .await
             .unwrap();
-        engine.renewals.ready().await.unwrap();
+        let node = engine.nodes.node(Slot::ONLY).await.unwrap();
+        node.connection(Lane::Renewals).ready().await.unwrap();
         let due = |lease| vec![(Arc::clone(&guard.hold), lease)];
         let mut schedule = Schedule::default();
-        let picked = dispatch(
-            &mut schedule,
-            &engine.renewals,
-            due(Duration::ZERO),
-            clock::now(),
-        );
-        let Picked::Sent(loads_the_script) = picked else {
+        let at = Some(node);
+        let now = clock::now();
+        let picked = dispatch(&mut schedule, &at, due(Duration::ZERO), now);
+        let Ok(loads_the_script) = picked else {
             panic!("there is a connection");
         };
-        let outcome = answer(loads_the_script, S).await.outcome;
+        let outcome = answer(loads_the_script).await.outcome;
         let cause = outcome.as_ref().map_err(Fault::cause);
         assert_eq!(cause, Err(Cause::Loaded), "{outcome:?}");
 
@@ -410,8 +607,8 @@ mod tests {
         while tokio::task::coop::has_budget_remaining() {
             let _ = spend.recv().now_or_never();
         }
-        let picked = dispatch(&mut schedule, &engine.renewals, due(60 * S), clock::now());
-        assert!(matches!(picked, Picked::Sent(_)));
+        let picked = dispatch(&mut schedule, &at, due(60 * S), clock::now());
+        assert!(picked.is_ok());
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

@@ -1,0 +1,100 @@
+//! Asking nodes for the layout of the cluster.
+//!
+//! Several are asked at the same time, and the answer with the highest epoch counts: a node that
+//! was cut off from the others does not know of a failover.
+
+use std::io;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::layout::Layout;
+use crate::connection::checked::Checked;
+use crate::connection::dialer::{Dialer, Target};
+use crate::connection::endpoint::Address;
+use crate::connection::fault::Fault;
+use crate::connection::greeting::{Unanswered, ask};
+use crate::connection::reach::{Gathered, all_failed, gather};
+
+/// So many are asked at the same time.
+const TOGETHER: usize = 4;
+
+/// Asks some of these nodes, and others if none of them answers. `reached`: the cluster was reached
+/// before: the configuration is, or was, correct.
+pub(super) async fn ask_for_layout(
+    dialer: &Dialer,
+    nodes: &[Address],
+    reached: bool,
+    within: Duration,
+) -> Result<Layout, Fault> {
+    let groups = nodes.chunks(TOGETHER);
+    let share = match groups.len() {
+        0 | 1 => within,
+        _ => within / 2,
+    };
+    let mut failed = Vec::new();
+    for group in groups {
+        let asked = group.iter().map(|node| {
+            let told = question(dialer, node, reached, share);
+            (node.place(), told)
+        });
+        // The others are waited for a little: one may have heard more than another.
+        let found = gather(asked, share, |told: &[Layout]| !told.is_empty());
+        let Gathered { answers, faults } = found.await;
+        // The first of the best.
+        let best = |told: &Layout| (told.epoch, told.covered());
+        if let Some(layout) = answers.into_iter().rev().max_by_key(best) {
+            return Ok(layout);
+        }
+        failed.extend(faults);
+    }
+    Err(all_failed(
+        "no node of the cluster answers",
+        failed,
+        reached,
+    ))
+}
+
+async fn question(
+    dialer: &Dialer,
+    node: &Address,
+    reached: bool,
+    within: Duration,
+) -> Result<Layout, Fault> {
+    let (mut commands, _) = dialer.login().await?;
+    let stream = dialer.dial(&Target::Address(node.clone()), within).await;
+    let mut stream = Checked::new(stream.map_err(|error| Fault::of_stream(error, reached))?);
+    let needed = commands.len();
+    for subcommand in ["SLOTS", "INFO"] {
+        commands.cmd("CLUSTER").arg(subcommand);
+    }
+    let replies = match ask(&commands, needed, &mut stream).await {
+        Ok(replies) => replies,
+        Err(Unanswered::Fault(fault) | Unanswered::HungUp(fault)) => return Err(fault),
+    };
+    let (logged_in, told) = replies.split_at(needed);
+    for reply in logged_in {
+        if let Value::ServerError(error) = reply {
+            return Err(Fault::from_server(error.clone()).while_dialing());
+        }
+    }
+    let [slots, info] = told else {
+        return Err(Fault::not_redis());
+    };
+    if let Value::ServerError(error) = slots {
+        let disabled = |text: &str| text.contains("cluster support disabled");
+        return Err(match error.details().is_some_and(disabled) {
+            true => Fault::misconfigured(io::Error::other(NOT_A_NODE)),
+            false => Fault::from_server(error.clone()).while_dialing(),
+        });
+    }
+    let layout = Layout::of(slots, info, node).ok_or_else(Fault::not_redis)?;
+    match layout.masters.is_empty() {
+        false => Ok(layout),
+        true => Err(Fault::passing("no master has any slot".into())),
+    }
+}
+
+/// Why a server is refused behind the URL of a cluster.
+pub(in crate::connection) const NOT_A_NODE: &str =
+    "it is not a node of a cluster; the URL of a single server is redis://host:port";

@@ -1,0 +1,128 @@
+//! Calls that follow their slots.
+//!
+//! A node that does not have the slot of a call refuses it before it runs, and names the node that
+//! has it (MOVED), or that has the keys of a slot on its way there (ASK). The call is then sent
+//! there.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Cluster;
+use crate::connection::cluster::news::{Redirect, SlotNews};
+use crate::connection::delivery::{Delivery, before};
+use crate::connection::fault::Fault;
+use crate::connection::link::Exchange;
+use crate::connection::nodes::{Lane, Node};
+use crate::wire::{Call, Reply, Slot};
+
+/// After so many redirections the caller pauses.
+const MOST_HOPS: usize = 5;
+
+impl Cluster {
+    /// As [`Delivery::attempt`]. `call`: what to send; `None`: a call is in progress.
+    pub(in crate::connection) async fn attempt(
+        self: &Arc<Self>,
+        delivery: &mut Delivery,
+        (slot, lane): (Slot, Lane),
+        call: Option<Call>,
+        until: Option<Instant>,
+    ) -> Option<Result<Reply, Fault>> {
+        let reply = self.timeouts.reply();
+        let Some(call) = call else {
+            let outcome = delivery.finish(reply, until).await?;
+            return Some(outcome.map_err(|fault| {
+                self.redirected(&fault, slot);
+                fault.while_redirected()
+            }));
+        };
+        let mut asks: Option<Arc<Node>> = None;
+        for _ in 0..MOST_HOPS {
+            let started = match asks.take() {
+                None => self.start(slot, lane, &call, until).await?,
+                Some(node) => start_asking(&node, lane, call.clone(), until).await?,
+            };
+            match started {
+                Ok(exchange) => delivery.carry(exchange),
+                Err(fault) => {
+                    self.is_in_doubt();
+                    return Some(Err(fault));
+                }
+            }
+            let fault = match delivery.finish(reply, until).await? {
+                Ok(reply) => return Some(Ok(reply)),
+                Err(fault) => fault,
+            };
+            match self.redirected(&fault, slot) {
+                Some(Next::Again) => {}
+                Some(Next::Asking(node)) => asks = Some(node),
+                None => return Some(Err(fault)),
+            }
+        }
+        let fault = Fault::passing(format!("slot {slot} is on the move"));
+        Some(Err(fault.while_redirected()))
+    }
+
+    /// Starts a call at the master of its slot, whichever that is by then.
+    async fn start(
+        self: &Arc<Self>,
+        slot: Slot,
+        lane: Lane,
+        call: &Call,
+        until: Option<Instant>,
+    ) -> Option<Result<Exchange, Fault>> {
+        loop {
+            let node = match before(until, self.node(slot)).await? {
+                Ok(node) => node,
+                Err(fault) => return Some(Err(fault)),
+            };
+            tokio::select! {
+                biased;
+                started = before(until, node.connection(lane).call(call.clone())) => {
+                    return started;
+                }
+                // Another node was promoted, while this one does not answer.
+                () = self.has_left(slot, &node) => {}
+            }
+        }
+    }
+
+    /// What to do about a fault, if it is a redirection; takes note of where the slot is.
+    pub(in crate::connection) fn redirected(
+        self: &Arc<Self>,
+        fault: &Fault,
+        slot: Slot,
+    ) -> Option<Next> {
+        match fault.news()? {
+            SlotNews::Redirect(Redirect { asks, to, .. }) => {
+                let to = to.as_ref()?;
+                if *asks {
+                    return Some(Next::Asking(self.node_at(to)?));
+                }
+                self.is_moved(slot, to);
+                Some(Next::Again)
+            }
+            SlotNews::Down => {
+                self.is_in_doubt();
+                None
+            }
+            SlotNews::Split => None,
+        }
+    }
+}
+
+/// Where to send a call that was redirected.
+pub(in crate::connection) enum Next {
+    /// To the master of its slot, which is another one by now.
+    Again,
+    /// To this one, which gets the keys of the slot one by one. Once.
+    Asking(Arc<Node>),
+}
+
+async fn start_asking(
+    node: &Node,
+    lane: Lane,
+    call: Call,
+    until: Option<Instant>,
+) -> Option<Result<Exchange, Fault>> {
+    before(until, node.connection(lane).call_asking(call)).await
+}

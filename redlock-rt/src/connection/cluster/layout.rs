@@ -1,0 +1,159 @@
+//! Which master has which slots, as the nodes say (CLUSTER SLOTS, CLUSTER INFO).
+
+use redis::Value;
+
+use crate::connection::endpoint::Address;
+use crate::connection::sentinel::text_of;
+use crate::wire::Slot;
+
+/// What one node says about the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) masters: Vec<Address>,
+    pub(super) replicas: Vec<Address>,
+    /// The master of each slot, as an index; [`NOBODY`]: none has it.
+    pub(super) owners: Vec<u16>,
+    /// The epoch of the cluster, which grows with every change; `None` where an ACL forbids to ask.
+    pub(super) epoch: Option<u64>,
+}
+
+/// No master has the slot.
+pub(super) const NOBODY: u16 = u16::MAX;
+
+impl Layout {
+    /// `asked`: the address of the node that says this.
+    pub(super) fn of(slots: &Value, info: &Value, asked: &Address) -> Option<Self> {
+        let Value::Array(ranges) = slots else {
+            return None;
+        };
+        let mut layout = Self {
+            masters: Vec::new(),
+            replicas: Vec::new(),
+            owners: vec![NOBODY; usize::from(Slot::COUNT)],
+            epoch: epoch_of(info),
+        };
+        for range in ranges {
+            let Value::Array(parts) = range else {
+                return None;
+            };
+            let [first, last, master, replicas @ ..] = &parts[..] else {
+                return None;
+            };
+            let (first, last) = (number(first)?, number(last)?);
+            let owned = layout.owners.get_mut(first..=last)?;
+            let master = address(master, asked)?;
+            let at = position(&mut layout.masters, master);
+            owned.fill(u16::try_from(at).ok().filter(|at| *at != NOBODY)?);
+            for replica in replicas {
+                let replica = address(replica, asked)?;
+                position(&mut layout.replicas, replica);
+            }
+        }
+        Some(layout)
+    }
+
+    /// How many slots have a master.
+    pub(super) fn covered(&self) -> usize {
+        self.owners.iter().filter(|owner| **owner != NOBODY).count()
+    }
+}
+
+fn position(list: &mut Vec<Address>, address: Address) -> usize {
+    let known = list.iter().position(|known| *known == address);
+    known.unwrap_or_else(|| {
+        list.push(address);
+        list.len() - 1
+    })
+}
+
+fn number(value: &Value) -> Option<usize> {
+    match value {
+        Value::Int(number) => usize::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// A node: its host, its port, and more.
+fn address(node: &Value, asked: &Address) -> Option<Address> {
+    let Value::Array(parts) = node else {
+        return None;
+    };
+    let host = parts.first().and_then(text_of).unwrap_or_default();
+    let port = u16::try_from(number(parts.get(1)?)?).ok()?;
+    Some(asked.announced(&host, port))
+}
+
+/// The number of the cluster's last change, as far as this node has heard.
+fn epoch_of(info: &Value) -> Option<u64> {
+    let text = text_of(info)?;
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, epoch) = fields.find(|(name, _)| *name == "cluster_current_epoch")?;
+    epoch.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![host, Value::Int(port), bulk("id")])
+    }
+
+    fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
+        let ends = vec![Value::Int(first), Value::Int(last)];
+        Value::Array([ends, nodes].concat())
+    }
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp {
+            host: host.into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn slots_have_the_masters_that_are_named_first() {
+        let slots = Value::Array(vec![
+            range(0, 99, vec![node(bulk("a"), 1), node(bulk("b"), 2)]),
+            range(200, 16383, vec![node(bulk("c"), 3)]),
+            range(100, 100, vec![node(bulk("a"), 1)]),
+        ]);
+        let info = bulk("cluster_state:ok\r\ncluster_current_epoch:7\r\n");
+        let layout = Layout::of(&slots, &info, &tcp("asked", 9)).unwrap();
+        assert_eq!(layout.masters, [tcp("a", 1), tcp("c", 3)]);
+        assert_eq!(layout.replicas, [tcp("b", 2)]);
+        let at = [0, 99, 100, 101, 200, 16383].map(|slot: usize| layout.owners[slot]);
+        assert_eq!(at, [0, 0, 0, NOBODY, 1, 1]);
+        assert_eq!((layout.epoch, layout.covered()), (Some(7), 101 + 16184));
+    }
+
+    #[test]
+    fn a_node_without_a_host_is_where_the_asked_one_is() {
+        for host in [bulk(""), bulk("?"), Value::Nil] {
+            let slots = Value::Array(vec![range(0, 16383, vec![node(host, 7001)])]);
+            let layout = Layout::of(&slots, &Value::Nil, &tcp("asked", 9)).unwrap();
+            assert_eq!(layout.masters, [tcp("asked", 7001)]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_layout_is_refused() {
+        let bad = [
+            Value::Nil,
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![range(0, 16384, vec![node(bulk("a"), 1)])]),
+            Value::Array(vec![range(9, 3, vec![node(bulk("a"), 1)])]),
+            Value::Array(vec![range(-1, 3, vec![node(bulk("a"), 1)])]),
+            Value::Array(vec![range(0, 3, vec![node(bulk("a"), 70000)])]),
+            Value::Array(vec![range(0, 3, vec![])]),
+        ];
+        for slots in bad {
+            let layout = Layout::of(&slots, &Value::Nil, &tcp("asked", 9));
+            assert_eq!(layout, None, "{slots:?}");
+        }
+    }
+}

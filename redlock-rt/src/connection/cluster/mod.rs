@@ -1,0 +1,378 @@
+//! A Redis Cluster: which master has which slot, and the connections to each.
+//!
+//! The layout is asked for when the client is first used, after a redirection, after a failure to
+//! connect or a lost connection, and every minute that the client is used. One short task asks at a
+//! time, after pauses that grow. A slot that has moved puts its locks in doubt, so that they are
+//! verified at their new master at once.
+
+mod ask;
+mod follow;
+mod layout;
+mod news;
+mod refresh;
+mod slots;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+pub(super) use self::ask::NOT_A_NODE;
+use self::layout::{Layout, NOBODY};
+pub(super) use self::news::SlotNews;
+use self::refresh::Refreshing;
+pub(crate) use self::slots::SlotSet;
+use super::dialer::Dialer;
+use super::endpoint::Address;
+use super::fault::Fault;
+use super::nodes::{Node, OnDoubt};
+use super::reconnect::Timeouts;
+use super::server::CurrentServer;
+use super::spawner::Spawner;
+use crate::clock;
+use crate::wire::Slot;
+
+/// A layout that is older than this is asked for again when it is used.
+const OLD: Duration = Duration::from_secs(60);
+/// How long a node that has no slots any more is kept.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The masters of a cluster.
+pub(crate) struct Cluster {
+    /// Leads to the first seed; those of the nodes are made from it.
+    dialer: Dialer,
+    seeds: Vec<Address>,
+    spawner: Spawner,
+    timeouts: Timeouts,
+    on_doubt: OnDoubt,
+    /// For log lines about the client.
+    current: Arc<CurrentServer>,
+    /// Something happened after which the layout may be another.
+    outdated: Arc<AtomicBool>,
+    /// Never held across an await.
+    state: Mutex<State>,
+    /// A try to ask for the layout has ended.
+    asked: Notify,
+    /// Counts the changes of the layout.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The master of each slot, as an index into `nodes`; empty: nothing is known yet.
+    owners: Vec<u16>,
+    /// The place of a node stays the same; a place is empty once its node was forgotten.
+    nodes: Vec<Option<Member>>,
+    replicas: Vec<Address>,
+    /// Slots that have moved since the locks in them were last put in doubt.
+    moved: SlotSet,
+    refreshing: Refreshing,
+    closed: bool,
+}
+
+struct Member {
+    at: Address,
+    node: Arc<Node>,
+    /// The server of its locks may have lost them.
+    doubted: Arc<AtomicBool>,
+    /// Since when it has no slots.
+    idle: Option<Instant>,
+}
+
+impl Cluster {
+    pub(super) fn new(
+        dialer: Dialer,
+        seeds: Vec<Address>,
+        spawner: Spawner,
+        timeouts: Timeouts,
+        on_doubt: OnDoubt,
+    ) -> Self {
+        let current = CurrentServer::new(dialer.called(), Duration::ZERO, || {});
+        Self {
+            current: Arc::new(current),
+            dialer,
+            seeds,
+            spawner,
+            timeouts,
+            on_doubt,
+            outdated: Arc::default(),
+            state: Mutex::default(),
+            asked: Notify::new(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// For log lines about the client.
+    pub(crate) fn current(&self) -> &Arc<CurrentServer> {
+        &self.current
+    }
+
+    /// The master of a slot, as far as it is known.
+    pub(crate) fn known(&self, slot: Slot) -> Option<Arc<Node>> {
+        self.state().owner(slot).cloned()
+    }
+
+    /// All masters that are known, with their slots.
+    #[allow(dead_code)]
+    pub(crate) fn masters(&self) -> Vec<(Arc<Node>, SlotSet)> {
+        let state = self.state();
+        let mut sets = vec![SlotSet::default(); state.nodes.len()];
+        for (number, owner) in (0..).zip(&state.owners) {
+            if let (Some(set), Some(slot)) = (sets.get_mut(usize::from(*owner)), Slot::new(number))
+            {
+                set.insert(slot);
+            }
+        }
+        let members = state.nodes.iter().zip(sets);
+        members
+            .filter(|(_, set)| !set.is_empty())
+            .filter_map(|(member, set)| Some((Arc::clone(&member.as_ref()?.node), set)))
+            .collect()
+    }
+
+    /// Counts the changes of the layout, for those that depend on it.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The master of a slot; asks for it first, if it is not known.
+    ///
+    /// # Errors
+    ///
+    /// No node answered, or no master has the slot at present.
+    pub(crate) async fn node(self: &Arc<Self>, slot: Slot) -> Result<Arc<Node>, Fault> {
+        self.look_after();
+        let owner = |state: &State| state.owner(slot).cloned();
+        let none = || Fault::passing(format!("no master has slot {slot} at present"));
+        self.find(owner, none).await
+    }
+
+    /// Some master.
+    pub(crate) async fn any(self: &Arc<Self>) -> Result<Arc<Node>, Fault> {
+        self.look_after();
+        let busy = |state: &State| {
+            let busy = |member: &&Member| member.idle.is_none();
+            let masters: Vec<_> = state.nodes.iter().flatten().filter(busy).collect();
+            let chosen = fastrand::choice(&masters)?;
+            Some(Arc::clone(&chosen.node))
+        };
+        let none = || Fault::passing("the cluster has no master".into());
+        self.find(busy, none).await
+    }
+
+    /// The locks in doubt since this was asked last.
+    pub(crate) fn take_doubts(&self) -> SlotSet {
+        let mut state = self.state();
+        let mut doubted = std::mem::take(&mut state.moved);
+        let in_doubt: Vec<bool> = state
+            .nodes
+            .iter()
+            .map(|member| {
+                let member = member.as_ref();
+                member.is_some_and(|member| member.doubted.swap(false, Ordering::AcqRel))
+            })
+            .collect();
+        if in_doubt.contains(&true) {
+            for (number, owner) in (0..).zip(&state.owners) {
+                if in_doubt.get(usize::from(*owner)) == Some(&true)
+                    && let Some(slot) = Slot::new(number)
+                {
+                    doubted.insert(slot);
+                }
+            }
+        }
+        doubted
+    }
+
+    /// A node said that another one has the slot.
+    pub(super) fn is_moved(self: &Arc<Self>, slot: Slot, to: &Address) {
+        let mut state = self.state();
+        if state.closed || state.owners.is_empty() {
+            return;
+        }
+        let at = state.place_of(to, self);
+        let Some(owner) = state.owners.get_mut(usize::from(slot.number())) else {
+            return;
+        };
+        if *owner != at {
+            *owner = at;
+            state.moved.insert(slot);
+            if let Some(Some(member)) = state.nodes.get_mut(usize::from(at)) {
+                member.idle = None;
+            }
+            drop(state);
+            tracing::debug!(slot = slot.number(), to = to.place(), "a slot has moved");
+            self.changed();
+        }
+        self.refresh();
+    }
+
+    /// The node at an address, which a node named.
+    fn node_at(self: &Arc<Self>, at: &Address) -> Option<Arc<Node>> {
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        let place = state.place_of(at, self);
+        let member = state.nodes.get(usize::from(place))?.as_ref()?;
+        Some(Arc::clone(&member.node))
+    }
+
+    /// A fault after which another node may have the slot: the layout is asked for.
+    pub(super) fn is_in_doubt(self: &Arc<Self>) {
+        self.refresh();
+    }
+
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let members = std::mem::take(&mut state.nodes);
+        state.owners.clear();
+        state.refreshing.end();
+        drop(state);
+        for member in members.into_iter().flatten() {
+            member.node.close();
+        }
+        self.asked.notify_waiters();
+    }
+
+    /// Asks for the layout again if it may be another by now. Called where it is used.
+    fn look_after(self: &Arc<Self>) {
+        if self.outdated.swap(false, Ordering::AcqRel) || self.state().refreshing.is_older(OLD) {
+            self.refresh();
+        }
+    }
+
+    /// Takes over what a node has said.
+    fn apply(self: &Arc<Self>, layout: Layout) {
+        let now = clock::now();
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        let places: Vec<u16> = layout
+            .masters
+            .iter()
+            .map(|master| state.place_of(master, self))
+            .collect();
+        let owner = |owner: &u16| {
+            let place = places.get(usize::from(*owner));
+            place.copied().unwrap_or(NOBODY)
+        };
+        let owners: Vec<u16> = layout.owners.iter().map(owner).collect();
+        let before = std::mem::replace(&mut state.owners, owners);
+        let mut changed = before.is_empty();
+        for (number, (before, now)) in (0..).zip(before.iter().zip(&state.owners.clone())) {
+            if before != now {
+                changed = true;
+                if let Some(slot) = Slot::new(number) {
+                    state.moved.insert(slot);
+                }
+            }
+        }
+        state.replicas = layout.replicas;
+        state.forget_idle(now, &places);
+        drop(state);
+        if changed {
+            self.changed();
+        }
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+        (self.on_doubt)();
+    }
+
+    /// Waits until `slot` has another master than `node`.
+    async fn has_left(&self, slot: Slot, node: &Arc<Node>) {
+        let mut changes = self.changes();
+        loop {
+            let owner = self.known(slot);
+            if owner.is_some_and(|owner| !Arc::ptr_eq(&owner, node)) {
+                return;
+            }
+            // The sender lives as long as the cluster.
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn make(&self, at: &Address) -> Member {
+        let doubted = Arc::<AtomicBool>::default();
+        let on_doubt: OnDoubt = {
+            let (doubted, outdated) = (Arc::clone(&doubted), Arc::clone(&self.outdated));
+            let told = Arc::clone(&self.on_doubt);
+            Arc::new(move || {
+                doubted.store(true, Ordering::Release);
+                outdated.store(true, Ordering::Release);
+                told();
+            })
+        };
+        let dialer = self.dialer.clone().at_node(at.clone());
+        let node = Node::new(dialer, &self.spawner, self.timeouts, &on_doubt);
+        Member {
+            at: at.clone(),
+            node: Arc::new(node),
+            doubted,
+            idle: None,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
+        let owner = self.owners.get(usize::from(slot.number()))?;
+        let member = self.nodes.get(usize::from(*owner))?.as_ref()?;
+        Some(&member.node)
+    }
+
+    /// The place of the node at an address, which is made if it is new.
+    fn place_of(&mut self, at: &Address, cluster: &Cluster) -> u16 {
+        let is_it = |member: &Option<Member>| member.as_ref().is_some_and(|known| known.at == *at);
+        let known = self.nodes.iter().position(is_it);
+        let place = known.unwrap_or_else(|| {
+            let free = self.nodes.iter().position(Option::is_none);
+            let place = free.unwrap_or_else(|| {
+                self.nodes.push(None);
+                self.nodes.len() - 1
+            });
+            self.nodes[place] = Some(cluster.make(at));
+            place
+        });
+        u16::try_from(place).unwrap_or(NOBODY)
+    }
+
+    /// Forgets nodes that have had no slots for a while. A node with a broken connection is kept:
+    /// if it gets slots again, the client of that connection is killed first.
+    fn forget_idle(&mut self, now: Instant, busy: &[u16]) {
+        for (place, slot) in (0..).zip(&mut self.nodes) {
+            let Some(member) = slot else { continue };
+            if busy.contains(&place) {
+                member.idle = None;
+                continue;
+            }
+            let since = *member.idle.get_or_insert(now);
+            if now.saturating_duration_since(since) >= KEPT && !member.node.has_stale_clients() {
+                *slot = None;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        let nodes = state.nodes.iter().flatten();
+        let nodes: Vec<String> = nodes.map(|member| member.at.place()).collect();
+        f.debug_struct("Cluster")
+            .field("nodes", &nodes)
+            .finish_non_exhaustive()
+    }
+}

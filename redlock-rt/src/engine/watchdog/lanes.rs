@@ -1,0 +1,115 @@
+//! The servers to which renewals are sent. Each has limits of its own, so that one that is silent,
+//! or cannot be connected to, delays the renewals of no other.
+
+use std::sync::Arc;
+
+use crate::connection::Node;
+
+/// The number of batches in progress at once at one server.
+const MOST_BATCHES: usize = 16;
+
+/// `None`: the server of the slot is not known.
+pub(super) type At = Option<Arc<Node>>;
+
+/// What is under way at each server. Servers where nothing is are not kept.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(Vec<Lane>);
+
+#[derive(Debug)]
+struct Lane {
+    at: At,
+    batches: usize,
+    connecting: bool,
+    /// The holds that wait for this.
+    parked: Vec<u64>,
+}
+
+impl Lanes {
+    /// Whether a batch may be sent there now.
+    pub(super) fn is_open(&self, at: &At) -> bool {
+        let lane = self.0.iter().find(|lane| is_same(&lane.at, at));
+        lane.is_none_or(|lane| !lane.connecting && lane.batches < MOST_BATCHES)
+    }
+
+    /// A hold waits until the lane is open.
+    pub(super) fn park(&mut self, at: &At, hold: u64) {
+        self.lane(at).parked.push(hold);
+    }
+
+    pub(super) fn sent(&mut self, at: &At) {
+        self.lane(at).batches += 1;
+    }
+
+    /// A batch has ended. Returns the holds that wait no longer.
+    pub(super) fn answered(&mut self, at: &At) -> Vec<u64> {
+        let lane = self.lane(at);
+        lane.batches = lane.batches.saturating_sub(1);
+        self.unpark(at)
+    }
+
+    /// Returns whether it was not being connected to.
+    pub(super) fn connects(&mut self, at: &At) -> bool {
+        !std::mem::replace(&mut self.lane(at).connecting, true)
+    }
+
+    /// As [`answered`](Self::answered), for the end of a try to connect.
+    pub(super) fn connected(&mut self, at: &At) -> Vec<u64> {
+        self.lane(at).connecting = false;
+        self.unpark(at)
+    }
+
+    fn unpark(&mut self, at: &At) -> Vec<u64> {
+        if !self.is_open(at) {
+            return Vec::new();
+        }
+        let parked = std::mem::take(&mut self.lane(at).parked);
+        self.0.retain(|lane| lane.batches > 0 || lane.connecting);
+        parked
+    }
+
+    fn lane(&mut self, at: &At) -> &mut Lane {
+        let known = self.0.iter().position(|lane| is_same(&lane.at, at));
+        let known = known.unwrap_or_else(|| {
+            self.0.push(Lane {
+                at: at.clone(),
+                batches: 0,
+                connecting: false,
+                parked: Vec::new(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[known]
+    }
+}
+
+pub(super) fn is_same(one: &At, other: &At) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_wait_until_their_own_server_is_open_again() {
+        let mut lanes = Lanes::default();
+        assert!(lanes.is_open(&None));
+        for _ in 0..MOST_BATCHES {
+            lanes.sent(&None);
+        }
+        assert!(!lanes.is_open(&None));
+        lanes.park(&None, 7);
+        assert!(lanes.connects(&None) && !lanes.connects(&None));
+        assert_eq!(lanes.answered(&None), [], "it is being connected to");
+        lanes.park(&None, 8);
+        assert_eq!(lanes.connected(&None), [7, 8]);
+        for _ in 1..MOST_BATCHES {
+            assert_eq!(lanes.answered(&None), []);
+        }
+        assert!(lanes.0.is_empty());
+    }
+}
