@@ -238,7 +238,7 @@ impl RedissonFairLock {
             &lease,
             &owner,
             &now(),
-            "PUBLISH",
+            self.client.publish(),
             &latch_time,
         ];
         let answer: Option<i64> = RELEASE.run(&self.client, &keys, &args).await?;

@@ -76,7 +76,7 @@ impl RedissonCountDownLatch {
     /// # Errors
     /// Those of Redis, as for all methods.
     pub async fn try_set_count(&self, count: i64) -> RedisResult<bool> {
-        let args = [NEW_COUNT, &count.to_string(), "PUBLISH"];
+        let args = [NEW_COUNT, &count.to_string(), self.client.publish()];
         let keys = [&*self.name, &self.channel];
         TRY_SET_COUNT.run(&self.client, &keys, &args).await
     }
@@ -88,7 +88,7 @@ impl RedissonCountDownLatch {
     pub async fn count_down(&self) -> RedisResult<()> {
         let keys = [&*self.name, &self.channel];
         COUNT_DOWN
-            .run(&self.client, &keys, &[ZERO, "PUBLISH"])
+            .run(&self.client, &keys, &[ZERO, self.client.publish()])
             .await
     }
 
@@ -108,7 +108,7 @@ impl RedissonCountDownLatch {
     pub async fn delete(&self) -> RedisResult<bool> {
         let keys = [&*self.name, &self.channel];
         DELETE
-            .run(&self.client, &keys, &[NEW_COUNT, "PUBLISH"])
+            .run(&self.client, &keys, &[NEW_COUNT, self.client.publish()])
             .await
     }
 

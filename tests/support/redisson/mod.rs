@@ -58,6 +58,8 @@ struct Inner {
     connection: Mutex<MultiplexedConnection>,
     subscriptions: Subscriptions,
     watchdog: Duration,
+    /// The command that scripts publish with.
+    publish: &'static str,
 }
 
 impl RedissonClient {
@@ -86,18 +88,59 @@ impl RedissonClient {
             .exec_async(&mut connection)
             .await?;
         let subscriptions = Subscriptions::connect(&client).await?;
-        let connection = Mutex::new(connection);
-        let uuid = random_uuid();
-        let inner = Inner {
-            uuid,
+        Ok(Self::over(
             client,
             connection,
             subscriptions,
             watchdog,
+            "PUBLISH",
+        ))
+    }
+
+    /// Connects as Redisson does to a cluster without replicas, for names in the slots of one master,
+    /// at this URL.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn connect_to_shard(url: &str) -> RedisResult<Self> {
+        let client = redis::Client::open(url)?;
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&timeouts())
+            .await?;
+        redis::cmd("PING").exec_async(&mut connection).await?;
+        redis::cmd("PUBSUB")
+            .arg("SHARDNUMSUB")
+            .exec_async(&mut connection)
+            .await?;
+        let resp3 = format!("{url}/?protocol=resp3");
+        let subscriptions = Subscriptions::connect_to_shard(&resp3).await?;
+        Ok(Self::over(
+            client,
+            connection,
+            subscriptions,
+            WATCHDOG,
+            "SPUBLISH",
+        ))
+    }
+
+    fn over(
+        client: redis::Client,
+        connection: MultiplexedConnection,
+        subscriptions: Subscriptions,
+        watchdog: Duration,
+        publish: &'static str,
+    ) -> Self {
+        let inner = Inner {
+            uuid: random_uuid(),
+            client,
+            connection: Mutex::new(connection),
+            subscriptions,
+            watchdog,
+            publish,
         };
-        Ok(Self {
+        Self {
             inner: Arc::new(inner),
-        })
+        }
     }
 
     /// The UUID of this instance, the first half of its owner ids.
@@ -147,6 +190,10 @@ impl RedissonClient {
 
     fn subscriptions(&self) -> &Subscriptions {
         &self.inner.subscriptions
+    }
+
+    fn publish(&self) -> &'static str {
+        self.inner.publish
     }
 
     fn watchdog(&self) -> Duration {

@@ -7,10 +7,16 @@ use std::{
 
 use futures::StreamExt;
 use redis::{
-    RedisResult,
-    aio::{PubSubSink, PubSubStream},
+    AsyncConnectionConfig, FromRedisValue, PushInfo, PushKind, RedisResult,
+    aio::{MultiplexedConnection, PubSubSink, PubSubStream},
 };
-use tokio::{sync::Semaphore, task::JoinHandle};
+use tokio::{
+    sync::{
+        Semaphore,
+        mpsc::{UnboundedReceiver, unbounded_channel},
+    },
+    task::JoinHandle,
+};
 
 /// The local latch on which the waiters of a channel sleep; it keeps a message that comes while none
 /// sleeps.
@@ -24,7 +30,33 @@ pub(super) struct Subscriptions {
     reader: JoinHandle<()>,
 }
 
-struct Sink(PubSubSink);
+enum Sink {
+    Plain(PubSubSink),
+    /// In a cluster, for SSUBSCRIBE.
+    Shard(MultiplexedConnection),
+}
+
+impl Sink {
+    async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
+        match self {
+            Self::Plain(sink) => sink.subscribe(channel).await,
+            Self::Shard(connection) => {
+                let mut command = redis::cmd("SSUBSCRIBE");
+                command.arg(channel).exec_async(connection).await
+            }
+        }
+    }
+
+    async fn unsubscribe(&mut self, channel: &str) -> RedisResult<()> {
+        match self {
+            Self::Plain(sink) => sink.unsubscribe(channel).await,
+            Self::Shard(connection) => {
+                let mut command = redis::cmd("SUNSUBSCRIBE");
+                command.arg(channel).exec_async(connection).await
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -38,7 +70,24 @@ impl Subscriptions {
         let entries = Arc::new(Mutex::default());
         let reader = tokio::spawn(read(stream, entries.clone()));
         Ok(Self {
-            sink: tokio::sync::Mutex::new(Sink(sink)),
+            sink: tokio::sync::Mutex::new(Sink::Plain(sink)),
+            entries,
+            reader,
+        })
+    }
+
+    /// To the master of a shard; `url` asks for RESP3.
+    pub(super) async fn connect_to_shard(url: &str) -> RedisResult<Self> {
+        let (sender, pushed) = unbounded_channel();
+        let config = AsyncConnectionConfig::new().set_push_sender(sender);
+        let client = redis::Client::open(url)?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        let entries = Arc::new(Mutex::default());
+        let reader = tokio::spawn(read_shard(pushed, entries.clone()));
+        Ok(Self {
+            sink: tokio::sync::Mutex::new(Sink::Shard(connection)),
             entries,
             reader,
         })
@@ -67,7 +116,7 @@ impl Subscriptions {
             waiters: 1,
         };
         lock(&self.entries).insert(channel.to_owned(), entry);
-        let subscribed = sink.0.subscribe(channel).await;
+        let subscribed = sink.subscribe(channel).await;
         if subscribed.is_err() {
             lock(&self.entries).remove(channel);
         }
@@ -88,7 +137,7 @@ impl Subscriptions {
             last
         };
         if last {
-            sink.0.unsubscribe(channel).await
+            sink.unsubscribe(channel).await
         } else {
             Ok(())
         }
@@ -109,23 +158,42 @@ impl std::fmt::Debug for Sink {
 
 async fn read(mut stream: PubSubStream, entries: Arc<Mutex<BTreeMap<String, Entry>>>) {
     while let Some(message) = stream.next().await {
-        let entries = lock(&entries);
-        let Some(entry) = entries.get(message.get_channel_name()) else {
-            continue;
-        };
-        // For a semaphore the number of permits, each of which wakes one waiter.
-        if message.get_channel_name().starts_with("redisson_sc:") {
-            let permits = message.get_payload::<i64>().unwrap_or_default();
-            let permits = usize::try_from(permits).unwrap_or_default();
-            entry.latch.add_permits(permits.min(entry.waiters));
-            continue;
+        let payload = message.get_payload().ok();
+        hear(&entries, message.get_channel_name(), payload);
+    }
+}
+
+async fn read_shard(
+    mut pushed: UnboundedReceiver<PushInfo>,
+    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+) {
+    while let Some(PushInfo { kind, data }) = pushed.recv().await {
+        let words: Vec<String> = data
+            .into_iter()
+            .map(|word| String::from_redis_value(word).unwrap_or_default())
+            .collect();
+        if let (PushKind::SMessage, [channel, payload]) = (kind, words.as_slice()) {
+            hear(&entries, channel, payload.parse().ok());
         }
-        // Other payloads have no effect.
-        match message.get_payload::<i64>() {
-            Ok(0) => entry.latch.add_permits(1),
-            Ok(1) => entry.latch.add_permits(entry.waiters),
-            _ => {}
-        }
+    }
+}
+
+fn hear(entries: &Mutex<BTreeMap<String, Entry>>, channel: &str, payload: Option<i64>) {
+    let entries = lock(entries);
+    let Some(entry) = entries.get(channel) else {
+        return;
+    };
+    // For a semaphore the number of permits, each of which wakes one waiter.
+    if channel.starts_with("redisson_sc:") {
+        let permits = usize::try_from(payload.unwrap_or_default()).unwrap_or_default();
+        entry.latch.add_permits(permits.min(entry.waiters));
+        return;
+    }
+    // Other payloads have no effect.
+    match payload {
+        Some(0) => entry.latch.add_permits(1),
+        Some(1) => entry.latch.add_permits(entry.waiters),
+        _ => {}
     }
 }
 

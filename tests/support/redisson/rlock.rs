@@ -189,7 +189,13 @@ impl RedissonRLock {
         ];
         let (lease, owner) = (millis(lease), self.owner(thread_id));
         let latch_time = latch_time().to_string();
-        let args = [UNLOCK_MESSAGE, &lease, &owner, "PUBLISH", &latch_time];
+        let args = [
+            UNLOCK_MESSAGE,
+            &lease,
+            &owner,
+            self.client.publish(),
+            &latch_time,
+        ];
         let answer: Option<i64> = RELEASE.run(&self.client, &keys, &args).await?;
         Ok(match answer {
             None => RedissonUnlock::NotOwner,
@@ -205,7 +211,11 @@ impl RedissonRLock {
     pub async fn force_unlock(&self) -> RedisResult<bool> {
         let keys = [&*self.name, &self.channel()];
         FORCE_RELEASE
-            .run(&self.client, &keys, &[UNLOCK_MESSAGE, "PUBLISH"])
+            .run(
+                &self.client,
+                &keys,
+                &[UNLOCK_MESSAGE, self.client.publish()],
+            )
             .await
     }
 

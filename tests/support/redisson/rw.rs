@@ -289,12 +289,18 @@ impl RedissonModeLock {
         let answer: Option<i64> = if self.writes {
             let lease = millis(*self.lease.lock().unwrap_or_else(PoisonError::into_inner));
             let keys = [&*self.name, &channel, &latch];
-            let args = [READ_UNLOCK_MESSAGE, &lease, &field, "PUBLISH", &time];
+            let args = [
+                READ_UNLOCK_MESSAGE,
+                &lease,
+                &field,
+                self.client.publish(),
+                &time,
+            ];
             WRITE_RELEASE.run(&self.client, &keys, &args).await?
         } else {
             let (prefix, braced) = (self.lease_prefix(thread_id), self.braced());
             let keys = [&*self.name, &channel, &prefix, &braced, &latch];
-            let args = [UNLOCK_MESSAGE, &field, "PUBLISH", &time];
+            let args = [UNLOCK_MESSAGE, &field, self.client.publish(), &time];
             READ_RELEASE.run(&self.client, &keys, &args).await?
         };
         // Redisson does not wait for this reply, but a test must not leave a command in flight.
@@ -317,7 +323,7 @@ impl RedissonModeLock {
         };
         let keys = [&*self.name, &self.channel()];
         FORCE_RELEASE
-            .run(&self.client, &keys, &[message, "PUBLISH", mode])
+            .run(&self.client, &keys, &[message, self.client.publish(), mode])
             .await
     }
 

@@ -100,7 +100,7 @@ impl RedissonSemaphore {
     /// Those of Redis, as for all methods.
     pub async fn try_set_permits(&self, permits: u32) -> RedisResult<bool> {
         let keys = [&*self.name, &self.channel()];
-        let args = [&*permits.to_string(), "PUBLISH"];
+        let args = [&*permits.to_string(), self.client.publish()];
         SET.run(&self.client, &keys, &args).await
     }
 
@@ -132,7 +132,7 @@ impl RedissonSemaphore {
     /// Those of Redis.
     pub async fn release(&self, permits: u32) -> RedisResult<()> {
         let keys = [&*self.name, &self.channel()];
-        let args = [&*permits.to_string(), "PUBLISH"];
+        let args = [&*permits.to_string(), self.client.publish()];
         RELEASE.run(&self.client, &keys, &args).await
     }
 
@@ -207,7 +207,11 @@ impl RedissonPermits {
             millis(now),
         );
         let mut args: Vec<&[u8]> = [b"1".as_slice(), expiry.as_bytes(), now_ms.as_bytes()].to_vec();
-        args.extend([NO_LEASE.as_bytes(), b"PUBLISH", &id]);
+        args.extend([
+            NO_LEASE.as_bytes(),
+            self.plain.client.publish().as_bytes(),
+            &id,
+        ]);
         let answer: Option<String> = ACQUIRE_LEASED
             .run_raw(&self.plain.client, &keys, &args)
             .await?;
@@ -255,7 +259,12 @@ impl RedissonPermits {
         let id: Vec<u8> = (0..id.len()).step_by(2).map(digits).collect();
         let keys = [&*self.plain.name, &self.plain.channel(), &self.leases()];
         let now = millis(self.now());
-        let args = [&*id, b"1", now.as_bytes(), b"PUBLISH"];
+        let args = [
+            &*id,
+            b"1",
+            now.as_bytes(),
+            self.plain.client.publish().as_bytes(),
+        ];
         RELEASE_LEASED
             .run_raw(&self.plain.client, &keys, &args)
             .await
