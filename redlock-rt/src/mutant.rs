@@ -58,7 +58,7 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
             "redis.call('HSET', key, field, 1) redis.call('PEXPIRE', key, lease) replies[i] = 1",
         ),
         "rlock_release" if on("a_release_does_not_look_whose_the_lock_is") => replaced(
-            "redis.call('HDEL', KEYS[1], ARGV[1]) == 0",
+            "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0",
             "redis.call('DEL', KEYS[1]) == 0",
         ),
         "latch_count_down" if on("a_repeat_counts_again") => {

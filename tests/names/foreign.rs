@@ -198,7 +198,7 @@ async fn a_free_lock_costs_no_command_more_and_a_refusal_few() {
     };
     monitor.mark().await;
     lock.lock().await.unwrap().unlock().await.unwrap();
-    let free = ["PTTL", "HSET", "PEXPIRE", "HDEL", "DEL", "PUBLISH"];
+    let free = ["PTTL", "HSET", "PEXPIRE", "HEXISTS", "DEL", "PUBLISH"];
     assert_eq!(inner(&mut monitor).await, free);
 
     let held = lock.lock().await.unwrap();

@@ -10,9 +10,11 @@
 --   frees a newer hold. The channel is an argument, not a key, so that a cluster that moves the slot
 --   does not return TRYAGAIN.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
+-- * After the key is gone nothing asks for it: in a cluster that moves the slot the server would end
+--   the script there.
 -- Redisson: unlockInner, without the unlock latch, which an owner number that is never used again
 -- makes needless.
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
 end
 redis.call('DEL', KEYS[1])
