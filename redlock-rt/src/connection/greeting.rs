@@ -162,6 +162,9 @@ async fn greet(
     }
     commands.cmd("CLIENT").arg("ID");
     Info::ask(&mut commands, looks_for_the_master);
+    if clustered {
+        commands.cmd("PUBSUB").arg("SHARDNUMSUB");
+    }
     let replies = ask(&commands, needed, stream).await?;
     judge(&replies, needed, clustered).map_err(Unanswered::Fault)
 }
@@ -180,7 +183,8 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, 
         Value::Int(client_id) => Some(*client_id),
         _ => None,
     };
-    let info = Info::of(infos);
+    let mut info = Info::of(infos);
+    info.has_shard_channels = clustered && matches!(infos.last(), Some(Value::Array(_)));
     // Checked first: a sentinel knows no SELECT, and a cluster has one database.
     if info.unfit(clustered).is_some() {
         return Ok(Greeting { info, client_id });

@@ -17,6 +17,9 @@ pub(super) struct Info {
     master: Option<String>,
     /// The number of replicas that are connected to it.
     pub(super) replicas: Option<u32>,
+    /// Whether it is a node of a cluster that has sharded channels (since Redis 7.0), as far as this
+    /// user may know.
+    pub(super) has_shard_channels: bool,
 }
 
 /// Why a server is unsuitable for locks, and what to use instead.
@@ -63,6 +66,7 @@ impl Info {
             role: field("role").or_else(role),
             replicas: field("connected_slaves").and_then(|replicas| replicas.parse().ok()),
             master: master.map(|(host, port)| format!("{host}:{port}")),
+            has_shard_channels: false,
         }
     }
 

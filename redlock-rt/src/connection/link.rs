@@ -25,7 +25,7 @@ use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use crate::clock;
-use crate::wire::{Call, Malformed, Reply, Script};
+use crate::wire::{Call, Malformed, Publish, Reply, Script};
 
 /// The server-side client of a connection, so that the next connection can kill it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(super) struct Link {
     replicas: AtomicI64,
     /// Why replicas cannot be waited for there.
     cannot_wait: OnceLock<Fault>,
+    /// How scripts publish there.
+    publish: Publish,
 }
 
 /// Marks the link dead when its driver ends, also when an ending runtime drops it.
@@ -162,6 +164,10 @@ impl Link {
             server: Arc::clone(server),
             replicas: AtomicI64::new(info.replicas.map_or(-1, i64::from)),
             cannot_wait: OnceLock::new(),
+            publish: match info.has_shard_channels {
+                true => Publish::InShard,
+                false => Publish::Everywhere,
+            },
         };
         server.arrive(number, &info, &link.tie)?;
         let asked = [
@@ -240,7 +246,7 @@ impl Link {
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
         let script = call.script();
-        let command = evalsha_command(&call);
+        let command = evalsha_command(&call, link.publish);
         self.exchange(async move { link.evalsha_loaded(script, &command).await })
     }
 
@@ -249,7 +255,7 @@ impl Link {
     pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
         let script = call.script();
-        let command = evalsha_command(&call);
+        let command = evalsha_command(&call, link.publish);
         self.exchange(async move { link.evalsha(script, &command).await })
     }
 
@@ -261,7 +267,7 @@ impl Link {
             return self.call(call);
         }
         let link = Arc::clone(self);
-        let command = evalsha_command(&call);
+        let command = evalsha_command(&call, link.publish);
         self.exchange(async move {
             // Known from here on: later commands arrive after the load.
             link.learned(script);
@@ -279,7 +285,7 @@ impl Link {
     pub(super) fn call_asking(self: &Arc<Self>, call: Call) -> Exchange {
         let link = Arc::clone(self);
         let script = call.script();
-        let command = evalsha_command(&call);
+        let command = evalsha_command(&call, link.publish);
         self.exchange(async move {
             let asking = || redis::cmd("ASKING");
             match link.send_behind(asking(), &command).await? {
@@ -371,7 +377,7 @@ impl Link {
             commands.cmd("INFO").arg("replication");
         }
         commands.add_command(load_command(call.script()));
-        commands.add_command(evalsha_command(call));
+        commands.add_command(evalsha_command(call, self.publish));
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         commands.cmd("WAIT").arg(replicas).arg(millis);
         let answers = self
@@ -532,7 +538,7 @@ fn load_command(script: &Script) -> Cmd {
     load
 }
 
-fn evalsha_command(call: &Call) -> Cmd {
+fn evalsha_command(call: &Call, publish: Publish) -> Cmd {
     const EVALSHA: &str = "EVALSHA";
     const LONGEST_COUNT: usize = 20;
     let sha = call.script().sha();
@@ -542,7 +548,7 @@ fn evalsha_command(call: &Call) -> Cmd {
         EVALSHA.len() + sha.len() + LONGEST_COUNT + call.size(),
     );
     command.arg(EVALSHA).arg(sha).arg(call.key_count());
-    for word in call.words() {
+    for word in call.words_for(publish) {
         command.arg(word);
     }
     command

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cluster::{Cluster, SlotNews};
 use super::dialer::Dialer;
@@ -18,6 +19,8 @@ pub(super) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 /// One server, and the connections to it that are not for listening. Each is made when it is first
 /// used.
 pub(crate) struct Node {
+    /// No other one has it.
+    number: u64,
     dialer: Dialer,
     current: Arc<CurrentServer>,
     main: Arc<Connection>,
@@ -25,6 +28,9 @@ pub(crate) struct Node {
     renewals: Arc<Connection>,
     acks: Arc<Connection>,
 }
+
+/// The number of servers with a number.
+static NUMBERED: AtomicU64 = AtomicU64::new(0);
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +76,18 @@ impl Node {
             ))
         };
         Self {
+            number: NUMBERED.fetch_add(1, Ordering::Relaxed),
             main: connection(),
             renewals: connection(),
             acks: connection(),
             current,
             dialer,
         }
+    }
+
+    /// A number that no other server of the process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn dialer(&self) -> &Dialer {

@@ -107,7 +107,7 @@ impl Engine {
             }
         });
         let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
-        let hub = Arc::new(Hub::new(config.linger));
+        let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
         Arc::new(Self {
             fair: Arc::new(FairMap::new(id.clone(), &hub, config.poll_interval)),
             id,

@@ -6,7 +6,7 @@ use super::fair_queue::{FairQueue, FairTerms};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
-use super::script::{Call, PUBLISH, millis, script};
+use super::script::{Call, millis, script};
 use super::{keys, rlock};
 use crate::name::{ClientId, HoldId, LockName};
 
@@ -32,7 +32,7 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
     let keyed = of
         .iter()
         .fold(Call::new(&BEAT), |call, of| of.queue.keyed(call));
-    let call = keyed.arg(PUBLISH).arg(keys::WAKE).arg(client.as_str());
+    let call = keyed.publishing().arg(keys::WAKE).arg(client.as_str());
     of.iter().fold(call, |call, of| {
         let terms = &of.queue.terms;
         let call = call

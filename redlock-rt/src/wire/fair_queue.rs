@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use super::reply::Reply;
-use super::script::{Call, PUBLISH, Script, millis};
+use super::script::{Call, Script, millis};
 use crate::name::{HoldId, LockName};
 
 /// The time-outs of a fair lock's waiters.
@@ -70,7 +70,7 @@ impl FairQueue {
 
     pub(super) fn call(&self, script: &'static Script) -> Call {
         self.keyed(Call::new(script))
-            .arg(PUBLISH)
+            .publishing()
             .arg(keys::WAKE)
             .arg(&self.prefix)
             .number(millis(self.terms.longest))

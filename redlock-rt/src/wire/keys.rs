@@ -56,6 +56,12 @@ pub(crate) fn fair_notes(name: &LockName) -> String {
 /// The start of the names of our clients' channels. Not Redisson's.
 pub(crate) const WAKE: &str = "redlock_wake";
 
+/// Whether a channel is in a slot of a cluster, with the keys of its lock.
+pub(crate) fn is_in_a_slot(channel: &str) -> bool {
+    let own = channel.strip_prefix(WAKE);
+    !own.is_some_and(|rest| rest.starts_with(':'))
+}
+
 /// The channel on which a client is told which of its waiters for fair locks is next, for all
 /// names. So it has no hash tag.
 pub(crate) fn wake_channel(client: &ClientId) -> String {

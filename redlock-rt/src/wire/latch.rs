@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::keys;
 use super::operation::Operation;
 use super::reply::{Malformed, Reply, ttl_of};
-use super::script::{Call, PUBLISH, millis, script};
+use super::script::{Call, millis, script};
 use crate::name::LockName;
 
 script!(SET = "latch_set");
@@ -73,7 +73,7 @@ impl LatchWire {
             .number(millis(MARK_LIFE))
             .number(millis(call.noted))
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 
     /// [`count_left`] reads the reply.

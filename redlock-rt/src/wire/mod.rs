@@ -37,7 +37,7 @@ pub use self::reply::Reply;
 pub(crate) use self::reply::{AcquireReply, Acquired, Announcement, HoldReply, Holder, Malformed};
 pub(crate) use self::rlock::RLockWire;
 pub(crate) use self::rw::{ReadWire, WriteWire};
-pub(crate) use self::script::{Call, LONGEST_SPAN, Script};
+pub(crate) use self::script::{Call, LONGEST_SPAN, Publish, Script};
 pub(crate) use self::semaphore::SemaphoreWire;
 pub(crate) use self::semaphore::{
     add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,

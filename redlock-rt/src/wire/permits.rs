@@ -9,7 +9,7 @@ use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
-use super::script::{Call, PUBLISH, millis, script};
+use super::script::{Call, millis, script};
 use super::semaphore::acquired;
 use crate::name::{HoldId, LockName};
 
@@ -90,7 +90,7 @@ impl PermitsWire {
     /// Asks for the numbers of free and held permits. Returns a list of both.
     pub(crate) fn inspect(&self) -> Call {
         let call = self.begin(&INSPECT, None);
-        call.arg(&self.channel).arg(PUBLISH)
+        call.arg(&self.channel).publishing()
     }
 
     /// Gives one permit back. Returns 1 or 0.
@@ -150,7 +150,7 @@ impl Recipe for PermitsWire {
         let note = keys::operation(&self.name, ask.owner.as_str());
         self.begin(&ACQUIRE, Some(&note))
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
             .number(millis(ask.lease))
             .arg(&self.ids(ask.owner))
             .number(self.limit.into())

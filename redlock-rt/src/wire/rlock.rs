@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::keys;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
-use super::script::{Call, PUBLISH, millis, script};
+use super::script::{Call, millis, script};
 use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "lock_hash" + "rlock_acquire");
@@ -55,7 +55,7 @@ impl Recipe for RLockWire {
             .key(self.name.as_str())
             .arg(owner.as_str())
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 
     fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
@@ -74,7 +74,7 @@ impl LockRecipe for RLockWire {
         Call::new(&FORCE_RELEASE)
             .key(self.name.as_str())
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 
     fn inspect(&self) -> Call {
@@ -113,7 +113,7 @@ pub(super) fn min_hold(
         .arg(field)
         .number(millis(rest))
         .arg(channel)
-        .arg(PUBLISH)
+        .publishing()
         .arg(keys::WAKE)
 }
 

@@ -9,7 +9,7 @@ use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
-use super::script::{Call, PUBLISH, millis, script};
+use super::script::{Call, millis, script};
 use crate::name::{HoldId, LockName};
 
 script!(READ_ACQUIRE = "lock_hash" + "rw_read_acquire");
@@ -46,7 +46,7 @@ impl Shared {
             .arg(mode)
             .arg(&self.leases)
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 }
 
@@ -118,7 +118,7 @@ impl Recipe for ReadWire {
             .arg(owner.as_str())
             .arg(&self.0.leases)
             .arg(&self.0.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 
     fn lease_keys(&self, owner: &HoldId) -> Option<String> {
@@ -204,7 +204,7 @@ impl Recipe for WriteWire {
             .arg(&write_field(owner))
             .arg(&self.shared.leases)
             .arg(&self.shared.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 
     fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {

@@ -97,6 +97,18 @@ pub(crate) struct Call {
     ends: Vec<usize>,
     /// The index of the word with the channel.
     channel: Option<usize>,
+    /// The index of the word with the command that publishes.
+    publish: Option<usize>,
+}
+
+/// The command by which a script publishes on channels in the slot of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Publish {
+    /// Outside a cluster, and in one whose servers are older than 7.0 or forbid the other.
+    #[default]
+    Everywhere,
+    /// To the subscribers of the shard only, as Redisson does.
+    InShard,
 }
 
 impl Call {
@@ -107,6 +119,7 @@ impl Call {
             text: String::with_capacity(160),
             ends: Vec::with_capacity(8),
             channel: None,
+            publish: None,
         }
     }
 
@@ -134,7 +147,14 @@ impl Call {
     /// [`Reply::split`](super::Reply::split) reads the reply.
     pub(super) fn announcing(mut self, channel: &str) -> Self {
         self.channel = Some(self.ends.len());
-        self.arg(channel).arg(PUBLISH)
+        self.arg(channel).publishing()
+    }
+
+    /// Adds the command that publishes. Which one it is the server decides to which the call is sent;
+    /// see [`words_for`](Self::words_for).
+    pub(super) fn publishing(mut self) -> Self {
+        self.publish = Some(self.ends.len());
+        self.arg(PUBLISH)
     }
 
     /// The channel on which the script publishes.
@@ -164,6 +184,16 @@ impl Call {
         self.text.len()
     }
 
+    /// Keys, then arguments, for a server where this command publishes.
+    pub(crate) fn words_for(&self, publish: Publish) -> impl Iterator<Item = &str> {
+        let replaced = self.publish.filter(|_| publish == Publish::InShard);
+        let words = self.words().enumerate();
+        words.map(move |(index, word)| match replaced == Some(index) {
+            true => SPUBLISH,
+            false => word,
+        })
+    }
+
     /// Keys, then arguments.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -176,8 +206,9 @@ impl Call {
 /// The longest time that PEXPIRE takes, with room for the time of day that it adds.
 pub(crate) const LONGEST_SPAN: Duration = Duration::from_millis(i64::MAX as u64 / 4);
 
-/// Outside a cluster releases are announced by PUBLISH.
-pub(super) const PUBLISH: &str = "PUBLISH";
+/// The commands that publish.
+const PUBLISH: &str = "PUBLISH";
+const SPUBLISH: &str = "SPUBLISH";
 
 /// Milliseconds for Redis: rounded up, so that a lease on the wire is never shorter than asked.
 pub(crate) fn millis(span: Duration) -> u64 {
@@ -232,6 +263,19 @@ mod tests {
         let call = Call::new(&PROBE).key("k").arg("").number(30_000).arg("x y");
         assert_eq!(call.words().collect::<Vec<_>>(), ["k", "", "30000", "x y"]);
         assert_eq!(call.key_count(), 1);
+    }
+
+    #[test]
+    fn the_server_decides_how_a_script_publishes() {
+        let call = Call::new(&PROBE).key("PUBLISH").arg("o").arg("PUBLISH");
+        let call = call.publishing().number(3);
+        let words = |publish| call.words_for(publish).collect::<Vec<_>>();
+        let plain = ["PUBLISH", "o", "PUBLISH", "PUBLISH", "3"];
+        assert_eq!(words(Publish::Everywhere), plain);
+        let sharded = ["PUBLISH", "o", "PUBLISH", "SPUBLISH", "3"];
+        assert_eq!(words(Publish::InShard), sharded);
+        let silent = Call::new(&PROBE).key("k").arg("PUBLISH");
+        assert_eq!(silent.words_for(Publish::InShard).last(), Some("PUBLISH"));
     }
 
     #[test]

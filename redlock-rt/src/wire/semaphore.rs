@@ -10,7 +10,7 @@ use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
-use super::script::{Call, PUBLISH, millis, script};
+use super::script::{Call, millis, script};
 use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "semaphore_acquire");
@@ -50,7 +50,7 @@ impl SemaphoreWire {
             .key(&keys::operation(&self.name, owner.as_str()))
             .arg(owner.as_str())
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
             .number(millis(noted))
     }
 }
@@ -85,7 +85,7 @@ impl Recipe for SemaphoreWire {
             .number(self.permits.into())
             .number(self.limit.into())
             .arg(&self.channel)
-            .arg(PUBLISH)
+            .publishing()
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {

@@ -209,6 +209,11 @@ impl Cluster {
         self.refresh();
     }
 
+    /// A node refused a command about this slot. Returns whether another node has it.
+    pub(crate) fn is_told(self: &Arc<Self>, slot: Slot, fault: &Fault) -> bool {
+        self.redirected(fault, slot).is_some()
+    }
+
     /// The node at an address, which a node named.
     fn node_at(self: &Arc<Self>, at: &Address) -> Option<Arc<Node>> {
         let mut state = self.state();
@@ -221,7 +226,7 @@ impl Cluster {
     }
 
     /// A fault after which another node may have the slot: the layout is asked for.
-    pub(super) fn is_in_doubt(self: &Arc<Self>) {
+    pub(crate) fn is_in_doubt(self: &Arc<Self>) {
         self.refresh();
     }
 

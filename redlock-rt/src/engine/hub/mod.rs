@@ -14,7 +14,9 @@
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
+mod nodes;
 mod registry;
+mod shards;
 mod subscription;
 mod task;
 
@@ -23,13 +25,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) use self::registry::End;
-use self::registry::Registry;
+pub(crate) use self::shards::Place;
+use self::shards::Shards;
 pub(crate) use self::subscription::Subscription;
 pub(crate) use self::task::run;
 use super::signal::Signal;
 use crate::clock;
-use crate::connection::Message;
+use crate::connection::{Cluster, Message};
 use crate::shim::{Mutex, lock};
+use crate::wire::Slot;
 use std::time::{Duration, Instant};
 
 /// The events of a channel, for a listener.
@@ -52,16 +56,19 @@ pub(crate) trait Listener: Send + Sync {
 
 /// The registry of channels, and the signal of the task that applies it.
 pub(crate) struct Hub {
-    registry: Mutex<Registry<Arc<dyn Listener>>>,
+    registry: Mutex<Shards<Arc<dyn Listener>>>,
     /// The number of channels, which an uncontended lock reads without the mutex.
     channels: AtomicUsize,
     pub(super) signal: Signal,
+    /// `None`: there is one server.
+    cluster: Option<Arc<Cluster>>,
 }
 
 impl Hub {
-    pub(crate) fn new(linger: Duration) -> Self {
+    pub(crate) fn new(linger: Duration, cluster: Option<Arc<Cluster>>) -> Self {
         Self {
-            registry: Mutex::new(Registry::new(linger)),
+            cluster,
+            registry: Mutex::new(Shards::new(linger)),
             channels: AtomicUsize::new(0),
             signal: Signal::default(),
         }
@@ -76,7 +83,7 @@ impl Hub {
         listener: Arc<dyn Listener>,
     ) -> (Attachment, bool) {
         let mut registry = lock(&self.registry);
-        let (id, confirmed) = registry.attach(channel, listener);
+        let (id, confirmed) = registry.attach(channel, || self.place_of(channel), listener);
         self.changed(registry);
         (self.attachment(channel, end, id), confirmed)
     }
@@ -104,7 +111,7 @@ impl Hub {
         if !registry.is_confirmed(channel) {
             return None;
         }
-        let (id, _) = registry.attach(channel, listener());
+        let (id, _) = registry.attach(channel, || self.place_of(channel), listener());
         self.changed(registry);
         Some(self.attachment(channel, end, id))
     }
@@ -146,7 +153,18 @@ impl Hub {
         self.channels.load(Ordering::Acquire)
     }
 
-    fn changed(&self, registry: crate::shim::MutexGuard<'_, Registry<Arc<dyn Listener>>>) {
+    /// The server at which a channel is subscribed.
+    fn place_of(&self, channel: &str) -> Option<Place> {
+        match &self.cluster {
+            None => Some(Place::ONLY),
+            Some(cluster) => {
+                let node = cluster.known(Slot::of(channel))?;
+                Some(Place::new(node.number()))
+            }
+        }
+    }
+
+    fn changed(&self, registry: crate::shim::MutexGuard<'_, Shards<Arc<dyn Listener>>>) {
         self.channels.store(registry.len(), Ordering::Release);
         let work = registry.has_effects();
         drop(registry);

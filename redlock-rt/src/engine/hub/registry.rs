@@ -131,7 +131,13 @@ pub(super) struct Overdue<L> {
 }
 
 impl<L: Clone> Registry<L> {
+    #[cfg(test)]
     pub(super) fn new(linger: Duration) -> Self {
+        Self::numbered(linger, 0)
+    }
+
+    /// Its listeners have numbers from `next_id` on.
+    pub(super) fn numbered(linger: Duration, next_id: u64) -> Self {
         Self {
             channels: HashMap::new(),
             effects: VecDeque::new(),
@@ -140,7 +146,7 @@ impl<L: Clone> Registry<L> {
             connected: false,
             owed: BinaryHeap::new(),
             doubted: false,
-            next_id: 0,
+            next_id,
         }
     }
 
@@ -148,6 +154,21 @@ impl<L: Clone> Registry<L> {
     pub(super) fn attach(&mut self, channel: &str, listener: L) -> (u64, bool) {
         let id = self.next_id;
         self.next_id += 1;
+        (id, self.want(channel, [(id, listener)]))
+    }
+
+    /// Adds listeners that have listened at another server, with their ids. Returns those to notify,
+    /// since the channel is confirmed.
+    pub(super) fn adopt(&mut self, channel: &str, listeners: Vec<(u64, L)>) -> Vec<L> {
+        let moved: Vec<L> = listeners.iter().map(|(_, moved)| moved.clone()).collect();
+        match !moved.is_empty() && self.want(channel, listeners) {
+            true => moved,
+            false => vec![],
+        }
+    }
+
+    /// Adds listeners; returns whether the channel is confirmed.
+    fn want(&mut self, channel: &str, listeners: impl IntoIterator<Item = (u64, L)>) -> bool {
         let entry = self.channels.entry(channel.to_owned());
         let entry = entry.or_insert_with(|| Channel {
             phase: Phase::Ending,
@@ -157,13 +178,62 @@ impl<L: Clone> Registry<L> {
             ear: Ear::default(),
             timed: false,
         });
-        entry.listeners.push((id, listener));
+        entry.listeners.extend(listeners);
         let ending = entry.phase == Phase::Ending;
         entry.phase = Phase::Wanted;
         if ending {
             Self::send(&mut self.effects, self.connected, channel, entry);
         }
-        (id, entry.confirmed)
+        entry.confirmed
+    }
+
+    /// Removes all listeners, which are to listen at another server, and ends the subscription.
+    pub(super) fn take(&mut self, channel: &str) -> Vec<(u64, L)> {
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return vec![];
+        };
+        let listeners = std::mem::take(&mut entry.listeners);
+        if entry.phase != Phase::Ending {
+            self.end(channel);
+        }
+        listeners
+    }
+
+    /// The server has ended a confirmed subscription by itself. Removes and returns the listeners. A
+    /// subscription that is not confirmed is a newer one, of which the server has not spoken.
+    pub(super) fn left(&mut self, channel: &str) -> Vec<(u64, L)> {
+        let entry = self.channels.get(channel);
+        if !entry.is_some_and(|entry| entry.confirmed) {
+            return vec![];
+        }
+        let entry = self.channels.remove(channel);
+        entry.map_or_else(Vec::new, |entry| entry.listeners)
+    }
+
+    /// The server refused the SUBSCRIBE, because the slot is elsewhere. Removes and returns the
+    /// listeners.
+    pub(super) fn turned_away(&mut self, effect: &Effect) -> Vec<(u64, L)> {
+        let entry = self.channels.get(&effect.channel);
+        if entry.is_none_or(|entry| entry.round != effect.round) {
+            return vec![];
+        }
+        let entry = self.channels.remove(&effect.channel);
+        entry.map_or_else(Vec::new, |entry| entry.listeners)
+    }
+
+    /// The channels that are subscribed or are to be, in order.
+    pub(super) fn wanted(&self) -> Vec<String> {
+        let all = self.channels.iter();
+        let wanted = all.filter(|(_, entry)| entry.phase != Phase::Ending);
+        let mut wanted: Vec<_> = wanted.map(|(channel, _)| channel.clone()).collect();
+        wanted.sort_unstable();
+        wanted
+    }
+
+    /// Whether the channel is subscribed or is to be.
+    pub(super) fn is_wanted(&self, channel: &str) -> bool {
+        let entry = self.channels.get(channel);
+        entry.is_some_and(|entry| entry.phase != Phase::Ending)
     }
 
     /// Removes a listener and gives it back.

@@ -1,6 +1,7 @@
 //! The task that keeps the subscribing connection.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -8,11 +9,14 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
-use super::Hub;
+use super::nodes::run_in_cluster;
 use super::registry::Effect;
+use super::shards::Shards;
+use super::{Hub, Listener, Place, Signal};
 use crate::clock;
 use crate::connection::{
-    Announcements, Caller, Cause, CurrentServer, Fault, Message, Nodes, Right, Subscriber, Timeouts,
+    Announcements, Caller, Cause, CurrentServer, Dialer, Fault, Heard, Message, Nodes, Right,
+    Subscriber, Timeouts,
 };
 use crate::pause::Pause;
 use crate::shim::lock;
@@ -23,38 +27,61 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// PING.
 const DEAF: Duration = Duration::from_millis(500);
 
-impl AsRef<super::Signal> for Hub {
-    fn as_ref(&self) -> &super::Signal {
+impl AsRef<Signal> for Hub {
+    fn as_ref(&self) -> &Signal {
         &self.signal
     }
 }
 
 /// Runs until the hub is closed.
 pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
+    match &*nodes {
+        Nodes::One(node) => {
+            let site = Site {
+                hub: &hub,
+                place: Place::ONLY,
+                signal: &hub.signal,
+            };
+            serve(site, node.dialer(), timeouts, node.current()).await;
+        }
+        Nodes::Cluster(cluster) => run_in_cluster(&hub, cluster, timeouts).await,
+    }
+}
+
+/// The channels at one server.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) hub: &'a Hub,
+    pub(super) place: Place,
+    pub(super) signal: &'a Signal,
+}
+
+/// Keeps the connection for the channels at one server, until the signal is closed.
+pub(super) async fn serve(
+    site: Site<'_>,
+    dialer: &Dialer,
+    timeouts: Timeouts,
+    server: &CurrentServer,
+) {
+    let Site { hub, place, signal } = site;
     let mut pause = Pause::SUBSCRIBING;
-    while !hub.signal.is_closed() {
-        if lock(&hub.registry).is_empty() {
-            hub.signal.notified().await;
+    while !signal.is_closed() {
+        if lock(&hub.registry).at(place).is_empty() {
+            signal.notified().await;
             continue;
         }
-        // In a cluster every node has the messages of all.
-        let Ok(node) = nodes.any().await else {
-            tokio::time::sleep(pause.take()).await;
-            continue;
-        };
-        let server = node.current();
-        match Subscriber::open(node.dialer(), timeouts.connect, server).await {
+        match Subscriber::open(dialer, timeouts.connect, server).await {
             Ok((subscriber, announcements)) => {
                 server.back();
                 let since = clock::now();
-                let why = listen(&hub, server, subscriber, announcements, timeouts.response);
+                let why = listen(site, server, subscriber, announcements, timeouts.response);
                 let why = why.await;
-                hub.disconnected();
+                hub.disconnected_at(place);
                 // A server that accepts and hangs up is treated like one that does not accept.
                 if clock::now().saturating_duration_since(since) >= pause.longest() {
                     pause.reset();
                 }
-                if !hub.signal.is_closed() {
+                if !signal.is_closed() {
                     let why = why.map_or(
                         "the subscribing connection was closed",
                         |_| "the subscribing connection does not answer",
@@ -66,45 +93,58 @@ pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
                 server.failed(&fault);
             }
         }
-        if !hub.signal.is_closed() {
+        if !signal.is_closed() {
+            hub.is_in_doubt();
             tokio::time::sleep(pause.take()).await;
         }
     }
 }
 
 impl Hub {
-    /// All subscriptions are gone with the connection, or with the task.
+    /// All subscriptions are gone with the task.
     pub(crate) fn disconnected(&self) {
-        let mut registry = lock(&self.registry);
-        registry.disconnected();
-        let len = registry.len();
-        self.channels
-            .store(len, std::sync::atomic::Ordering::Release);
+        self.change(|registry| registry.disconnected());
     }
 
-    pub(super) fn confirmed(&self, effect: &Effect) {
-        let mut registry = lock(&self.registry);
-        let told = registry.confirmed(effect);
-        let len = registry.len();
-        self.channels
-            .store(len, std::sync::atomic::Ordering::Release);
-        drop(registry);
+    /// All subscriptions at this place are gone with the connection.
+    fn disconnected_at(&self, place: Place) {
+        self.change(|registry| registry.at(place).disconnected());
+    }
+
+    pub(super) fn confirmed(&self, place: Place, effect: &Effect) {
+        let told = self.change(|registry| registry.at(place).confirmed(effect));
         told.iter().for_each(|listener| listener.confirmed());
     }
 
+    /// Changes the registry, and counts the channels.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Shards<Arc<dyn Listener>>) -> T) -> T {
+        let mut registry = lock(&self.registry);
+        let output = change(&mut registry);
+        let len = registry.len();
+        self.channels.store(len, Ordering::Release);
+        output
+    }
+
     /// Reads the messages that have already arrived; returns whether there were any.
-    fn hear_all(&self, messages: &mut (impl Stream<Item = Message> + Unpin)) -> bool {
+    fn hear_all(&self, place: Place, messages: &mut (impl Stream<Item = Heard> + Unpin)) -> bool {
         let mut any = false;
-        while let Some(Some(message)) = messages.next().now_or_never() {
-            self.heard(&message);
+        while let Some(Some(heard)) = messages.next().now_or_never() {
+            self.take_in(place, heard);
             any = true;
         }
         any
     }
 
+    fn take_in(&self, place: Place, heard: Heard) {
+        match heard {
+            Heard::Message(message) => self.heard(place, &message),
+            Heard::Left(channel) => self.left(place, &channel),
+        }
+    }
+
     /// Notifies listeners whose messages do not arrive; returns whether to send a PING.
-    fn overdue(&self) -> bool {
-        let overdue = lock(&self.registry).overdue(clock::now());
+    fn overdue(&self, place: Place) -> bool {
+        let overdue = lock(&self.registry).at(place).overdue(clock::now());
         overdue
             .told
             .iter()
@@ -112,18 +152,15 @@ impl Hub {
         overdue.doubt
     }
 
-    fn refused(&self, effect: &Effect) {
-        let mut registry = lock(&self.registry);
-        let told = registry.refused(effect);
-        let len = registry.len();
-        self.channels
-            .store(len, std::sync::atomic::Ordering::Release);
-        drop(registry);
+    fn refused(&self, place: Place, effect: &Effect) {
+        let told = self.change(|registry| registry.at(place).refused(effect));
         told.iter().for_each(|listener| listener.refused());
     }
 
-    pub(super) fn heard(&self, message: &Message) {
-        let listeners = lock(&self.registry).heard(&message.channel, clock::now());
+    pub(super) fn heard(&self, place: Place, message: &Message) {
+        let mut registry = lock(&self.registry);
+        let listeners = registry.at(place).heard(&message.channel, clock::now());
+        drop(registry);
         listeners
             .iter()
             .for_each(|listener| listener.heard(message));
@@ -132,28 +169,29 @@ impl Hub {
 
 type Confirmation = (Effect, Result<(), Fault>);
 
-/// Serves one connection until it breaks, falls silent, or the hub is closed.
+/// Serves one connection until it breaks, falls silent, or the signal is closed.
 async fn listen(
-    hub: &Arc<Hub>,
+    site: Site<'_>,
     server: &CurrentServer,
     subscriber: Subscriber,
     announcements: Announcements,
     response: Duration,
 ) -> Option<Fault> {
+    let Site { hub, place, signal } = site;
     let mut messages = announcements.messages();
     let mut pending: FuturesUnordered<BoxFuture<'static, Confirmation>> = FuturesUnordered::new();
     let mut ping: Option<BoxFuture<'static, Result<(), Fault>>> = None;
     let mut ping_at = clock::now() + PING_EVERY;
     // When a connection in doubt is given up.
     let mut deaf_at: Option<Instant> = None;
-    lock(&hub.registry).connected();
+    lock(&hub.registry).at(place).connected();
     loop {
-        if hub.signal.is_closed() {
+        if signal.is_closed() {
             return None;
         }
         let now = clock::now();
-        let linger_until = lock(&hub.registry).tick(now);
-        while let Some(effect) = { lock(&hub.registry).next_effect() } {
+        let linger_until = lock(&hub.registry).at(place).tick(now);
+        while let Some(effect) = { lock(&hub.registry).at(place).next_effect() } {
             let mut send = exchange(subscriber.clone(), effect, response);
             // Polled once here, so that commands are sent in the order of their effects.
             match futures::poll!(&mut send) {
@@ -165,7 +203,7 @@ async fn listen(
             ping = Some(sign_of_life(subscriber.clone(), response));
         }
         let next_ping = if ping.is_none() { Some(ping_at) } else { None };
-        let overdue_at = lock(&hub.registry).overdue_at();
+        let overdue_at = lock(&hub.registry).at(place).overdue_at();
         let wakes = [linger_until, next_ping, overdue_at, deaf_at];
         let wake_at = wakes.into_iter().flatten().min();
         tokio::select! {
@@ -175,13 +213,13 @@ async fn listen(
             biased;
             () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
                 // All arrived messages are read before a message counts as missing.
-                if hub.hear_all(&mut messages) {
+                if hub.hear_all(place, &mut messages) {
                     deaf_at = None;
                 }
                 if deaf_at.is_some_and(|at| at <= clock::now()) {
                     return Some(Fault::timed_out("own announcements are not heard"));
                 }
-                if hub.overdue() {
+                if hub.overdue(place) {
                     // Also if a PING is in progress: only the reply to a new PING comes after the
                     // published messages.
                     ping = Some(sign_of_life(subscriber.clone(), response));
@@ -189,14 +227,15 @@ async fn listen(
                 }
             }
             Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
-                Ok(()) => hub.confirmed(&effect),
+                Ok(()) => hub.confirmed(place, &effect),
+                Err(fault) if hub.is_elsewhere(place, &effect, &fault) => {}
                 Err(fault) if fault.is_passing_for(Caller::Subscription) => return Some(fault),
                 Err(fault) => {
                     match fault.cause() {
                         Cause::Denied => server.is_missing(Right::Subscribe),
                         _ => server.will_repeat(&effect.channel, &fault),
                     }
-                    hub.refused(&effect);
+                    hub.refused(place, &effect);
                 }
             },
             pong = async { ping.as_mut()?.await.into() }, if ping.is_some() => {
@@ -206,20 +245,20 @@ async fn listen(
                 if let Some(Err(fault)) = pong {
                     return Some(fault);
                 }
-                hub.hear_all(&mut messages);
-                if lock(&hub.registry).answered() {
+                hub.hear_all(place, &mut messages);
+                if lock(&hub.registry).at(place).answered() {
                     tracing::debug!("redis does not publish for us; our own waiters are told directly");
                 }
             }
-            message = messages.next() => match message {
-                Some(message) => {
+            heard = messages.next() => match heard {
+                Some(heard) => {
                     // The connection is slow or busy, but works.
                     deaf_at = None;
-                    hub.heard(&message);
+                    hub.take_in(place, heard);
                 }
                 None => return None,
             },
-            () = hub.signal.notified() => {}
+            () = signal.notified() => {}
         }
     }
 }

@@ -60,7 +60,7 @@ fn a_waiter_that_looked_before_the_subscription_looks_again() {
     // Of more there are too many here.
     builder.preemption_bound = Some(2);
     builder.check(|| {
-        let hub = Arc::new(Hub::new(Duration::from_secs(600)));
+        let hub = Arc::new(Hub::new(Duration::from_secs(600), None));
         hub.up();
         let latches = Arc::new(WaiterMap::default());
         let earlier = enter(&latches, &hub);

@@ -1,0 +1,547 @@
+//! The commands and messages of a connection that listens to a shard of a cluster, with plain channels
+//! beside sharded ones.
+//!
+//! The client library knows no sharded channels on such a connection. And there a server sends what
+//! nobody asked for: it ends a subscription when the slot of the channel moves away, with the same
+//! words as when it confirms SUNSUBSCRIBE.
+//!
+//! No task: whoever reads the messages also drives the commands.
+//!
+//! # Invariants
+//!
+//! 1. Replies come in the order of the commands. Behind each command that ends a subscription goes a
+//!    PING, whose reply is the only one that counts: the other may be an error (the slot has moved
+//!    away), or come twice.
+//! 2. A reply that no command is open for ends the connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::BytesMut;
+use futures::Stream;
+use redis::Value;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+
+use super::fault::Fault;
+use super::frames::Frames;
+use super::subscriber::{Heard, Message};
+
+/// As much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// Which of a server's two sorts of channels one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Reach {
+    /// Messages reach the subscribers at all servers of a cluster.
+    #[default]
+    Everywhere,
+    /// Messages stay in the shard of the channel's slot.
+    Shard,
+}
+
+/// The commands.
+#[derive(Debug, Clone)]
+pub(super) struct Asking(Arc<Mutex<Asked>>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// What is to be written.
+    out: BytesMut,
+    /// The commands without a reply.
+    open: VecDeque<Open>,
+    /// Of the reader.
+    reader: Option<Waker>,
+    /// There will be no replies any more.
+    ended: bool,
+}
+
+type Outcome = oneshot::Receiver<Result<(), Fault>>;
+
+#[derive(Debug)]
+struct Open {
+    what: What,
+    done: oneshot::Sender<Result<(), Fault>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    Begin,
+    End { channel: Vec<u8> },
+    Ping,
+}
+
+/// The messages.
+pub(super) struct Listening<S> {
+    stream: S,
+    frames: Frames,
+    received: BytesMut,
+    /// So many bytes of them were followed.
+    followed: usize,
+    asked: Asking,
+}
+
+/// A stream that listens, for commands and for messages.
+pub(super) fn listen<S>(stream: S) -> (Asking, Listening<S>) {
+    let asking = Asking(Arc::default());
+    let listening = Listening {
+        stream,
+        frames: Frames::limited(),
+        received: BytesMut::new(),
+        followed: 0,
+        asked: asking.clone(),
+    };
+    (asking, listening)
+}
+
+impl Asking {
+    pub(super) async fn subscribe(&self, channel: &str, reach: Reach) -> Result<(), Fault> {
+        let command = match reach {
+            Reach::Everywhere => "SUBSCRIBE",
+            Reach::Shard => "SSUBSCRIBE",
+        };
+        self.ask(What::Begin, &[&[command, channel]]).await
+    }
+
+    pub(super) async fn unsubscribe(&self, channel: &str, reach: Reach) -> Result<(), Fault> {
+        let command = match reach {
+            Reach::Everywhere => "UNSUBSCRIBE",
+            Reach::Shard => "SUNSUBSCRIBE",
+        };
+        let channel_bytes = channel.as_bytes().to_vec();
+        let what = What::End {
+            channel: channel_bytes,
+        };
+        self.ask(what, &[&[command, channel], &["PING"]]).await
+    }
+
+    pub(super) async fn ping(&self) -> Result<(), Fault> {
+        self.ask(What::Ping, &[&["PING"]]).await
+    }
+
+    /// Sends when it is first polled and the messages are read.
+    async fn ask(&self, what: What, commands: &[&[&str]]) -> Result<(), Fault> {
+        let outcome = self.begin(what, commands)?;
+        outcome.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    fn begin(&self, what: What, commands: &[&[&str]]) -> Result<Outcome, Fault> {
+        let (done, outcome) = oneshot::channel();
+        let mut asked = self.state();
+        if asked.ended {
+            return Err(ended());
+        }
+        for words in commands {
+            let mut command = redis::cmd(words[0]);
+            command.arg(&words[1..]);
+            asked.out.extend_from_slice(&command.get_packed_command());
+        }
+        asked.open.push_back(Open { what, done });
+        let reader = asked.reader.take();
+        drop(asked);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Ok(outcome)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
+    /// Writes what is to be written, as far as the stream takes it.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut asked = self.asked.state();
+            asked.reader = Some(cx.waker().clone());
+            let out = asked.out.split();
+            drop(asked);
+            if out.is_empty() {
+                return Pin::new(&mut self.stream).poll_flush(cx);
+            }
+            let written = Pin::new(&mut self.stream).poll_write(cx, &out);
+            let (rest, step) = match written {
+                Poll::Pending => (&out[..], Poll::Pending),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(len)) => (&out[len..], Poll::Ready(())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            };
+            let mut asked = self.asked.state();
+            let since = std::mem::replace(&mut asked.out, BytesMut::from(rest));
+            asked.out.extend_from_slice(&since);
+            drop(asked);
+            ready!(step);
+        }
+    }
+
+    /// The next frame that has arrived.
+    fn next_frame(&mut self) -> io::Result<Option<BytesMut>> {
+        let nonsense = |nonsense| io::Error::new(io::ErrorKind::InvalidData, nonsense);
+        let follow = self.frames.follow(&self.received[self.followed..]);
+        let (used, ended) = follow.map_err(nonsense)?;
+        self.followed += used;
+        Ok(ended.then(|| {
+            let frame = self.received.split_to(self.followed);
+            self.followed = 0;
+            frame
+        }))
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
+        loop {
+            if let Some(frame) = self.next_frame()? {
+                return Poll::Ready(Ok(frame));
+            }
+            let mut chunk = [0; CHUNK];
+            let mut chunk = ReadBuf::new(&mut chunk);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
+            if chunk.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.received.extend_from_slice(chunk.filled());
+        }
+    }
+
+    fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Heard>> {
+        loop {
+            // Replies are read also while the server takes no commands.
+            if let Poll::Ready(written) = self.poll_write(cx) {
+                written?;
+            }
+            let frame = ready!(self.poll_frame(cx))?;
+            let value = redis::parse_redis_value(&frame).map_err(io::Error::other)?;
+            if let Some(heard) = self.asked.state().take_in(value)? {
+                return Poll::Ready(Ok(heard));
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// A frame has arrived; returns what it tells the listener.
+    fn take_in(&mut self, value: Value) -> io::Result<Option<Heard>> {
+        let items = match value {
+            Value::Array(items) => items,
+            Value::ServerError(error) => {
+                match self.open.front().map(|open| &open.what) {
+                    // The PING behind it says when it is over.
+                    Some(What::End { .. }) => {}
+                    Some(_) => self.done(Err(Fault::from_server(error))),
+                    None => return Err(unasked()),
+                }
+                return Ok(None);
+            }
+            _ => return self.pong(),
+        };
+        let mut words = items.into_iter();
+        let Some(Value::BulkString(word)) = words.next() else {
+            return Err(unasked());
+        };
+        match &word[..] {
+            b"message" | b"smessage" => {
+                let (Some(channel), Some(payload)) = (words.next(), words.next()) else {
+                    return Err(unasked());
+                };
+                let message = Message {
+                    channel: text(channel).ok_or_else(unasked)?,
+                    payload: text(payload).unwrap_or_default(),
+                };
+                Ok(Some(Heard::Message(message)))
+            }
+            b"subscribe" | b"ssubscribe" => match self.open.front().map(|open| &open.what) {
+                Some(What::Begin) => {
+                    self.done(Ok(()));
+                    Ok(None)
+                }
+                _ => Err(unasked()),
+            },
+            b"unsubscribe" | b"sunsubscribe" => {
+                let Some(Value::BulkString(left)) = words.next() else {
+                    return Err(unasked());
+                };
+                let asked = matches!(
+                    self.open.front().map(|open| &open.what),
+                    Some(What::End { channel }) if *channel == left
+                );
+                Ok((!asked)
+                    .then(|| String::from_utf8(left).ok())
+                    .flatten()
+                    .map(Heard::Left))
+            }
+            b"pong" => self.pong(),
+            _ => Err(unasked()),
+        }
+    }
+
+    fn pong(&mut self) -> io::Result<Option<Heard>> {
+        match self.open.front().map(|open| &open.what) {
+            Some(What::End { .. } | What::Ping) => {
+                self.done(Ok(()));
+                Ok(None)
+            }
+            Some(What::Begin) | None => Err(unasked()),
+        }
+    }
+
+    fn done(&mut self, outcome: Result<(), Fault>) {
+        if let Some(open) = self.open.pop_front() {
+            // Its caller may have gone.
+            let _ = open.done.send(outcome);
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for Listening<S> {
+    type Item = Heard;
+
+    /// Ends with the connection.
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
+        let this = self.get_mut();
+        if this.asked.state().ended {
+            return Poll::Ready(None);
+        }
+        match ready!(this.poll_heard(cx)) {
+            Ok(heard) => Poll::Ready(Some(heard)),
+            Err(error) => {
+                tracing::debug!(%error, "a connection that listens ended");
+                this.end();
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl<S> Listening<S> {
+    /// Whoever waits for a reply waits in vain.
+    fn end(&mut self) {
+        let mut asked = self.asked.state();
+        asked.ended = true;
+        let open = std::mem::take(&mut asked.open);
+        drop(asked);
+        drop(open);
+    }
+}
+
+impl<S> Drop for Listening<S> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+fn ended() -> Fault {
+    Fault::unanswered(io::Error::new(
+        io::ErrorKind::BrokenPipe,
+        "the connection that listens has ended",
+    ))
+}
+
+fn unasked() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a reply to nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, StreamExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+    use crate::connection::Cause;
+
+    struct Both {
+        asking: Asking,
+        listening: Listening<DuplexStream>,
+        server: DuplexStream,
+    }
+
+    fn both() -> Both {
+        let (ours, server) = tokio::io::duplex(64 * 1024);
+        let (asking, listening) = listen(ours);
+        Both {
+            asking,
+            listening,
+            server,
+        }
+    }
+
+    impl Both {
+        /// What is read of this until nothing more comes.
+        fn hear(&mut self, bytes: &str) -> Vec<Heard> {
+            let sent = self.server.write_all(bytes.as_bytes()).now_or_never();
+            sent.unwrap().unwrap();
+            let mut all = Vec::new();
+            while let Some(Some(heard)) = self.listening.next().now_or_never() {
+                all.push(heard);
+            }
+            all
+        }
+
+        /// What the server has received.
+        fn sent(&mut self) -> String {
+            let mut bytes = [0; 4096];
+            let len = self.server.read(&mut bytes).now_or_never();
+            let len = len.map_or(0, |len| len.unwrap());
+            String::from_utf8(bytes[..len].to_vec()).unwrap()
+        }
+    }
+
+    fn words(words: &[&str]) -> String {
+        words
+            .iter()
+            .fold(format!("*{}\r\n", words.len()), |all, word| {
+                format!("{all}${}\r\n{word}\r\n", word.len())
+            })
+    }
+
+    fn confirmed(word: &str, channel: &str) -> String {
+        format!(
+            "*3\r\n${}\r\n{word}\r\n${}\r\n{channel}\r\n:1\r\n",
+            word.len(),
+            channel.len()
+        )
+    }
+
+    #[test]
+    fn messages_of_both_sorts_are_heard() {
+        let mut both = both();
+        let sent = words(&["smessage", "c", "1"]) + &words(&["message", "d", "2"]);
+        let (first, rest) = sent.split_at(20);
+        assert_eq!(both.hear(first), []);
+        let message = |channel: &str, payload: &str| {
+            Heard::Message(Message {
+                channel: channel.into(),
+                payload: payload.into(),
+            })
+        };
+        assert_eq!(both.hear(rest), [message("c", "1"), message("d", "2")]);
+    }
+
+    #[test]
+    fn a_subscription_is_confirmed_or_refused_in_order() {
+        let mut both = both();
+        let asking = both.asking.clone();
+        let mut one = Box::pin(asking.subscribe("c", Reach::Shard));
+        let mut two = Box::pin(asking.subscribe("d", Reach::Everywhere));
+        assert!((&mut one).now_or_never().is_none() && (&mut two).now_or_never().is_none());
+        assert_eq!(both.hear(""), []);
+        let expected = words(&["SSUBSCRIBE", "c"]) + &words(&["SUBSCRIBE", "d"]);
+        assert_eq!(both.sent(), expected);
+        assert_eq!(both.hear("-NOPERM no\r\n"), []);
+        let refused = (&mut one).now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.cause(), Cause::Denied);
+        assert!((&mut two).now_or_never().is_none());
+        assert_eq!(both.hear(&confirmed("subscribe", "d")), []);
+        two.now_or_never().unwrap().unwrap();
+    }
+
+    /// The server's words are those of a confirmation.
+    #[test]
+    fn a_subscription_that_the_server_ended_is_told_from_one_that_was_given_up() {
+        let mut both = both();
+        let left = |channel: &str| vec![Heard::Left(channel.into())];
+        assert_eq!(both.hear(&confirmed("sunsubscribe", "c")), left("c"));
+
+        // Both at the same time: the server had ended it before it read the command.
+        let asking = both.asking.clone();
+        let mut end = Box::pin(asking.unsubscribe("c", Reach::Shard));
+        let mut next = Box::pin(asking.subscribe("e", Reach::Shard));
+        assert!((&mut end).now_or_never().is_none() && (&mut next).now_or_never().is_none());
+        assert_eq!(both.hear(&confirmed("sunsubscribe", "d")), left("d"));
+        let pushed_and_refused = confirmed("sunsubscribe", "c") + "-MOVED 7 127.0.0.1:1\r\n";
+        assert_eq!(both.hear(&pushed_and_refused), []);
+        assert!(
+            (&mut end).now_or_never().is_none(),
+            "its PING is not answered"
+        );
+        assert_eq!(both.hear("+PONG\r\n"), []);
+        end.now_or_never().unwrap().unwrap();
+        assert!((&mut next).now_or_never().is_none());
+        assert_eq!(both.hear(&confirmed("ssubscribe", "e")), []);
+        next.now_or_never().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_ping_has_one_of_two_answers() {
+        let mut both = both();
+        let asking = both.asking.clone();
+        for answer in ["+PONG\r\n".to_owned(), words(&["pong", ""])] {
+            let mut ping = Box::pin(asking.ping());
+            assert!((&mut ping).now_or_never().is_none());
+            assert_eq!(both.hear(&answer), []);
+            ping.now_or_never().unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_nobody_asked_for_ends_the_connection() {
+        for odd in [
+            "+PONG\r\n".to_owned(),
+            "-ERR no\r\n".to_owned(),
+            ":1\r\n".to_owned(),
+            confirmed("ssubscribe", "c"),
+            words(&["psubscribe", "c"]),
+            words(&["smessage", "c"]),
+            "*0\r\n".to_owned(),
+            ">1\r\n".to_owned(),
+        ] {
+            let mut both = both();
+            assert_eq!(both.hear(&odd), []);
+            assert_eq!(both.listening.next().now_or_never(), Some(None), "{odd}");
+            let refused = both.asking.ping().now_or_never().unwrap();
+            assert_eq!(refused.unwrap_err().cause(), Cause::Passing);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_ends_answers_all_that_is_open() {
+        let mut both = both();
+        let asking = both.asking.clone();
+        let mut open = Box::pin(asking.subscribe("c", Reach::Shard));
+        assert!((&mut open).now_or_never().is_none());
+        drop(both.server);
+        assert_eq!(both.listening.next().now_or_never(), Some(None));
+        assert!(open.now_or_never().unwrap().is_err());
+    }
+
+    #[test]
+    fn commands_wait_until_the_server_takes_them() {
+        let (ours, mut server) = tokio::io::duplex(16);
+        let (asking, mut listening) = listen(ours);
+        let mut asked: Vec<_> = (0..20)
+            .map(|number| {
+                let asking = asking.clone();
+                let mut asked =
+                    Box::pin(
+                        async move { asking.subscribe(&number.to_string(), Reach::Shard).await },
+                    );
+                assert!((&mut asked).now_or_never().is_none());
+                asked
+            })
+            .collect();
+        let mut sent = Vec::new();
+        loop {
+            assert!(listening.next().now_or_never().is_none());
+            let mut bytes = [0; 7];
+            match server.read(&mut bytes).now_or_never() {
+                Some(len) => sent.extend_from_slice(&bytes[..len.unwrap()]),
+                None => break,
+            }
+        }
+        let expected: String = (0..20)
+            .map(|number| words(&["SSUBSCRIBE", &number.to_string()]))
+            .collect();
+        assert_eq!(String::from_utf8(sent).unwrap(), expected);
+        assert!((&mut asked[0]).now_or_never().is_none());
+    }
+}
