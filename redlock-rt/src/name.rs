@@ -1,5 +1,6 @@
 //! Names and identities, checked once where they are made.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,17 +48,20 @@ impl LockName {
 pub(crate) struct BadName {
     /// The beginning of the name, for the error.
     start: Arc<str>,
-    why: &'static str,
+    why: Cow<'static, str>,
 }
 
 impl BadName {
-    fn new(name: &str, why: &'static str) -> Self {
+    pub(crate) fn new(name: &str, why: impl Into<Cow<'static, str>>) -> Self {
         const SHOWN: usize = 40;
         let start = match name.char_indices().nth(SHOWN) {
             Some((end, _)) => format!("{}…", &name[..end]).into(),
             None => name.into(),
         };
-        Self { start, why }
+        Self {
+            start,
+            why: why.into(),
+        }
     }
 }
 

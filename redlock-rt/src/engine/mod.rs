@@ -51,6 +51,7 @@ mod guard;
 mod handle;
 mod hold;
 mod hub;
+mod names;
 mod news;
 mod release;
 mod signal;

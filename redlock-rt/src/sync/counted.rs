@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::{Engine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
-use crate::wire::{self, Call, Malformed, Operation, Reply};
+use crate::wire::{self, Call, Malformed, Named, Operation, Reply};
 
 /// The most permits that a semaphore can have: Redisson counts them in 32 bits.
 pub(super) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
@@ -20,10 +20,10 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn new(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(super) fn new(engine: &Arc<Engine>, named: Named, name: &str) -> Self {
         Self {
             engine: Handle::new(engine),
-            name: LockName::new(engine.namespace(), name),
+            name: engine.name(named, name),
             limit: None,
         }
     }

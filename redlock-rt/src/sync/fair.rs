@@ -9,7 +9,7 @@ use super::lock::Lock;
 use crate::engine::{Engine, Owner};
 use crate::error::Error;
 use crate::name::HoldId;
-use crate::wire::{FairTerms, FairWire, LockRecipe, Malformed, Reply, fair_position};
+use crate::wire::{FairTerms, FairWire, LockRecipe, Malformed, Named, Reply, fair_position};
 
 /// The kind of [`FairLock`].
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl FairLock {
             alive: engine.waiter_timeout(),
             longest: LONGEST,
         };
-        Self::new(engine, name, |name| FairWire::new(name, terms))
+        Self::new(engine, Named::Fair, name, |name| FairWire::new(name, terms))
     }
 
     /// Returns the number of waiters in all processes.

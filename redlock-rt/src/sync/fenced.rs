@@ -8,7 +8,7 @@ use super::kind::sealed::Sealed;
 use super::lock::Lock;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::wire::{FencedWire, LockRecipe, ask_token, present_token};
+use crate::wire::{FencedWire, LockRecipe, Named, ask_token, present_token};
 
 /// The kind of [`FencedLock`].
 #[derive(Debug)]
@@ -100,7 +100,9 @@ impl Sealed for Fenced {}
 
 impl FencedLock {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
-        Self::new(engine, name, |name| FencedWire::new(name, None))
+        Self::new(engine, Named::Fenced, name, |name| {
+            FencedWire::new(name, None)
+        })
     }
 
     /// Sets how long Redis keeps the last token after an acquisition. Defaults to `None`: for ever,

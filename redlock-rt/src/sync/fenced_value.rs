@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::connection::Fault;
 use crate::engine::{Engine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
-use crate::name::{BadName, LockName};
+use crate::name::BadName;
 use crate::wire::{
-    Call, Fenced, FencedValueWire, LONGEST_SPAN, Malformed, Reply, was_run, was_set,
+    Call, Fenced, FencedValueWire, LONGEST_SPAN, Malformed, Named, Reply, was_run, was_set,
 };
 
 const SET: &str = "set fenced value";
@@ -77,7 +77,9 @@ impl FencedValue {
     pub(crate) fn open(engine: &Arc<Engine>, key: &str) -> Self {
         Self {
             engine: Handle::new(engine),
-            wire: LockName::new(None, key).map(FencedValueWire::new),
+            wire: engine
+                .key(Named::FencedValue, key)
+                .map(FencedValueWire::new),
             fence_ttl: None,
         }
     }

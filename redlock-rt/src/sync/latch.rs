@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::options::check_lease;
 use crate::engine::{self, Engine, Handle, OnceCall, Repeat};
 use crate::error::{Error, ErrorKind};
-use crate::name::{BadName, LockName};
+use crate::name::BadName;
 use crate::wire::{
-    Call, Ended, GREATEST_COUNT, LatchWire, Look, Malformed, Reply, count_left, was_done,
+    Call, Ended, GREATEST_COUNT, LatchWire, Look, Malformed, Named, Reply, count_left, was_done,
 };
 
 const SET: &str = "set latch";
@@ -29,8 +29,8 @@ const DELETE: &str = "delete latch";
 /// same name blocks waiters that did not wake in time: use a new name for each round), or to pass
 /// on results.
 ///
-/// In a cluster (which this crate does not support yet), a name with braces has its channel in
-/// another slot, as in Redisson: do not use braces in the name of a latch.
+/// In a cluster, a name with braces has its channel in another slot, as in Redisson. It is refused
+/// there ([`BadInput`](ErrorKind::BadInput)).
 ///
 /// # Round trips
 ///
@@ -90,7 +90,7 @@ impl CountDownLatch {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
         Self {
             engine: Handle::new(engine),
-            wire: LockName::new(engine.namespace(), name).map(LatchWire::new),
+            wire: engine.name(Named::Latch, name).map(LatchWire::new),
             ttl: None,
         }
     }

@@ -11,7 +11,7 @@ use super::options::{LockOptions, unless_contended};
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, ReplicaAck, Terms};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
-use crate::wire::{Call, Holder, LockRecipe, Malformed, Recipe, Reply};
+use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 
 /// A handle to the lock of one name; the type aliases describe the kinds.
 ///
@@ -58,10 +58,11 @@ pub struct Lock<K: Kind> {
 impl<K: Kind> Lock<K> {
     pub(super) fn new<W: LockRecipe>(
         engine: &Arc<Engine>,
+        named: Named,
         name: &str,
         wire: impl FnOnce(LockName) -> W,
     ) -> Self {
-        let name = LockName::new(engine.namespace(), name);
+        let name = engine.name(named, name);
         let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn LockRecipe>);
         Self {
             engine: Handle::new(engine),

@@ -11,7 +11,7 @@ use super::permit_options::PermitOptions;
 use crate::engine::{AcquireParams, Engine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{ID_DIGITS, Malformed, PermitsWire, Recipe, Reply};
+use crate::wire::{ID_DIGITS, Malformed, Named, PermitsWire, Recipe, Reply};
 
 /// The most permits of one acquisition.
 const MOST_AT_ONCE: u32 = 1000;
@@ -90,7 +90,7 @@ fn acquiring(error: Error) -> Error {
 impl PermitExpirableSemaphore {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
         Self {
-            counted: Counted::new(engine, name),
+            counted: Counted::new(engine, Named::Permits, name),
         }
     }
 

@@ -10,7 +10,7 @@ use super::lock::Lock;
 use super::options::LockOptions;
 use crate::engine::{Engine, Handle};
 use crate::error::Error;
-use crate::wire::{ReadWire, WriteWire};
+use crate::wire::{Named, ReadWire, WriteWire};
 
 /// The kind of [`ReadLock`].
 #[derive(Debug)]
@@ -128,8 +128,8 @@ impl ReadWriteLock {
         let write = |name| WriteWire::new(name, preference);
         Self {
             engine: Handle::new(engine),
-            read: Lock::new(engine, &name, ReadWire::new),
-            write: Lock::new(engine, &name, write),
+            read: Lock::new(engine, Named::ReadWrite, &name, ReadWire::new),
+            write: Lock::new(engine, Named::ReadWrite, &name, write),
             name,
         }
     }

@@ -6,7 +6,7 @@ use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
 use crate::engine::Engine;
-use crate::wire::RLockWire;
+use crate::wire::{Named, RLockWire};
 
 /// The kind of [`RLock`].
 #[derive(Debug)]
@@ -50,6 +50,6 @@ impl Sealed for Reentrant {}
 
 impl RLock {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
-        Self::new(engine, name, RLockWire::new)
+        Self::new(engine, Named::RLock, name, RLockWire::new)
     }
 }

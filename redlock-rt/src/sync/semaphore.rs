@@ -9,7 +9,7 @@ use super::options::unless_contended;
 use super::permit_options::PermitOptions;
 use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
-use crate::wire::{self, Recipe, SemaphoreWire};
+use crate::wire::{self, Named, Recipe, SemaphoreWire};
 
 /// A semaphore whose permits have no lease, shared with Redisson's `RSemaphore` of the same name.
 ///
@@ -84,7 +84,7 @@ fn acquiring(error: Error) -> Error {
 impl Semaphore {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
         Self {
-            counted: Counted::new(engine, name),
+            counted: Counted::new(engine, Named::Semaphore, name),
         }
     }
 

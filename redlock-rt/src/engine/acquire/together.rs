@@ -30,8 +30,12 @@ pub(crate) enum TogetherOutcome {
 impl Engine {
     /// Whether [`acquire_together`](Self::acquire_together) is possible for these locks.
     pub(crate) fn may_acquire_together(&self, recipes: &[Arc<dyn Recipe>]) -> bool {
+        let slot = |recipe: &Arc<dyn Recipe>| self.nodes.slot_of(recipe.name());
+        let first = recipes.first().map(slot);
         recipes.iter().all(|recipe| {
             is_taken_together(&**recipe)
+                // One call, so one server.
+                && first == Some(slot(recipe))
                 && self.locks.is_idle(&**recipe)
                 && !self.is_around(&**recipe, None)
         })

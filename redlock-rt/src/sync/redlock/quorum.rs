@@ -11,8 +11,8 @@ use super::repairer::Repairer;
 use crate::clock;
 use crate::engine::{Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Wake};
 use crate::error::{Error, ErrorKind};
-use crate::name::{BadName, LockName};
-use crate::wire::{RLockWire, Recipe};
+use crate::name::BadName;
+use crate::wire::{Named, RLockWire, Recipe};
 
 /// Several independent servers that decide by majority. It returns [`RedLock`]s.
 ///
@@ -99,6 +99,14 @@ impl Quorum {
         if engines.is_empty() {
             return refuse("there are no servers".into());
         }
+        if engines.iter().any(|engine| engine.is_of_a_cluster()) {
+            return refuse(
+                "one of them is a cluster: a RedLock needs independent servers, and the masters of a \
+                 cluster fail over, which may lose a lock of the majority; use the locks of the cluster \
+                 with replica_ack, or single servers"
+                    .into(),
+            );
+        }
         let mut places: Vec<_> = engines.iter().map(|engine| engine.server().place).collect();
         places.sort_unstable();
         // Another database of the same server is not another server.
@@ -160,7 +168,7 @@ impl Quorum {
     pub(super) fn recipes(&self, name: &str) -> Result<Arc<[Arc<dyn Recipe>]>, BadName> {
         let engines = self.shared.engines.iter();
         let recipes = engines.map(|engine| {
-            let name = LockName::new(engine.namespace(), name)?;
+            let name = engine.name(Named::RLock, name)?;
             Ok(Arc::new(RLockWire::new(name)) as Arc<dyn Recipe>)
         });
         recipes.collect()

@@ -1,0 +1,31 @@
+//! The names of a client's locks.
+
+use super::engine::Engine;
+use crate::name::{BadName, LockName};
+use crate::wire::Named;
+
+impl Engine {
+    /// The name of a lock of this client, with its namespace; for a client of a cluster, only if its
+    /// keys are in one slot.
+    pub(crate) fn name(&self, named: Named, name: &str) -> Result<LockName, BadName> {
+        self.in_one_slot(named, LockName::new(self.namespace(), name)?)
+    }
+
+    /// As [`name`](Self::name), without the namespace.
+    pub(crate) fn key(&self, named: Named, key: &str) -> Result<LockName, BadName> {
+        self.in_one_slot(named, LockName::new(None, key)?)
+    }
+
+    fn in_one_slot(&self, named: Named, name: LockName) -> Result<LockName, BadName> {
+        let torn = self.is_of_a_cluster().then(|| named.torn(&name));
+        match torn.flatten() {
+            None => Ok(name),
+            Some(why) => Err(BadName::new(name.as_str(), why)),
+        }
+    }
+
+    /// Whether the servers are those of a cluster.
+    pub(crate) fn is_of_a_cluster(&self) -> bool {
+        self.nodes.cluster().is_some()
+    }
+}

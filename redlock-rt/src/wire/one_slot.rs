@@ -1,0 +1,349 @@
+//! In a cluster all keys of a call are in one slot, and so are sharded channels: checked when a handle
+//! is made.
+//!
+//! Redisson wraps a name into braces to derive keys from it, but not a name with a `{` of its own.
+//! So most names are right as they are, and some can be right for no kind that derives keys.
+
+use std::fmt::Write as _;
+
+use super::keys;
+use super::slot::Slot;
+use crate::name::LockName;
+
+/// What has a name, as far as its keys differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Named {
+    RLock,
+    Fair,
+    Fenced,
+    Spin,
+    ReadWrite,
+    Semaphore,
+    Permits,
+    Latch,
+    FencedValue,
+}
+
+impl Named {
+    /// One of each sort of keys that calls have beside the name, and the channel that they publish on.
+    /// Scripts build no other keys, except those of readers' leases, which begin like the one here.
+    /// The channel on which a client is told of its turns in fair queues is in no slot: it is not
+    /// sharded.
+    fn derived(self, name: &LockName) -> Vec<String> {
+        match self {
+            Self::RLock => vec![keys::lock_channel(name)],
+            Self::Spin => vec![],
+            Self::Fair => vec![
+                keys::fair_queue(name),
+                keys::fair_deadlines(name),
+                keys::fair_notes(name),
+                keys::lock_channel(name),
+            ],
+            Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name)],
+            Self::ReadWrite => vec![
+                keys::rw_waiting_writers(name),
+                format!("{}:…:rwlock_timeout:1", keys::rw_leases(name)),
+                keys::rw_channel(name),
+            ],
+            Self::Semaphore => vec![
+                keys::semaphore_holds(name),
+                keys::operation(name, "…"),
+                keys::semaphore_channel(name),
+            ],
+            Self::Permits => vec![
+                keys::permit_leases(name),
+                keys::operation(name, "…"),
+                keys::semaphore_channel(name),
+            ],
+            Self::Latch => vec![
+                keys::latch_mark(name),
+                keys::operation(name, "…"),
+                keys::latch_channel(name),
+            ],
+            Self::FencedValue => vec![keys::fence(name)],
+        }
+    }
+
+    /// Why this name cannot be used in a cluster: its keys are in several slots.
+    pub(crate) fn torn(self, name: &LockName) -> Option<String> {
+        let slot = Slot::of(name.as_str());
+        let other = |key: &String| Slot::of(key) != slot;
+        let elsewhere = self.derived(name).into_iter().find(other)?;
+        let mut why = format!(
+            "in a cluster its keys must be in one slot: this name is in slot {slot}, and {elsewhere} is \
+             in slot {}; ",
+            Slot::of(&elsewhere)
+        );
+        let plain = name.as_str().replace(['{', '}'], "");
+        let plain = match plain.trim().is_empty() {
+            true => "name",
+            false => &plain,
+        };
+        // Writing to a String cannot fail.
+        let _ = match self {
+            Self::Latch => write!(why, "write it without braces, such as {plain}"),
+            _ => write!(
+                why,
+                "write it without braces, such as {plain}, or with one pair around what is hashed, such \
+                 as {{{plain}}}"
+            ),
+        };
+        Some(why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::name::{ClientId, HoldId};
+    use crate::wire::{self, Publish};
+    use crate::wire::{
+        Ask, Call, FairTerms, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire,
+        LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire,
+        SpinWire, WriteWire,
+    };
+
+    const ALL: [Named; 9] = [
+        Named::RLock,
+        Named::Fair,
+        Named::Fenced,
+        Named::Spin,
+        Named::ReadWrite,
+        Named::Semaphore,
+        Named::Permits,
+        Named::Latch,
+        Named::FencedValue,
+    ];
+    const S: Duration = Duration::from_secs(1);
+
+    fn name(name: &str) -> LockName {
+        LockName::new(None, name).unwrap()
+    }
+
+    /// The names whose keys are in one slot for every kind, and those for no kind that derives any.
+    const AWKWARD: [(&str, bool); 16] = [
+        ("order", true),
+        ("order:7", true),
+        ("größe", true),
+        ("{a}", true),
+        ("{a}b", true),
+        ("b{a}", true),
+        ("{a}{b}", true),
+        ("{a}}", true),
+        ("{{a}}", true),
+        ("a}", false),
+        ("x}y", false),
+        ("}x", false),
+        ("x{y", false),
+        ("{", false),
+        ("{}", false),
+        ("{}x{y}", false),
+    ];
+
+    #[test]
+    fn a_name_without_a_usable_tag_is_refused() {
+        for (text, right) in AWKWARD {
+            for named in ALL {
+                let braces = text.contains('{');
+                let expected = match named {
+                    Named::Spin => true,
+                    Named::Latch => right && !braces,
+                    _ => right,
+                };
+                let torn = named.torn(&name(text));
+                assert_eq!(torn.is_none(), expected, "{named:?} {text}: {torn:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_error_shows_the_slots_and_a_name_that_would_do() {
+        let torn = Named::RLock.torn(&name("x{y")).unwrap();
+        let expected = "in a cluster its keys must be in one slot: this name is in slot 2740, and \
+                        redisson_lock__channel:x{y is in slot 12840; write it without braces, such as xy, \
+                        or with one pair around what is hashed, such as {xy}";
+        assert_eq!(torn, expected);
+        let torn = Named::Latch.torn(&name("a{b}c")).unwrap();
+        assert!(
+            torn.contains("redisson_countdownlatch__channel__{a{b}c}"),
+            "{torn}"
+        );
+        assert!(
+            torn.ends_with("write it without braces, such as abc"),
+            "{torn}"
+        );
+        let torn = Named::Fair.torn(&name("{}")).unwrap();
+        assert!(torn.contains("such as name,"), "{torn}");
+    }
+
+    #[test]
+    fn what_the_error_proposes_is_accepted() {
+        for (text, _) in AWKWARD {
+            let plain = text.replace(['{', '}'], "");
+            if plain.is_empty() {
+                continue;
+            }
+            for named in ALL {
+                assert_eq!(named.torn(&name(&plain)), None, "{named:?} {plain}");
+                if named != Named::Latch {
+                    let tagged = name(&format!("{{{plain}}}"));
+                    assert_eq!(named.torn(&tagged), None, "{named:?} {tagged:?}");
+                }
+            }
+        }
+    }
+
+    /// All calls that there are, by what has the name.
+    fn calls(named: Named, name: &LockName) -> Vec<Call> {
+        let owner = ClientId::random().hold_id(7);
+        let operation = Operation {
+            id: owner.clone(),
+            noted: S,
+        };
+        let name = name.clone();
+        let lock = |recipe: &dyn LockRecipe| {
+            let mut calls = of_recipe(recipe, &owner);
+            calls.extend([recipe.force_release(), recipe.inspect()]);
+            calls
+        };
+        match named {
+            Named::RLock => lock(&RLockWire::new(name)),
+            Named::Spin => lock(&SpinWire::new(name)),
+            Named::Fenced => {
+                let mut calls = lock(&FencedWire::new(name.clone(), Some(S)));
+                calls.push(wire::ask_token(&name));
+                calls
+            }
+            Named::Fair => {
+                let terms = FairTerms {
+                    alive: S,
+                    longest: S,
+                };
+                let fair = FairWire::new(name.clone(), terms);
+                let mut calls = lock(&fair);
+                calls.push(wire::fair_position(&name, Some(&owner)));
+                let beat = Heartbeat {
+                    queue: fair.queue().unwrap(),
+                    left_over: &[1],
+                    oldest: &[2],
+                };
+                calls.push(wire::beat(&ClientId::random(), &[beat]));
+                calls
+            }
+            Named::ReadWrite => {
+                let mut calls = lock(&ReadWire::new(name.clone()));
+                calls.extend(lock(&WriteWire::new(name, S)));
+                calls
+            }
+            Named::Semaphore => {
+                let mut calls = of_recipe(&SemaphoreWire::new(name.clone(), 1, 1), &owner);
+                calls.extend([
+                    wire::set_permits(&name, &operation, 1),
+                    wire::add_permits(&name, &operation, 1),
+                    wire::drain_permits(&name, &operation),
+                    wire::available_permits(&name),
+                ]);
+                calls
+            }
+            Named::Permits => {
+                let permits = PermitsWire::new(name, 1, 1);
+                let id = permits.ids(&owner);
+                let mut calls = of_recipe(&permits, &owner);
+                calls.extend([
+                    permits.inspect(),
+                    permits.release_id(&operation, &id),
+                    permits.update_lease(&id, S),
+                    permits.set_once(&operation, 1),
+                    permits.set(&operation, 1),
+                ]);
+                calls
+            }
+            Named::Latch => {
+                let latch = LatchWire::new(name);
+                vec![
+                    latch.set(1, None, &operation),
+                    latch.count_down(&operation),
+                    latch.delete(&operation),
+                    latch.check(),
+                ]
+            }
+            Named::FencedValue => {
+                let value = FencedValueWire::new(name);
+                vec![
+                    value.set("v", 1, None),
+                    value.exec("return 1", &[], 1, None),
+                ]
+            }
+        }
+    }
+
+    fn of_recipe(recipe: &dyn Recipe, owner: &HoldId) -> Vec<Call> {
+        let ask = Ask {
+            owner,
+            lease: S,
+            waits: true,
+            rest: Some(S),
+            under: Some(owner),
+        };
+        let renewal = Renewal {
+            recipe,
+            owner,
+            lease: S,
+        };
+        let optional = [
+            recipe.update(owner, S, 2),
+            recipe.forget(owner, true),
+            recipe.min_hold(owner, S),
+        ];
+        let calls = [
+            recipe.acquire(&ask),
+            recipe.release(owner),
+            recipe.withdraw(owner),
+            wire::renew(&[renewal]),
+        ];
+        calls
+            .into_iter()
+            .chain(optional.into_iter().flatten())
+            .collect()
+    }
+
+    /// Each word of a call that is a key, is the start of keys that its script builds, or is a
+    /// channel; not that of a client's turns.
+    fn words_with_a_slot(call: &Call) -> Vec<&str> {
+        let keys = call.key_count();
+        let words = call.words_for(Publish::InShard).enumerate();
+        let known = ["redisson_", "redlock_"];
+        words
+            .filter(|(at, word)| {
+                let derived = known.iter().any(|known| word.starts_with(known));
+                let is_key = *at < keys || derived || word.ends_with("rwlock_timeout");
+                is_key && *word != keys::WAKE
+            })
+            .map(|(_, word)| word)
+            .collect()
+    }
+
+    fn name_with_braces() -> impl Strategy<Value = String> {
+        "[ab{}:]{1,8}".prop_filter("a name", |name| !name.trim().is_empty())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// If a name is accepted, no call of it has words in two slots. If it is refused, one has.
+        #[test]
+        fn all_words_of_a_call_are_in_one_slot(text in name_with_braces(), at in 0..ALL.len()) {
+            let (named, name) = (ALL[at], name(&text));
+            let mut torn = false;
+            for call in calls(named, &name) {
+                let slot = Slot::of(name.as_str());
+                torn |= words_with_a_slot(&call).iter().any(|word| Slot::of(word) != slot);
+            }
+            prop_assert_eq!(torn, named.torn(&name).is_some(), "{:?} {:?}", named, text);
+        }
+    }
+}
