@@ -1,0 +1,199 @@
+//! Sharded channels: where they are subscribed, when their slots move, and when their nodes die.
+
+use std::time::Duration;
+
+use redlock_rt::Client;
+use tests::{Cluster, shared_cluster, slot_of, unique, within};
+use tokio::task::{JoinHandle, block_in_place};
+
+use crate::{DEADLINE, assert_clean, builder, client, lock_channel, subscribed};
+
+/// How soon a waiter usually gets a lock. Without an announcement it would wait for the end of the
+/// lease (30 s) or for ever.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Waits for a lock, and releases it.
+fn wait_for(client: &Client, name: &str) -> JoinHandle<()> {
+    let lock = client.rlock(name);
+    tokio::spawn(async move {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_subscribed_at_the_master_of_its_slot() {
+    // Its own: what other tests publish would count.
+    let cluster = &block_in_place(|| Cluster::options().replicas(0).start());
+    let prefix = unique("at");
+    let (holder, waiting) = (client(cluster).await, client(cluster).await);
+    for at in cluster.all() {
+        let name = cluster.name_at(at, &format!("{prefix}:{at}")).await;
+        let before = cluster.calls(at).await;
+        let guard = holder.rlock(&name).lock().await.unwrap();
+        let waiter = wait_for(&waiting, &name);
+        for other in cluster.all() {
+            let count = usize::from(other == at);
+            subscribed(cluster, other, &lock_channel(&name), count).await;
+        }
+        guard.unlock().await.unwrap();
+        within(SOON, waiter).await.unwrap();
+        let after = cluster.calls(at).await;
+        let since = |command: &str| {
+            let count = |calls: &std::collections::HashMap<String, u64>| {
+                calls.get(command).copied().unwrap_or(0)
+            };
+            count(&after) - count(&before)
+        };
+        assert!(
+            since("spublish") >= 2,
+            "both releases are announced in the shard"
+        );
+        assert_eq!(since("publish"), 0, "and not in the whole cluster");
+    }
+    assert_clean(cluster, &prefix, &[&holder, &waiting]).await;
+}
+
+/// A client's channel for turns in fair queues is in no slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_fair_locks_are_woken_at_every_node() {
+    let cluster = shared_cluster();
+    let prefix = unique("fair");
+    let (holder, waiting) = (client(cluster).await, client(cluster).await);
+    let (mut guards, mut waiters) = (Vec::new(), Vec::new());
+    for at in cluster.all() {
+        let name = cluster.name_at(at, &format!("{prefix}:{at}")).await;
+        guards.push(holder.fair_lock(&name).lock().await.unwrap());
+        let lock = waiting.fair_lock(&name);
+        waiters.push(tokio::spawn(async move {
+            lock.lock().await.unwrap().unlock().await.unwrap();
+        }));
+        let queue = format!("redisson_lock_queue:{{{name}}}");
+        tests::eventually(DEADLINE, async || {
+            cluster.command::<bool>(at, &["EXISTS", &queue]).await
+        })
+        .await;
+    }
+    for (guard, waiter) in guards.into_iter().zip(waiters) {
+        guard.unlock().await.unwrap();
+        within(SOON, waiter).await.unwrap();
+    }
+    assert_clean(cluster, &prefix, &[&holder, &waiting]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_follows_its_slot() {
+    let cluster = block_in_place(|| Cluster::options().replicas(0).start());
+    let (holder, waiting) = (client(&cluster).await, client(&cluster).await);
+    let name = cluster.name_at(0, "follows").await;
+    let channel = lock_channel(&name);
+    let guard = holder.rlock(&name).lock().await.unwrap();
+    let waiter = wait_for(&waiting, &name);
+    subscribed(&cluster, 0, &channel, 1).await;
+    for to in [1, 2, 0] {
+        cluster.migrate(slot_of(&name), to).await.finish().await;
+        for at in cluster.all() {
+            subscribed(&cluster, at, &channel, usize::from(at == to)).await;
+        }
+        assert!(!waiter.is_finished(), "it is held");
+    }
+    guard.unlock().await.unwrap();
+    within(SOON, waiter).await.unwrap();
+    assert_clean(&cluster, "follows", &[&holder, &waiting]).await;
+}
+
+/// The announcement comes between the end of the subscription and the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_while_the_slot_moves_is_found() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let (holder, waiting) = (client(&cluster).await, client(&cluster).await);
+    let name = cluster.name_at(0, "between").await;
+    let guard = holder.rlock(&name).lock().await.unwrap();
+    let waiter = wait_for(&waiting, &name);
+    subscribed(&cluster, 0, &lock_channel(&name), 1).await;
+    let migration = cluster.migrate(slot_of(&name), 1).await;
+    migration.carry_all().await;
+    // Runs at the new master, to which nobody is subscribed yet.
+    guard.unlock().await.unwrap();
+    migration.finish().await;
+    within(SOON, waiter).await.unwrap();
+    assert_clean(&cluster, "between", &[&holder, &waiting]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_channels_of_a_node_that_dies_move_to_its_successor() {
+    let cluster = block_in_place(|| Cluster::options().start());
+    let lease = 4 * DEADLINE;
+    let clients = [builder(&cluster), builder(&cluster)].map(|builder| {
+        builder
+            .poll_interval(crate::NEVER)
+            .lease(lease)
+            .build()
+            .unwrap()
+    });
+    let [holder, waiting] = &clients;
+    let (mut guards, mut waiters) = (Vec::new(), Vec::new());
+    for at in 0..3 {
+        for which in 0..3 {
+            let name = cluster.name_at(at, &format!("dies:{at}:{which}")).await;
+            guards.push(holder.rlock(&name).lock().await.unwrap());
+            waiters.push(wait_for(waiting, &name));
+            subscribed(&cluster, at, &lock_channel(&name), 1).await;
+        }
+    }
+    let replicas = cluster.replicas_of(0).await;
+    for guard in &guards[..3] {
+        tests::eventually(DEADLINE, async || {
+            let keys: Vec<String> = cluster.command(replicas[0], &["KEYS", "*"]).await;
+            keys.contains(&guard.name().to_owned())
+        })
+        .await;
+    }
+    block_in_place(|| cluster.kill(0));
+    cluster.is_promoted(replicas[0]).await;
+    for guard in &guards[..3] {
+        subscribed(&cluster, replicas[0], &lock_channel(guard.name()), 1).await;
+    }
+    for (guard, waiter) in guards.into_iter().zip(waiters) {
+        assert!(
+            !waiter.is_finished() && guard.is_valid(),
+            "{}",
+            guard.name()
+        );
+        guard.unlock().await.unwrap();
+        within(SOON, waiter).await.unwrap();
+    }
+    assert_clean(&cluster, "dies", &[holder, waiting]).await;
+}
+
+/// Before Redis 7.0 there are no sharded channels, and an ACL may forbid them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_channels_are_used_where_sharded_ones_are_forbidden() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let (holder, waiting) = async {
+        for at in cluster.all() {
+            let words = [
+                "ACL",
+                "SETUSER",
+                "default",
+                "-ssubscribe",
+                "-spublish",
+                "-pubsub",
+            ];
+            cluster.command::<()>(at, &words).await;
+        }
+        (client(&cluster).await, client(&cluster).await)
+    }
+    .await;
+    for at in cluster.all() {
+        let name = cluster.name_at(at, "plain").await;
+        let guard = holder.rlock(&name).lock().await.unwrap();
+        let lock = waiting.rlock(&name);
+        let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+        tests::eventually(DEADLINE, async || waiting.stats().subscriptions == 1).await;
+        assert!(!waiter.is_finished());
+        guard.unlock().await.unwrap();
+        let guard = within(SOON, waiter).await.unwrap();
+        guard.unlock().await.unwrap();
+        tests::eventually(DEADLINE, async || waiting.stats().subscriptions == 0).await;
+    }
+}

@@ -1,0 +1,86 @@
+//! A real Redis Cluster: its slots, its sharded channels, nodes that die or hang, slots that move.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+mod channels;
+mod crowd;
+mod hang;
+mod java;
+mod migration;
+mod names;
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ClientBuilder};
+use tests::{Cluster, eventually, trace_init};
+
+/// The limit for events that must happen. A failover is one of them.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// A poll interval longer than any test: only announcements wake.
+const NEVER: Duration = Duration::from_secs(600);
+
+fn builder(cluster: &Cluster) -> ClientBuilder {
+    trace_init();
+    let linger = Duration::from_millis(20);
+    Client::builder().url(&cluster.url()).linger(linger)
+}
+
+/// A client whose waiters only announcements wake.
+async fn client(cluster: &Cluster) -> Client {
+    let builder = builder(cluster).poll_interval(NEVER);
+    builder.connect().await.unwrap()
+}
+
+/// Waits until so many connections are subscribed to a sharded channel at a node.
+async fn subscribed(cluster: &Cluster, node: usize, channel: &str, count: usize) {
+    eventually(DEADLINE, async || {
+        let words = ["PUBSUB", "SHARDNUMSUB", channel];
+        let (_, there): (String, usize) = cluster.command(node, &words).await;
+        match there == count {
+            true => Ok(()),
+            false => Err(format!("{there} are subscribed")),
+        }
+    })
+    .await;
+}
+
+fn lock_channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+/// Nothing is left of these clients, nor in Redis of what contains `prefix`.
+async fn assert_clean(cluster: &Cluster, prefix: &str, clients: &[&Client]) {
+    eventually(DEADLINE, async || {
+        let keys = cluster.keys().await;
+        let mut left: Vec<String> = keys
+            .into_iter()
+            .filter(|key| key.contains(prefix))
+            .collect();
+        for at in cluster.all() {
+            if cluster.node(at).is_up() {
+                let channels = cluster.channels(at).await;
+                left.extend(channels.into_iter().filter(|name| name.contains(prefix)));
+            }
+        }
+        for client in clients {
+            let stats = client.stats();
+            let counts = [
+                stats.held,
+                stats.waiting,
+                stats.subscriptions,
+                stats.renewals,
+                stats.releases,
+                stats.names,
+            ];
+            if counts.iter().any(|count| *count > 0) {
+                left.push(format!("{stats:?}"));
+            }
+        }
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{left:?}")),
+        }
+    })
+    .await;
+}
