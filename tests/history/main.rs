@@ -6,6 +6,7 @@ mod exclusion;
 mod fifo;
 mod latches;
 mod losses;
+mod majorities;
 mod serving;
 mod tokens;
 

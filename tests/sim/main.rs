@@ -78,3 +78,34 @@ fn locks_are_had_waited_for_and_cancelled() {
     assert!(cancelled > 10, "{cancelled} were cancelled");
     assert!(tokens > 5, "{tokens} had tokens");
 }
+
+/// Nor does one in which no server ever forgets a part of a lock that is held.
+#[test]
+fn redlocks_are_had_by_a_majority_and_repaired() {
+    use tests::history::Mode;
+
+    let (mut granted, mut again) = (0, 0);
+    let mut servers = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let plan = Plan::of_seed(seed);
+        let Some(quorum) = plan.quorum else { continue };
+        servers.insert(quorum.count);
+        let history = run(&plan).history;
+        for (place, one) in history.acquisitions.iter().enumerate() {
+            let Some(grant) = one.grant.as_ref() else {
+                continue;
+            };
+            granted += usize::from(matches!(one.mode, Mode::Majority(_)));
+            let parts = history
+                .parts
+                .iter()
+                .filter(|part| part.acquisition == place);
+            let parts: Vec<_> = parts.collect();
+            // More than there are servers: one of them has had two.
+            again += usize::from(parts.len() > quorum.count && grant.renewed);
+        }
+    }
+    assert_eq!(servers.into_iter().collect::<Vec<_>>(), [3, 5]);
+    assert!(granted > 100, "{granted} holds");
+    assert!(again > 5, "{again} were given a part again");
+}

@@ -193,9 +193,10 @@ impl<'a> Key<'a> {
             let there = (0..self.servers()).filter(|&server| {
                 self.is_on(place, server, grant.believed)
                     && self.is_calm(one.process, server, one.called, lost)
-                    && !self
-                        .wiped(server)
-                        .any(|wiped| grant.believed <= wiped.until && wiped.at <= lost)
+                    // What is forgotten is seen to be gone a moment later.
+                    && !self.wiped(server).any(|wiped| {
+                        grant.believed <= wiped.until + SLACK && wiped.at <= lost
+                    })
             });
             let there = there.count();
             if there >= self.need() {

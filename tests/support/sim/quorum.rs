@@ -42,7 +42,12 @@ pub(super) fn plan(seed: u64) -> Plan {
         _ => Subject::Anything,
     };
     let mut terms = terms(random);
-    terms.lease = one_of(random, &[600, 2000, 2000, 10_000]) as Ms;
+    let leases = match subject {
+        // So that most holds are renewed often enough to notice.
+        Subject::Forgetful => &[600, 600, 2000][..],
+        _ => &[600, 2000, 2000, 10_000],
+    };
+    terms.lease = one_of(random, leases) as Ms;
     let timeout = one_of(random, &[20, 60, 250]) as Ms;
     let servers = Servers {
         count: if random.percent(75) { 3 } else { 5 },
@@ -59,11 +64,14 @@ pub(super) fn plan(seed: u64) -> Plan {
         cuts: one_of(random, &[0, 10, 40]),
         drops: one_of(random, &[5, 30, 60]),
         long: match subject {
-            Subject::Forgetful => 50,
+            Subject::Forgetful => 70,
             _ => one_of(random, &[5, 20, 40]),
         },
         meanwhile: one_of(random, &[0, 20, 50]),
-        plain_leases: one_of(random, &[0, 10, 30]),
+        plain_leases: match subject {
+            Subject::Forgetful => 0,
+            _ => one_of(random, &[0, 10, 30]),
+        },
         think: one_of(random, &[1, 30, 400]) as Ms,
         hold: one_of(random, &[1, 30, 200]) as Ms,
     };
@@ -94,7 +102,7 @@ fn faults(
 ) -> Vec<Fault> {
     let count = match subject {
         Subject::Calm => 0,
-        Subject::Forgetful => 2 + random.below(6),
+        Subject::Forgetful => 4 + random.below(10),
         Subject::Minority | Subject::Anything => 1 + random.below(8),
     };
     let kinds: Vec<usize> = (0..1 + random.below(3)).map(|_| random.below(18)).collect();
@@ -111,7 +119,7 @@ fn faults(
         };
         at = match subject {
             // One after the other, so that each may be given its part again before the next.
-            Subject::Forgetful => at + 20 + up_to(random, terms.lease),
+            Subject::Forgetful => at + 20 + up_to(random, 2 * terms.lease),
             _ => {
                 let latest = one_of(random, &[300, 3000, 8000]) as Ms;
                 5 + up_to(random, latest)
