@@ -11,6 +11,7 @@ use super::repairer::Repairer;
 use crate::clock;
 use crate::engine::{Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Wake};
 use crate::error::{Error, ErrorKind};
+use crate::mutant;
 use crate::name::BadName;
 use crate::wire::{Named, RLockWire, Recipe};
 
@@ -177,7 +178,7 @@ impl Quorum {
 
 impl Shared {
     pub(super) fn need(&self) -> usize {
-        self.engines.len() / 2 + 1
+        self.engines.len() / 2 + usize::from(!mutant::on("a_majority_is_one_less"))
     }
 
     pub(super) fn server_timeout(
