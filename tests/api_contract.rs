@@ -20,9 +20,9 @@ use std::{
 
 use redlock_rt::{
     Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind, FencedValue,
-    GuardState, HoldId, LockOptions, LostReason, MultiLock, Owner, Part, PermitExpirableSemaphore,
-    PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock, Reentrant, Renew, ReplicaAck,
-    Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
+    Fsync, GuardState, HoldId, LockOptions, LostReason, MultiLock, Owner, Part,
+    PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock,
+    Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
 use tests::{LeakCheck, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -57,7 +57,7 @@ macro_rules! public_types {
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, GuardState, HoldId, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, Fsync, GuardState, HoldId, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
@@ -114,12 +114,12 @@ fn the_list_of_public_types_is_complete() {
 fn values_are_cloned_and_compared() {
     all!(
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
-        HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, ReplicaAck, Replicas, Credentials, embedded::Engine,
+        HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Fsync, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
         PermitExpirableSemaphore, FencedValue, Backoff,
     );
     all!(
-        compared: Stats, Shutdown, HoldId, Renew, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,
+        compared: Stats, Shutdown, HoldId, Renew, Fsync, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,
     );
     all!(keyed: HoldId);
 }

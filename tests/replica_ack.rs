@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::future::join_all;
 use redlock_rt::{
-    Client, ClientBuilder, Error, ErrorKind, LockOptions, LostReason, Owner, PermitOptions,
+    Client, ClientBuilder, Error, ErrorKind, Fsync, LockOptions, LostReason, Owner, PermitOptions,
     ReplicaAck, distributed_lock,
 };
-use tests::{Gate, Proxy, RedisServer, Replicated, eventually, told, trace_init, within};
+use tests::{
+    Gate, Proxy, RedisServer, Replicated, ServerOptions, eventually, told, trace_init, within,
+};
 use tokio::task::{JoinHandle, block_in_place};
 
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -29,8 +31,16 @@ impl Stage {
     }
 
     async fn with(replicas: usize, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        Self::of(RedisServer::options(), replicas, set).await
+    }
+
+    async fn of(
+        options: ServerOptions,
+        replicas: usize,
+        set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Self {
         trace_init();
-        let servers = Replicated::start(RedisServer::options(), replicas).await;
+        let servers = Replicated::start(options, replicas).await;
         servers.is_counted(0, replicas).await;
         let builder = Client::builder().url(&servers.server(0).url());
         let builder = set(builder.replica_timeout(DEADLINE));
@@ -394,8 +404,13 @@ async fn a_redlock_refuses_to_wait_for_replicas() {
     let clients = [(); 3].map(|()| Client::embedded());
     let quorum = redlock_rt::Quorum::new(clients).unwrap();
     let lock = quorum.redlock("a");
-    let error = lock.lock_with(asking(ReplicaAck::All)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    for options in [
+        asking(ReplicaAck::All),
+        asking(ReplicaAck::None).fsync(Fsync::All),
+    ] {
+        let error = lock.lock_with(options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+    }
 }
 
 /// Its caller waited for its second turn, behind a call for more replicas than there are.
@@ -611,4 +626,103 @@ async fn re_entries_and_conversions_wait_for_replicas_as_the_client_says() {
     assert!(upgraded.is_valid() && downgraded.is_valid() && several.is_valid());
     let there: String = stage.servers.command(1, &["HGET", "r", "mode"]).await;
     assert_eq!(there, "write");
+}
+
+/// Whether the servers of these tests have WAITAOF: Redis from 7.2 on.
+async fn has_waitaof(servers: &Replicated) -> bool {
+    let info = ["COMMAND", "INFO", "WAITAOF"];
+    let known: Vec<Option<redis::Value>> = servers.command(0, &info).await;
+    known[0]
+        .as_ref()
+        .is_some_and(|known| *known != redis::Value::Nil)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_must_be_on_disk_is_acknowledged_there_or_the_server_is_named() {
+    let stage = Stage::of(RedisServer::options().aof(), 1, |builder| builder).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let builder = Client::builder()
+        .url(&proxy.url())
+        .replica_timeout(DEADLINE);
+    let client = builder.fsync(Fsync::All).build().unwrap();
+    let lock = client.rlock("a");
+    if !has_waitaof(&stage.servers).await {
+        for again in [false, true] {
+            proxy.mark();
+            let error = lock.lock().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(told(&error).contains("has no WAITAOF"), "{}", told(&error));
+            assert_eq!(proxy.count("EVALSHA") == 0, again);
+        }
+        // The server has WAIT, which is something else.
+        let memory = asking(ReplicaAck::All).fsync(Fsync::None);
+        drop(lock.lock_with(memory).await.unwrap());
+        return;
+    }
+    let semaphore = client.semaphore("s").limit(1);
+    drop(semaphore.acquire().await.unwrap());
+    for (ack, fsync, words) in [
+        (ReplicaAck::None, Fsync::All, ["1", "0"]),
+        (ReplicaAck::AtLeast(1), Fsync::Replicas, ["0", "1"]),
+        (ReplicaAck::All, Fsync::All, ["1", "1"]),
+    ] {
+        proxy.mark();
+        drop(lock.lock_with(asking(ack).fsync(fsync)).await.unwrap());
+        let frames = proxy.frames();
+        let asked: Vec<_> = frames
+            .iter()
+            .filter(|frame| frame.command() == "WAITAOF")
+            .collect();
+        assert_eq!(asked.len(), 1, "{frames:?}");
+        assert_eq!([asked[0].text(1), asked[0].text(2)], words);
+        assert_eq!(proxy.count("WAIT"), 0);
+    }
+    // Every second: the answer comes after the next fsync.
+    let every_second = &["CONFIG", "SET", "appendfsync", "everysec"];
+    for server in [0, 1] {
+        stage.servers.command::<()>(server, every_second).await;
+    }
+    let both = || asking(ReplicaAck::All).fsync(Fsync::All);
+    let mut longest = Duration::ZERO;
+    for _ in 0..3 {
+        let started = Instant::now();
+        drop(lock.lock_with(both()).await.unwrap());
+        longest = longest.max(started.elapsed());
+    }
+    eprintln!("with everysec on both, the slowest of three took {longest:?}");
+    stage.stop(&[1]);
+    let error = lock.lock_with(both().wait(2 * PATIENCE)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas did"), "{error}");
+    stage.go_on(&[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_without_an_append_only_file_is_named() {
+    let stage = Stage::open(1).await;
+    if !has_waitaof(&stage.servers).await {
+        return;
+    }
+    let lock = stage.client.rlock("a");
+    // It may be turned on meanwhile, so nothing is remembered.
+    for appendonly in [false, true] {
+        let outcome = lock
+            .lock_with(asking(ReplicaAck::None).fsync(Fsync::All))
+            .await;
+        if appendonly {
+            drop(outcome.unwrap());
+            break;
+        }
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(told(&error).contains("appendonly yes"), "{}", told(&error));
+        let words = &["CONFIG", "SET", "appendonly", "yes"];
+        stage.servers.command::<()>(0, words).await;
+    }
+    // The replica has none, and so never acknowledges.
+    let replicas = asking(ReplicaAck::All)
+        .fsync(Fsync::Replicas)
+        .wait(2 * PATIENCE);
+    let error = lock.lock_with(replicas).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
 }

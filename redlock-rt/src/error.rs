@@ -24,8 +24,9 @@ pub enum ErrorKind {
     Lost,
     /// The caller holds the lock for reading, and would wait for itself for ever.
     UpgradeWouldDeadlock,
-    /// Fewer replicas than [`replica_ack`](crate::LockOptions::replica_ack) asks for acknowledged
-    /// the lock in time. The lock was released. [`replicas`](Error::replicas) returns how many.
+    /// Fewer servers than [`replica_ack`](crate::LockOptions::replica_ack) and
+    /// [`fsync`](crate::LockOptions::fsync) ask for acknowledged the lock in time. The lock was
+    /// released. [`replicas`](Error::replicas) returns how many.
     NotReplicated,
     /// A newer fencing token was seen: the caller's lock was lost before, and another owner has
     /// held it since.

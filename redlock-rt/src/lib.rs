@@ -136,7 +136,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`; for fair locks
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
-//! +zrangebyscore +zrem +zscore`; for [`ReplicaAck`] `+wait`), the keys, and the channels `redisson_*`, for fair locks also
+//! +zrangebyscore +zrem +zscore`; for [`ReplicaAck`] `+wait`, for [`Fsync`] `+waitaof`), the keys, and the channels `redisson_*`, for fair locks also
 //! `redlock_wake:*`. Waiters of a user without SUBSCRIBE poll.
 //!
 //! # Logs
@@ -194,7 +194,7 @@ pub use client::{
     with_default_client,
 };
 pub use connection::Credentials;
-pub use engine::{Backoff, GuardState, LostReason, Owner, ReplicaAck, Unlocked};
+pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};
 pub use error::{Error, ErrorKind, Replicas};
 pub use name::HoldId;
 #[cfg(feature = "macros")]

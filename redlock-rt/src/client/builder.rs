@@ -12,7 +12,7 @@ use super::{Client, LateLoss};
 use crate::connection::{
     Connector, CredentialSource, Credentials, Dialer, Endpoint, Spawner, Timeouts,
 };
-use crate::engine::{Config, Engine, Handle, ReplicaAck};
+use crate::engine::{Config, Engine, Fsync, Handle, ReplicaAck};
 use crate::error::Error;
 use crate::sync::check_lease;
 
@@ -37,6 +37,7 @@ pub struct ClientBuilder {
     timeouts: Timeouts,
     waiter_timeout: Duration,
     replica_ack: ReplicaAck,
+    fsync: Fsync,
     replica_timeout: Duration,
     dedicated_thread: bool,
     flush_on_drop: Option<Duration>,
@@ -104,6 +105,7 @@ impl ClientBuilder {
             },
             waiter_timeout: Duration::from_secs(5),
             replica_ack: ReplicaAck::None,
+            fsync: Fsync::None,
             replica_timeout: Duration::from_secs(1),
             dedicated_thread: false,
             flush_on_drop: None,
@@ -319,6 +321,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets which servers must have a lock or a permit on disk before it is returned, for options that
+    /// do not [say](crate::LockOptions::fsync). Defaults to [`Fsync::None`].
+    pub fn fsync(mut self, fsync: Fsync) -> Self {
+        self.fsync = fsync;
+        self
+    }
+
     /// Sets how long to wait for replicas. Defaults to 1 s.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
         self.replica_timeout = timeout;
@@ -472,6 +481,7 @@ impl ClientBuilder {
             namespace,
             waiter_timeout: self.waiter_timeout,
             replica_ack: self.replica_ack,
+            fsync: self.fsync,
             replica_timeout: self.replica_timeout,
             flush_on_drop: self.flush_on_drop,
         };

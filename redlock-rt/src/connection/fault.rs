@@ -230,18 +230,27 @@ impl Fault {
             .hinting("with TLS the URL is rediss://…")
     }
 
-    /// The server refuses WAIT.
-    pub(super) fn cannot_wait(error: ServerError) -> Self {
+    /// The server refuses WAIT; `disk`: WAITAOF.
+    pub(super) fn cannot_wait(error: ServerError, disk: bool) -> Self {
         let fault = Self::from_server(error);
-        let hint = match fault.cause {
-            Cause::Denied => "the user may not use WAIT, which replica_ack needs",
-            _ => "the server has no WAIT, which replica_ack needs",
+        let hint = match (fault.cause, disk) {
+            (Cause::Denied, false) => "the user may not use WAIT, which replica_ack needs",
+            (_, false) => "the server has no WAIT, which replica_ack needs",
+            (Cause::Denied, true) => "the user may not use WAITAOF, which fsync needs",
+            (_, true) => "the server has no WAITAOF, which fsync needs: redis 7.2 has it",
         };
         let cause = match fault.cause {
             Cause::Denied => Cause::Denied,
             _ => Cause::Misconfigured,
         };
         Self { cause, ..fault }.hinting(hint)
+    }
+
+    /// The server has no append-only file.
+    pub(super) fn without_aof(error: ServerError) -> Self {
+        let fault = Self::from_server(error);
+        let cause = Cause::Misconfigured;
+        Self { cause, ..fault }.hinting("the master needs `appendonly yes`, or use Fsync::Replicas")
     }
 
     /// The reply at the address makes no sense to the client library, whose own error text does not

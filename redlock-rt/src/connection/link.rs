@@ -24,6 +24,7 @@ use super::journal::Right;
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
+use super::until::{self, Had, Until};
 use crate::clock;
 use crate::wire::{Call, Malformed, Publish, Reply, Script};
 
@@ -62,8 +63,8 @@ pub(super) struct Link {
     identity: Option<Identity>,
     /// How many replicas the server has had at most since it was connected to; -1: unknown.
     replicas: AtomicI64,
-    /// Why replicas cannot be waited for there.
-    cannot_wait: OnceLock<Fault>,
+    /// Why replicas cannot be waited for there: with WAIT, and with WAITAOF.
+    cannot_wait: [OnceLock<Fault>; 2],
     /// How scripts publish there.
     publish: Publish,
 }
@@ -163,7 +164,7 @@ impl Link {
             place: Arc::clone(server.place()),
             server: Arc::clone(server),
             replicas: AtomicI64::new(info.replicas.map_or(-1, i64::from)),
-            cannot_wait: OnceLock::new(),
+            cannot_wait: Default::default(),
             publish: match info.has_shard_channels {
                 true => Publish::InShard,
                 false => Publish::Everywhere,
@@ -358,38 +359,34 @@ impl Link {
     }
 
     /// Why replicas cannot be waited for, if that was found out.
-    pub(super) fn cannot_wait(&self) -> Option<&Fault> {
-        self.cannot_wait.get()
+    pub(super) fn cannot_wait(&self, disk: bool) -> Option<&Fault> {
+        self.cannot_wait[usize::from(disk)].get()
     }
 
-    /// Sends a call that writes, and waits until this many replicas have what was written, at most
-    /// for `patience`. Returns how many have it. The connection is for such calls only, because the
-    /// server reads nothing from it meanwhile. `count`: also asks how many replicas there are.
+    /// Sends a call that writes, and waits until enough servers have what was written. The
+    /// connection is for such calls only, because the server reads nothing from it meanwhile.
     pub(super) async fn call_and_wait(
         &self,
         call: &Call,
-        replicas: u32,
-        patience: Duration,
-        count: bool,
-    ) -> Result<(Reply, u32), Fault> {
+        until: Until,
+    ) -> Result<(Reply, Had), Fault> {
         let mut commands = redis::pipe();
-        if count {
+        if until.count {
             commands.cmd("INFO").arg("replication");
         }
         commands.add_command(load_command(call.script()));
         commands.add_command(evalsha_command(call, self.publish));
-        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        commands.cmd("WAIT").arg(replicas).arg(millis);
+        commands.add_command(until.command());
         let answers = self
             .conn
             .clone()
-            .send_packed_commands(&commands, 0, 3 + usize::from(count))
+            .send_packed_commands(&commands, 0, 3 + usize::from(until.count))
             .await;
         let mut answers = match answers {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                if let Some(info) = answers.by_ref().take(usize::from(count)).next()
-                    && let Some(more) = Info::replicas_of(&info)
+                if until.count
+                    && let Some(more) = answers.next().as_ref().and_then(Info::replicas_of)
                 {
                     self.replicas.fetch_max(more.into(), Ordering::Relaxed);
                 }
@@ -406,15 +403,14 @@ impl Link {
         let (reply, waited) = (next()?, next()?);
         let reply = reply.map_err(Fault::from_server)?;
         match waited {
-            Ok(Reply::Int(got)) => Ok((reply, u32::try_from(got).unwrap_or(0))),
-            Ok(_) => Err(Fault::not_redis()),
+            Ok(waited) => Ok((reply, until.had(&waited).ok_or_else(Fault::not_redis)?)),
             // The master was demoted meanwhile, or somebody sent CLIENT UNBLOCK.
             Err(error) if error.code() == "UNBLOCKED" => {
                 Err(Fault::unanswered(std::io::Error::other(error.to_string())))
             }
-            Err(error) => Err(self
-                .cannot_wait
-                .get_or_init(|| Fault::cannot_wait(error))
+            Err(error) if until::is_without_aof(&error) => Err(Fault::without_aof(error)),
+            Err(error) => Err(self.cannot_wait[usize::from(until.disk)]
+                .get_or_init(|| Fault::cannot_wait(error, until.disk))
                 .clone()),
         }
     }

@@ -40,6 +40,7 @@ mod subscriber;
 mod switches;
 #[cfg(feature = "tls")]
 mod tls;
+mod until;
 mod url;
 
 pub(crate) use self::cluster::Cluster;
@@ -57,3 +58,4 @@ pub(crate) use self::server::CurrentServer;
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::subscriber::{Announcements, Heard, Message, Subscriber};
 pub(crate) use self::switches::listen as listen_for_switches;
+pub(crate) use self::until::Until;

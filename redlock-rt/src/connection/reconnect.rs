@@ -14,6 +14,7 @@ use super::journal::Right;
 use super::link::{Exchange, Identity, Link, OnDown};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
+use super::until::{Had, Until};
 use crate::clock;
 use crate::mutant;
 use crate::pause::{Growth, Pause};
@@ -175,8 +176,7 @@ impl Connection {
         Some(self.shared.live()?.call_once(call))
     }
 
-    /// Sends a call that writes, and waits until this many replicas have what was written, at most
-    /// for `patience`. Returns how many have it. `count`: also asks how many replicas there are.
+    /// Sends a call that writes, and waits until enough servers have what was written.
     ///
     /// # Cancel safety
     ///
@@ -184,16 +184,14 @@ impl Connection {
     pub(crate) async fn call_and_wait(
         &self,
         call: Call,
-        replicas: u32,
-        patience: Duration,
-        count: bool,
-    ) -> Result<(Reply, u32), Fault> {
+        until: Until,
+    ) -> Result<(Reply, Had), Fault> {
         let link = match self.shared.live() {
             Some(link) => link,
             None => Box::pin(self.shared.link()).await?,
         };
-        let limit = patience + self.shared.timeouts.reply();
-        let answer = link.call_and_wait(&call, replicas, patience, count);
+        let limit = until.patience + self.shared.timeouts.reply();
+        let answer = link.call_and_wait(&call, until);
         match clock::timeout(limit, answer).await {
             Ok(answer) => answer.map_err(|fault| fault.at(self.place())),
             Err(_) => {
@@ -210,9 +208,10 @@ impl Connection {
         link.replicas().max(self.shared.dialer.replicas())
     }
 
-    /// Why replicas cannot be waited for at the present server, if that was found out.
-    pub(crate) fn cannot_wait(&self) -> Option<Fault> {
-        self.shared.live()?.cannot_wait().cloned()
+    /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with
+    /// WAITAOF.
+    pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
+        self.shared.live()?.cannot_wait(disk).cloned()
     }
 
     /// Since when no command of an earlier connection can run any more, as far as the server

@@ -11,7 +11,7 @@ use super::Engine;
 use super::guard::HoldGuard;
 use super::hold::LostReason;
 use crate::clock;
-use crate::connection::{Caller, Fault};
+use crate::connection::{Caller, Fault, Until};
 use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
 use crate::pause::Pause;
@@ -51,6 +51,57 @@ impl ReplicaAck {
     }
 }
 
+/// Which servers must have a lock on disk, and not only in memory, before its guard is returned.
+///
+/// On disk means in the append-only file, after fsync (`appendonly yes`). With `appendfsync everysec`
+/// that takes up to two seconds, so set a longer
+/// [`replica_timeout`](crate::ClientBuilder::replica_timeout).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fsync {
+    /// None: memory is enough.
+    #[default]
+    None,
+    /// The replicas that [`ReplicaAck`] asks for; the master need not.
+    Replicas,
+    /// The master, and the replicas that [`ReplicaAck`] asks for; with `ReplicaAck::None` the master
+    /// alone.
+    All,
+}
+
+/// Which servers must have a lock, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ack {
+    pub(crate) replicas: ReplicaAck,
+    pub(crate) fsync: Fsync,
+}
+
+impl Ack {
+    pub(super) fn is_none(self) -> bool {
+        let replicas = matches!(self.replicas, ReplicaAck::None | ReplicaAck::AtLeast(0));
+        replicas && self.fsync != Fsync::All
+    }
+
+    pub(super) fn disk(self) -> bool {
+        self.fsync != Fsync::None
+    }
+
+    fn missed(self, action: &'static str, wanted: u32, got: u32, local: bool) -> Error {
+        let error = Error::replicas_of(action, wanted, got);
+        if !self.disk() {
+            return error;
+        }
+        let master = match local {
+            true => "",
+            false => "the master did not write it to disk in time, ",
+        };
+        let detail = format!("{master}{got} of {wanted} replicas did; it was released");
+        error
+            .saying("too few servers have the lock on disk")
+            .detail(detail)
+    }
+}
+
 /// How late the reply of WAIT may be.
 const LATE: Duration = Duration::from_millis(150);
 
@@ -60,7 +111,7 @@ struct Entry {
     slot: Slot,
     recipe: Arc<dyn Recipe>,
     owner: HoldId,
-    ack: ReplicaAck,
+    ack: Ack,
     until: Instant,
     outcome: OnceLock<Outcome>,
 }
@@ -70,6 +121,8 @@ enum Outcome {
     Counted {
         wanted: u32,
         got: u32,
+        /// Whether the master has it where it must.
+        local: bool,
     },
     /// The key is gone.
     Gone,
@@ -107,7 +160,7 @@ impl Engine {
         action: &'static str,
         guard: HoldGuard,
     ) -> Result<HoldGuard, Error> {
-        match self.replica_ack(None) {
+        match self.ack(None, None) {
             None => Ok(guard),
             // Boxed: it is rare, and would add to the size of every such future.
             Some(ack) => Box::pin(self.acknowledged(action, guard, ack, None)).await,
@@ -127,7 +180,7 @@ impl Engine {
         self: &Arc<Self>,
         action: &'static str,
         guard: HoldGuard,
-        ack: ReplicaAck,
+        ack: Ack,
         deadline: Option<Instant>,
     ) -> Result<HoldGuard, Error> {
         let started = clock::now();
@@ -144,13 +197,13 @@ impl Engine {
         });
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let error = match outcome {
-            Ok(Outcome::Counted { wanted, got }) if got >= wanted => {
+            Ok(Outcome::Counted { wanted, got, local }) if got >= wanted && local => {
                 match guard.hold.lost_reason(clock::now()) {
                     None => return Ok(guard),
                     Some(reason) => return Err(guard.hold.lost_error(action, reason)),
                 }
             }
-            Ok(Outcome::Counted { wanted, got }) => Error::replicas_of(action, wanted, got),
+            Ok(Outcome::Counted { wanted, got, local }) => ack.missed(action, wanted, got, local),
             Ok(Outcome::Gone) => {
                 guard.hold.mark_lost(LostReason::Deleted);
                 return Err(guard.hold.lost_error(action, LostReason::Deleted));
@@ -163,8 +216,8 @@ impl Engine {
             Err(_) => {
                 let node = self.nodes.known(entry.slot);
                 let replicas = node.and_then(|node| node.acks().replicas());
-                let wanted = ack.wanted(replicas).unwrap_or_default();
-                Error::replicas_of(action, wanted, 0)
+                let wanted = ack.replicas.wanted(replicas).unwrap_or_default();
+                ack.missed(action, wanted, 0, false)
             }
         };
         let error = error.named(name);
@@ -237,29 +290,37 @@ impl Engine {
         let node = self.nodes.node(like.slot).await?;
         let (link, ack) = (node.acks(), like.ack);
         link.ready().await?;
-        let Some(mut wanted) = ack.wanted(link.replicas()) else {
+        let replicas = || ack.replicas.wanted(link.replicas());
+        let Some(mut wanted) = replicas() else {
             return Ok(vec![Outcome::Uncounted; entries.len()]);
         };
         let longest = entries.iter().map(|entry| entry.until).max();
-        let (there, got) = loop {
+        let (there, got, local) = loop {
             let now = clock::now();
             let rest = longest.unwrap_or(now).saturating_duration_since(now);
             // An idle server notices every 100 ms that the time is over. Zero would have no limit.
             let patience = rest.saturating_sub(LATE.min(rest / 3));
             let patience = patience.max(Duration::from_millis(1));
             let call = touch(entries.iter().map(|entry| (&*entry.recipe, &entry.owner)));
-            let waited = link.call_and_wait(call, wanted, patience, ack.counts());
-            let waited = waited.await;
-            let (reply, got) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;
+            let until = Until {
+                replicas: wanted,
+                disk: ack.disk(),
+                local: ack.fsync == Fsync::All,
+                patience,
+                count: ack.replicas.counts(),
+            };
+            let waited = link.call_and_wait(call, until).await;
+            let (reply, had) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;
+            let (got, local) = (had.replicas, had.local);
             // Replicas that were not there, or not known, when the client connected count too.
             let asked = wanted;
-            wanted = wanted.max(ack.wanted(link.replicas()).unwrap_or(wanted));
+            wanted = wanted.max(replicas().unwrap_or(wanted));
             if got < asked || got >= wanted {
-                break (touched(&reply), got);
+                break (touched(&reply), got, local);
             }
         };
         let outcome = |at: usize| match there.get(at) {
-            Some(true) => Outcome::Counted { wanted, got },
+            Some(true) => Outcome::Counted { wanted, got, local },
             _ => Outcome::Gone,
         };
         Ok((0..entries.len()).map(outcome).collect())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::acks::{Acks, ReplicaAck};
+use super::acks::{Ack, Acks, Fsync, ReplicaAck};
 use super::failover::Failovers;
 use super::fair::FairMap;
 use super::hold::{LockWaiters, LostReason};
@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) waiter_timeout: Duration,
     /// How many replicas must have a lock whose options do not say.
     pub(crate) replica_ack: ReplicaAck,
+    /// Which servers must have it on disk.
+    pub(crate) fsync: Fsync,
     /// How long to wait for replicas.
     pub(crate) replica_timeout: Duration,
     /// How long the drop of the last handle waits for outstanding releases.
@@ -64,6 +66,7 @@ impl Config {
             namespace: None,
             waiter_timeout: span,
             replica_ack: ReplicaAck::None,
+            fsync: Fsync::None,
             replica_timeout: span,
             flush_on_drop: None,
         }
@@ -282,10 +285,14 @@ impl Engine {
         self.config.lease
     }
 
-    /// How many replicas must have a lock, if some must; `own`: what its options say.
-    pub(crate) fn replica_ack(&self, own: Option<ReplicaAck>) -> Option<ReplicaAck> {
-        let ack = own.unwrap_or(self.config.replica_ack);
-        (!matches!(ack, ReplicaAck::None | ReplicaAck::AtLeast(0))).then_some(ack)
+    /// Which servers must have a lock besides the master's memory, if any must; the arguments are
+    /// what its options say.
+    pub(crate) fn ack(&self, replicas: Option<ReplicaAck>, fsync: Option<Fsync>) -> Option<Ack> {
+        let ack = Ack {
+            replicas: replicas.unwrap_or(self.config.replica_ack),
+            fsync: fsync.unwrap_or(self.config.fsync),
+        };
+        (!ack.is_none()).then_some(ack)
     }
 
     pub(crate) fn waiter_timeout(&self) -> Duration {

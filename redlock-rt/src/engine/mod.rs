@@ -59,7 +59,8 @@ mod tasks;
 mod wait;
 mod watchdog;
 
-pub use self::acks::ReplicaAck;
+pub(crate) use self::acks::Ack;
+pub use self::acks::{Fsync, ReplicaAck};
 pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, TogetherOutcome};
 pub use self::acquire::{Backoff, Owner};
 pub(crate) use self::calls::Repeat;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::{LockGuard, note_failure};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
-use crate::engine::{AcquireParams, Backoff, Engine, Handle, ReplicaAck, Terms};
+use crate::engine::{Ack, AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
@@ -182,7 +182,7 @@ impl<K: Kind> Lock<K> {
     /// owner held the lock, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of zero,
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        if let Some(ack) = self.engine.replica_ack(options.ack()) {
+        if let Some(ack) = options.ack(&self.engine) {
             // Boxed: it is rare, and would add to the size of every waiting future.
             return Box::pin(self.lock_on_replicas(options, ack, false)).await;
         }
@@ -193,7 +193,7 @@ impl<K: Kind> Lock<K> {
 
     /// As [`lock_with`](Self::lock_with), for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        if let Some(ack) = self.engine.replica_ack(options.ack()) {
+        if let Some(ack) = options.ack(&self.engine) {
             return Box::pin(self.lock_on_replicas(options, ack, true)).await;
         }
         let (recipe, terms, params) = self.prepare(&options)?;
@@ -204,7 +204,7 @@ impl<K: Kind> Lock<K> {
     async fn lock_on_replicas(
         &self,
         options: LockOptions,
-        ack: ReplicaAck,
+        ack: Ack,
         for_body: bool,
     ) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;

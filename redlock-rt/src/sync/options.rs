@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::engine::{Backoff, Engine, Hold, Owner, ReplicaAck, Terms};
+use crate::engine::{Ack, Backoff, Engine, Fsync, Hold, Owner, ReplicaAck, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{LONGEST_SPAN, Recipe};
 
@@ -70,6 +70,7 @@ pub struct LockOptions {
 struct Rare {
     min_hold: Option<Duration>,
     ack: Option<ReplicaAck>,
+    fsync: Option<Fsync>,
 }
 
 const CHECK: &str = "check lock options";
@@ -157,8 +158,24 @@ impl LockOptions {
         self
     }
 
-    pub(super) fn ack(&self) -> Option<ReplicaAck> {
-        self.rare().ack
+    /// Sets which servers must have the lock on disk before the guard is returned, by WAITAOF instead
+    /// of WAIT. Defaults to that of the [client](crate::ClientBuilder::fsync).
+    ///
+    /// If they do not have it there in time, the error is [`NotReplicated`](ErrorKind::NotReplicated)
+    /// as for [`replica_ack`](Self::replica_ack). It is
+    /// [`Misconfigured`](ErrorKind::Misconfigured) for a server before Redis 7.2, and for
+    /// [`Fsync::All`] if the master has no append-only file; a replica without one never
+    /// acknowledges.
+    #[must_use]
+    pub fn fsync(mut self, fsync: Fsync) -> Self {
+        self.rare.get_or_insert_default().fsync = Some(fsync);
+        self
+    }
+
+    /// Which servers must have the lock, if any must.
+    pub(super) fn ack(&self, engine: &Engine) -> Option<Ack> {
+        let Rare { ack, fsync, .. } = self.rare();
+        engine.ack(ack, fsync)
     }
 
     fn rare(&self) -> Rare {
@@ -167,11 +184,13 @@ impl LockOptions {
 
     /// The error for a lock on several servers.
     pub(super) fn without_replica_ack(&self) -> Result<(), Error> {
-        match self.ack() {
-            None | Some(ReplicaAck::None) => Ok(()),
-            Some(_) => Err(Error::bad_input(
+        let Rare { ack, fsync, .. } = self.rare();
+        let none = matches!(ack, None | Some(ReplicaAck::None));
+        match none && matches!(fsync, None | Some(Fsync::None)) {
+            true => Ok(()),
+            false => Err(Error::bad_input(
                 CHECK,
-                "replica_ack is for locks on one server each; a RedLock asks several",
+                "replica_ack and fsync are for locks on one server each; a RedLock asks several",
             )),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::{LockOptions, Renew};
-use crate::engine::{Engine, ReplicaAck, Terms};
+use crate::engine::{Ack, Engine, Fsync, ReplicaAck, Terms};
 use crate::error::Error;
 
 const CHECK: &str = "check permit options";
@@ -94,8 +94,16 @@ impl PermitOptions {
         self
     }
 
-    pub(super) fn ack(&self) -> Option<ReplicaAck> {
-        self.shared.ack()
+    /// Sets which servers must have the acquisition on disk before the permit is returned, as
+    /// [`LockOptions::fsync`].
+    #[must_use]
+    pub fn fsync(mut self, fsync: Fsync) -> Self {
+        self.shared = self.shared.fsync(fsync);
+        self
+    }
+
+    pub(super) fn ack(&self, engine: &Engine) -> Option<Ack> {
+        self.shared.ack(engine)
     }
 
     /// The options for this many permits, from the options of a lock.

@@ -230,7 +230,7 @@ impl PermitExpirableSemaphore {
             ..AcquireParams::default()
         };
         let engine = &self.counted.engine;
-        let guard = match engine.replica_ack(options.ack()) {
+        let guard = match options.ack(engine) {
             Some(ack) => {
                 let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
                 Box::pin(inner).await

@@ -181,7 +181,7 @@ impl Semaphore {
             ..AcquireParams::default()
         };
         let engine = &self.counted.engine;
-        let inner = match engine.replica_ack(options.ack()) {
+        let inner = match options.ack(engine) {
             Some(ack) => {
                 let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
                 Box::pin(inner).await

@@ -20,7 +20,7 @@ use self::reentry::EnclosingHold;
 pub(crate) use self::reentry::{CurrentHold, ReentryScope};
 pub(crate) use self::together::TogetherOutcome;
 use super::Engine;
-use super::acks::ReplicaAck;
+use super::acks::Ack;
 use super::guard::HoldGuard;
 use super::hold::{GuardState, Hold, LostReason, Terms, key_of};
 use super::wait::Refusal;
@@ -48,11 +48,11 @@ impl Engine {
         recipe: &Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'_>,
-        ack: ReplicaAck,
+        ack: Ack,
         for_body: bool,
     ) -> Result<HoldGuard, Error> {
         let node = self.nodes.known(self.nodes.slot_of(recipe.name()));
-        if let Some(fault) = node.and_then(|node| node.acks().cannot_wait()) {
+        if let Some(fault) = node.and_then(|node| node.acks().cannot_wait(ack.disk())) {
             return Err(fault.into_error(ACTION).named(recipe.name().as_arc()));
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());

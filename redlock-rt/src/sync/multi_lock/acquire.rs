@@ -99,7 +99,7 @@ impl Asking<'_> {
             .collect();
         let engine = &first.engine;
         // The one call takes them on the master alone.
-        let acknowledged = engine.replica_ack(self.options.ack()).is_some();
+        let acknowledged = self.options.ack(engine).is_some();
         if acknowledged || !engine.may_acquire_together(&recipes) {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl Asking<'_> {
                 backoff: part.backoff.as_ref(),
             };
             let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
-            let ack = engine.replica_ack(self.options.ack());
+            let ack = self.options.ack(engine);
             let guard = match (ack, self.for_body) {
                 (Some(ack), for_body) => {
                     let guard = engine.lock_on_replicas(&recipe, meanwhile, params, ack, for_body);
