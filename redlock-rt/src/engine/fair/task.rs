@@ -14,12 +14,18 @@ use crate::wire::{Beat, Heartbeat, Reply, beat};
 
 /// The number of calls in progress at once: a call without a reply does not block the others.
 const MOST_CALLS: usize = 4;
+/// In a cluster, where a call is for one slot, and the calls of a node that hangs have no reply.
+const MOST_CALLS_OF_SLOTS: usize = 256;
 
 /// Runs until the client is shut down.
 pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     let mut under_way = FuturesUnordered::new();
+    let most = match nodes.cluster() {
+        None => MOST_CALLS,
+        Some(_) => MOST_CALLS_OF_SLOTS,
+    };
     while !map.signal.is_closed() {
-        while under_way.len() < MOST_CALLS {
+        while under_way.len() < most {
             let batch = map.pick(clock::now(), |name| nodes.slot_of(name));
             if batch.is_empty() {
                 break;
@@ -28,7 +34,7 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
         }
         let next = lock(&map.schedule).arm(clock::now());
         // If no more calls may be sent, waits for the end of one.
-        let next = next.filter(|_| under_way.len() < MOST_CALLS);
+        let next = next.filter(|_| under_way.len() < most);
         tokio::select! {
             // Every turn checks what is due and what a signal announces.
             biased;
