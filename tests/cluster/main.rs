@@ -7,7 +7,6 @@ mod channels;
 mod crowd;
 mod hang;
 mod java;
-mod lost;
 mod migration;
 mod names;
 

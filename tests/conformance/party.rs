@@ -11,21 +11,16 @@ const ANSWERS: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Party {
     clients: Vec<Client>,
-    /// Not over a cluster.
-    quorum: Option<Quorum>,
+    pub(crate) quorum: Quorum,
 }
 
 impl Party {
     pub(crate) fn new(clients: Vec<Client>) -> Self {
-        let quorum = Quorum::new(clients.clone()).ok();
+        let quorum = Quorum::new(clients.clone()).unwrap();
         Self {
-            quorum: quorum.map(|quorum| quorum.server_timeout(ANSWERS)),
+            quorum: quorum.server_timeout(ANSWERS),
             clients,
         }
-    }
-
-    pub(crate) fn quorum(&self) -> &Quorum {
-        self.quorum.as_ref().expect("the servers are independent")
     }
 
     /// The sums of the counts of its clients.
@@ -40,7 +35,7 @@ impl Party {
             all.names += stats.names;
         }
         // Tasks queue before the servers are asked.
-        all.waiting += self.quorum.as_ref().map_or(0, Quorum::waiting);
+        all.waiting += self.quorum.waiting();
         all
     }
 

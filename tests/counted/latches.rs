@@ -32,7 +32,11 @@ async fn ended(waiting: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
 /// Waits until this many clients have subscribed.
 async fn subscribed(world: &World, count: usize) {
     let channel = format!("redisson_countdownlatch__channel__{{{}}}", world.name);
-    world.subscribed_to(&channel, count).await;
+    eventually(DEADLINE, async || {
+        let (_, there): (String, usize) = world.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+        there == count
+    })
+    .await;
 }
 
 #[track_caller]

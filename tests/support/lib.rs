@@ -59,7 +59,7 @@ mod wires;
 mod world;
 
 pub use self::{
-    backend::{Backend, Embedded, OneMaster, Redis},
+    backend::{Backend, Embedded, Redis},
     clock::monotonic,
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     driver::{Answer, Driver, DriverError, Pending},
@@ -80,7 +80,7 @@ pub use self::{
     redisson::{
         RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,
         RedissonModeLock, RedissonPermits, RedissonRLock, RedissonReadWriteLock, RedissonSemaphore,
-        RedissonSpinLock, RedissonStream, RedissonUnlock, Surroundings,
+        RedissonSpinLock, RedissonUnlock,
     },
     scripts::calls,
     sentinels::{Replicated, SERVICE, SentinelOptions, Sentinels},

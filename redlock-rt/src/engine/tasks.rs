@@ -29,10 +29,7 @@ impl Engine {
             &self.releases,
             || {},
             after(),
-            || {
-                let clustered = self.nodes.cluster().is_some();
-                release::run(Arc::clone(&self.releases), clustered)
-            },
+            || release::run(Arc::clone(&self.releases)),
         );
         signal::ensure(
             spawner,

@@ -7,8 +7,7 @@ const RULE: &str = "bound";
 const SLACK: Ms = 5;
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
-    let ours = history.acquisitions.iter();
-    for one in ours.filter(|one| !history.is_foreign(one.process)) {
+    for one in &history.acquisitions {
         let returned = one.returned.as_ref().map(|(at, _)| *at);
         if let (Some(bound), Some(at)) = (one.bound, returned) {
             // A wait of zero asks once.

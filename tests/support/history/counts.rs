@@ -17,14 +17,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                 let Some(one) = all.iter().find(of) else {
                     continue;
                 };
-                // Redisson counts once more when it repeats a call.
-                let Some(grant) = one
-                    .grant
-                    .as_ref()
-                    .filter(|_| !history.is_foreign(one.process))
-                else {
-                    continue;
-                };
+                let Some(grant) = &one.grant else { continue };
                 // An acquisition that runs once more, late, counts from one again.
                 let late = history.terms.keeps_lost_connections
                     && !history.is_calm(one.process, sight.at, until);

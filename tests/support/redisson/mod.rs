@@ -13,7 +13,6 @@ mod rw;
 mod script;
 mod semaphore;
 mod spin;
-mod surroundings;
 mod waiting;
 
 use std::{
@@ -24,7 +23,6 @@ use std::{
 use redis::{
     AsyncConnectionConfig, FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection,
 };
-use tokio::time::Instant;
 
 use self::pubsub::Subscriptions;
 pub use self::{
@@ -35,15 +33,13 @@ pub use self::{
     rw::{RedissonModeLock, RedissonReadWriteLock},
     semaphore::{RedissonPermits, RedissonSemaphore},
     spin::RedissonSpinLock,
-    surroundings::{RedissonStream, Surroundings},
 };
-use crate::random::uuid_of;
+use crate::random::{random_u64, random_uuid};
 
 /// `lockWatchdogTimeout`, the default lease of a lock.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// `timeout` and `connectTimeout`: for a reply, and for a connection.
-const REPLY: Duration = Duration::from_secs(3);
-const CONNECT: Duration = Duration::from_secs(10);
+const TIMEOUTS: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
 /// The number of attempts of a command, since a reply may be lost.
 const ATTEMPTS: usize = 4;
 /// The channel's messages.
@@ -58,7 +54,7 @@ pub struct RedissonClient {
 #[derive(Debug)]
 struct Inner {
     uuid: String,
-    surroundings: Surroundings,
+    client: redis::Client,
     connection: Mutex<MultiplexedConnection>,
     subscriptions: Subscriptions,
     watchdog: Duration,
@@ -80,24 +76,20 @@ impl RedissonClient {
     /// # Errors
     /// When the server does not answer.
     pub async fn connect_with_watchdog(url: &str, watchdog: Duration) -> RedisResult<Self> {
-        Self::connect_from(Surroundings::of_process(url)?, watchdog).await
-    }
-
-    /// As [`connect_with_watchdog`](Self::connect_with_watchdog), on a machine like this.
-    ///
-    /// # Errors
-    /// When the server does not answer.
-    pub async fn connect_from(surroundings: Surroundings, watchdog: Duration) -> RedisResult<Self> {
-        let mut connection = surroundings.connection().await?;
+        let client = redis::Client::open(url)?;
+        let config = timeouts();
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
         let probe = "return {redis.call('get', KEYS[1]), redis.call('get', KEYS[2])}";
         redis::cmd("EVAL")
             .arg(&[probe, "2", "test1", "test2"])
             .exec_async(&mut connection)
             .await?;
-        let subscriptions = Subscriptions::connect(&surroundings).await?;
+        let subscriptions = Subscriptions::connect(&client).await?;
         Ok(Self::over(
-            surroundings,
+            client,
             connection,
             subscriptions,
             watchdog,
@@ -111,8 +103,10 @@ impl RedissonClient {
     /// # Errors
     /// When the server does not answer.
     pub async fn connect_to_shard(url: &str) -> RedisResult<Self> {
-        let surroundings = Surroundings::of_process(url)?;
-        let mut connection = surroundings.connection().await?;
+        let client = redis::Client::open(url)?;
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&timeouts())
+            .await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
         redis::cmd("PUBSUB")
             .arg("SHARDNUMSUB")
@@ -121,7 +115,7 @@ impl RedissonClient {
         let resp3 = format!("{url}/?protocol=resp3");
         let subscriptions = Subscriptions::connect_to_shard(&resp3).await?;
         Ok(Self::over(
-            surroundings,
+            client,
             connection,
             subscriptions,
             WATCHDOG,
@@ -130,15 +124,15 @@ impl RedissonClient {
     }
 
     fn over(
-        surroundings: Surroundings,
+        client: redis::Client,
         connection: MultiplexedConnection,
         subscriptions: Subscriptions,
         watchdog: Duration,
         publish: &'static str,
     ) -> Self {
         let inner = Inner {
-            uuid: uuid_of(surroundings.random(), surroundings.random()),
-            surroundings,
+            uuid: random_uuid(),
+            client,
             connection: Mutex::new(connection),
             subscriptions,
             watchdog,
@@ -232,32 +226,16 @@ impl RedissonClient {
                 Err(error) if error.is_io_error() && attempt < ATTEMPTS => attempt += 1,
                 other => return other,
             }
-            let fresh = self.inner.surroundings.connection().await?;
+            let client = &self.inner.client;
+            let fresh = client
+                .get_multiplexed_async_connection_with_config(&timeouts())
+                .await?;
             *self
                 .inner
                 .connection
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = fresh;
         }
-    }
-
-    /// 32 hex digits.
-    fn request_id(&self) -> String {
-        format!("{:016x}{:016x}", self.random(), self.random())
-    }
-
-    /// How long an unlock latch lives: (timeout + a retry delay of 1 to 2 s) for each attempt.
-    fn latch_time(&self) -> u64 {
-        (3000 + 1000 + self.random() % 1001) * ATTEMPTS as u64
-    }
-
-    fn random(&self) -> u64 {
-        self.inner.surroundings.random()
-    }
-
-    /// The client's wall clock, which Redisson passes to the scripts of fair locks and permits.
-    fn now(&self) -> Duration {
-        self.inner.surroundings.now()
     }
 
     fn connection(&self) -> MultiplexedConnection {
@@ -283,24 +261,21 @@ fn unlock_latch(name: &str, request: &str) -> String {
     format!("{}:{request}", prefixed("redisson_unlock_latch", name))
 }
 
-fn timeouts() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_response_timeout(Some(REPLY))
-        .set_connection_timeout(Some(CONNECT))
+/// 32 hex digits.
+fn request_id() -> String {
+    format!("{:016x}{:016x}", random_u64(), random_u64())
 }
 
-/// When an object last asked for its lock: the lease that it then had runs from a later moment.
-#[derive(Clone, Debug, Default)]
-struct Asked(Arc<Mutex<Option<Instant>>>);
+fn timeouts() -> AsyncConnectionConfig {
+    let [reply, connect] = TIMEOUTS;
+    AsyncConnectionConfig::new()
+        .set_response_timeout(Some(reply))
+        .set_connection_timeout(Some(connect))
+}
 
-impl Asked {
-    fn now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    fn at(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// How long an unlock latch lives: (timeout + a retry delay of 1 to 2 s) for each attempt.
+fn latch_time() -> u64 {
+    (3000 + 1000 + random_u64() % 1001) * ATTEMPTS as u64
 }
 
 fn millis(duration: Duration) -> String {

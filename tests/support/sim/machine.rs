@@ -86,8 +86,6 @@ impl Machine {
     /// Ends the runtime, and with it all tasks.
     pub(super) fn stop(&mut self) {
         self.showed = self.inside(Instant::now).or(self.showed);
-        // Redisson's client does not go on in another runtime.
-        self.inside(|| drop(self.host.java_slot().take()));
         self.runtime = None;
     }
 
@@ -139,9 +137,7 @@ impl Machine {
 
     /// The process of its clients, if it has any.
     pub(super) fn process(&self) -> Option<u32> {
-        let java = self.host.java_slot().as_ref().map(|(_, process)| *process);
-        let ours = self.slot().as_ref().map(|clients| clients.process);
-        ours.or(java)
+        self.slot().as_ref().map(|clients| clients.process)
     }
 
     /// Its clients, if it has any.

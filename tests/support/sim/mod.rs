@@ -20,8 +20,6 @@ mod convert;
 mod faults;
 mod generate;
 mod guard;
-mod java;
-mod java_plan;
 mod latch;
 mod log;
 mod machine;

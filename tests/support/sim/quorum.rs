@@ -89,7 +89,6 @@ pub(super) fn plan(seed: u64) -> Plan {
         things,
         hosts,
         faults,
-        java: Vec::new(),
         quorum: Some(servers),
     }
 }
