@@ -3,4 +3,5 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+mod local;
 mod others;

@@ -73,8 +73,11 @@ impl Engine {
     ) -> Result<bool, Error> {
         let mut delivery = Delivery::default();
         let (call, once) = (recipe.force_release(), Repeat::UnlessRun);
+        self.end_chain(recipe);
         let reply = self.transmit(action, recipe.name(), &call, once, &mut delivery);
-        let (reply, news) = News::split(reply.await?, &delivery);
+        let reply = reply.await;
+        self.end_chain(recipe);
+        let (reply, news) = News::split(reply?, &delivery);
         self.ended(recipe, &news);
         let named = |fault: Fault| fault.into_error(action).named(recipe.name().as_arc());
         match reply {

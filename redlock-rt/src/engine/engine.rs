@@ -44,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) fsync: Fsync,
     /// How long to wait for replicas.
     pub(crate) replica_timeout: Duration,
+    /// How long tasks of this client may hand a lock over to each other, without a call.
+    pub(crate) hand_over: Duration,
     /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
 }
@@ -69,6 +71,7 @@ impl Config {
             fsync: Fsync::None,
             replica_timeout: span,
             flush_on_drop: None,
+            hand_over: Duration::ZERO,
         }
     }
 }

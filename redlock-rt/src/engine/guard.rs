@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::Handle;
+use super::hand_over::HandOver;
 use super::hold::{GuardId, GuardState, Hold, Leave, LostReason, Request, Terms};
 use super::release::{Cleanup, Goal, PendingCleanup};
 use crate::clock;
@@ -55,6 +56,7 @@ impl Hold {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
+        self.lease().unchain();
         let cleanup = Cleanup::new(self, Goal::Lengthen(lease));
         let mut pending = PendingCleanup::new(cleanup);
         match pending.run(Some(deadline)).await {
@@ -85,8 +87,8 @@ impl Hold {
 /// release.
 pub(crate) struct HoldGuard {
     pub(crate) hold: Arc<Hold>,
-    id: GuardId,
-    left: bool,
+    pub(super) id: GuardId,
+    pub(super) left: bool,
     /// The turn of a body that runs under this guard; see `Engine::lock_for_body`.
     turn: Option<tokio::sync::OwnedMutexGuard<()>>,
     /// Dropped when the release is queued.
@@ -97,7 +99,8 @@ pub(crate) struct HoldGuard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unlocked {
-    /// The lock is free.
+    /// The hold has ended. The lock is free, or another task of this client that waited for it goes
+    /// on with it; see [`ClientBuilder::hand_over`](crate::ClientBuilder::hand_over).
     Released,
     /// The hold has ended, and the lock stays locked for the rest of its
     /// [`min_hold`](crate::LockOptions::min_hold). Until then no client can acquire the lock,
@@ -115,7 +118,7 @@ pub enum Unlocked {
 }
 
 impl HoldGuard {
-    fn new(hold: Arc<Hold>, id: GuardId) -> Self {
+    pub(super) fn new(hold: Arc<Hold>, id: GuardId) -> Self {
         Self {
             _handle: Handle::new(&hold.engine),
             hold,
@@ -220,18 +223,24 @@ impl HoldGuard {
     /// As [`unlock`](Self::unlock), at most until then.
     pub(crate) async fn unlock_until(mut self, until: Instant) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
-        let Some((leave, cleanup)) = self.leave() else {
-            return Ok(Unlocked::AlreadyExpired);
+        let (leave, mut pending) = match self.hand_over() {
+            HandOver::Done => return Ok(Unlocked::Released),
+            HandOver::Refused(pending) => (Leave::Last, *pending),
+            HandOver::Impossible => {
+                let Some((leave, cleanup)) = self.leave() else {
+                    return Ok(Unlocked::AlreadyExpired);
+                };
+                (leave, PendingCleanup::new(cleanup))
+            }
         };
         let hold = Arc::clone(&self.hold);
         let now = clock::now();
         if hold.lost_reason(now).is_some() {
             // The key may outlive the local deadline by the margin, or by an outage. It is freed in
             // the background; the caller need not wait to learn that the lock was lost.
-            drop(PendingCleanup::new(cleanup));
+            drop(pending);
             return Ok(Unlocked::AlreadyExpired);
         }
-        let mut pending = PendingCleanup::new(cleanup);
         let reply = match pending.run(Some(until)).await {
             Some(Ok(reply)) => reply,
             Some(Err(fault)) => {
@@ -283,9 +292,16 @@ impl HoldGuard {
 
 impl Drop for HoldGuard {
     fn drop(&mut self) {
-        if let Some((_, cleanup)) = self.leave() {
-            let engine = Arc::clone(&self.hold.engine);
-            engine.leave(cleanup);
+        match self.hand_over() {
+            HandOver::Done => {}
+            // Begins the release, as below.
+            HandOver::Refused(pending) => drop(pending),
+            HandOver::Impossible => {
+                if let Some((_, cleanup)) = self.leave() {
+                    let engine = Arc::clone(&self.hold.engine);
+                    engine.leave(cleanup);
+                }
+            }
         }
     }
 }

@@ -48,6 +48,7 @@ mod engine;
 mod failover;
 mod fair;
 mod guard;
+mod hand_over;
 mod handle;
 mod hold;
 mod hub;

@@ -96,6 +96,8 @@ impl Engine {
         // A task that is spawned on an ending runtime ends at once and comes here, with each guard
         // that the runtime drops. So nothing is searched if there are no waiters.
         if self.locks.waiting() > 0 {
+            // The timers of these have ended with the task.
+            self.locks.withdraw_offers();
             self.locks.notify_all();
         }
         if self.latches.waiting() > 0 {

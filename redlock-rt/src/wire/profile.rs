@@ -9,6 +9,8 @@ pub(crate) struct Profile {
     pub(crate) kind: &'static str,
     /// One hold excludes all others of this kind.
     pub(crate) exclusive: bool,
+    /// A task of the client may go on with the hold of another one.
+    pub(crate) hands_over: bool,
     pub(crate) leases: Leases,
     /// How often a hold is checked at least, renewed or not, if other clients may shorten its
     /// lease.
@@ -65,6 +67,7 @@ impl Leases {
 const PLAIN: Profile = Profile {
     kind: "",
     exclusive: true,
+    hands_over: false,
     leases: Leases::One,
     look_every: None,
     leaves_traces: false,
@@ -77,6 +80,7 @@ const PLAIN: Profile = Profile {
 
 pub(super) const RLOCK: Profile = Profile {
     kind: "rlock",
+    hands_over: true,
     reenters: &["rlock"],
     ..PLAIN
 };

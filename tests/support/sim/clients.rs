@@ -97,6 +97,8 @@ impl Host {
             .poll_interval(ms(terms.poll))
             .linger(ms(terms.linger))
             .waiter_timeout(ms(terms.waiter))
+            // Some round trips take longer than the shortest of these.
+            .hand_over(ms(10 + 30 * place as u64))
             .build();
         let client = made.expect("the plan's terms are valid");
         let mut written = self.log.lock();

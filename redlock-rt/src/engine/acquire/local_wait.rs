@@ -7,6 +7,7 @@ use super::attempt::Attempt;
 use crate::clock;
 use crate::engine::Engine;
 use crate::engine::fair::FairTicket;
+use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, Holders, Request, key_of};
 use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
 use crate::wire::Recipe;
@@ -57,7 +58,7 @@ impl LocalWait {
     pub(super) async fn called(
         &mut self,
         deadline: Option<Instant>,
-    ) -> Called<std::convert::Infallible> {
+    ) -> Called<std::convert::Infallible, Box<Offer>> {
         self.guard.called(deadline).await
     }
 
@@ -71,6 +72,11 @@ impl LocalWait {
             Some(ticket) => ticket.queued(attempt.mixed, retry_at),
             None => self.listen(engine, recipe),
         }
+    }
+
+    /// The waiter did not take what was offered: it waits for the announcement of the release.
+    pub(super) fn declined(&self, retry_at: Instant) {
+        self.guard.tried(Some(retry_at), Health::Answering);
     }
 
     /// Redis did not answer the waiter.

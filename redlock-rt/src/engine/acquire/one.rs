@@ -21,6 +21,7 @@ use crate::clock;
 use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
+use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, LostReason, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
@@ -120,6 +121,11 @@ impl Acquisition<'_> {
                         return Ok(guard);
                     }
                 }
+                Called::Wake(Wake::Offered(offer)) => {
+                    if let Some(guard) = self.take(offer)? {
+                        return Ok(guard);
+                    }
+                }
                 Called::Wake(Wake::Done(never)) => match never {},
             }
         }
@@ -138,6 +144,33 @@ impl Acquisition<'_> {
             }
         }
         Err(self.out_of_time())
+    }
+
+    /// Goes on with the hold of another task of this client; `None`: waits on.
+    fn take(&mut self, offer: Box<Offer>) -> Result<Option<HoldGuard>, Error> {
+        let now = clock::now();
+        let taken = match self.owner {
+            None => offer.take(&self.attempt.request, now),
+            // What an owner asks for has its own number.
+            Some(_) => Err(offer),
+        };
+        match taken {
+            Ok(guard) => {
+                // As for an acquisition: a shut-down finds the hold, or this check the shut-down.
+                if self.engine.is_closing() {
+                    return Err(self.engine.shut_down_error(ACTION, self.recipe.name()));
+                }
+                let retry_at = self.engine.next_poll(now);
+                self.place.served(false, false, retry_at);
+                Ok(Some(guard))
+            }
+            Err(offer) => {
+                // Before the release is sent, so that its announcement is not missed.
+                self.place.declined(self.engine.next_poll(now));
+                drop(offer);
+                Ok(None)
+            }
+        }
     }
 
     /// Asks Redis as the head of the local queue; `None`: waits on.

@@ -83,6 +83,11 @@ impl<H: MayExpire> Holders<H> {
         one.into_iter().chain(several).collect()
     }
 
+    /// The one holder.
+    pub(crate) fn one(&self) -> Option<Arc<H>> {
+        lock(&self.one).upgrade()
+    }
+
     /// Whether this client has a valid hold, for a kind with one holder at a time.
     pub(crate) fn is_held(&self) -> bool {
         let one = lock(&self.one).upgrade();

@@ -7,6 +7,9 @@
 //! 2. `Lost` and `Released` are final: nothing makes a lost hold valid again.
 //! 3. `deadline` never moves back: re-entry, renewal and partial release never shorten a lease.
 //! 4. After the last guard left, no renewal is planned.
+//! 5. A hold is handed over only while the acquiring command is all that Redis was ever sent for its
+//!    owner, nothing has put it in doubt, and half of the lease is left. So the next hold of the
+//!    chain counts its deadline from that command too.
 
 #[cfg(test)]
 mod tests;
@@ -78,6 +81,41 @@ pub(crate) enum Leave {
     Last,
 }
 
+/// The holds of this client that follow each other under one owner number, without a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// When the command was sent that acquired the lock. Since then Redis was asked nothing.
+    pub(crate) sent: Instant,
+    /// The number of holds, with the present one.
+    pub(crate) turns: u32,
+}
+
+/// What a hold leaves to the next one of its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Legacy {
+    pub(crate) chain: Chain,
+    pub(crate) lease: Duration,
+    pub(crate) renew: Option<Duration>,
+}
+
+impl Legacy {
+    /// Whether a request for these terms may go on with it: with the same lease, and renewed at the
+    /// same interval, but for the part of it that is drawn at random.
+    pub(crate) fn fits(&self, terms: &Terms) -> bool {
+        let (Some(before), Some(now)) = (self.renew, terms.renew) else {
+            return false;
+        };
+        self.lease == terms.lease && before.abs_diff(now) <= self.lease / 30
+    }
+}
+
+/// How long a chain may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChainLimit {
+    pub(crate) time: Duration,
+    pub(crate) turns: u32,
+}
+
 /// What the watchdog is to do for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -126,6 +164,8 @@ pub(crate) struct Lease {
     min_hold: Option<Instant>,
     /// [`take_expiry`](Self::take_expiry) has reported the expiry.
     expiry_taken: bool,
+    /// `None`: the hold is not handed over.
+    chain: Option<Chain>,
 }
 
 /// The margin for clocks that run at different speeds: 1 % of the lease, and 2 ms for rounding on
@@ -153,10 +193,62 @@ impl Lease {
             permanent: terms.lease == Duration::MAX,
             min_hold: None,
             expiry_taken: false,
+            chain: Some(Chain { sent, turns: 1 }),
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
         (lease, id)
+    }
+
+    /// The next hold of a chain. Only `max_hold` begins anew.
+    pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
+        let sent = legacy.chain.sent;
+        let (mut lease, id) = Self::new(terms, None, sent);
+        lease.retune(id, terms, now);
+        lease.chain = Some(Chain {
+            sent,
+            turns: legacy.chain.turns.saturating_add(1),
+        });
+        (lease, id)
+    }
+
+    /// Ends the only guard, and leaves the hold to the next one of this client; `None`: nothing
+    /// changes, and the hold is to be released. Upholds invariant 5.
+    pub(crate) fn hand_over(
+        &mut self,
+        id: GuardId,
+        limit: ChainLimit,
+        now: Instant,
+    ) -> Option<Legacy> {
+        self.tick(now);
+        let chain = self.chain?;
+        let [tenant] = self.tenants[..] else {
+            return None;
+        };
+        let endless = mutant::on("a_chain_of_hand_overs_has_no_end");
+        let short = now < after(chain.sent, limit.time) && chain.turns < limit.turns;
+        let rest = self.deadline.saturating_duration_since(now);
+        let free = self.min_hold.is_none() && self.phase == Phase::Held && tenant.id == id;
+        let renewed = tenant.renew.is_some() && rest >= tenant.lease / 2;
+        if !(free && renewed && (short || endless)) {
+            return None;
+        }
+        self.tenants.clear();
+        self.phase = Phase::Released;
+        Some(Legacy {
+            chain,
+            lease: tenant.lease,
+            renew: tenant.renew,
+        })
+    }
+
+    pub(crate) fn chain(&self) -> Option<Chain> {
+        self.chain
+    }
+
+    /// The hold is not handed over: Redis is asked something for its owner, or its fate is not known.
+    pub(crate) fn unchain(&mut self) {
+        self.chain = None;
     }
 
     fn admit(&mut self, terms: Terms, now: Instant) -> GuardId {
@@ -199,6 +291,7 @@ impl Lease {
     /// Adds a guard by re-entry; the count must be sent to Redis.
     pub(crate) fn join(&mut self, terms: Terms, now: Instant) -> Result<GuardId, LostReason> {
         self.tick(now);
+        self.unchain();
         match self.phase {
             Phase::Held | Phase::Suspect => Ok(self.admit(terms, now)),
             Phase::Lost(reason) => Err(reason),
@@ -208,6 +301,7 @@ impl Lease {
 
     /// Gives a guard other terms, as if it had been admitted with them now.
     pub(crate) fn retune(&mut self, id: GuardId, terms: Terms, now: Instant) {
+        self.unchain();
         if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == id) {
             tenant.lease = terms.lease;
             tenant.renew = terms.renew;
@@ -373,6 +467,7 @@ impl Lease {
     /// The lease was lengthened to `ttl` by a command sent at `sent`.
     pub(crate) fn renewed(&mut self, sent: Instant, ttl: Duration, now: Instant) {
         self.tick(now);
+        self.unchain();
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Held;
             if self.doubted.is_none_or(|since| sent >= since) {
@@ -395,6 +490,7 @@ impl Lease {
     /// A renewal failed; the next is due at `retry_at`.
     pub(crate) fn renewal_failed(&mut self, now: Instant, retry_at: Instant) {
         self.tick(now);
+        self.unchain();
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Suspect;
             self.next_renewal = retry_at;
@@ -430,6 +526,9 @@ impl Lease {
     /// The server may have lost the hold: verify at once. A hold without a lease is not verified,
     /// since Redis cannot distinguish its holders.
     pub(crate) fn doubt(&mut self, now: Instant) {
+        if !mutant::on("a_hold_in_doubt_is_handed_over") {
+            self.unchain();
+        }
         if !self.permanent {
             self.verify_at = Some(now);
             self.doubted = Some(now);

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
-pub(crate) use self::lease::{GuardId, Lease, Leave, Plan, Terms};
+pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Legacy, Plan, Terms};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::Request;
 use super::Engine;
+use super::hand_over::Offer;
 use super::news::News;
 use super::wait::{Key, Subject, WaiterMap, Waiters};
 use crate::clock;
@@ -36,6 +37,8 @@ pub(crate) type OwnerSlot = Arc<tokio::sync::Mutex<OwnedHolds<Hold>>>;
 impl Subject for Holders<Hold> {
     /// A try for a lock serves only the waiter that makes it.
     type Outcome = std::convert::Infallible;
+
+    type Offer = Box<Offer>;
 
     fn is_taken(&self) -> bool {
         self.is_held()
@@ -57,10 +60,10 @@ pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
 }
 
 impl LockWaiters {
-    /// Whether this client has a valid hold of the lock.
+    /// Whether this client has a valid hold of the lock, or leaves it to one of its waiters.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
         let waiters = self.get(&key_of(recipe, None));
-        waiters.is_some_and(|waiters| waiters.subject().is_held())
+        waiters.is_some_and(|waiters| waiters.is_taken())
     }
 
     /// Whether this client neither holds the lock nor waits for it.
@@ -109,6 +112,24 @@ impl Hold {
     ) -> (Arc<Self>, GuardId) {
         let profile = request.recipe.profile();
         let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
+        (Self::with_lease(request, token, lease), id)
+    }
+
+    /// The next hold of a chain; `request` has the chain's owner number.
+    pub(super) fn next_of(
+        request: &Request,
+        legacy: &Legacy,
+        now: Instant,
+    ) -> (Arc<Self>, GuardId) {
+        let (lease, id) = Lease::next_of(legacy, request.terms, now);
+        (Self::with_lease(request, None, lease), id)
+    }
+
+    fn with_lease(request: &Request, token: Option<u64>, mut lease: Lease) -> Arc<Self> {
+        let profile = request.recipe.profile();
+        if !profile.hands_over || request.repeated || request.under.is_some() {
+            lease.unchain();
+        }
         let hold = Arc::new(Self {
             home: request.engine.home(),
             engine: Arc::clone(&request.engine),
@@ -145,7 +166,7 @@ impl Hold {
                 before.mark_lost(LostReason::Taken);
             }
         }
-        (hold, id)
+        hold
     }
 
     fn superseded_in_other_modes(&self) -> Vec<Arc<Self>> {
@@ -170,6 +191,7 @@ impl Hold {
     }
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
+        self.lease().unchain();
         let _ = self.slot.set(Arc::clone(slot));
     }
 
@@ -322,6 +344,26 @@ impl Hold {
         let own = u64::from(self.engine.hub.is_confirmed(channel));
         let others = announcement.receivers > own;
         self.waiters.subject().rivals().released(others);
+    }
+
+    /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
+    pub(super) fn hand_over(&self, id: GuardId, limit: ChainLimit, now: Instant) -> Option<Legacy> {
+        let mut lease = self.lease();
+        let sent = lease.chain()?.sent;
+        if self.engine.watchdog.is_doubted_since(sent) {
+            return None;
+        }
+        lease.hand_over(id, limit, now)
+    }
+
+    /// The waiters of its name in this client.
+    pub(super) fn waiters(&self) -> &Arc<Waiting> {
+        &self.waiters
+    }
+
+    /// Another hold goes on under the same owner number, so this one needs no release.
+    pub(super) fn continued(&self) {
+        self.settled.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_settled(&self) -> bool {

@@ -119,7 +119,7 @@ impl Rivals {
     }
 
     /// Whether others want the lock, as far as is known.
-    fn compete(&self) -> bool {
+    pub(crate) fn compete(&self) -> bool {
         self.listen && self.in_vain < IN_VAIN
     }
 

@@ -528,6 +528,17 @@ impl PendingCleanup {
         Some(outcome)
     }
 
+    /// Runs nothing: another hold goes on under the same owner number.
+    pub(in crate::engine) fn spare(mut self) {
+        if let Some(Cleanup {
+            subject: Subject::Hold(hold),
+            ..
+        }) = self.cleanup.take()
+        {
+            hold.continued();
+        }
+    }
+
     /// The error for a caller that is told of this fault.
     pub(in crate::engine) fn failed(self, fault: Fault, action: &'static str) -> Error {
         let error = fault.into_error(action);

@@ -6,12 +6,16 @@ mod loom;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::cleanup::{Cleanup, PendingCleanup};
 use super::tally::{Open, Tally, Undelivered};
+use crate::clock;
+use crate::engine::hold::Waiting;
 use crate::engine::signal::Signal;
+use crate::engine::watchdog::Schedule;
 use crate::shim::{Mutex, lock};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -27,7 +31,18 @@ pub(crate) struct Releases {
     open: Arc<Tally>,
     /// What was not sent to Redis because the queue was closed.
     abandoned: Tally,
+    /// Releases that a waiter of this client may spare; see `hand_over`.
+    offered: AtomicUsize,
+    /// When to look at the offers of these names.
+    offers: Mutex<Timers>,
     pub(in crate::engine) signal: Signal,
+}
+
+/// Names by the moment to look at their offers.
+#[derive(Default)]
+struct Timers {
+    schedule: Schedule<Weak<Waiting>>,
+    next: u64,
 }
 
 /// First in, first out, until it is closed.
@@ -83,6 +98,8 @@ impl Releases {
             under_way: AtomicUsize::new(0),
             open: Arc::default(),
             abandoned: Tally::default(),
+            offered: AtomicUsize::new(0),
+            offers: Mutex::default(),
             signal: Signal::default(),
         }
     }
@@ -111,7 +128,43 @@ impl Releases {
 
     /// The number of cleanups that wait or are in progress.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.queue).items.len() + self.under_way.load(Ordering::Acquire)
+        let queued = lock(&self.queue).items.len();
+        queued + self.under_way.load(Ordering::Acquire) + self.offered.load(Ordering::Acquire)
+    }
+
+    /// A release is offered to a waiter, or is not any more.
+    pub(in crate::engine) fn count_offer(&self, offered: bool) {
+        match offered {
+            true => self.offered.fetch_add(1, Ordering::AcqRel),
+            false => self.offered.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
+    /// Makes the task look at the offer of this name then.
+    pub(in crate::engine) fn look_at(&self, waiters: &Arc<Waiting>, at: Instant) {
+        let mut timers = lock(&self.offers);
+        timers.next += 1;
+        let id = timers.next;
+        let wake = timers.schedule.set(id, at, Arc::downgrade(waiters));
+        drop(timers);
+        if wake {
+            self.signal.notify();
+        }
+    }
+
+    /// Ends the offers that nobody took in time, which begins their releases. Returns when to look
+    /// again.
+    fn look_at_offers(&self) -> Option<Instant> {
+        let now = clock::now();
+        while let Some((_, waiters)) = { lock(&self.offers).schedule.pop_due(now) } {
+            let Some(waiters) = waiters.upgrade() else {
+                continue;
+            };
+            if let Some(at) = waiters.look_at_offer(now, |offer| offer.until()) {
+                self.look_at(&waiters, at);
+            }
+        }
+        lock(&self.offers).schedule.arm(now)
     }
 
     /// The number of acquisitions and cleanups that may still have to be sent, by any caller.
@@ -226,6 +279,7 @@ impl AsRef<Signal> for Releases {
 pub(in crate::engine) async fn run(releases: Arc<Releases>) {
     let mut under_way = FuturesUnordered::new();
     while !releases.signal.is_closed() {
+        let look_at = releases.look_at_offers();
         while let Some(next) = releases.next(under_way.len() >= MOST_AT_ONCE) {
             under_way.push(next.run());
         }
@@ -233,6 +287,7 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>) {
             // What a signal tells of is looked at in every turn.
             biased;
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}
             () = releases.signal.notified() => {}
         }
     }

@@ -29,6 +29,7 @@ pub(crate) struct LatchSubject;
 impl Subject for LatchSubject {
     /// A look that finds the latch open, or that fails for good, ends the wait of all.
     type Outcome = Result<Ended, Fault>;
+    type Offer = std::convert::Infallible;
 }
 
 /// The wait queues of all latches.
@@ -106,6 +107,7 @@ impl LatchWait<'_> {
                 }
                 // The head has the timer now.
                 Called::Wake(Wake::Head) => {}
+                Called::Wake(Wake::Offered(never)) => match never {},
                 Called::Wake(Wake::Try) => self.look().await?,
             }
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::queue::{Departure, Health, Refusal, Ticket, WaitQueue, Wake};
+use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
 use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;
@@ -25,6 +25,9 @@ use crate::shim::{Mutex, lock};
 pub(crate) trait Subject: Default + Send + Sync + 'static {
     /// What one try may find for all waiters.
     type Outcome: Clone + Send + 'static;
+
+    /// With what a holder of this client leaves to the next waiter what it holds.
+    type Offer: fmt::Debug + Send + 'static;
 
     /// Whether no waiter has anything to try before something is announced.
     fn is_taken(&self) -> bool {
@@ -59,7 +62,7 @@ pub(crate) struct WaiterMap<S: Subject> {
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: Key,
-    queue: Mutex<WaitQueue<S::Outcome>>,
+    queue: Mutex<WaitQueue<S::Outcome, S::Offer>>,
     subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
@@ -108,6 +111,12 @@ impl<S: Subject> WaiterMap<S> {
     /// Makes the head of every queue try again.
     pub(crate) fn notify_all(&self) {
         self.names.all().iter().for_each(|waiters| waiters.notify());
+    }
+
+    /// Takes back all offers.
+    pub(crate) fn withdraw_offers(&self) {
+        let all = self.names.all();
+        all.iter().for_each(|waiters| waiters.withdraw_offer());
     }
 
     /// The number of waiting tasks.
@@ -181,7 +190,7 @@ impl<S: Subject> Waiters<S> {
     /// before its release is sent, so that release is still to come. Returns whether the head
     /// tries.
     fn try_unless_taken(&self) -> bool {
-        let free = !self.subject.is_taken();
+        let free = !self.is_taken();
         if free {
             self.notify();
         }
@@ -197,8 +206,50 @@ impl<S: Subject> Waiters<S> {
     }
 
     fn close(&self) {
-        let wakers = lock(&self.queue).close();
+        let mut queue = lock(&self.queue);
+        let (wakers, offer) = (queue.close(), queue.take_stranded());
+        drop(queue);
+        drop(offer);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether nobody else has anything to try: the subject is taken, or left to the head.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.subject.is_taken() || lock(&self.queue).has_offer()
+    }
+
+    /// Leaves to the head what a holder of this client holds. Returns whether a timer must be set for
+    /// [`look_at_offer`](Self::look_at_offer), or the offer, if nobody can take it.
+    pub(crate) fn offer(&self, offer: S::Offer) -> Result<bool, S::Offer> {
+        let accepted = lock(&self.queue).offer(offer)?;
+        if let Some(waker) = accepted.waker {
+            waker.wake();
+        }
+        Ok(accepted.unwatched)
+    }
+
+    /// Takes the offer back, if there is one, and drops it.
+    pub(crate) fn withdraw_offer(&self) {
+        let offer = lock(&self.queue).withdraw_offer();
+        drop(offer);
+    }
+
+    /// The timer looks at the offer; drops one that is over. Returns when to look again.
+    pub(crate) fn look_at_offer(
+        &self,
+        now: Instant,
+        until: impl FnOnce(&S::Offer) -> Instant,
+    ) -> Option<Instant> {
+        let look = lock(&self.queue).look_at_offer(now, until);
+        match look {
+            OfferLook::Again(at) => Some(at),
+            OfferLook::Gone => None,
+            // Dropped with no lock held.
+            OfferLook::Over(offer) => {
+                drop(offer);
+                None
+            }
+        }
     }
 
     pub(crate) fn subject(&self) -> &S {
@@ -280,15 +331,18 @@ pub(crate) struct WaiterGuard<S: Subject> {
 
 /// Why a waiting caller was woken.
 #[derive(Debug)]
-pub(crate) enum Called<T> {
-    Wake(Wake<T>),
+pub(crate) enum Called<T, O> {
+    Wake(Wake<T, O>),
     /// The wait is over.
     TimedOut,
 }
 
 impl<S: Subject> WaiterGuard<S> {
     /// Waits until the waiter is woken.
-    pub(crate) async fn called(&mut self, deadline: Option<Instant>) -> Called<S::Outcome> {
+    pub(crate) async fn called(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Called<S::Outcome, S::Offer> {
         let (queue, ticket) = (&self.waiters.queue, self.ticket);
         let mut waited = false;
         loop {
@@ -365,7 +419,9 @@ impl<S: Subject> Drop for WaiterGuard<S> {
         let mut queue = lock(&waiters.queue);
         let next = queue.leave(self.ticket, departure);
         let alone = queue.is_empty();
+        let offer = queue.take_stranded();
         drop(queue);
+        drop(offer);
         waiters.map.waiting.fetch_sub(1, Ordering::AcqRel);
         if alone {
             // Another waiter may have joined since; then the subscription stays.
@@ -394,6 +450,7 @@ mod tests {
 
     impl Subject for Nothing {
         type Outcome = ();
+        type Offer = std::convert::Infallible;
     }
 
     fn key() -> Key {

@@ -24,15 +24,23 @@
 //!    the try began: a later waiter may know of a latch that was set since. Later waiters get a try
 //!    of their own.
 //! 5. Tickets grow, so the order of the tickets is that of the queue.
+//! 6. An *offer*, with which a holder of this client leaves its lock to the head, is here only while
+//!    somebody waits, and it is made only while no try is under way. The head takes it before any
+//!    permit. It leaves the queue once: to a head, or back to who must release the lock.
+//! 7. While an offer is here, a timer will look at it ([`WaitQueue::look_at_offer`]), also if the head
+//!    is never polled.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
 #[cfg(all(test, redlock_loom))]
 mod loom_latch;
 #[cfg(test)]
+mod offers;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -44,12 +52,14 @@ pub(crate) struct Ticket(u64);
 
 /// Why a waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wake<T> {
+pub(crate) enum Wake<T, O = Infallible> {
     /// The waiter is the head now, without a permit yet. Told once, and again when the moment to
     /// look has changed.
     Head,
     /// The waiter is the head and has a permit, which is hereby taken.
     Try,
+    /// As [`Try`](Self::Try), with what a holder of this client leaves to the waiter.
+    Offered(O),
     /// A try has found what ends the wait.
     Done(T),
     /// The client shuts down.
@@ -119,9 +129,29 @@ struct Try {
     first_later: Ticket,
 }
 
-/// The queue; see the module. `T` is what a try may find for all.
+/// An offer was accepted.
 #[derive(Debug)]
-pub(crate) struct WaitQueue<T> {
+pub(crate) struct Accepted {
+    /// To be woken once the lock around the queue is free.
+    pub(crate) waker: Option<Waker>,
+    /// A timer must be set that calls [`WaitQueue::look_at_offer`].
+    pub(crate) unwatched: bool,
+}
+
+/// What the timer has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum OfferLook<O> {
+    /// The timer is not needed any more.
+    Gone,
+    /// Nobody took the offer in time.
+    Over(O),
+    /// The timer is to look again then.
+    Again(Instant),
+}
+
+/// The queue; see the module. `T` is what a try may find for all, `O` an offer.
+#[derive(Debug)]
+pub(crate) struct WaitQueue<T, O = Infallible> {
     waiting: BTreeMap<Ticket, Waiter>,
     /// Waiters whose wait is over and that have not been polled since.
     done: HashMap<Ticket, T>,
@@ -135,9 +165,12 @@ pub(crate) struct WaitQueue<T> {
     health: Health,
     /// What the last head to be refused was told, for those behind the head whose time runs out.
     refusal: Refusal,
+    offer: Option<O>,
+    /// A timer will look at the offer.
+    watched: bool,
 }
 
-impl<T> Default for WaitQueue<T> {
+impl<T, O> Default for WaitQueue<T, O> {
     fn default() -> Self {
         Self {
             waiting: BTreeMap::new(),
@@ -149,11 +182,13 @@ impl<T> Default for WaitQueue<T> {
             retry_at: None,
             health: Health::Answering,
             refusal: Refusal::Held,
+            offer: None,
+            watched: false,
         }
     }
 }
 
-impl<T: Clone> WaitQueue<T> {
+impl<T: Clone, O> WaitQueue<T, O> {
     /// Joins the queue; returns whether nobody waited. An empty queue begins anew, without a permit.
     pub(crate) fn enter(&mut self) -> (Ticket, bool) {
         let ticket = Ticket(self.next);
@@ -170,7 +205,7 @@ impl<T: Clone> WaitQueue<T> {
     }
 
     /// Asks for news; the waker is woken when there are some.
-    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Wake<T>> {
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Wake<T, O>> {
         if let Some(outcome) = self.done.remove(&ticket) {
             return Poll::Ready(Wake::Done(outcome));
         }
@@ -178,12 +213,17 @@ impl<T: Clone> WaitQueue<T> {
             return Poll::Ready(Wake::Closed);
         }
         let head = self.is_head(ticket);
-        if head && self.permit && self.trying.is_none() {
-            self.permit = false;
+        if head && self.trying.is_none() && (self.permit || self.offer.is_some()) {
             let first_later = Ticket(self.next);
             let by = ticket;
             self.trying = Some(Try { by, first_later });
-            return Poll::Ready(Wake::Try);
+            return Poll::Ready(match self.offer.take() {
+                Some(offer) => Wake::Offered(offer),
+                None => {
+                    self.permit = false;
+                    Wake::Try
+                }
+            });
         }
         if let Some(waiter) = self.waiting.get_mut(&ticket) {
             if head && !waiter.told {
@@ -283,6 +323,60 @@ impl<T: Clone> WaitQueue<T> {
             self.health = Health::Answering;
         }
         self.head_waker()
+    }
+
+    /// Leaves the lock of this client to the head; gives the offer back if there is none, or if the
+    /// head is asking Redis. Upholds invariants 6 and 7.
+    pub(crate) fn offer(&mut self, offer: O) -> Result<Accepted, O> {
+        let alone = self.waiting.is_empty() || self.closed;
+        if alone || self.trying.is_some() || self.offer.is_some() {
+            return Err(offer);
+        }
+        self.offer = Some(offer);
+        Ok(Accepted {
+            waker: self.head_waker(),
+            unwatched: !std::mem::replace(&mut self.watched, true),
+        })
+    }
+
+    pub(crate) fn has_offer(&self) -> bool {
+        self.offer.is_some()
+    }
+
+    /// Takes an offer that nobody is left to take.
+    #[must_use]
+    pub(crate) fn take_stranded(&mut self) -> Option<O> {
+        let alone = self.waiting.is_empty() || self.closed;
+        self.offer.take_if(|_| alone)
+    }
+
+    /// Takes the offer back.
+    #[must_use]
+    pub(crate) fn withdraw_offer(&mut self) -> Option<O> {
+        self.offer.take()
+    }
+
+    /// The timer looks. `until`: when an offer ends.
+    pub(crate) fn look_at_offer(
+        &mut self,
+        now: Instant,
+        until: impl FnOnce(&O) -> Instant,
+    ) -> OfferLook<O> {
+        match self.offer.take() {
+            None => {
+                self.watched = false;
+                OfferLook::Gone
+            }
+            Some(offer) => {
+                let until = until(&offer);
+                if until > now {
+                    self.offer = Some(offer);
+                    return OfferLook::Again(until);
+                }
+                self.watched = false;
+                OfferLook::Over(offer)
+            }
+        }
     }
 
     /// Nobody is to wait here any more.

@@ -25,6 +25,7 @@ use super::hold::{Hold, LostReason, Plan};
 use super::signal::Signal;
 use crate::clock;
 use crate::connection::{Home, Nodes};
+use crate::mutant;
 use crate::shim::{Mutex, lock};
 
 pub(crate) use self::task::run;
@@ -113,6 +114,15 @@ impl Watchdog {
     pub(super) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
         self.signal.notify();
+    }
+
+    /// Whether the locks came into doubt after a command was sent then.
+    pub(super) fn is_doubted_since(&self, sent: Instant) -> bool {
+        if mutant::on("a_hold_in_doubt_is_handed_over") {
+            return false;
+        }
+        let told = self.doubt.load(Ordering::Acquire);
+        told || lock(&self.doubted).is_some_and(|since| sent <= since)
     }
 
     fn doubt_all(&self, nodes: &Nodes) {

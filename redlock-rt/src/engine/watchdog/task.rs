@@ -460,6 +460,8 @@ fn dispatch(
     now: Instant,
 ) -> Result<Batch, Vec<Due>> {
     let Some(node) = at else { return Err(due) };
+    // Before the schedule's mutex is free: no such hold is handed over while the reply is unknown.
+    due.iter().for_each(|(hold, _)| hold.lease().unchain());
     let holds: Vec<Renewal<'_>> = due
         .iter()
         .map(|(hold, lease)| Renewal {

@@ -65,6 +65,7 @@ pub(super) struct Contest {
 impl Subject for Contest {
     /// A round serves only the task that asks.
     type Outcome = Infallible;
+    type Offer = Infallible;
 }
 
 /// The tasks of this process that wait for one name: the first of them asks the servers.
@@ -200,7 +201,7 @@ impl Shared {
     ) -> Option<Turn> {
         let mut turn = contenders.enter_unannounced();
         match turn.called(deadline).await {
-            Called::Wake(Wake::Done(never)) => match never {},
+            Called::Wake(Wake::Done(never) | Wake::Offered(never)) => match never {},
             Called::Wake(Wake::Head | Wake::Try | Wake::Closed) => Some(turn),
             Called::TimedOut => None,
         }

@@ -289,3 +289,97 @@ proptest! {
         }
     }
 }
+
+mod chains {
+    use super::*;
+
+    const LIMIT: ChainLimit = ChainLimit {
+        time: Duration::from_millis(10),
+        turns: 3,
+    };
+    const MS: Duration = Duration::from_millis(1);
+
+    fn renewed(lease: Duration) -> (Lease, GuardId, Instant) {
+        let sent = Instant::now();
+        let (lease, id) = Lease::new(terms(lease), None, sent);
+        (lease, id, sent)
+    }
+
+    #[test]
+    fn the_deadline_of_a_chain_counts_from_the_command_that_acquired_the_lock() {
+        let (mut lease, mut id, sent) = renewed(30 * S);
+        let deadline = lease.deadline();
+        let first = lease.plan(sent);
+        for turn in 1..3 {
+            let now = sent + turn * 3 * MS;
+            let legacy = lease.hand_over(id, LIMIT, now).unwrap();
+            assert_eq!(lease.state(id, now), GuardState::Released);
+            assert!(!lease.is_valid(now) && legacy.fits(&terms(30 * S)));
+            assert!(!legacy.fits(&terms(29 * S)));
+            let own = Terms {
+                max_hold: Some(S),
+                ..terms(30 * S)
+            };
+            (lease, id) = Lease::next_of(&legacy, own, now);
+            assert_eq!(lease.deadline(), deadline);
+            assert_eq!(lease.plan(now), first, "the renewal is due as it was");
+            assert_eq!(
+                lease.state(id, now + S),
+                GuardState::Lost(LostReason::MaxHold)
+            );
+        }
+        assert_eq!(
+            lease.hand_over(id, LIMIT, sent + 9 * MS),
+            None,
+            "three turns"
+        );
+    }
+
+    #[test]
+    fn what_redis_may_not_have_is_not_handed_over() {
+        type Step = fn(&mut Lease, GuardId, Instant);
+        let steps: [(&str, Step); 9] = [
+            ("a re-entry", |lease, _, now| {
+                let inner = lease.join(terms(30 * S), now).unwrap();
+                lease.leave(inner);
+            }),
+            ("another guard", |lease, _, now| {
+                lease.join(terms(30 * S), now).unwrap();
+            }),
+            ("other terms", |lease, id, now| {
+                lease.retune(id, terms(S), now);
+            }),
+            ("a renewal", |lease, _, now| lease.renewed(now, 30 * S, now)),
+            ("a failure", |lease, _, now| fail(lease, now)),
+            ("a doubt", |lease, _, now| lease.doubt(now)),
+            ("a doubt that is over", |lease, _, now| {
+                lease.doubt(now);
+                lease.renewed(now, Duration::ZERO, now);
+            }),
+            ("a loss", |lease, _, now| {
+                lease.lost(LostReason::Deleted, now);
+            }),
+            ("a shortest hold", |lease, _, now| {
+                lease.set_min_hold(now + S)
+            }),
+        ];
+        for (what, step) in steps {
+            let (mut lease, id, sent) = renewed(30 * S);
+            step(&mut lease, id, sent + MS);
+            assert_eq!(lease.hand_over(id, LIMIT, sent + 2 * MS), None, "{what}");
+        }
+        let (mut lease, id, sent) = renewed(30 * S);
+        let late = sent + LIMIT.time;
+        assert_eq!(lease.hand_over(id, LIMIT, late), None, "the chain is over");
+        assert!(lease.hand_over(id, LIMIT, late - MS).is_some());
+        let (mut lease, id, sent) = renewed(12 * MS);
+        let half = sent + 6 * MS;
+        assert_eq!(lease.hand_over(id, LIMIT, half), None, "half of the lease");
+        let plain = Terms {
+            renew: None,
+            ..terms(30 * S)
+        };
+        let (mut lease, id) = Lease::new(plain, None, sent);
+        assert_eq!(lease.hand_over(id, LIMIT, sent), None, "not renewed");
+    }
+}

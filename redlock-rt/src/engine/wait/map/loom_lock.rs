@@ -68,7 +68,7 @@ impl World {
                     std::task::Poll::Ready(Wake::Head) => {
                         self.waiters.listen(&self.engine.hub, &self.channel);
                     }
-                    wake => return wake.map(|wake| assert_eq!(wake, Wake::Try)),
+                    wake => return wake.map(|wake| assert!(matches!(wake, Wake::Try))),
                 }
             }
         }));

@@ -1,0 +1,196 @@
+//! A task of this client goes on with the hold of another one, without a call.
+//!
+//! ```text
+//! the guard ends ──▶ Offer ──▶ the head of the queue: a new Hold under the same owner number
+//!                      │
+//!                      └── nobody takes it in time ──▶ the release that it is
+//! ```
+//!
+//! An [`Offer`] is a release that has not begun. Whoever drops it begins it: there is no other way to
+//! forget one, and until it is taken it counts as a release that is outstanding, for statistics, a
+//! shut-down and the flush of the last handle.
+//!
+//! For Redis the *chain* of these holds is one hold, whose owner changes inside this process. Each has
+//! its own [`Hold`], and so its own loss, `max_hold` and `min_hold`.
+//!
+//! # Invariants
+//!
+//! 1. The command that acquired the lock is all that Redis was sent for the owner number of a chain,
+//!    until its last hold is renewed, re-entered, extended or released. So the deadline of each hold of
+//!    the chain counts from that command, and no command of an earlier hold is on its way.
+//! 2. A chain is handed over only for [`Config::hand_over`](super::Config) after that command, so that
+//!    other processes get their turn, and a lock that was freed by force or flushed is noticed.
+//! 3. After a doubt (`Watchdog::doubt`) no chain from before it is handed over.
+//! 4. An offer is taken, or released when the chain ends, whether or not its waiter is polled.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Engine;
+use super::guard::HoldGuard;
+use super::hold::{ChainLimit, Hold, Legacy, Request, key_of};
+use super::release::{Cleanup, Goal, PendingCleanup};
+use crate::clock;
+use crate::mutant;
+use crate::wire::Recipe;
+
+/// How many holds a chain has at most while other clients want the lock, so that they get their share.
+const SHARED_TURNS: u32 = 2;
+
+/// What became of a hold whose guard ends.
+#[derive(Debug)]
+pub(super) enum HandOver {
+    /// It is left to the next waiter.
+    Done,
+    /// The guard has ended, and there was no waiter to take the hold.
+    Refused(Box<PendingCleanup>),
+    /// The guard is unchanged.
+    Impossible,
+}
+
+/// The release of a hold, which a waiter of this client may spare.
+pub(crate) struct Offer {
+    hold: Arc<Hold>,
+    /// `None` once it is taken.
+    release: Option<PendingCleanup>,
+    legacy: Legacy,
+    until: Instant,
+}
+
+impl Offer {
+    fn new(hold: &Arc<Hold>, legacy: Legacy) -> Self {
+        hold.engine.releases.count_offer(true);
+        Self {
+            hold: Arc::clone(hold),
+            release: Some(PendingCleanup::new(Cleanup::new(hold, Goal::End))),
+            legacy,
+            until: hold.engine.chain_end(&legacy),
+        }
+    }
+
+    /// When it ends.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Goes on with the hold for this request, or gives the offer back.
+    pub(super) fn take(
+        mut self: Box<Self>,
+        request: &Request,
+        now: Instant,
+    ) -> Result<HoldGuard, Box<Self>> {
+        let engine = &self.hold.engine;
+        let sent = self.legacy.chain.sent;
+        let fits = self.legacy.fits(&request.terms) && now < self.until;
+        if !fits || engine.watchdog.is_doubted_since(sent) {
+            return Err(self);
+        }
+        let request = Request {
+            id: self.hold.id.clone(),
+            ..request.clone()
+        };
+        let (hold, id) = Hold::next_of(&request, &self.legacy, now);
+        // If a doubt has come meanwhile, this puts the hold in doubt too.
+        engine.watchdog.watch(&hold, sent, now);
+        // Only now: a shut-down finds the release, or the hold.
+        if let Some(release) = self.release.take() {
+            release.spare();
+        }
+        Ok(HoldGuard::new(hold, id))
+    }
+
+    /// The release, for a caller that runs it.
+    fn into_release(mut self: Box<Self>) -> Option<PendingCleanup> {
+        self.release.take()
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if self.release.is_some() {
+            self.hold.releases(clock::now_in_drop());
+        }
+        // Begins the release, if it is still here.
+        drop(self.release.take());
+        self.hold.engine.releases.count_offer(false);
+    }
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer")
+            .field("hold", &self.hold)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    fn chain_end(&self, legacy: &Legacy) -> Instant {
+        if mutant::on("a_chain_of_hand_overs_has_no_end") {
+            return clock::after(legacy.chain.sent, legacy.lease);
+        }
+        clock::after(legacy.chain.sent, self.config.hand_over)
+    }
+
+    /// Whoever has this lock here hands it over no more: it is freed by force.
+    pub(super) fn end_chain(&self, recipe: &dyn Recipe) {
+        let Some(waiters) = self.locks.get(&key_of(recipe, None)) else {
+            return;
+        };
+        if let Some(hold) = waiters.subject().one() {
+            hold.lease().unchain();
+        }
+        waiters.withdraw_offer();
+    }
+}
+
+impl HoldGuard {
+    /// Leaves the hold to the next waiter of this client, if there is one and the hold allows it.
+    pub(super) fn hand_over(&mut self) -> HandOver {
+        let hold = &self.hold;
+        let engine = &hold.engine;
+        let waiters = hold.waiters();
+        let time = engine.config.hand_over;
+        // Without the task, nobody would end an offer in time.
+        let possible = !self.left && !time.is_zero() && hold.recipe.profile().hands_over;
+        if !possible || waiters.is_empty() || engine.is_closing() || !clock::is_there() {
+            return HandOver::Impossible;
+        }
+        if !engine.releases.signal.is_running() {
+            return HandOver::Impossible;
+        }
+        let turns = match waiters.subject().rivals().compete() {
+            true => SHARED_TURNS,
+            false => u32::MAX,
+        };
+        let limit = ChainLimit { time, turns };
+        let now = clock::now();
+        let legacy = engine.watchdog.unwatch_if(hold, || {
+            let legacy = hold.hand_over(self.id, limit, now);
+            (legacy, legacy.is_some())
+        });
+        let Some(legacy) = legacy else {
+            return HandOver::Impossible;
+        };
+        self.left = true;
+        let offer = Box::new(Offer::new(hold, legacy));
+        let until = offer.until;
+        match waiters.offer(offer) {
+            Ok(unwatched) => {
+                if unwatched {
+                    engine.releases.look_at(waiters, until);
+                }
+                HandOver::Done
+            }
+            Err(offer) => match offer.into_release() {
+                Some(release) => {
+                    hold.releases(now);
+                    HandOver::Refused(Box::new(release))
+                }
+                None => HandOver::Done,
+            },
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Tasks of one client hand a lock over to each other without a call to Redis.
+//!
+//! The clock stands still while anything can run, so a chain ends only where a test lets time pass.
+
+use std::{sync::Arc, time::Duration};
+
+use redlock_rt::{
+    Client, LockOptions, LostReason, RLock, RLockGuard, Shutdown, Unlocked, embedded::Engine,
+};
+use tests::{Which, Wires};
+use tokio::{
+    sync::Mutex,
+    task::{JoinSet, yield_now},
+    time::sleep,
+};
+use tokio_test::{assert_pending, assert_ready, task::Spawn};
+
+const MS: Duration = Duration::from_millis(1);
+const CHAIN: Duration = Duration::from_millis(10);
+const NAME: &str = "passed";
+
+/// A client that hands over, and one beside it.
+struct Stage {
+    wires: Wires,
+    client: Client,
+    lock: RLock,
+    other: RLock,
+}
+
+impl Stage {
+    async fn open() -> Self {
+        let engine = Engine::new();
+        let wires = Wires::to_engine(&engine);
+        let client = wires
+            .builder()
+            .hand_over(CHAIN)
+            .lease(MS * 400)
+            .build()
+            .unwrap();
+        let other = Client::builder().embedded(&engine).build().unwrap();
+        let (lock, other) = (client.rlock(NAME), other.rlock(NAME));
+        // Loads the scripts.
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        // What was sent at the moment of the first connection is in doubt.
+        sleep(MS).await;
+        Self {
+            wires,
+            client,
+            lock,
+            other,
+        }
+    }
+
+    async fn held(&self) -> RLockGuard {
+        self.lock.lock().await.unwrap()
+    }
+
+    fn scripts(&self, before: usize) -> usize {
+        let frames = self.wires.frames(before);
+        let scripts = frames.iter().filter(|frame| frame.command() == "EVALSHA");
+        scripts.count()
+    }
+}
+
+/// Lets everything run that can, without time.
+async fn settle() {
+    for _ in 0..200 {
+        yield_now().await;
+    }
+}
+
+/// Polls a waiter until it is subscribed, has looked once more, and sleeps.
+async fn parked<F: Future<Output: std::fmt::Debug>>(waiter: &mut Spawn<F>) {
+    for _ in 0..4 {
+        assert_pending!(waiter.poll());
+        settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_client_take_turns_in_their_order_without_a_call() {
+    const TASKS: usize = 32;
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (lock, order) = (stage.lock.clone(), Arc::clone(&order));
+        let id = id.clone();
+        tasks.spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            assert_eq!((guard.hold_id(), guard.hold_count()), (&id, 1));
+            order.try_lock().unwrap().push(task);
+            yield_now().await;
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        });
+        settle().await;
+    }
+    let before = stage.wires.count();
+    drop(guard);
+    tasks.join_all().await;
+    settle().await;
+    let order = Arc::into_inner(order).unwrap().into_inner();
+    assert_eq!(order, (0..TASKS).collect::<Vec<_>>());
+    assert_eq!(stage.scripts(before), 1, "the last one releases");
+    assert!(!stage.lock.is_locked().await.unwrap());
+    assert_eq!(stage.client.stats().releases, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_of_its_time_a_chain_is_really_released() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    let mut tasks = JoinSet::new();
+    for _ in 0..12 {
+        let lock = stage.lock.clone();
+        tasks.spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            sleep(MS * 3).await;
+            guard.hold_id().clone()
+        });
+    }
+    settle().await;
+    drop(guard);
+    let ids = tasks.join_all().await;
+    let first = ids.iter().filter(|one| **one == id).count();
+    // At 0, 3, 6 and 9 ms; the guard that ends at 12 ms is released.
+    assert_eq!(first, 4, "{ids:?}");
+    let different: std::collections::HashSet<_> = ids.iter().collect();
+    assert_eq!(different.len(), 3, "{ids:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_passes_the_offer_on_or_releases() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    let mut first = tokio_test::task::spawn(stage.lock.lock());
+    let mut second = tokio_test::task::spawn(stage.lock.lock());
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    parked(&mut first).await;
+    let before = stage.wires.count();
+    drop(guard);
+    assert!(first.is_woken());
+    drop(first);
+    let guard = assert_ready!(second.poll()).unwrap();
+    assert_eq!(*guard.hold_id(), id);
+    assert_eq!(stage.wires.count(), before);
+
+    let mut third = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut third).await;
+    drop(guard);
+    assert_eq!(stage.client.stats().releases, 1, "it is owed to Redis");
+    assert!(stage.other.is_locked().await.unwrap());
+    drop(third);
+    assert!(!stage.other.is_locked().await.unwrap(), "released at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_never_polled_keeps_the_lock_until_the_chain_ends() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let mut stuck = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut stuck).await;
+    drop(guard);
+    settle().await;
+    assert!(stage.other.is_locked().await.unwrap());
+    sleep(CHAIN + MS * 2).await;
+    assert!(!stage.other.is_locked().await.unwrap());
+    assert_eq!(stage.client.stats().releases, 0);
+    // Whoever was stuck asks anew.
+    let guard = stage.other.lock().await.unwrap();
+    settle().await;
+    assert_pending!(stuck.poll());
+    guard.unlock().await.unwrap();
+}
+
+/// An offer that was made just before the timer looked was not looked at again.
+#[tokio::test(start_paused = true)]
+async fn each_chain_of_a_name_ends() {
+    let stage = Stage::open().await;
+    for wait in [0, 3, 7, 9, 10, 11, 15] {
+        let guard = stage.held().await;
+        let mut next = tokio_test::task::spawn(stage.lock.lock());
+        parked(&mut next).await;
+        sleep(MS * wait).await;
+        drop(guard);
+        sleep(CHAIN * 2).await;
+        assert!(!stage.other.is_locked().await.unwrap(), "after {wait} ms");
+        drop(next);
+        settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shut_down_releases_what_nobody_has_taken() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let mut stuck = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut stuck).await;
+    drop(guard);
+    assert_eq!(stage.client.stats().releases, 1);
+    let end = Shutdown::ReleaseAll;
+    stage.client.shutdown(end).await.unwrap();
+    assert!(!stage.other.is_locked().await.unwrap());
+    assert!(assert_ready!(stuck.poll()).unwrap_err().is_shut_down());
+}
+
+/// The server at the other end may be another one, which does not have the lock.
+#[tokio::test(start_paused = true)]
+async fn after_a_broken_connection_a_hold_is_not_handed_over() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    let mut next = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut next).await;
+    assert!(stage.wires.cut(Which::Scripts) > 0);
+    settle().await;
+    guard.unlock().await.unwrap();
+    drop(next.poll());
+    let guard = next.await.unwrap();
+    assert_ne!(*guard.hold_id(), id);
+}
+
+/// The same, if it breaks while nobody has taken the offer yet.
+#[tokio::test(start_paused = true)]
+async fn an_offer_in_doubt_is_not_taken() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    let mut next = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut next).await;
+    drop(guard);
+    assert!(stage.wires.cut(Which::Scripts) > 0);
+    settle().await;
+    assert_pending!(next.poll());
+    let guard = next.await.unwrap();
+    assert_ne!(*guard.hold_id(), id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_request_with_the_same_terms_takes_an_offer() {
+    let stage = Stage::open().await;
+    let lease = |seconds| LockOptions::new().lease(Duration::from_secs(seconds));
+    for options in [lease(7), LockOptions::new().renew(false)] {
+        let guard = stage.held().await;
+        let id = guard.hold_id().clone();
+        let mut next = tokio_test::task::spawn(stage.lock.lock_with(options));
+        parked(&mut next).await;
+        drop(guard);
+        let next = next.await.unwrap();
+        assert_ne!(*next.hold_id(), id);
+        next.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reentered_hold_is_not_handed_over() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    guard.reenter().await.unwrap().unlock().await.unwrap();
+    let mut next = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut next).await;
+    guard.unlock().await.unwrap();
+    let next = next.await.unwrap();
+    assert_ne!(*next.hold_id(), id);
+}
+
+/// A guard of a chain has its own longest hold, and its own loss.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_was_handed_over_has_its_own_times_and_its_own_loss() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let longest = MS * 450;
+    let options = LockOptions::new().max_hold(longest);
+    let mut next = tokio_test::task::spawn(stage.lock.lock_with(options));
+    parked(&mut next).await;
+    sleep(MS * 5).await;
+    let taken = tokio::time::Instant::now();
+    drop(guard);
+    let next = assert_ready!(next.poll()).unwrap();
+    assert!(next.is_valid());
+    assert_eq!(next.lost().await, LostReason::MaxHold);
+    // The last renewal ends with it, less a margin.
+    let held = taken.elapsed();
+    assert!(held <= longest && held + MS * 4 > longest, "{held:?}");
+    next.unlock().await.unwrap();
+
+    let guard = stage.held().await;
+    let mut next = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut next).await;
+    drop(guard);
+    let next = assert_ready!(next.poll()).unwrap();
+    assert!(stage.other.force_unlock().await.unwrap());
+    assert_eq!(next.lost().await, LostReason::Deleted);
+}
+
+/// A lock that this client itself frees by force is not handed over by who had it.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_freed_by_force_is_not_handed_over() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let id = guard.hold_id().clone();
+    let mut next = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut next).await;
+    // Of the offer, first.
+    drop(guard);
+    stage.lock.force_unlock().await.unwrap();
+    let next = next.await.unwrap();
+    assert_ne!(*next.hold_id(), id);
+
+    let mut last = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut last).await;
+    let id = next.hold_id().clone();
+    assert!(stage.lock.force_unlock().await.unwrap());
+    drop(next);
+    let last = last.await.unwrap();
+    assert_ne!(*last.hold_id(), id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_an_offer_a_lock_counts_as_held() {
+    let stage = Stage::open().await;
+    let guard = stage.held().await;
+    let mut next = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut next).await;
+    let before = stage.wires.count();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stage.lock.try_lock().await.unwrap().is_none());
+    assert_eq!(stage.wires.count(), before);
+    assert!(stage.other.is_locked().await.unwrap());
+    drop(assert_ready!(next.poll()).unwrap());
+}
+
+/// While others want the lock, two guards share a hold at most.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hands_over_still_shares_the_lock() {
+    let stage = Stage::open().await;
+    let turns = 200;
+    let mut tasks = JoinSet::new();
+    let left = Arc::new(std::sync::atomic::AtomicUsize::new(turns));
+    for task in 0..5 {
+        let lock = [&stage.other, &stage.lock][usize::from(task > 0)].clone();
+        let left = Arc::clone(&left);
+        tasks.spawn(async move {
+            let mut own = 0;
+            let order = std::sync::atomic::Ordering::Relaxed;
+            while left
+                .fetch_update(order, order, |left| left.checked_sub(1))
+                .is_ok()
+            {
+                let guard = lock.lock().await.unwrap();
+                sleep(MS).await;
+                guard.unlock().await.unwrap();
+                own += 1;
+            }
+            (task, own)
+        });
+    }
+    let all = tasks.join_all().await;
+    let others: usize = all
+        .iter()
+        .filter(|(task, _)| *task == 0)
+        .map(|(_, own)| own)
+        .sum();
+    assert!(others >= turns / 4, "{all:?}");
+}
