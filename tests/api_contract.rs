@@ -61,7 +61,7 @@ public_types! {
         LeasedPermit, Lock<Reentrant>, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
-        Renew, ReplicaAck, Replicas, Reply, Semaphore, SemaphorePermit, Shutdown, Spin, SpinLock, SpinLockGuard,
+        Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, Shutdown, Spin, SpinLock, SpinLockGuard,
         StaleToken, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
     embedded: Engine, Listener, Session;
 }

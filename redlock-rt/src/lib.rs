@@ -193,7 +193,7 @@ pub use client::{
     Client, ClientBuilder, LateLoss, Shutdown, Stats, default_client, set_default_client,
     with_default_client,
 };
-pub use connection::Credentials;
+pub use connection::{Credentials, RetryPolicy};
 pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};
 pub use error::{Error, ErrorKind, Replicas};
 pub use name::HoldId;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::late_loss::{LateLossHook, LateLosses};
 use super::{Client, LateLoss};
 use crate::connection::{
-    Connector, CredentialSource, Credentials, Dialer, Endpoint, Spawner, Timeouts,
+    Connector, CredentialSource, Credentials, Dialer, Endpoint, RetryPolicy, Spawner, Timeouts,
 };
 use crate::engine::{Config, Engine, Fsync, Handle, ReplicaAck};
 use crate::error::Error;
@@ -103,6 +103,7 @@ impl ClientBuilder {
             timeouts: Timeouts {
                 connect: Duration::from_secs(3),
                 response: Duration::from_secs(3),
+                retry: RetryPolicy::default(),
             },
             waiter_timeout: Duration::from_secs(5),
             replica_ack: ReplicaAck::None,
@@ -293,6 +294,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets how the client tries again what the server refuses for the moment, and to connect. Defaults
+    /// to [`RetryPolicy::default`].
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.timeouts.retry = policy;
+        self
+    }
+
     /// Sets the longest time for connecting. All addresses of a host name are tried within this
     /// time, even if some do not answer. Defaults to 3 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
@@ -459,12 +467,19 @@ impl ClientBuilder {
             None => dialer,
         };
         check_lease(self.lease)?;
-        let Timeouts { connect, response } = self.timeouts;
+        let Timeouts {
+            connect,
+            response,
+            retry,
+        } = self.timeouts;
         if connect.is_zero() || response.is_zero() || self.poll_interval.is_zero() {
             return refuse("a time-out or the poll interval is zero");
         }
         if connect > LONGEST || response > LONGEST || self.poll_interval > LONGEST {
             return refuse("a time-out or the poll interval is longer than a day");
+        }
+        if let Some(flaw) = retry.flaw() {
+            return refuse(flaw);
         }
         if self.replica_timeout.is_zero() || self.replica_timeout > LONGEST {
             return refuse("the time-out of replicas is zero or longer than a day");

@@ -64,12 +64,18 @@ impl Delivery {
             Nodes::One(node) => {
                 let connection = node.connection(to.lane);
                 if self.exchange.is_none() {
+                    if let Err(fault) = connection.pass(until).await {
+                        return Some(Err(fault));
+                    }
                     match start(connection, call(), until).await? {
                         Ok(exchange) => self.exchange = Some(exchange),
                         Err(fault) => return Some(Err(fault)),
                     }
                 }
-                self.finish(connection.timeouts().reply(), until).await
+                let reply = connection.timeouts().reply();
+                let answer = self.finish(reply, until).await?;
+                connection.heard(&answer);
+                Some(answer)
             }
             Nodes::Cluster(cluster) => {
                 let call = self.exchange.is_none().then(call);

@@ -24,6 +24,8 @@ type Source = Arc<dyn StdError + Send + Sync>;
 pub(crate) struct Fault {
     stage: Stage,
     cause: Cause,
+    /// The server refuses all calls, and not only this one.
+    of_all_calls: bool,
     /// Boxed: every future that waits for an answer has room for a fault.
     told: Option<Box<Told>>,
 }
@@ -139,6 +141,8 @@ const PASSING: [&str; 10] = [
     "NOREPLICAS",
     "OOM",
 ];
+/// Those of them with which a server answers every call.
+const OF_ALL_CALLS: [&str; 5] = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "UNKILLABLE"];
 /// Codes of a cluster: other nodes have the key.
 const ELSEWHERE: [&str; 2] = ["MOVED", "ASK"];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
@@ -158,6 +162,7 @@ impl Fault {
         Self {
             stage,
             cause,
+            of_all_calls: false,
             told: Some(Box::new(Told {
                 source,
                 hint: None,
@@ -327,6 +332,7 @@ impl Fault {
         Self {
             stage: Stage::Refused,
             cause: Cause::Loaded,
+            of_all_calls: false,
             told: None,
         }
     }
@@ -336,6 +342,7 @@ impl Fault {
         Self {
             stage: Stage::Dialing,
             cause: Cause::Closed,
+            of_all_calls: false,
             told: None,
         }
     }
@@ -410,6 +417,7 @@ impl Fault {
         Self {
             stage: Stage::Answered,
             cause,
+            of_all_calls: false,
             told,
         }
     }
@@ -432,7 +440,10 @@ impl Fault {
             Cause::Denied if !detail.contains(INSIDE) => Stage::Refused,
             _ => Stage::Answered,
         };
-        Self::new(stage, cause, source)
+        Self {
+            of_all_calls: OF_ALL_CALLS.contains(&code),
+            ..Self::new(stage, cause, source)
+        }
     }
 
     /// The same fault, of a command that sets a connection up.
@@ -462,6 +473,11 @@ impl Fault {
             Cause::Misdirected => self.hinting("there is no such database"),
             _ => self,
         }
+    }
+
+    /// Whether any other call would have been refused too.
+    pub(super) fn is_of_all_calls(&self) -> bool {
+        self.of_all_calls && self.stage == Stage::Refused
     }
 
     /// What `caller` does about it: the table in docs/design.md.

@@ -47,7 +47,9 @@ impl Node {
         timeouts: Timeouts,
         on_doubt: &OnDoubt,
     ) -> Self {
-        let Timeouts { connect, response } = timeouts;
+        let Timeouts {
+            connect, response, ..
+        } = timeouts;
         let moved = Arc::clone(on_doubt);
         let clustered = dialer.is_clustered();
         let current = CurrentServer::new(

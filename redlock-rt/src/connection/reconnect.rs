@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::delivery::before;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::journal::Right;
 use super::link::{Exchange, Identity, Link, OnDown};
+use super::retry::{Gate, RetryPolicy};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use super::until::{Had, Until};
 use crate::clock;
 use crate::mutant;
-use crate::pause::{Growth, Pause};
 use crate::wire::{Call, Reply};
 
 /// How long to wait for a server.
@@ -26,6 +27,8 @@ pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     /// For a call that waits for no other client, whatever happens to its connection.
     pub(crate) response: Duration,
+    /// Between two tries.
+    pub(crate) retry: RetryPolicy,
 }
 
 impl Timeouts {
@@ -35,14 +38,6 @@ impl Timeouts {
     }
 }
 
-/// The pause after a failed try to connect. Random, so that clients that lost one server together
-/// do not come back together.
-const PAUSE: Pause = Pause::new(&Growth {
-    shortest: Duration::from_millis(20),
-    longest: Duration::from_millis(500),
-    factor: 2.0,
-    least: 0.5,
-});
 /// If a link breaks within this time, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
 /// The number of server processes to remember whose broken links may still be read.
@@ -71,6 +66,7 @@ struct Shared {
     slot: Mutex<Slot>,
     /// The task that dialed has ended.
     dialed: Notify,
+    gate: Gate,
 }
 
 #[derive(Default)]
@@ -90,8 +86,8 @@ struct Slot {
     /// outcome.
     tries: u64,
     connections: u64,
-    /// The pause before the next try; `None`: the last try succeeded.
-    pause: Option<Pause>,
+    /// The number of pauses since a try succeeded.
+    pauses: u32,
     not_before: Option<Instant>,
     last_fault: Option<Fault>,
     closed: bool,
@@ -121,6 +117,7 @@ impl Connection {
             on_up: Box::new(on_up),
             slot: Mutex::default(),
             dialed: Notify::new(),
+            gate: Gate::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -159,7 +156,11 @@ impl Connection {
     }
 
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
+    /// None while the server refuses all calls.
     pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {
+        if self.shared.gate.is_refusing() {
+            return None;
+        }
         Some(self.shared.live()?.last_call(call))
     }
 
@@ -186,6 +187,8 @@ impl Connection {
         call: Call,
         until: Until,
     ) -> Result<(Reply, Had), Fault> {
+        self.pass(Some(clock::after(clock::now(), until.patience)))
+            .await?;
         let link = match self.shared.live() {
             Some(link) => link,
             None => Box::pin(self.shared.link()).await?,
@@ -193,7 +196,10 @@ impl Connection {
         let limit = until.patience + self.shared.timeouts.reply();
         let answer = link.call_and_wait(&call, until);
         match clock::timeout(limit, answer).await {
-            Ok(answer) => answer.map_err(|fault| fault.at(self.place())),
+            Ok(answer) => {
+                self.heard(&answer);
+                answer.map_err(|fault| fault.at(self.place()))
+            }
             Err(_) => {
                 link.give_up("no answer in time");
                 Err(Fault::timed_out("no answer to WAIT").at(self.place()))
@@ -249,6 +255,37 @@ impl Connection {
             task.abort();
         }
         self.shared.dialed.notify_waiters();
+        self.shared.gate.open();
+    }
+
+    /// Waits until a call may be sent, which is at once unless the server refuses all calls; at most
+    /// until `until`.
+    ///
+    /// # Errors
+    ///
+    /// `until` came first, and the server still refuses.
+    pub(super) async fn pass(&self, until: Option<Instant>) -> Result<(), Fault> {
+        let gate = &self.shared.gate;
+        if !gate.is_refusing() {
+            return Ok(());
+        }
+        // Boxed: it is rare, and would be most of the size of every waiting future.
+        let passed = Box::pin(gate.pass(&self.shared.timeouts.retry));
+        match before(until, passed).await {
+            Some(()) => Ok(()),
+            None => gate.fault().map_or(Ok(()), Err),
+        }
+    }
+
+    /// Notes the answer to a call.
+    pub(super) fn heard<T>(&self, answer: &Result<T, Fault>) {
+        match answer {
+            Err(fault) if fault.is_of_all_calls() => {
+                self.shared.gate.refused(&self.shared.timeouts.retry, fault);
+            }
+            Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
+            Ok(_) | Err(_) => self.shared.gate.open(),
+        }
     }
 }
 
@@ -263,7 +300,7 @@ impl Shared {
             return slot.link.clone();
         }
         if let Some(dead) = slot.link.take() {
-            slot.bury(&dead);
+            slot.bury(&dead, &self.timeouts.retry);
         }
         None
     }
@@ -295,7 +332,7 @@ impl Shared {
             }
             let number = self.start_dialing();
             // The runtime of the task may be stuck while this one runs.
-            let longest = self.timeouts.connect + PAUSE.longest() * 2;
+            let longest = self.timeouts.connect + self.timeouts.retry.longest() * 2;
             if clock::timeout(longest, dialed).await.is_err() {
                 self.forget_dialing(number);
             }
@@ -394,6 +431,7 @@ impl DialTurn {
         match dialed {
             Ok(link) => {
                 slot.link = Some(Arc::new(link));
+                shared.gate.open();
                 slot.quiet = Some(clock::now());
                 slot.not_before = None;
                 slot.last_fault = None;
@@ -406,7 +444,7 @@ impl DialTurn {
             }
             Err(fault) => {
                 let fault = fault.at(shared.server.place());
-                slot.back_off();
+                slot.back_off(&shared.timeouts.retry);
                 slot.last_fault = Some(fault.clone());
                 drop(slot);
                 shared.server.failed(&fault);
@@ -433,20 +471,21 @@ impl Slot {
             .is_some_and(|dialing| dialing.number == number)
     }
 
-    fn back_off(&mut self) {
-        let pause = self.pause.get_or_insert(PAUSE).take();
-        self.not_before = Some(clock::now() + pause);
+    /// Random, so that clients that lost one server together do not come back together.
+    fn back_off(&mut self, retry: &RetryPolicy) {
+        self.not_before = Some(clock::after(clock::now(), retry.pause(self.pauses)));
+        self.pauses = self.pauses.saturating_add(1);
     }
 
-    fn bury(&mut self, dead: &Link) {
+    fn bury(&mut self, dead: &Link, retry: &RetryPolicy) {
         dead.break_off();
         // Otherwise a server that accepts and hangs up would be dialed without a pause. If it
         // answered something first, the pauses do not grow, for links that are cut repeatedly.
         if dead.has_answered() {
-            self.pause = None;
+            self.pauses = 0;
         }
         if !dead.has_answered() || dead.age() < YOUNG {
-            self.back_off();
+            self.back_off(retry);
         }
         self.quiet = None;
         if let Some(stale) = dead.identity() {

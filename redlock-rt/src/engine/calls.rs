@@ -1,7 +1,6 @@
 //! Calls without a hold.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::engine::Engine;
 use super::news::News;
@@ -10,9 +9,6 @@ use crate::connection::{Caller, Delivery, Fault};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply};
-
-/// The pause between two tries of a call that waits for no other client.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// What to do with a call whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +91,7 @@ impl Engine {
         delivery: &mut Delivery,
     ) -> Result<Reply, Error> {
         self.open(action, name)?;
-        let mut fault: Option<Fault> = None;
+        let (mut fault, mut tries): (Option<Fault>, u32) = (None, 0);
         let until = self.patience(clock::now());
         let caller = match repeat {
             Repeat::Always => Caller::Call,
@@ -105,11 +101,17 @@ impl Engine {
             let attempt = delivery.attempt(self.to(name), || call.clone(), Some(until));
             match attempt.await {
                 Some(Err(passing)) if passing.is_passing_for(caller) => {
-                    let again = clock::after(clock::now(), PAUSE);
+                    tries += 1;
+                    let retry = &self.config.timeouts.retry;
+                    if retry.is_over(tries) {
+                        break Some(Err(passing));
+                    }
+                    let pause = retry.pause(tries - 1);
+                    let again = clock::after(clock::now(), pause);
                     let answered = !passing.is_of_dialing();
                     fault = Some(passing);
                     // A try that ends early would leave the outcome unknown.
-                    if clock::after(again, PAUSE) >= until {
+                    if clock::after(again, pause) >= until {
                         break None;
                     }
                     if answered {

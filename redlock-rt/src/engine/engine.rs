@@ -15,7 +15,7 @@ use super::wait::{Health, LatchWaiters};
 use super::watchdog::Watchdog;
 use crate::clock;
 #[cfg(test)]
-use crate::connection::Connector;
+use crate::connection::{Connector, RetryPolicy};
 use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
@@ -61,6 +61,7 @@ impl Config {
             timeouts: Timeouts {
                 connect: span,
                 response: span,
+                retry: RetryPolicy::default(),
             },
             linger: span,
             poll_interval: span,

@@ -64,7 +64,8 @@ struct Acquisition<'a> {
     pace: RetryPlan,
     /// Why Redis did not answer the last try.
     fault: Option<Fault>,
-    pause: Pause,
+    /// The number of tries since Redis answered.
+    unanswered: u32,
     expired_on_arrival: u32,
     /// Whether the log line about permits that were never set was written.
     warned: bool,
@@ -94,7 +95,7 @@ impl<'a> Acquisition<'a> {
             deadline: wait.map(|wait| clock::after(started, wait)),
             pace: RetryPlan::new(params.backoff.copied(), started),
             fault: None,
-            pause: Pause::FOREGROUND,
+            unanswered: 0,
             expired_on_arrival: 0,
             warned: false,
             _asking: params.owner.map(|owner| owner.ask(&attempt.request)),
@@ -199,7 +200,9 @@ impl Acquisition<'_> {
             Ok(AcquireReply::Orphaned) => {
                 return Err(self.named(Error::new(ErrorKind::Lost, ACTION)));
             }
-            Err(fault) if fault.is_passing_for(Caller::Waiter) => self.unanswered(fault),
+            Err(fault) if fault.is_passing_for(Caller::Waiter) && !self.was_the_last_try() => {
+                self.unanswered(fault);
+            }
             Err(fault) => return Err(self.named(fault.into_error(ACTION))),
         }
         Ok(None)
@@ -258,7 +261,13 @@ impl Acquisition<'_> {
 
     fn answered(&mut self) {
         self.fault = None;
-        self.pause.reset();
+        self.unanswered = 0;
+    }
+
+    /// Whether a try without an answer is not repeated.
+    fn was_the_last_try(&mut self) -> bool {
+        self.unanswered += 1;
+        self.engine.config.timeouts.retry.is_over(self.unanswered)
     }
 
     fn unanswered(&mut self, fault: Fault) {
@@ -267,7 +276,8 @@ impl Acquisition<'_> {
         self.fault = Some(fault);
         let now = clock::now();
         self.pace.unanswered(now);
-        self.place.unanswered(clock::after(now, self.pause.take()));
+        let pause = self.engine.config.timeouts.retry.pause(self.unanswered - 1);
+        self.place.unanswered(clock::after(now, pause));
     }
 
     fn out_of_retries(&self) -> Error {

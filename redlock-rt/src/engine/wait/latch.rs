@@ -17,7 +17,6 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
-use crate::pause::Pause;
 use crate::wire::{Ended, LatchWire, Look};
 
 pub(crate) const ACTION: &str = "wait for latch";
@@ -74,7 +73,7 @@ pub(crate) async fn wait_latch(
         deadline: wait.map(|wait| clock::after(started, wait)),
         place,
         fault: None,
-        pause: Pause::FOREGROUND,
+        unanswered: 0,
     };
     waiting.run().await
 }
@@ -89,7 +88,8 @@ struct LatchWait<'a> {
     place: WaiterGuard<LatchSubject>,
     /// Why Redis did not answer the last look.
     fault: Option<Fault>,
-    pause: Pause,
+    /// The number of looks since Redis answered.
+    unanswered: u32,
 }
 
 impl LatchWait<'_> {
@@ -129,17 +129,22 @@ impl LatchWait<'_> {
             Ok(Look::Ended(ended)) => self.place.finish(&Ok(ended)),
             Ok(Look::Closed(_, ttl)) => {
                 self.fault = None;
-                self.pause.reset();
+                self.unanswered = 0;
                 let again = self.engine.next_look(clock::now(), ttl);
                 self.place.tried(Some(again), Health::Answering);
                 let waiters = self.place.waiters();
                 waiters.listen(&self.engine.hub, self.latch.channel());
             }
             Err(fault) if fault.is_passing_for(Caller::Waiter) => {
+                self.unanswered += 1;
+                let retry = &self.engine.config.timeouts.retry;
+                if retry.is_over(self.unanswered) {
+                    return Err(failed(self.latch, fault));
+                }
                 let name = self.latch.name().as_str();
                 self.engine.nodes.current().will_repeat(name, &fault);
                 self.fault = Some(fault);
-                let again = clock::after(clock::now(), self.pause.take());
+                let again = clock::after(clock::now(), retry.pause(self.unanswered - 1));
                 self.place.tried(Some(again), Health::Failing);
             }
             Err(fault) => self.place.finish(&Err(fault)),

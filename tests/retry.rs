@@ -1,0 +1,151 @@
+//! How often a server is asked that refuses for the moment, and when a caller is told.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redlock_rt::{Client, ErrorKind, LockOptions, RetryPolicy};
+use tests::{Matcher, Proxy, RedisServer, eventually, trace_init, within};
+
+const DEADLINE: Duration = Duration::from_secs(15);
+const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
+const FOR_EVER: usize = 1_000_000;
+
+async fn stage(policy: RetryPolicy) -> (RedisServer, Proxy, Client) {
+    trace_init();
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let builder = Client::builder().url(&proxy.url()).retry(policy);
+    let client = builder.response_timeout(DEADLINE).connect().await.unwrap();
+    (server, proxy, client)
+}
+
+/// Each asked for itself: 953 times in these two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_tasks_asked_a_server_that_refuses_a_hundred_times_as_often() {
+    const SPAN: Duration = Duration::from_secs(2);
+    let (_server, proxy, client) = stage(RetryPolicy::new()).await;
+    drop(client.rlock("warm").lock().await.unwrap());
+    proxy.answer("EVALSHA", LOADING, FOR_EVER);
+    let refused = client
+        .rlock("first")
+        .lock_with(LockOptions::new().wait(SPAN / 20))
+        .await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.mark();
+    let tasks: Vec<_> = (0..100)
+        .map(|at| {
+            let lock = client.rlock(format!("lock:{at}"));
+            tokio::spawn(async move {
+                match at % 2 {
+                    0 => lock.is_locked().await.map(drop),
+                    _ => lock.lock().await.map(drop),
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(SPAN).await;
+    assert!(tasks.iter().all(|task| !task.is_finished()));
+    let asked = proxy.count("EVALSHA");
+    eprintln!("100 tasks asked {asked} times in {SPAN:?}");
+    // 20, 40, 80, 160, 320, 500 ms, …, at least half of each.
+    assert!((2..=16).contains(&asked), "{asked}");
+    proxy.clear();
+    let ended = Instant::now();
+    for outcome in within(DEADLINE, join_all(tasks)).await {
+        outcome.unwrap().unwrap();
+    }
+    // The first answer wakes all.
+    assert!(ended.elapsed() < SPAN, "{:?}", ended.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_tried_as_often_as_the_policy_says() {
+    let (_server, proxy, client) = stage(RetryPolicy::new().attempts(3)).await;
+    let lock = client.rlock("a");
+    let guard = client.rlock("held").lock().await.unwrap();
+    let latch = client.count_down_latch("l");
+    proxy.answer("EVALSHA", LOADING, FOR_EVER);
+    for which in 0..4 {
+        proxy.mark();
+        let error = match which {
+            0 => lock.is_locked().await.map(drop),
+            // Without a limit on its wait.
+            1 => lock.lock().await.map(drop),
+            2 => latch.wait().await.map(drop),
+            _ => lock.force_unlock().await.map(drop),
+        };
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{which}: {error}");
+        // A frame may be noted a moment after it was answered.
+        eventually(DEADLINE, async || proxy.count("EVALSHA") >= 3).await;
+        assert_eq!(proxy.count("EVALSHA"), 3, "{which}");
+    }
+    proxy.clear();
+    assert!(!lock.is_locked().await.unwrap());
+    // A release is not given up.
+    proxy.answer("EVALSHA", LOADING, 5);
+    guard.unlock().await.unwrap();
+    assert!(!client.rlock("held").is_locked().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tries_are_as_far_apart_as_the_policy_says() {
+    const PAUSE: Duration = Duration::from_millis(400);
+    let policy = RetryPolicy::new().interval(PAUSE).jitter(0.0);
+    let (_server, proxy, client) = stage(policy.max_interval(PAUSE)).await;
+    for asks in [false, true] {
+        proxy.answer("EVALSHA", LOADING, 2);
+        let started = Instant::now();
+        match asks {
+            true => drop(client.rlock("a").is_locked().await.unwrap()),
+            false => drop(client.rlock("a").lock().await.unwrap()),
+        }
+        let took = started.elapsed();
+        assert!(took >= 2 * PAUSE, "{took:?}");
+        assert!(took < 5 * PAUSE, "{took:?}");
+    }
+}
+
+/// Only this call would be refused again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_alone_is_refused_holds_no_others_back() {
+    const PAUSE: Duration = Duration::from_secs(5);
+    let policy = RetryPolicy::new().interval(PAUSE).max_interval(PAUSE);
+    let (_server, proxy, client) = stage(policy).await;
+    let full = Matcher::command("EVALSHA").mentioning("full");
+    proxy.answer(
+        full,
+        "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        FOR_EVER,
+    );
+    let lock = client.rlock("full");
+    let refused = tokio::spawn(async move { lock.lock().await });
+    let asked = async || proxy.count(Matcher::command("EVALSHA").mentioning("full")) > 0;
+    eventually(DEADLINE, asked).await;
+    let started = Instant::now();
+    drop(client.rlock("other").lock().await.unwrap());
+    assert!(started.elapsed() < PAUSE / 3);
+    refused.abort();
+}
+
+#[tokio::test]
+async fn a_policy_that_makes_no_sense_is_refused_with_the_client() {
+    let policy = RetryPolicy::new;
+    for wrong in [
+        policy().attempts(0),
+        policy().interval(Duration::ZERO),
+        policy().max_interval(Duration::from_millis(1)),
+        policy().jitter(1.5),
+    ] {
+        let error = Client::builder()
+            .url("redis://h")
+            .retry(wrong)
+            .build()
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+        assert!(error.to_string().contains("retry: "), "{error}");
+    }
+}
