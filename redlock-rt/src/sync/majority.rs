@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::engine::{GuardState, LostReason};
-use crate::mutant;
 
 /// The final state of a group, and the way there. Pure state.
 #[derive(Debug)]
@@ -32,8 +31,6 @@ impl Majority {
         if let Some(fate) = self.fate {
             return fate;
         }
-        let alone = mutant::on("a_majority_lives_as_long_as_one_part");
-        let need = if alone { 1 } else { self.need };
         let mut deadlines = Vec::new();
         let (mut certain, mut reason) = (0, None);
         for part in parts {
@@ -48,17 +45,17 @@ impl Majority {
                 GuardState::Released => reason = reason.or(Some(LostReason::ShutDown)),
             }
         }
-        if deadlines.len() < need {
+        if deadlines.len() < self.need {
             let state = GuardState::Lost(reason.unwrap_or(LostReason::Expired));
             self.fate = Some(state);
             return state;
         }
         deadlines.sort_unstable_by(|a, b| b.cmp(a));
-        let until = match need.checked_sub(1) {
+        let until = match self.need.checked_sub(1) {
             Some(last) => deadlines[last],
             None => clock::after(clock::now(), Duration::MAX),
         };
-        if certain >= need {
+        if certain >= self.need {
             GuardState::Held { until }
         } else {
             GuardState::Suspect { until }

@@ -20,7 +20,6 @@ use super::round::{Asking, is_silent};
 use crate::clock;
 use crate::connection::Home;
 use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
-use crate::mutant;
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
@@ -54,12 +53,9 @@ impl RepairJob {
     pub(super) fn new(
         asking: &Asking<'_>,
         group: Group,
-        mut missing: BTreeSet<usize>,
+        missing: BTreeSet<usize>,
         started: Instant,
     ) -> Self {
-        if mutant::on("a_server_that_was_missing_stays_so") {
-            missing.clear();
-        }
         Self {
             group: Arc::new(group),
             engines: asking.engines.to_vec(),
@@ -126,10 +122,7 @@ impl RepairJob {
 
     /// The servers where the group lacks a part.
     fn gaps(&self) -> Vec<usize> {
-        let (held, mut lost) = self.group.places();
-        if mutant::on("a_lost_part_is_not_acquired_again") {
-            lost.clear();
-        }
+        let (held, lost) = self.group.places();
         let all = lost.union(&self.missing);
         all.copied().filter(|place| !held.contains(place)).collect()
     }
