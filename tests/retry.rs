@@ -27,7 +27,8 @@ async fn stage(policy: RetryPolicy) -> (RedisServer, Proxy, Client) {
 async fn a_hundred_tasks_asked_a_server_that_refuses_a_hundred_times_as_often() {
     const SPAN: Duration = Duration::from_secs(2);
     let (_server, proxy, client) = stage(RetryPolicy::new()).await;
-    drop(client.rlock("warm").lock().await.unwrap());
+    let warm = client.rlock("warm").lock().await.unwrap();
+    warm.unlock().await.unwrap();
     proxy.answer("EVALSHA", LOADING, FOR_EVER);
     let refused = client
         .rlock("first")
@@ -101,7 +102,11 @@ async fn tries_are_as_far_apart_as_the_policy_says() {
         let started = Instant::now();
         match asks {
             true => drop(client.rlock("a").is_locked().await.unwrap()),
-            false => drop(client.rlock("a").lock().await.unwrap()),
+            false => {
+                let guard = client.rlock("a").lock().await.unwrap();
+                // Its release would be refused instead of the next call.
+                guard.unlock().await.unwrap();
+            }
         }
         let took = started.elapsed();
         assert!(took >= 2 * PAUSE, "{took:?}");
