@@ -110,6 +110,24 @@ async fn connections_log_in_again_before_their_credentials_expire() {
     assert!(proxy.connections(Which::Scripts).contains(&main));
 }
 
+/// Its connections were closed and made again without a pause.
+#[tokio::test]
+async fn credentials_that_had_expired_were_sent() {
+    let server = RedisServer::start();
+    set_password(&server, "hunter1").await;
+    let proxy = Proxy::to(&server);
+    let mut vault = Vault::of("hunter1");
+    vault.valid_for = Some(Duration::ZERO);
+    let error = vault.builder(&proxy.url()).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        told(&error).contains("they have expired"),
+        "{}",
+        told(&error)
+    );
+    assert_eq!(proxy.count("AUTH"), 0);
+}
+
 /// The server would end it, or let nothing through any more.
 #[tokio::test]
 async fn a_connection_that_cannot_log_in_again_is_closed_when_its_credentials_expire() {

@@ -45,7 +45,8 @@ impl Credentials {
     }
 
     /// Sets how long the server accepts the password, from now on. Connections log in again before
-    /// that.
+    /// that. Credentials that are valid for no time at all have expired: they are not sent, and the
+    /// source is asked again after a pause.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);
@@ -81,7 +82,13 @@ impl CredentialSource {
 
     pub(super) async fn ask(&self) -> Result<Credentials, Fault> {
         let asked = (self.0)().await;
-        asked.map_err(|error| Fault::passing(format!("the source of credentials: {error}")))
+        let failed = |error: BoxError| format!("the source of credentials: {error}");
+        let credentials = asked.map_err(|error| Fault::passing(failed(error)))?;
+        match credentials.valid_for {
+            // With them a connection would be closed as soon as it is made.
+            Some(Duration::ZERO) => Err(Fault::passing(failed("they have expired".into()))),
+            _ => Ok(credentials),
+        }
     }
 }
 
