@@ -87,7 +87,7 @@ use tokio::net::ToSocketAddrs;
 /// | hashes | `HDEL` `HEXISTS` `HGET` `HGETALL` `HINCRBY` `HKEYS` `HLEN` `HMGET` `HRANDFIELD` `HSET` `HVALS` |
 /// | lists | `LINDEX` `LLEN` `LPOP` `LPOS` `LPUSH` `LRANGE` `LREM` `RPOP` `RPUSH` |
 /// | sets | `SADD` `SCARD` `SISMEMBER` `SMEMBERS` `SREM` |
-/// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
+/// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZINCRBY` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
 ///
 /// They behave as in Redis 7.0, with all options but two: `ZRANGE` has no `BYLEX`, and
 /// `CLIENT KILL` accepts only `ID`. Other commands return the error of an unknown command, with a

@@ -110,6 +110,7 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("zadd", -4, 0, Plain(zsets::zadd)),
     ("zcard", 2, QUICK, Plain(zsets::zcard)),
     ("zcount", 4, 0, Plain(zranges::zcount)),
+    ("zincrby", 4, 0, Plain(zsets::zincrby)),
     ("zrange", -4, 0, Plain(zranges::zrange)),
     ("zrangebyscore", -4, 0, Plain(zranges::zrangebyscore)),
     ("zrem", -3, 0, Plain(zsets::zrem)),

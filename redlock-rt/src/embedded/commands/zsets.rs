@@ -97,6 +97,10 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     })
 }
 
+pub(super) fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    zadd(ctx, &[args[0], args[1], b"INCR", args[2], args[3]])
+}
+
 pub(super) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let db = ctx.db();
     let Some(zset) = db.zset_mut(args[1])? else {
