@@ -71,6 +71,26 @@ async fn a_dead_reader_holds_the_lock_for_its_lease_and_no_longer() {
     stage.end().await;
 }
 
+/// Nobody announces the end of a lease, so a writer sleeps until the end that it was told of.
+#[tokio::test]
+async fn a_writer_is_told_when_the_end_of_a_reader_brings_the_end_of_the_lock_nearer() {
+    let stage = Stage::set("nearer").await;
+    let lease = Duration::from_secs(4);
+    let living = stage.lock().read_with(fixed(NEVER)).await.unwrap();
+    let start = Instant::now();
+    stage.dead_reader(lease).await;
+    let client = stage.client_with(|builder| builder.poll_interval(NEVER));
+    let waiter = stage.lock_of(&client);
+    let writer = tokio::spawn(async move { (waiter.write().await.unwrap(), Instant::now()) });
+    stage.subscribed(1).await;
+    living.unlock().await.unwrap();
+    let (guard, served) = within(DEADLINE, writer).await.unwrap();
+    let free = served.saturating_duration_since(start);
+    assert!(free + MARGIN > lease && free < lease + LATE, "{free:?}");
+    guard.unlock().await.unwrap();
+    stage.end().await;
+}
+
 /// Redisson deletes the key of the last hold, whichever guard ended, and with it its lease.
 #[tokio::test]
 async fn whichever_guard_ends_first_the_longest_lease_stays() {

@@ -1,9 +1,9 @@
--- Ends a read hold, and wakes a waiter if the lock is free.
+-- Ends a read hold, and wakes a waiter if the lock is free, or will be earlier than it knows.
 --
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 owner, 2 start of the names of all keys that carry leases, 3 channel, 4 publish command
 -- Returns: {1 = ended, 1 = announced or 0 = Redis refused to}; else 1 = ended, and the lock has
---   other holders, 0 = the lock does not exist, -1 = another owner has it
+--   other holders for as long as before, 0 = the lock does not exist, -1 = another owner has it
 --
 -- Invariants:
 -- * Without the owner's field nothing of other holders is changed, and nothing is published. The
@@ -14,6 +14,9 @@
 --   drawn at random. The TTL stays if one of these readers has at least half of it left, or if one
 --   of them is alive and the ending reader did not have half of it left. So the TTL is at most
 --   twice the longest remaining lease, or it belongs to another reader. Otherwise all are read.
+-- * If all are read, and the lock now ends earlier, and within SOON, that is announced: nobody
+--   announces the end of a lease, and a writer sleeps until the end that it was told of. With a later
+--   end a writer polls before it anyway.
 -- * Beside a writer (the same owner's, under which it was taken) the TTL is the writer's lease and
 --   stays.
 -- * A refused PUBLISH or HRANDFIELD (an ACL) is not a failure: waiters poll, and all readers are
@@ -23,6 +26,10 @@
 -- Redisson: ReadLock.unlockInner, without the unlock latch; it reads all readers.
 local lock = KEYS[1]
 local FEW, DRAWN = 64, 32
+local SOON = 10000
+local function announce()
+    return {1, type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 0}
+end
 local function leases(field)
     return ARGV[2] .. ':' .. field .. ':rwlock_timeout:'
 end
@@ -82,8 +89,10 @@ for at = 1, #all, 2 do
 end
 if longest == 0 then
     redis.call('DEL', lock)
-    return {1, type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 0}
-else
-    redis.call('PEXPIRE', lock, string.format('%.0f', longest))
+    return announce()
+end
+redis.call('PEXPIRE', lock, string.format('%.0f', longest))
+if longest < ttl and longest < SOON then
+    return announce()
 end
 return 1
