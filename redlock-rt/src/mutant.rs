@@ -76,6 +76,12 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
         "fenced_acquire" if on("a_token_does_not_follow_the_clock") => {
             replaced("tonumber(token) < now", "false")
         }
+        "fair_acquire" if on("a_deadline_of_redisson_is_not_brought_nearer") => {
+            replaced("waiter.score - left.counts", "waiter.score")
+        }
+        _ if on("a_lease_of_a_reader_has_another_name") => {
+            text.replace("rwlock_timeout", "rwlock_lease").leak()
+        }
         _ => text,
     }
 }

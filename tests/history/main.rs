@@ -4,6 +4,7 @@ mod bounds;
 mod counts;
 mod exclusion;
 mod fifo;
+mod foreign;
 mod latches;
 mod losses;
 mod majorities;
@@ -11,7 +12,7 @@ mod serving;
 mod tokens;
 
 use tests::history::{
-    Acquisition, End, Grant, History, Mode, Ms, Outcome, Sight, Strike, Terms, check,
+    Acquisition, End, Foreign, Grant, History, Mode, Ms, Outcome, Sight, Strike, Terms, check,
 };
 
 const TERMS: Terms = Terms {
@@ -47,6 +48,15 @@ fn history(acquisitions: impl IntoIterator<Item = Acquisition>) -> History {
 
 fn client(process: u32) -> String {
     format!("client-{process}")
+}
+
+/// A process is a client of another kind.
+fn foreigner(process: u32) -> Foreign {
+    Foreign {
+        client: client(process),
+        process,
+        wait: 5000,
+    }
 }
 
 /// A process that asked, and waits.

@@ -1,6 +1,6 @@
 use tests::history::{Acquisition, History, LatchAct, LatchCall, Mode, Ms, Sight};
 
-use super::{KEY, TERMS, broken, history, holds, sight, strike};
+use super::{KEY, TERMS, broken, foreigner, history, holds, sight, strike};
 
 /// Two ways of a message, clocks that run apart for a poll interval, and 10 ms.
 const PROMPT: Ms = 2 * 5 + 40 + 10;
@@ -111,15 +111,16 @@ fn a_reader_follows_other_readers() {
 }
 
 #[test]
-fn of_a_lease_that_ends_each_waiter_knows_but_those_behind_readers() {
-    let ended = |readers, at| {
+fn of_a_lease_that_ends_each_waiter_knows_but_those_behind_readers_of_redisson() {
+    let ended = |foreign, at| {
         let mut history = free_until(at);
         history.sights[1].expired = true;
-        if readers {
-            history.acquisitions.push(Acquisition {
-                mode: Mode::Shared,
-                ..holds(3, 95_000, 95_010)
-            });
+        history.acquisitions.push(Acquisition {
+            mode: Mode::Shared,
+            ..holds(3, 95_000, 95_010)
+        });
+        if foreign {
+            history.foreign.push(foreigner(3));
         }
         broken(&history)
     };

@@ -109,3 +109,30 @@ fn redlocks_are_had_by_a_majority_and_repaired() {
     assert!(granted > 100, "{granted} holds");
     assert!(again > 5, "{again} were given a part again");
 }
+
+/// And one in which Redisson's clients have nothing to do with ours.
+#[test]
+fn clients_of_redisson_take_turns_with_ours() {
+    let (mut theirs, mut turns) = (0, 0);
+    let plans = (0..40)
+        .map(Plan::of_seed)
+        .filter(|plan| !plan.java.is_empty());
+    for plan in plans {
+        let history = run(&plan).history;
+        let is_theirs = |process| history.foreign.iter().any(|one| one.process == process);
+        let mut had: Vec<(&str, u64, bool)> = Vec::new();
+        for one in &history.acquisitions {
+            if let Some(grant) = &one.grant {
+                theirs += usize::from(is_theirs(one.process));
+                had.push((&one.key, grant.at, is_theirs(one.process)));
+            }
+        }
+        had.sort_unstable();
+        let pairs = had.windows(2);
+        turns += pairs
+            .filter(|pair| pair[0].0 == pair[1].0 && pair[0].2 != pair[1].2)
+            .count();
+    }
+    assert!(theirs > 30, "{theirs} holds of Redisson's");
+    assert!(turns > 30, "{turns} turns");
+}

@@ -80,7 +80,7 @@ pub use self::{
     redisson::{
         RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,
         RedissonModeLock, RedissonPermits, RedissonRLock, RedissonReadWriteLock, RedissonSemaphore,
-        RedissonSpinLock, RedissonUnlock,
+        RedissonSpinLock, RedissonStream, RedissonUnlock, Surroundings,
     },
     scripts::calls,
     sentinels::{Replicated, SERVICE, SentinelOptions, Sentinels},

@@ -10,9 +10,8 @@ pub(crate) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// A random UUID of version 4.
-pub(crate) fn random_uuid() -> String {
-    let (high, low) = (random_u64(), random_u64());
+/// The UUID of version 4 with these bits.
+pub(crate) fn uuid_of(high: u64, low: u64) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
         high >> 32,

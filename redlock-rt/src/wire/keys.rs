@@ -1,5 +1,6 @@
 //! The only module that builds the names of keys and channels.
 
+use crate::mutant;
 use crate::name::{ClientId, HoldId, LockName};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
@@ -34,7 +35,10 @@ fn is_in_braces(name: &str) -> bool {
 
 /// The channel on which the release of a lock is announced.
 pub(crate) fn lock_channel(name: &LockName) -> String {
-    prefixed("redisson_lock__channel", name)
+    match mutant::on("a_release_is_announced_elsewhere") {
+        true => prefixed("redlock_lock__channel", name),
+        false => prefixed("redisson_lock__channel", name),
+    }
 }
 
 /// The owners that wait for a fair lock.
@@ -102,7 +106,10 @@ pub(crate) fn rw_leases(name: &LockName) -> String {
 /// The start of the names of the keys that carry the leases of one reader; the scripts build it
 /// likewise for the others.
 pub(crate) fn rw_leases_of(leases: &str, owner: &HoldId) -> String {
-    format!("{leases}:{owner}:rwlock_timeout")
+    match mutant::on("a_lease_of_a_reader_has_another_name") {
+        true => format!("{leases}:{owner}:rwlock_lease"),
+        false => format!("{leases}:{owner}:rwlock_timeout"),
+    }
 }
 
 /// The channel on which permits are announced.
@@ -133,7 +140,10 @@ pub(crate) fn permit_leases(name: &LockName) -> String {
 
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
-    prefixed("redisson_lock_token", name)
+    match mutant::on("a_token_is_counted_elsewhere") {
+        true => prefixed("redlock_lock_token", name),
+        false => prefixed("redisson_lock_token", name),
+    }
 }
 
 /// The last fencing token seen for a value of this key.

@@ -7,7 +7,8 @@ const RULE: &str = "bound";
 const SLACK: Ms = 5;
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
-    for one in &history.acquisitions {
+    let ours = history.acquisitions.iter();
+    for one in ours.filter(|one| !history.is_foreign(one.process)) {
         let returned = one.returned.as_ref().map(|(at, _)| *at);
         if let (Some(bound), Some(at)) = (one.bound, returned) {
             // A wait of zero asks once.

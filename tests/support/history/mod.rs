@@ -8,6 +8,7 @@ mod bounds;
 mod counts;
 mod exclusion;
 mod fifo;
+mod foreign;
 mod latches;
 mod losses;
 mod majorities;
@@ -20,8 +21,8 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Acquisition, Again, End, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome, Part,
-        Pause, Sight, Strike, Terms, TimedCall, Wiped,
+        Acquisition, Again, End, Foreign, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome,
+        Part, Pause, Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
 };
@@ -63,6 +64,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         latches::check,
         losses::check,
         counts::check,
+        foreign::check,
         majorities::check,
     ] {
         rule(history, &mut broken);

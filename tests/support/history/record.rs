@@ -13,6 +13,11 @@ pub struct History {
     pub terms: Terms,
     /// By what Redis knows each process: the part of its owners before the number.
     pub clients: Vec<(String, u32)>,
+    /// Clients of another kind. Their own rules are not ours: of them only what they do to others is
+    /// judged.
+    pub foreign: Vec<Foreign>,
+    /// Since when the wall clock of such a client may differ from the server's.
+    pub clocks_differ: Option<Ms>,
     /// All acquisitions, granted or not.
     pub acquisitions: Vec<Acquisition>,
     /// The parts of holds on several servers.
@@ -39,6 +44,17 @@ pub struct History {
     pub wiped_servers: Vec<(usize, Wiped)>,
     /// When the run was over.
     pub end: Ms,
+}
+
+/// A client of another kind (Redisson), which reads the wall clock of its host.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    /// By what Redis knows it.
+    pub client: String,
+    /// Its process.
+    pub process: u32,
+    /// For how long a waiter of it counts in a fair queue that has no limit to its wait.
+    pub wait: Ms,
 }
 
 /// What a run was like, as far as the rules ask.
@@ -372,10 +388,30 @@ impl History {
         sights.into_iter().zip(ends).collect()
     }
 
-    /// The process of an owner; `None` for one that is not ours.
+    /// The process of an owner; `None` for one that is not known.
     pub(super) fn process_of(&self, owner: &str) -> Option<u32> {
         let (client, _) = owner.split_once(':')?;
         let known = self.clients.iter().find(|(name, _)| name == client);
-        known.map(|(_, process)| *process)
+        let foreign = self.foreign.iter().find(|one| one.client == client);
+        known
+            .map(|(_, process)| *process)
+            .or(foreign.map(|one| one.process))
+    }
+
+    /// Whether a process has a client of another kind.
+    pub(super) fn is_foreign(&self, process: u32) -> bool {
+        self.foreign.iter().any(|one| one.process == process)
+    }
+
+    /// What clients of another kind had of this key.
+    pub(super) fn had_by_foreign(&self, key: &str) -> impl Iterator<Item = &Acquisition> {
+        let all = self.acquisitions.iter().filter(move |one| one.key == key);
+        all.filter(|one| one.grant.is_some() && self.is_foreign(one.process))
+    }
+
+    /// Whether a fault struck a process at any time, other than that Redis forgot something.
+    pub(super) fn was_struck(&self, process: u32) -> bool {
+        let mut of = self.strikes.iter().filter(|strike| !strike.only_wipes);
+        of.any(|strike| strike.process.is_none_or(|struck| struck == process))
     }
 }

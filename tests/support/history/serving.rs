@@ -38,13 +38,18 @@ struct Waiter<'a> {
     announced: bool,
     /// Whether it is a read-write lock.
     reads_and_writes: bool,
+    /// Whether it is next since Redisson's waiter left a free lock.
+    is_left: bool,
 }
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         let reads_and_writes = all.iter().any(|one| one.mode == Mode::Shared);
-        for (sight, end) in history.states(key) {
+        let states = history.states(key);
+        for (place, &(sight, end)) in states.iter().enumerate() {
+            let before = place.checked_sub(1).map(|place| states[place].0);
+            let is_left = before.is_some_and(|before| leaves(history, before, sight));
             for waiter in latch_waiters(history, key, sight) {
                 judge(history, sight, end, &waiter, broken);
             }
@@ -61,6 +66,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                     },
                     announced: one.announced,
                     reads_and_writes,
+                    is_left,
                 };
                 judge(history, sight, end, &waiter, broken);
             }
@@ -89,12 +95,7 @@ fn judge(
 /// When it must have what is free since this sight.
 fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
     let terms = &history.terms;
-    // The end of one reader may bring the end of the lock nearer, and nobody is told of that.
-    let unannounced = if sight.expired && waiter.reads_and_writes {
-        terms.poll
-    } else {
-        0
-    };
+    let unannounced = unannounced(history, sight, waiter);
     let pause = if waiter.announced { 0 } else { terms.backoff };
     // The end of a lease is not announced: a waiter knows when it will be, by its own clock.
     let loads = if terms.forgets_scripts { LOADED } else { 0 };
@@ -112,6 +113,33 @@ fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
         .fold(prompt, Ms::max)
 }
 
+/// How long it takes where nobody is told: until the waiter looks by itself.
+fn unannounced(history: &History, sight: &Sight, waiter: &Waiter<'_>) -> Ms {
+    let terms = &history.terms;
+    let mut foreign = history.had_by_foreign(waiter.key);
+    // Redisson's reader brings the end of the lock nearer and tells nobody.
+    if sight.expired && waiter.reads_and_writes {
+        return match foreign.any(|one| one.mode == Mode::Shared) {
+            true => terms.poll,
+            false => 0,
+        };
+    }
+    // Who became next by a script of Redisson learns it, and the end of the holder's lease, by a beat.
+    let expires = sight.expired && !sight.queue.is_empty() && foreign.next().is_some();
+    match waiter.is_left || expires {
+        true => terms.poll.max(terms.waiter_timeout),
+        false => 0,
+    }
+}
+
+/// Whether the next waiter was Redisson's, and left a lock that is free.
+fn leaves(history: &History, before: &Sight, sight: &Sight) -> bool {
+    let next = before.queue.first().filter(|_| before.holders.is_empty());
+    let process = next.and_then(|owner| history.process_of(owner));
+    let is_foreign = process.is_some_and(|process| history.is_foreign(process));
+    is_foreign && sight.queue.first() != next
+}
+
 fn end_of(history: &History, one: &Acquisition) -> Ms {
     one.returned.as_ref().map_or(history.end, |(at, _)| *at)
 }
@@ -125,7 +153,8 @@ fn firsts<'a>(
 ) -> Vec<&'a Acquisition> {
     let next = sight.queue.first().map(|owner| history.process_of(owner));
     let mut firsts: BTreeMap<(u32, bool), &Acquisition> = BTreeMap::new();
-    for one in all.iter().filter(|one| one.bound != Some(0)) {
+    let ours = all.iter().filter(|one| !history.is_foreign(one.process));
+    for one in ours.filter(|one| one.bound != Some(0)) {
         // Others come after the one that is first in Redis.
         let comes = next.is_none_or(|process| process == Some(one.process));
         if comes && one.called < end && end_of(history, one) > sight.at {
@@ -147,7 +176,8 @@ fn firsts<'a>(
 /// Those that wait for a latch that is open.
 fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<Waiter<'a>> {
     let calls = history.latches.iter();
-    let waits = calls.filter(|call| call.key == key && call.act == LatchAct::Wait);
+    let ours = calls.filter(|call| !history.is_foreign(call.process));
+    let waits = ours.filter(|call| call.key == key && call.act == LatchAct::Wait);
     let waiters = waits
         .filter(|_| sight.number == Some(0))
         .map(|call| Waiter {
@@ -158,6 +188,7 @@ fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<W
             ways: LOOKED,
             announced: true,
             reads_and_writes: false,
+            is_left: false,
         });
     waiters.filter(|waiter| waiter.until > sight.at).collect()
 }

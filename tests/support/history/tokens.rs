@@ -1,13 +1,20 @@
 //! Fencing tokens grow in the order of the holds.
 
-use super::{Grant, History, Violation};
+use super::{Grant, History, Violation, Wiped};
 
 const RULE: &str = "tokens";
 
 /// Whether Redis forgot the last token between two holds, and its clock may be behind that token.
 fn is_forgotten(history: &History, key: &str, earlier: &Grant, later: &Grant) -> bool {
-    let between = |at| earlier.at <= at && at <= later.at;
-    history.terms.sets_clock_back && history.wiped(key).any(|wiped| between(wiped.at))
+    let between = |wiped: &Wiped| earlier.at <= wiped.until && wiped.at <= later.at;
+    // Redisson then counts from one.
+    let may_fall = history.terms.sets_clock_back || is_foreign(history, later);
+    may_fall && history.wiped(key).any(between)
+}
+
+fn is_foreign(history: &History, grant: &Grant) -> bool {
+    let process = history.process_of(&grant.owner);
+    process.is_some_and(|process| history.is_foreign(process))
 }
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
@@ -30,7 +37,10 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             let two = history.wiped(key).any(|wiped| {
                 wiped.at < wiped.until && wiped.at <= other.at.max(one.at) && moment <= wiped.until
             });
-            if first == second && one.owner != other.owner && !two {
+            let recounted = is_foreign(history, one)
+                && is_foreign(history, other)
+                && history.wiped(key).next().is_some();
+            if first == second && one.owner != other.owner && !two && !recounted {
                 let what = format!(
                     "{key}: {} and {} have token {first}",
                     one.owner, other.owner

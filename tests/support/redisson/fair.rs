@@ -1,13 +1,13 @@
 //! RFairLock (`getFairLock`).
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use redis::RedisResult;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
-    RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id,
-    script::Script, unlock_latch,
+    Asked, RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, millis, prefixed, script::Script,
+    unlock_latch,
 };
 
 /// The default `fairLockWaitTimeout`, for waiters without a limit.
@@ -111,6 +111,7 @@ pub struct RedissonFairLock {
     client: RedissonClient,
     name: String,
     wait_timeout: Duration,
+    asked: Asked,
 }
 
 impl RedissonFairLock {
@@ -120,6 +121,7 @@ impl RedissonFairLock {
             client,
             name,
             wait_timeout,
+            asked: Asked::default(),
         }
     }
 
@@ -133,6 +135,11 @@ impl RedissonFairLock {
     /// The owner id of a thread in the queue and the hash.
     pub fn owner(&self, thread_id: u64) -> String {
         self.client.owner(thread_id)
+    }
+
+    /// When a call of this object last asked for the lock.
+    pub fn asked_at(&self) -> Option<Instant> {
+        self.asked.at()
     }
 
     /// The list of waiting owners.
@@ -164,10 +171,11 @@ impl RedissonFairLock {
         thread_id: u64,
         wait: Option<Duration>,
     ) -> RedisResult<Option<i64>> {
+        self.asked.now();
         let (queue, deadlines) = (self.queue_key(), self.deadlines_key());
         let lease = millis(self.client.watchdog());
         let wait = millis(wait.unwrap_or(self.wait_timeout));
-        let args = [&*lease, &self.owner(thread_id), &wait, &now()];
+        let args = [&*lease, &self.owner(thread_id), &wait, &self.now()];
         ACQUIRE
             .run(&self.client, &[&self.name, &queue, &deadlines], &args)
             .await
@@ -210,6 +218,15 @@ impl RedissonFairLock {
         acquired
     }
 
+    /// The watchdog's call every third of its time. Returns whether the hold still exists.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn renew(&self, thread_id: u64) -> RedisResult<bool> {
+        let renewed = self.client.renew(&[(&self.name, thread_id)]).await?;
+        Ok(renewed == [true])
+    }
+
     /// The call of a waiter whose time is over.
     ///
     /// # Errors
@@ -227,17 +244,17 @@ impl RedissonFairLock {
     /// # Errors
     /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
-        let latch = unlock_latch(&self.name, &request_id());
+        let latch = unlock_latch(&self.name, &self.client.request_id());
         let (queue, deadlines) = (self.queue_key(), self.deadlines_key());
         let prefix = self.channel_prefix();
         let keys = [&*self.name, &queue, &deadlines, &prefix, &latch];
         let (lease, owner) = (millis(self.client.watchdog()), self.owner(thread_id));
-        let latch_time = latch_time().to_string();
+        let latch_time = self.client.latch_time().to_string();
         let args = [
             UNLOCK_MESSAGE,
             &lease,
             &owner,
-            &now(),
+            &self.now(),
             self.client.publish(),
             &latch_time,
         ];
@@ -249,13 +266,9 @@ impl RedissonFairLock {
             Some(_) => RedissonUnlock::Freed,
         })
     }
-}
 
-/// The client's clock.
-fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since
-        .expect("the clock is past 1970")
-        .as_millis()
-        .to_string()
+    /// The client's clock.
+    fn now(&self) -> String {
+        millis(self.client.now())
+    }
 }

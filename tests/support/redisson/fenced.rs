@@ -56,6 +56,7 @@ impl RedissonFencedLock {
         lease: Option<Duration>,
     ) -> RedisResult<Attempt<i64>> {
         let lease = lease.unwrap_or_else(|| self.client.watchdog());
+        self.lock.asked.now();
         let keys = [&*self.name, &self.counter()];
         let args = [&*millis(lease), &self.lock.owner(thread_id)];
         let (ttl, token): (i64, i64) = ACQUIRE.run(&self.client, &keys, &args).await?;

@@ -5,12 +5,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::StreamExt;
 use redis::RedisResult;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{RedissonClient, script::Script};
 
@@ -126,7 +126,7 @@ impl RedissonCountDownLatch {
         if self.count().await? == 0 {
             return Ok(true);
         }
-        let mut pubsub = self.client.inner.client.get_async_pubsub().await?;
+        let mut pubsub = self.client.inner.surroundings.pubsub().await?;
         pubsub.subscribe(&self.channel).await?;
         let mut messages = pubsub.into_on_message();
         while self.count().await? > 0 {

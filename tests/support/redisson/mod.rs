@@ -13,6 +13,7 @@ mod rw;
 mod script;
 mod semaphore;
 mod spin;
+mod surroundings;
 mod waiting;
 
 use std::{
@@ -23,6 +24,7 @@ use std::{
 use redis::{
     AsyncConnectionConfig, FromRedisValue, RedisResult, ToRedisArgs, aio::MultiplexedConnection,
 };
+use tokio::time::Instant;
 
 use self::pubsub::Subscriptions;
 pub use self::{
@@ -33,13 +35,15 @@ pub use self::{
     rw::{RedissonModeLock, RedissonReadWriteLock},
     semaphore::{RedissonPermits, RedissonSemaphore},
     spin::RedissonSpinLock,
+    surroundings::{RedissonStream, Surroundings},
 };
-use crate::random::{random_u64, random_uuid};
+use crate::random::uuid_of;
 
 /// `lockWatchdogTimeout`, the default lease of a lock.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// `timeout` and `connectTimeout`: for a reply, and for a connection.
-const TIMEOUTS: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
+const REPLY: Duration = Duration::from_secs(3);
+const CONNECT: Duration = Duration::from_secs(10);
 /// The number of attempts of a command, since a reply may be lost.
 const ATTEMPTS: usize = 4;
 /// The channel's messages.
@@ -54,7 +58,7 @@ pub struct RedissonClient {
 #[derive(Debug)]
 struct Inner {
     uuid: String,
-    client: redis::Client,
+    surroundings: Surroundings,
     connection: Mutex<MultiplexedConnection>,
     subscriptions: Subscriptions,
     watchdog: Duration,
@@ -76,20 +80,24 @@ impl RedissonClient {
     /// # Errors
     /// When the server does not answer.
     pub async fn connect_with_watchdog(url: &str, watchdog: Duration) -> RedisResult<Self> {
-        let client = redis::Client::open(url)?;
-        let config = timeouts();
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        Self::connect_from(Surroundings::of_process(url)?, watchdog).await
+    }
+
+    /// As [`connect_with_watchdog`](Self::connect_with_watchdog), on a machine like this.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn connect_from(surroundings: Surroundings, watchdog: Duration) -> RedisResult<Self> {
+        let mut connection = surroundings.connection().await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
         let probe = "return {redis.call('get', KEYS[1]), redis.call('get', KEYS[2])}";
         redis::cmd("EVAL")
             .arg(&[probe, "2", "test1", "test2"])
             .exec_async(&mut connection)
             .await?;
-        let subscriptions = Subscriptions::connect(&client).await?;
+        let subscriptions = Subscriptions::connect(&surroundings).await?;
         Ok(Self::over(
-            client,
+            surroundings,
             connection,
             subscriptions,
             watchdog,
@@ -103,10 +111,8 @@ impl RedissonClient {
     /// # Errors
     /// When the server does not answer.
     pub async fn connect_to_shard(url: &str) -> RedisResult<Self> {
-        let client = redis::Client::open(url)?;
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&timeouts())
-            .await?;
+        let surroundings = Surroundings::of_process(url)?;
+        let mut connection = surroundings.connection().await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
         redis::cmd("PUBSUB")
             .arg("SHARDNUMSUB")
@@ -115,7 +121,7 @@ impl RedissonClient {
         let resp3 = format!("{url}/?protocol=resp3");
         let subscriptions = Subscriptions::connect_to_shard(&resp3).await?;
         Ok(Self::over(
-            client,
+            surroundings,
             connection,
             subscriptions,
             WATCHDOG,
@@ -124,15 +130,15 @@ impl RedissonClient {
     }
 
     fn over(
-        client: redis::Client,
+        surroundings: Surroundings,
         connection: MultiplexedConnection,
         subscriptions: Subscriptions,
         watchdog: Duration,
         publish: &'static str,
     ) -> Self {
         let inner = Inner {
-            uuid: random_uuid(),
-            client,
+            uuid: uuid_of(surroundings.random(), surroundings.random()),
+            surroundings,
             connection: Mutex::new(connection),
             subscriptions,
             watchdog,
@@ -226,16 +232,32 @@ impl RedissonClient {
                 Err(error) if error.is_io_error() && attempt < ATTEMPTS => attempt += 1,
                 other => return other,
             }
-            let client = &self.inner.client;
-            let fresh = client
-                .get_multiplexed_async_connection_with_config(&timeouts())
-                .await?;
+            let fresh = self.inner.surroundings.connection().await?;
             *self
                 .inner
                 .connection
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = fresh;
         }
+    }
+
+    /// 32 hex digits.
+    fn request_id(&self) -> String {
+        format!("{:016x}{:016x}", self.random(), self.random())
+    }
+
+    /// How long an unlock latch lives: (timeout + a retry delay of 1 to 2 s) for each attempt.
+    fn latch_time(&self) -> u64 {
+        (3000 + 1000 + self.random() % 1001) * ATTEMPTS as u64
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.surroundings.random()
+    }
+
+    /// The client's wall clock, which Redisson passes to the scripts of fair locks and permits.
+    fn now(&self) -> Duration {
+        self.inner.surroundings.now()
     }
 
     fn connection(&self) -> MultiplexedConnection {
@@ -261,21 +283,24 @@ fn unlock_latch(name: &str, request: &str) -> String {
     format!("{}:{request}", prefixed("redisson_unlock_latch", name))
 }
 
-/// 32 hex digits.
-fn request_id() -> String {
-    format!("{:016x}{:016x}", random_u64(), random_u64())
-}
-
 fn timeouts() -> AsyncConnectionConfig {
-    let [reply, connect] = TIMEOUTS;
     AsyncConnectionConfig::new()
-        .set_response_timeout(Some(reply))
-        .set_connection_timeout(Some(connect))
+        .set_response_timeout(Some(REPLY))
+        .set_connection_timeout(Some(CONNECT))
 }
 
-/// How long an unlock latch lives: (timeout + a retry delay of 1 to 2 s) for each attempt.
-fn latch_time() -> u64 {
-    (3000 + 1000 + random_u64() % 1001) * ATTEMPTS as u64
+/// When an object last asked for its lock: the lease that it then had runs from a later moment.
+#[derive(Clone, Debug, Default)]
+struct Asked(Arc<Mutex<Option<Instant>>>);
+
+impl Asked {
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn at(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn millis(duration: Duration) -> String {

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -10,13 +12,21 @@ use redis::{
     AsyncConnectionConfig, FromRedisValue, PushInfo, PushKind, RedisResult,
     aio::{MultiplexedConnection, PubSubSink, PubSubStream},
 };
+use tokio::time::{sleep, timeout};
 use tokio::{
     sync::{
-        Semaphore,
+        Notify, Semaphore,
         mpsc::{UnboundedReceiver, unbounded_channel},
     },
     task::JoinHandle,
 };
+
+use super::Surroundings;
+
+/// `retryDelay`: how long it waits before it connects again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// `subscriptionTimeout`.
+const SUBSCRIBE: Duration = Duration::from_millis(7500);
 
 /// The local latch on which the waiters of a channel sleep; it keeps a message that comes while none
 /// sleeps.
@@ -25,8 +35,10 @@ pub(super) type Latch = Arc<Semaphore>;
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     // Also keeps SUBSCRIBE and UNSUBSCRIBE of a channel in order.
-    sink: tokio::sync::Mutex<Sink>,
-    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+    sink: Arc<tokio::sync::Mutex<Sink>>,
+    entries: Entries,
+    /// Nobody answers on the connection.
+    silent: Arc<Notify>,
     reader: JoinHandle<()>,
 }
 
@@ -58,6 +70,8 @@ impl Sink {
     }
 }
 
+type Entries = Arc<Mutex<BTreeMap<String, Entry>>>;
+
 #[derive(Debug)]
 struct Entry {
     latch: Latch,
@@ -65,13 +79,22 @@ struct Entry {
 }
 
 impl Subscriptions {
-    pub(super) async fn connect(client: &redis::Client) -> RedisResult<Self> {
-        let (sink, stream) = client.get_async_pubsub().await?.split();
-        let entries = Arc::new(Mutex::default());
-        let reader = tokio::spawn(read(stream, entries.clone()));
+    pub(super) async fn connect(surroundings: &Surroundings) -> RedisResult<Self> {
+        let (sink, stream) = surroundings.pubsub().await?.split();
+        let sink = Arc::new(tokio::sync::Mutex::new(Sink::Plain(sink)));
+        let entries = Entries::default();
+        let silent = Arc::new(Notify::new());
+        let keep = Keep {
+            surroundings: surroundings.clone(),
+            sink: sink.clone(),
+            entries: entries.clone(),
+            silent: silent.clone(),
+        };
+        let reader = tokio::spawn(keep.run(stream));
         Ok(Self {
-            sink: tokio::sync::Mutex::new(Sink::Plain(sink)),
+            sink,
             entries,
+            silent,
             reader,
         })
     }
@@ -84,11 +107,13 @@ impl Subscriptions {
         let connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        let entries = Arc::new(Mutex::default());
+        let entries = Entries::default();
+        let silent = Arc::new(Notify::new());
         let reader = tokio::spawn(read_shard(pushed, entries.clone()));
         Ok(Self {
-            sink: tokio::sync::Mutex::new(Sink::Shard(connection)),
+            sink: Arc::new(tokio::sync::Mutex::new(Sink::Shard(connection))),
             entries,
+            silent,
             reader,
         })
     }
@@ -116,7 +141,7 @@ impl Subscriptions {
             waiters: 1,
         };
         lock(&self.entries).insert(channel.to_owned(), entry);
-        let subscribed = sink.subscribe(channel).await;
+        let subscribed = self.in_time(sink.subscribe(channel)).await;
         if subscribed.is_err() {
             lock(&self.entries).remove(channel);
         }
@@ -137,9 +162,21 @@ impl Subscriptions {
             last
         };
         if last {
-            sink.unsubscribe(channel).await
+            self.in_time(sink.unsubscribe(channel)).await
         } else {
             Ok(())
+        }
+    }
+}
+
+impl Subscriptions {
+    async fn in_time(&self, call: impl Future<Output = RedisResult<()>>) -> RedisResult<()> {
+        match timeout(SUBSCRIBE, call).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                self.silent.notify_one();
+                Err(io::Error::from(io::ErrorKind::TimedOut).into())
+            }
         }
     }
 }
@@ -156,10 +193,54 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-async fn read(mut stream: PubSubStream, entries: Arc<Mutex<BTreeMap<String, Entry>>>) {
+/// Reads messages; when the connection is gone, makes another that has the same subscriptions.
+struct Keep {
+    surroundings: Surroundings,
+    sink: Arc<tokio::sync::Mutex<Sink>>,
+    entries: Entries,
+    silent: Arc<Notify>,
+}
+
+impl Keep {
+    async fn run(self, mut stream: PubSubStream) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.silent.notified() => {}
+                () = read(stream, &self.entries) => {}
+            }
+            stream = self.again().await;
+        }
+    }
+
+    async fn again(&self) -> PubSubStream {
+        loop {
+            sleep(AGAIN).await;
+            let Ok(pubsub) = self.surroundings.pubsub().await else {
+                continue;
+            };
+            let (mut next, stream) = pubsub.split();
+            let mut sink = self.sink.lock().await;
+            let channels: Vec<String> = lock(&self.entries).keys().cloned().collect();
+            let subscribed = async {
+                match channels.is_empty() {
+                    true => Ok(()),
+                    false => next.subscribe(&channels).await,
+                }
+            };
+            let subscribed = timeout(SUBSCRIBE, subscribed).await;
+            if subscribed.is_ok_and(|subscribed| subscribed.is_ok()) {
+                *sink = Sink::Plain(next);
+                return stream;
+            }
+        }
+    }
+}
+
+async fn read(mut stream: PubSubStream, entries: &Entries) {
     while let Some(message) = stream.next().await {
         let payload = message.get_payload().ok();
-        hear(&entries, message.get_channel_name(), payload);
+        hear(entries, message.get_channel_name(), payload);
     }
 }
 

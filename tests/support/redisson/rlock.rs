@@ -7,10 +7,10 @@ use std::{
 
 use futures::FutureExt;
 use redis::RedisResult;
+use tokio::time::Instant;
 
 use super::{
-    RedissonClient, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id, script::Script,
-    unlock_latch, waiting,
+    Asked, RedissonClient, UNLOCK_MESSAGE, millis, prefixed, script::Script, unlock_latch, waiting,
 };
 
 /// KEYS name; ARGV lease, owner. Returns nil, or the TTL of another holder.
@@ -91,6 +91,7 @@ pub struct RedissonRLock {
     name: String,
     // `internalLockLeaseTime`: the last lease of this object.
     lease: Arc<Mutex<Duration>>,
+    pub(super) asked: Asked,
 }
 
 impl RedissonRLock {
@@ -100,12 +101,18 @@ impl RedissonRLock {
             client,
             name,
             lease,
+            asked: Asked::default(),
         }
     }
 
     /// The owner id of a thread in the hash.
     pub fn owner(&self, thread_id: u64) -> String {
         self.client.owner(thread_id)
+    }
+
+    /// When a call of this object last asked for the lock.
+    pub fn asked_at(&self) -> Option<Instant> {
+        self.asked.at()
     }
 
     /// `tryLock()`, or with a lease as `tryLock(0, lease)`.
@@ -128,6 +135,7 @@ impl RedissonRLock {
         let lease = lease.unwrap_or_else(|| self.client.watchdog());
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
         let owner = self.owner(thread_id);
+        self.asked.now();
         ACQUIRE
             .run(&self.client, &[&self.name], &[&millis(lease), &owner])
             .await
@@ -162,7 +170,7 @@ impl RedissonRLock {
     /// # Errors
     /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
-        let request = request_id();
+        let request = self.client.request_id();
         let unlocked = self.unlock_request(thread_id, &request).await?;
         // Redisson does not wait for this reply, but a test must not leave a command in flight.
         let _: i64 = self
@@ -188,7 +196,7 @@ impl RedissonRLock {
             &unlock_latch(&self.name, request),
         ];
         let (lease, owner) = (millis(lease), self.owner(thread_id));
-        let latch_time = latch_time().to_string();
+        let latch_time = self.client.latch_time().to_string();
         let args = [
             UNLOCK_MESSAGE,
             &lease,

@@ -7,10 +7,11 @@ use std::{
 
 use futures::FutureExt;
 use redis::RedisResult;
+use tokio::time::Instant;
 
 use super::{
-    RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, latch_time, millis, prefixed, request_id,
-    script::Script, unlock_latch, waiting,
+    Asked, RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, millis, prefixed, script::Script,
+    unlock_latch, waiting,
 };
 
 /// The message of the write lock, which wakes all waiters.
@@ -199,6 +200,7 @@ pub struct RedissonModeLock {
     writes: bool,
     // `internalLockLeaseTime`: the last lease of this object.
     lease: Arc<Mutex<Duration>>,
+    asked: Asked,
 }
 
 impl RedissonReadWriteLock {
@@ -208,6 +210,7 @@ impl RedissonReadWriteLock {
             name: name.to_owned(),
             writes,
             lease: Arc::new(Mutex::new(client.watchdog())),
+            asked: Asked::default(),
         };
         Self {
             read: mode(false),
@@ -233,6 +236,11 @@ impl RedissonModeLock {
         format!("{}:{owner}:rwlock_timeout", self.braced())
     }
 
+    /// When a call of this object last asked for the lock.
+    pub fn asked_at(&self) -> Option<Instant> {
+        self.asked.at()
+    }
+
     /// `tryLock()`, or with a lease as `tryLock(0, lease)`.
     ///
     /// # Errors
@@ -253,6 +261,7 @@ impl RedissonModeLock {
         let lease = lease.unwrap_or_else(|| self.client.watchdog());
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
         let (lease, field) = (millis(lease), self.field(thread_id));
+        self.asked.now();
         if self.writes {
             let args = [&*lease, &field];
             return WRITE_ACQUIRE.run(&self.client, &[&self.name], &args).await;
@@ -283,9 +292,9 @@ impl RedissonModeLock {
     /// # Errors
     /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
-        let latch = unlock_latch(&self.name, &request_id());
+        let latch = unlock_latch(&self.name, &self.client.request_id());
         let (channel, field) = (self.channel(), self.field(thread_id));
-        let time = latch_time().to_string();
+        let time = self.client.latch_time().to_string();
         let answer: Option<i64> = if self.writes {
             let lease = millis(*self.lease.lock().unwrap_or_else(PoisonError::into_inner));
             let keys = [&*self.name, &channel, &latch];

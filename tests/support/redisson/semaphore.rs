@@ -1,12 +1,12 @@
 //! `RSemaphore` and `RPermitExpirableSemaphore`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::FutureExt;
 use redis::RedisResult;
+use tokio::time::Instant;
 
-use super::{RedissonClient, millis, prefixed, script::Script, waiting};
-use crate::random::random_u64;
+use super::{Asked, RedissonClient, millis, prefixed, script::Script, waiting};
 
 /// Redisson's mark of a permit without a lease.
 const NO_LEASE: &str = "922337203685477";
@@ -157,6 +157,7 @@ pub struct RedissonPermits {
     plain: RedissonSemaphore,
     /// The time by which the clock of this client is ahead.
     ahead: Duration,
+    asked: Asked,
 }
 
 impl RedissonPermits {
@@ -164,12 +165,12 @@ impl RedissonPermits {
         Self {
             plain: RedissonSemaphore::new(client, name),
             ahead,
+            asked: Asked::default(),
         }
     }
 
     fn now(&self) -> Duration {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        now.expect("it is after 1970") + self.ahead
+        self.plain.client.now() + self.ahead
     }
 
     fn leases(&self) -> String {
@@ -198,8 +199,10 @@ impl RedissonPermits {
         lease: Option<Duration>,
     ) -> RedisResult<Result<[u8; 16], Option<Duration>>> {
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&random_u64().to_be_bytes());
-        id[8..].copy_from_slice(&random_u64().to_be_bytes());
+        let client = &self.plain.client;
+        id[..8].copy_from_slice(&client.random().to_be_bytes());
+        id[8..].copy_from_slice(&client.random().to_be_bytes());
+        self.asked.now();
         let now = self.now();
         let expiry = lease.map_or_else(|| NO_LEASE.to_owned(), |lease| millis(now + lease));
         let (keys, now_ms) = (
@@ -225,11 +228,30 @@ impl RedissonPermits {
         })
     }
 
+    /// When a call of this object last asked for a permit.
+    pub fn asked_at(&self) -> Option<Instant> {
+        self.asked.at()
+    }
+
     /// `acquire(lease)`: waits without a limit; returns the id in hexadecimal.
     ///
     /// # Errors
     /// Those of Redis.
     pub async fn acquire(&self, lease: Option<Duration>) -> RedisResult<String> {
+        let id = self.try_acquire(None, lease).await?;
+        Ok(id.expect("it waits until it has one"))
+    }
+
+    /// `tryAcquire(wait, lease)`, or `acquire(lease)` when `wait` is `None`: the id in hexadecimal,
+    /// if it had a permit in time.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn try_acquire(
+        &self,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> RedisResult<Option<String>> {
         let taken = std::sync::Mutex::new(None);
         let attempt = || {
             async {
@@ -245,9 +267,9 @@ impl RedissonPermits {
             }
             .boxed()
         };
-        waiting::acquire(&self.plain.client, &self.plain.channel(), None, attempt).await?;
+        waiting::acquire(&self.plain.client, &self.plain.channel(), wait, attempt).await?;
         let id = taken.lock().expect("nobody panics").take();
-        Ok(id.expect("it waits until it has one"))
+        Ok(id)
     }
 
     /// `tryRelease(id)`.

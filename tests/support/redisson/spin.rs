@@ -1,14 +1,11 @@
 //! RSpinLock (`getSpinLock`).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::RedisResult;
+use tokio::time::Instant;
 
-use super::{
-    RedissonClient, RedissonRLock, RedissonUnlock, latch_time, millis, request_id, script::Script,
-    unlock_latch,
-};
-use crate::random::random_u64;
+use super::{RedissonClient, RedissonRLock, RedissonUnlock, millis, script::Script, unlock_latch};
 
 /// KEYS name, latch; ARGV lease, owner, latch time. Returns 1 = freed, 0 = still held, nil = not held
 /// by this owner.
@@ -73,7 +70,7 @@ impl RedissonSpinLock {
             if wait.is_some_and(|wait| start.elapsed() >= wait) {
                 return Ok(false);
             }
-            let random = random_u64() % u64::try_from(pause.as_millis()).unwrap_or(1);
+            let random = self.client.random() % u64::try_from(pause.as_millis()).unwrap_or(1);
             tokio::time::sleep(pause + Duration::from_millis(random)).await;
             pause = (pause * 2).min(LONGEST);
         }
@@ -85,9 +82,9 @@ impl RedissonSpinLock {
     /// # Errors
     /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
-        let latch = unlock_latch(&self.name, &request_id());
+        let latch = unlock_latch(&self.name, &self.client.request_id());
         let (lease, owner) = (millis(self.client.watchdog()), self.lock.owner(thread_id));
-        let args = [&*lease, &owner, &latch_time().to_string()];
+        let args = [&*lease, &owner, &self.client.latch_time().to_string()];
         let answer: Option<i64> = RELEASE
             .run(&self.client, &[&self.name, &latch], &args)
             .await?;

@@ -1,10 +1,10 @@
 //! Waits like a thread of Redisson for a lock that announces its releases.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{FutureExt, TryFutureExt, future::BoxFuture};
 use redis::RedisResult;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::RedissonClient;
 

@@ -1,7 +1,7 @@
 //! A task of a host: its steps, done with the real library.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use futures::future::join_all;
 use redlock_rt::{Error, Shutdown};
 
 use super::clients::Clients;
+use super::java::Java;
 use super::log::{Clock, Log};
 use super::net::Shared;
 use super::plan::{Plan, Step, Terms, Thing, Turn};
@@ -24,6 +25,14 @@ pub(super) struct Host {
     pub(super) clock: Clock,
     /// The host's clients, made when they are first used.
     pub(super) slot: Mutex<Option<Clients>>,
+    /// The same on a host with a Redisson client.
+    pub(super) java: Mutex<Java>,
+    /// Held by the task that connects it.
+    pub(super) connecting: tokio::sync::Mutex<()>,
+    /// The last number of a thread there.
+    pub(super) threads: AtomicU64,
+    /// By how much its wall clock was set.
+    pub(super) wall: Arc<AtomicI64>,
     /// Numbers of processes.
     pub(super) processes: Arc<Mutex<u32>>,
     /// How far each task has come.
@@ -107,6 +116,9 @@ impl Host {
         | Step::ShutDown { after, .. }) = step;
         sleep(after).await;
         let _active = Active::new(&self.active);
+        if self.plan.is_java(self.place) {
+            return self.java_step(task, step).await;
+        }
         match step {
             Step::Turn(turn) => self.turn(task, turn).await,
             Step::CountDown {

@@ -39,14 +39,7 @@ impl Host {
         if let Some(clients) = &*slot {
             return clients.clone();
         }
-        let process = {
-            let mut last = self
-                .processes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *last += 1;
-            *last
-        };
+        let process = self.next_process();
         let all = (0..self.nets.len()).map(|server| self.make(server, process));
         let all: Vec<Client> = all.collect();
         let quorum = self.plan.quorum.map(|servers| {
@@ -61,6 +54,14 @@ impl Host {
         };
         *slot = Some(clients.clone());
         clients
+    }
+
+    /// A number for the next process.
+    pub(super) fn next_process(&self) -> u32 {
+        let last = self.processes.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        *last += 1;
+        *last
     }
 
     /// The host's client of the first server, and its process.

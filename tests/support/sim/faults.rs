@@ -1,5 +1,7 @@
 //! What goes wrong: how a fault begins, whom it strikes, and how it ends.
 
+use std::sync::atomic::Ordering;
+
 use super::log::Log;
 use super::net::{Item, Listening};
 use super::plan::{Refusal, Trouble};
@@ -115,6 +117,12 @@ impl World {
             written.history.wiped.push(wiped.clone());
         }
         written.history.wiped_servers.push((server, wiped));
+    }
+
+    /// From now on Redisson's clock and the server's are not the same.
+    fn clocks_differ(&self) {
+        let history = &mut self.log.lock().history;
+        history.clocks_differ.get_or_insert(self.now);
     }
 
     pub(super) fn act(&mut self, server: usize, due: Due) {
@@ -252,6 +260,15 @@ impl World {
                 // Forward: leases are over before their holders think so.
                 self.wiped(server, None, 0);
                 self.nodes[server].server.set_clock(by);
+                self.clocks_differ();
+            }
+            // The library does not read that clock; Redisson does.
+            Trouble::SetWallClock { host, by } => {
+                let wall = &self.machines[host].host.wall;
+                wall.fetch_add(by, Ordering::Relaxed);
+                if self.plan.is_java(host) {
+                    self.clocks_differ();
+                }
             }
             Trouble::Flush => {
                 self.strike(here, None, 0).only_wipes = true;

@@ -2,6 +2,7 @@
 //!
 //! Every seed has weights of its own, so that some runs are calm and crowded, and others all faults.
 
+use super::java_plan;
 use super::plan::{
     Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Step, Terms, Thing, Trouble, Turn,
 };
@@ -36,6 +37,8 @@ enum Subject {
     Repeats,
     /// Many of one client that want one thing, and give up.
     Crowds,
+    /// Redisson's clients among ours.
+    Java,
 }
 
 impl Plan {
@@ -54,6 +57,9 @@ impl Plan {
             34..44 => Subject::Crowds,
             _ => Subject::Anything,
         };
+        // Drawn aside, so that all other seeds stay what they were.
+        let java = java_plan::is_drawn(seed);
+        let subject = if java { Subject::Java } else { subject };
         let terms = terms(random);
         let things = things(random, subject);
         let mut weights = Weights {
@@ -79,6 +85,10 @@ impl Plan {
                 weights.plain_leases = 0;
                 (hosts, tasks) = (2, 4);
             }
+            Subject::Java => {
+                weights.cuts = weights.cuts.min(10);
+                hosts = 2 + random.below(2);
+            }
             Subject::Crowds => {
                 weights.cuts = 40;
                 weights.think = 30;
@@ -96,14 +106,19 @@ impl Plan {
             })
             .collect::<Vec<Vec<Vec<Step>>>>();
         let faults = faults(random, &terms, &things, hosts.len(), subject);
-        Self {
+        let mut plan = Self {
             seed,
             terms,
             things,
             hosts,
+            java: Vec::new(),
             faults,
             quorum: None,
+        };
+        if java {
+            plan.add_java(random);
         }
+        plan
     }
 }
 
@@ -134,6 +149,9 @@ pub(super) fn terms(random: &mut Random) -> Terms {
 
 fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
     let few = |random: &mut Random| 1 + u32::try_from(random.below(3)).unwrap_or(0);
+    if subject == Subject::Java {
+        return java_plan::things(random);
+    }
     if subject == Subject::Evictions {
         let kinds = [
             Thing::Reentrant,
@@ -282,6 +300,7 @@ fn faults(
 ) -> Vec<Fault> {
     let count = match random.below(10) {
         _ if subject == Subject::Crowds => 0,
+        _ if subject == Subject::Java => random.below(3),
         _ if subject == Subject::Repeats => 6 + random.below(10),
         _ if subject != Subject::Anything => 3 + random.below(6),
         0 | 1 => 0,
@@ -290,7 +309,7 @@ fn faults(
     };
     // Faults of one seed are of a few kinds, so that some kinds come alone.
     let kinds: Vec<usize> = match subject {
-        Subject::Anything | Subject::Crowds => (0..1 + random.below(4))
+        Subject::Anything | Subject::Crowds | Subject::Java => (0..1 + random.below(4))
             .map(|_| random.below(KINDS))
             .collect(),
         Subject::Outages => vec![0, 13],

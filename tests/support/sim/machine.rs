@@ -86,6 +86,8 @@ impl Machine {
     /// Ends the runtime, and with it all tasks.
     pub(super) fn stop(&mut self) {
         self.showed = self.inside(Instant::now).or(self.showed);
+        // Redisson's client does not go on in another runtime.
+        self.inside(|| drop(self.host.java_slot().take()));
         self.runtime = None;
     }
 
@@ -137,7 +139,9 @@ impl Machine {
 
     /// The process of its clients, if it has any.
     pub(super) fn process(&self) -> Option<u32> {
-        self.slot().as_ref().map(|clients| clients.process)
+        let java = self.host.java_slot().as_ref().map(|(_, process)| *process);
+        let ours = self.slot().as_ref().map(|clients| clients.process);
+        ours.or(java)
     }
 
     /// Its clients, if it has any.

@@ -20,6 +20,8 @@ mod convert;
 mod faults;
 mod generate;
 mod guard;
+mod java;
+mod java_plan;
 mod latch;
 mod log;
 mod machine;

@@ -16,6 +16,9 @@ pub struct Plan {
     pub things: Vec<Thing>,
     /// What each host does: a list of steps for each of its tasks.
     pub hosts: Vec<Vec<Vec<Step>>>,
+    /// Which hosts have a Redisson client instead of the library; never the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub java: Vec<usize>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Several servers, for a plan in which a `RedLock` occurs.
@@ -332,6 +335,13 @@ pub enum Trouble {
     },
     /// The server's clock is set, forward or back.
     SetClock {
+        /// By how much.
+        by: i64,
+    },
+    /// The wall clock of a host is set, forward or back.
+    SetWallClock {
+        /// Which host.
+        host: usize,
         /// By how much.
         by: i64,
     },

@@ -89,6 +89,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         things,
         hosts,
         faults,
+        java: Vec::new(),
         quorum: Some(servers),
     }
 }

@@ -1,6 +1,6 @@
 //! Runs a plan: moves the time, brings about the faults, and looks at what is left.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use super::act::Host;
@@ -124,6 +124,10 @@ impl World {
                 log: log.clone(),
                 clock: Clock::new(),
                 slot: Mutex::new(None),
+                java: Mutex::new(None),
+                connecting: tokio::sync::Mutex::new(()),
+                threads: AtomicU64::new(0),
+                wall: Arc::new(AtomicI64::new(0)),
                 processes: Arc::clone(&processes),
                 progress: Mutex::new(vec![0; plan.hosts[place].len()]),
                 active: AtomicUsize::new(0),

@@ -21,7 +21,7 @@ use crate::history::Ms;
 use crate::proxy::{take_frame, words};
 
 /// When the simulation begins, since the Unix epoch.
-const EPOCH: Ms = 1_700_000_000_000;
+pub(super) const EPOCH: Ms = 1_700_000_000_000;
 
 const NO_LOGIN: &str = "-NOAUTH Authentication required.\r\n";
 
@@ -375,11 +375,9 @@ impl Server {
         {
             let digest = sha1_smol::Sha1::from(text).digest().to_string();
             let text = String::from_utf8_lossy(text);
-            let name = text
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches(['-', ' ']);
+            let lines = text.lines().map(|line| line.trim_start_matches(['-', ' ']));
+            let name = lines.filter(|line| !line.is_empty()).next();
+            let name = name.unwrap_or_default();
             self.scripts.insert(digest, format!("[{name}]"));
         }
     }

@@ -73,7 +73,7 @@ fn sight(server: &Server, key: &str, thing: Thing) -> (Sight, Option<Ms>) {
     match thing {
         Thing::Semaphore(_) | Thing::Permits(_) => {
             sight.number = server.number(&["GET", key]);
-            let set = format!("redisson_sc:{{{key}}}");
+            let set = format!("{{{key}}}:timeout");
             let over = server.number(&["ZCOUNT", &set, "-inf", &server.time().to_string()]);
             sight.number = sight.number.map(|free| free + over.unwrap_or(0));
             let first = server.list(&["ZRANGE", &set, "0", "0", "WITHSCORES"]);

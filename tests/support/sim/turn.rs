@@ -16,9 +16,9 @@ use super::plan::{Cut, Ending, Meanwhile, Thing, Turn};
 use crate::history::{Acquisition, Mode, Ms, Outcome};
 
 /// How long a lock stays taken twice.
-const STAY: Ms = 15;
+pub(super) const STAY: Ms = 15;
 /// How often a holder looks.
-const LOOK: Duration = Duration::from_millis(40);
+pub(super) const LOOK: Duration = Duration::from_millis(40);
 /// How long before the end of a lease it looks once more.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -27,22 +27,13 @@ impl Host {
         let thing = self.plan.things[turn.thing];
         let key = thing.key(turn.thing);
         let (client, process) = self.client();
-        let mode = match thing {
-            Thing::ReadWrite if !turn.strong => Mode::Shared,
-            Thing::Semaphore(limit) | Thing::Permits(limit) => Mode::Permits {
-                taken: taken(turn, limit),
-                limit,
-            },
-            Thing::RedLock => Mode::Majority(self.nets.len()),
-            _ => Mode::Exclusive,
-        };
         let entry = self.log.call(
             &self.clock,
             format!("h{}.{task}", self.place),
             Acquisition {
                 process,
                 key: key.clone(),
-                mode,
+                mode: self.mode_of(thing, turn),
                 announced: !matches!(thing, Thing::Spin | Thing::RedLock),
                 called: self.clock.now(),
                 bound: turn.wait,
@@ -98,6 +89,19 @@ impl Host {
             }
             Thing::RedLock => self.red(entry, turn, &key).await,
             Thing::Latch(_) => entry.refused(Outcome::Failed("a latch is no lock".to_owned())),
+        }
+    }
+
+    /// Who may have it beside a turn.
+    pub(super) fn mode_of(&self, thing: Thing, turn: Turn) -> Mode {
+        match thing {
+            Thing::ReadWrite if !turn.strong => Mode::Shared,
+            Thing::Semaphore(limit) | Thing::Permits(limit) => Mode::Permits {
+                taken: taken(turn.strong, limit),
+                limit,
+            },
+            Thing::RedLock => Mode::Majority(self.nets.len()),
+            _ => Mode::Exclusive,
         }
     }
 
@@ -282,8 +286,8 @@ fn look<H: Hold>(entry: &Entry, held: &H) -> bool {
 }
 
 /// How many permits a turn takes.
-fn taken(turn: Turn, limit: u32) -> u32 {
-    if turn.strong { limit.min(2) } else { 1 }
+pub(super) fn taken(strong: bool, limit: u32) -> u32 {
+    if strong { limit.min(2) } else { 1 }
 }
 
 pub(super) fn options(turn: Turn) -> LockOptions {
@@ -297,7 +301,7 @@ pub(super) fn options(turn: Turn) -> LockOptions {
 }
 
 fn permit_options(turn: Turn, limit: u32) -> PermitOptions {
-    let options = PermitOptions::new().permits(taken(turn, limit));
+    let options = PermitOptions::new().permits(taken(turn.strong, limit));
     options.wait(turn.wait.map(Duration::from_millis))
 }
 
