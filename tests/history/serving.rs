@@ -1,6 +1,6 @@
-use tests::history::{Acquisition, History, LatchAct, LatchCall, Mode, Ms, Sight};
+use tests::history::{Acquisition, History, LatchAct, LatchCall, Mode, Ms, Outcome, Sight};
 
-use super::{KEY, TERMS, broken, foreigner, history, holds, sight, strike};
+use super::{KEY, TERMS, asks, broken, foreigner, history, holds, sight, strike};
 
 /// Two ways of a message, clocks that run apart for a poll interval, and 10 ms.
 const PROMPT: Ms = 2 * 5 + 40 + 10;
@@ -128,6 +128,24 @@ fn of_a_lease_that_ends_each_waiter_knows_but_those_behind_readers_of_redisson()
     assert_eq!(ended(false, 1001 + PROMPT), ["serving"]);
     assert_eq!(ended(true, 1000 + PROMPT + TERMS.poll), [""; 0]);
     assert_eq!(ended(true, 1001 + PROMPT + TERMS.poll), ["serving"]);
+}
+
+#[test]
+fn who_becomes_next_by_a_script_of_redisson_learns_it_by_a_beat() {
+    let queued = |foreign: bool, at| {
+        let mut history = free_until(at);
+        history.sights[1].queue = vec!["client-2:1".to_owned()];
+        history.acquisitions.push(asks(3, 20));
+        history.acquisitions[1].returned = Some((900, Outcome::TimedOut));
+        history.foreign.extend(foreign.then(|| foreigner(3)));
+        broken(&history)
+    };
+    // The one before may have left just now.
+    let prompt = 1000 + PROMPT + 2 * 5;
+    assert_eq!(queued(false, prompt), [""; 0]);
+    assert_eq!(queued(false, prompt + 1), ["serving"]);
+    assert_eq!(queued(true, prompt + TERMS.poll), [""; 0]);
+    assert_eq!(queued(true, prompt + TERMS.poll + 1), ["serving"]);
 }
 
 #[test]

@@ -38,18 +38,13 @@ struct Waiter<'a> {
     announced: bool,
     /// Whether it is a read-write lock.
     reads_and_writes: bool,
-    /// Whether it is next since Redisson's waiter left a free lock.
-    is_left: bool,
 }
 
 pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         let reads_and_writes = all.iter().any(|one| one.mode == Mode::Shared);
-        let states = history.states(key);
-        for (place, &(sight, end)) in states.iter().enumerate() {
-            let before = place.checked_sub(1).map(|place| states[place].0);
-            let is_left = before.is_some_and(|before| leaves(history, before, sight));
+        for (sight, end) in history.states(key) {
             for waiter in latch_waiters(history, key, sight) {
                 judge(history, sight, end, &waiter, broken);
             }
@@ -66,7 +61,6 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                     },
                     announced: one.announced,
                     reads_and_writes,
-                    is_left,
                 };
                 judge(history, sight, end, &waiter, broken);
             }
@@ -124,20 +118,15 @@ fn unannounced(history: &History, sight: &Sight, waiter: &Waiter<'_>) -> Ms {
             false => 0,
         };
     }
-    // Who became next by a script of Redisson learns it, and the end of the holder's lease, by a beat.
-    let expires = sight.expired && !sight.queue.is_empty() && foreign.next().is_some();
-    match waiter.is_left || expires {
+    // Who became next by a script of Redisson, or was dropped by its clock, learns it by a beat.
+    let asks = |one: &Acquisition| one.key == waiter.key && history.is_foreign(one.process);
+    let dropped = history.clocks_differ.is_some_and(|at| at <= sight.at);
+    let queued = dropped || !sight.queue.is_empty();
+    let mixed = queued && history.acquisitions.iter().any(asks);
+    match mixed {
         true => terms.poll.max(terms.waiter_timeout),
         false => 0,
     }
-}
-
-/// Whether the next waiter was Redisson's, and left a lock that is free.
-fn leaves(history: &History, before: &Sight, sight: &Sight) -> bool {
-    let next = before.queue.first().filter(|_| before.holders.is_empty());
-    let process = next.and_then(|owner| history.process_of(owner));
-    let is_foreign = process.is_some_and(|process| history.is_foreign(process));
-    is_foreign && sight.queue.first() != next
 }
 
 fn end_of(history: &History, one: &Acquisition) -> Ms {
@@ -188,7 +177,6 @@ fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<W
             ways: LOOKED,
             announced: true,
             reads_and_writes: false,
-            is_left: false,
         });
     waiters.filter(|waiter| waiter.until > sight.at).collect()
 }
