@@ -3,8 +3,16 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
-use redlock_rt::{Client, ClientBuilder, Shutdown};
-use tests::{Cluster, shared_cluster, trace_init, unique};
+use std::time::{Duration, Instant};
+
+use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, ReplicaAck, Shutdown};
+use tests::{
+    Cluster, RedisServer, eventually, shared_cluster, slot_of, trace_init, unique, within,
+};
+use tokio::task::block_in_place;
+
+/// The limit for events that must happen.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn builder(cluster: &Cluster) -> ClientBuilder {
     trace_init();
@@ -37,4 +45,187 @@ async fn locks_of_many_slots_are_held_each_on_its_node() {
         assert_eq!(exists, 0, "{name}");
     }
     client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_of_all_nodes_are_renewed() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let cluster = shared_cluster();
+    let client = builder(cluster).lease(LEASE).connect().await.unwrap();
+    let prefix = unique("renewed");
+    let mut guards = Vec::new();
+    // More than one batch, of which some have several holds of one slot.
+    for number in 0..150 {
+        let name = format!("{prefix}:{{{}}}:{number}", number % 50);
+        guards.push(client.rlock(name).lock().await.unwrap());
+    }
+    let started = Instant::now();
+    while started.elapsed() < 3 * LEASE {
+        assert!(guards.iter().all(|guard| guard.is_valid()));
+        tokio::time::sleep(LEASE / 20).await;
+    }
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Its key is gone, and the client learns of that when the slot moves, not at the next renewal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_a_slot_that_moved_are_verified_at_once() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let client = builder(&cluster).connect().await.unwrap();
+    let (name, other) = (
+        cluster.name_at(0, "verified").await,
+        cluster.name_at(1, "verified").await,
+    );
+    let guard = client.rlock(&name).lock().await.unwrap();
+    let kept = client.rlock(&other).lock().await.unwrap();
+    let calls = |calls: &std::collections::HashMap<String, u64>| calls.get("evalsha").copied();
+    let migration = cluster.migrate(slot_of(&name), 1).await;
+    cluster.command::<i64>(0, &["DEL", &name]).await;
+    migration.finish().await;
+    let before = calls(&cluster.calls(1).await);
+    let sibling = client.rlock(format!("{{{name}}}:sibling"));
+    sibling.lock().await.unwrap().unlock().await.unwrap();
+    within(Duration::from_secs(5), guard.lost()).await;
+    assert!(kept.is_valid());
+    let after = calls(&cluster.calls(1).await);
+    // The sibling, one verification, and two scripts that the node did not know: nothing about the
+    // lock in another slot.
+    assert!(
+        after <= before.map(|calls| calls + 5),
+        "{before:?} {after:?}"
+    );
+    kept.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_held_over_a_failover_without_loss() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let cluster = block_in_place(|| Cluster::options().start());
+    let client = builder(&cluster).lease(LEASE).connect().await.unwrap();
+    let name = cluster.name_at(0, "failover").await;
+    let guard = client.rlock(&name).lock().await.unwrap();
+    let replica = cluster.replicas_of(0).await[0];
+    cluster.fail_over_to(replica).await;
+    let started = Instant::now();
+    let wait = LockOptions::new().wait(DEADLINE);
+    let sibling = client.rlock(format!("{{{name}}}:sibling"));
+    let taken = sibling.lock_with(wait.clone()).await.unwrap();
+    eprintln!(
+        "a lock was given out {:?} after the failover",
+        started.elapsed()
+    );
+    while started.elapsed() < 2 * LEASE {
+        assert!(guard.is_valid(), "after {:?}", started.elapsed());
+        tokio::time::sleep(LEASE / 20).await;
+    }
+    assert_eq!(cluster.master_of(&name).await, replica);
+    taken.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    // And back.
+    cluster.fail_over_to(0).await;
+    let again = client.rlock(&name).lock_with(wait.clone()).await.unwrap();
+    again.unlock().await.unwrap();
+}
+
+/// What a master that hangs has not read yet, it reads when it goes on. By then a replica has its
+/// slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_deposed_master_reads_late_takes_no_lock() {
+    let cluster = block_in_place(|| Cluster::options().start());
+    let client = builder(&cluster)
+        .response_timeout(Duration::from_millis(600))
+        .connect()
+        .await
+        .unwrap();
+    let name = cluster.name_at(0, "deposed").await;
+    let lock = client.rlock(&name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let replica = cluster.replicas_of(0).await[0];
+    block_in_place(|| cluster.pause(0));
+    let error = lock.try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    cluster.is_promoted(replica).await;
+    let wait = LockOptions::new().wait(DEADLINE);
+    let guard = lock.lock_with(wait.clone()).await.unwrap();
+    block_in_place(|| cluster.resume(0));
+    // It runs what it has not read, learns of the failover, and discards it.
+    eventually(DEADLINE, async || {
+        let role: Result<Vec<redis::Value>, _> = cluster.try_command(0, &["ROLE"]).await;
+        let role = role.ok().and_then(|role| role.into_iter().next());
+        (role == Some(redis::Value::BulkString(b"slave".into()))).then_some(())
+    })
+    .await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    // Its slots come back to it.
+    eventually(DEADLINE, async || {
+        let info: String = cluster.command(0, &["INFO", "replication"]).await;
+        info.contains("master_link_status:up")
+    })
+    .await;
+    cluster.fail_over_to(0).await;
+    assert!(!lock.is_locked().await.unwrap());
+    lock.lock_with(wait.clone())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_client_learns_all_nodes_from_one() {
+    let cluster = shared_cluster();
+    let dead = RedisServer::start();
+    let seeds = [dead.url(), cluster.node(1).url()];
+    dead.kill();
+    let client = Client::builder().cluster(seeds).connect().await.unwrap();
+    let prefix = unique("learned");
+    for number in 0..20 {
+        let lock = client.rlock(format!("{prefix}:{number}"));
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_node_is_refused() {
+    let server = RedisServer::start();
+    let url = format!("redis+cluster://{}", server.address());
+    let error = Client::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(format!("{error} {:?}", std::error::Error::source(&error)).contains("not a node"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_of_the_master_of_each_lock_acknowledge() {
+    let cluster = block_in_place(|| Cluster::options().start());
+    let client = builder(&cluster)
+        .replica_ack(ReplicaAck::All)
+        .replica_timeout(Duration::from_secs(10))
+        .connect()
+        .await
+        .unwrap();
+    for at in 0..3 {
+        let name = cluster.name_at(at, "acked").await;
+        let guard = client.rlock(&name).lock().await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+    let name = cluster.name_at(1, "acked").await;
+    let replica = cluster.replicas_of(1).await[0];
+    block_in_place(|| cluster.pause(replica));
+    let client = builder(&cluster)
+        .replica_ack(ReplicaAck::All)
+        .replica_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let error = client.rlock(&name).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+    let elsewhere = cluster.name_at(2, "acked").await;
+    let guard = client.rlock(&elsewhere).lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    block_in_place(|| cluster.resume(replica));
 }

@@ -7,6 +7,7 @@ mod channels;
 mod crowd;
 mod hang;
 mod java;
+mod lost;
 mod migration;
 mod names;
 

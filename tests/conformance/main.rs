@@ -1,5 +1,5 @@
-//! The behaviour that locks of every kind have in common, on a real server and on the embedded
-//! engine.
+//! The behaviour that locks of every kind have in common, on a real server, in a cluster and on the
+//! embedded engine.
 //!
 //! [`every_behaviour`] is the one list. A kind of lock is an implementation of
 //! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
@@ -77,20 +77,39 @@ macro_rules! behaviours {
     };
 }
 
-/// Every kind on every backend.
+/// A kind on a backend with real servers.
+macro_rules! on_servers {
+    ($backend:ty, $kind:ty) => {
+        every_behaviour!(
+            tokio::test(flavor = "multi_thread", worker_threads = 2),
+            $backend,
+            $kind
+        );
+    };
+}
+
+/// Every kind on every backend; the last ones not in a cluster, since they need servers that are
+/// independent.
 macro_rules! kinds {
-    ($($name:ident = $kind:ty;)+) => {
+    ($($name:ident = $kind:ty;)+ @independent $($single:ident = $other:ty;)+) => {
         $(mod $name {
             /// With a paused clock, since the engine is in the same process.
             mod embedded {
                 every_behaviour!(tokio::test(start_paused = true), tests::Embedded, $kind);
             }
             mod redis {
-                every_behaviour!(
-                    tokio::test(flavor = "multi_thread", worker_threads = 2),
-                    tests::Redis,
-                    $kind
-                );
+                on_servers!(tests::Redis, $kind);
+            }
+            mod cluster {
+                on_servers!(tests::OneMaster, $kind);
+            }
+        })+
+        $(mod $single {
+            mod embedded {
+                every_behaviour!(tokio::test(start_paused = true), tests::Embedded, $other);
+            }
+            mod redis {
+                on_servers!(tests::Redis, $other);
             }
         })+
     };
@@ -106,5 +125,6 @@ kinds! {
     spin = redlock_rt::SpinLock;
     multi = redlock_rt::MultiLock;
     multi_one_by_one = crate::subject::OneByOne;
+    @independent
     red = redlock_rt::RedLock;
 }

@@ -11,16 +11,21 @@ const ANSWERS: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Party {
     clients: Vec<Client>,
-    pub(crate) quorum: Quorum,
+    /// Not over a cluster.
+    quorum: Option<Quorum>,
 }
 
 impl Party {
     pub(crate) fn new(clients: Vec<Client>) -> Self {
-        let quorum = Quorum::new(clients.clone()).unwrap();
+        let quorum = Quorum::new(clients.clone()).ok();
         Self {
-            quorum: quorum.server_timeout(ANSWERS),
+            quorum: quorum.map(|quorum| quorum.server_timeout(ANSWERS)),
             clients,
         }
+    }
+
+    pub(crate) fn quorum(&self) -> &Quorum {
+        self.quorum.as_ref().expect("the servers are independent")
     }
 
     /// The sums of the counts of its clients.
@@ -35,7 +40,7 @@ impl Party {
             all.names += stats.names;
         }
         // Tasks queue before the servers are asked.
-        all.waiting += self.quorum.waiting();
+        all.waiting += self.quorum.as_ref().map_or(0, Quorum::waiting);
         all
     }
 

@@ -219,7 +219,7 @@ impl Subject for RedLock {
     const LOOKS_EVERY: Option<Duration> = Some(Duration::from_millis(100));
 
     fn open(client: &Party, name: &str) -> Self {
-        client.quorum.redlock(name)
+        client.quorum().redlock(name)
     }
 
     fn places(name: &str) -> Vec<(usize, String)> {

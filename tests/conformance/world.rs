@@ -100,6 +100,11 @@ impl World {
         self.servers[0].redis(words).await
     }
 
+    /// The channels that match this pattern, at the first of several servers.
+    pub(crate) async fn channels(&self, pattern: &str) -> Vec<String> {
+        self.servers[0].channels(pattern).await
+    }
+
     /// Sends a command with these words for each key of the lock; the key is the second word.
     pub(crate) async fn each<T: FromRedisValue>(&self, command: &str, words: &[&str]) -> Vec<T> {
         let answers = self.places.iter().map(async |(server, key)| {
@@ -233,7 +238,7 @@ pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
     // of client, also the channel of the waiter.
     let own = format!("redlock_wake:{}", client.uuid());
     eventually(DEADLINE, async || {
-        let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
+        let channels = world.channels(&pattern).await;
         let heard: usize = world.redis(&["PUBLISH", &own, "0"]).await;
         channels.len() + heard > 0 && client.stats().subscriptions == channels.len() + heard
     })

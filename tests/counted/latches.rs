@@ -32,11 +32,7 @@ async fn ended(waiting: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
 /// Waits until this many clients have subscribed.
 async fn subscribed(world: &World, count: usize) {
     let channel = format!("redisson_countdownlatch__channel__{{{}}}", world.name);
-    eventually(DEADLINE, async || {
-        let (_, there): (String, usize) = world.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-        there == count
-    })
-    .await;
+    world.subscribed_to(&channel, count).await;
 }
 
 #[track_caller]

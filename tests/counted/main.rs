@@ -123,6 +123,14 @@ macro_rules! suites {
                     $kind
                 );
             }
+            /// With all slots at one master, so that each call is checked for keys of several slots.
+            mod cluster {
+                $suite!(
+                    tokio::test(flavor = "multi_thread", worker_threads = 2),
+                    tests::OneMaster,
+                    $kind
+                );
+            }
         })+
     };
 }

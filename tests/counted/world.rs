@@ -64,7 +64,7 @@ pub(crate) async fn waits(client: &Client, count: usize) {
 pub(crate) async fn settles(world: &World, client: &Client) {
     let pattern = format!("*{}*", world.name);
     eventually(DEADLINE, async || {
-        let channels: Vec<String> = world.redis(&["PUBSUB", "CHANNELS", &pattern]).await;
+        let channels = world.channels(&pattern).await;
         channels.len() == 1 && client.stats().subscriptions == 1
     })
     .await;

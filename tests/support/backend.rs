@@ -3,11 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
 
-use crate::{RedisServer, Wires, connection_over, connection_to, shared_server};
+use crate::{Cluster, RedisServer, Wires, connection_over, connection_to, shared_server};
 
 /// A place that clients connect to.
 pub trait Backend: Send + Sync + 'static {
@@ -60,6 +61,42 @@ impl Backend for Redis {
     async fn connect(&self, server: usize) -> MultiplexedConnection {
         let connected = connection_to(&Self::url(server)).await;
         connected.expect("the server answers")
+    }
+}
+
+/// A shared cluster of one master, which has all slots: so a test can look at all keys with one
+/// connection.
+#[derive(Debug)]
+pub struct OneMaster;
+
+impl OneMaster {
+    fn cluster() -> &'static Cluster {
+        static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+        CLUSTER.get_or_init(|| {
+            let options = Cluster::options().masters(1).replicas(0);
+            // Nothing is to be given up on a busy machine.
+            options.node_timeout(Duration::from_secs(30)).start()
+        })
+    }
+}
+
+impl Backend for OneMaster {
+    fn open(servers: usize) -> Self {
+        assert_eq!(servers, 1, "a quorum needs servers that are independent");
+        Self
+    }
+
+    fn client(&self, _server: usize) -> ClientBuilder {
+        Client::builder().url(&Self::cluster().url())
+    }
+
+    fn wires(&self, _server: usize) -> Wires {
+        Wires::to_address(Self::cluster().node(0).address())
+    }
+
+    async fn connect(&self, _server: usize) -> MultiplexedConnection {
+        let connected = Self::cluster().node(0).connect().await;
+        connected.expect("the node answers")
     }
 }
 

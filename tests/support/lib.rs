@@ -59,7 +59,7 @@ mod wires;
 mod world;
 
 pub use self::{
-    backend::{Backend, Embedded, Redis},
+    backend::{Backend, Embedded, OneMaster, Redis},
     clock::monotonic,
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     driver::{Answer, Driver, DriverError, Pending},

@@ -126,10 +126,29 @@ impl World {
         self.redis(&["EXISTS", &self.name]).await
     }
 
-    /// Waits until this many connections are subscribed to a channel.
+    /// The channels that match this pattern and have subscribers, of both sorts.
+    pub async fn channels(&self, pattern: &str) -> Vec<String> {
+        let mut channels: Vec<String> = self.redis(&["PUBSUB", "CHANNELS", pattern]).await;
+        let mut sharded = redis::cmd("PUBSUB");
+        sharded.arg("SHARDCHANNELS").arg(pattern);
+        // Servers below 7.0 have none.
+        let sharded = sharded.query_async(&mut self.redis.clone()).await;
+        channels.extend(sharded.unwrap_or_else(|_| Vec::<String>::new()));
+        channels
+    }
+
+    /// Waits until this many connections are subscribed to a channel, which may be sharded.
     pub async fn subscribed_to(&self, channel: &str, count: usize) {
+        let sharded = async || {
+            let mut sharded = redis::cmd("PUBSUB");
+            sharded.arg("SHARDNUMSUB").arg(channel);
+            // Servers below 7.0 have none.
+            let there = sharded.query_async(&mut self.redis.clone()).await;
+            there.map_or(0, |(_, there): (String, usize)| there)
+        };
         eventually(DEADLINE, async || {
-            let (_, there): (String, usize) = self.redis(&["PUBSUB", "NUMSUB", channel]).await;
+            let (_, plain): (String, usize) = self.redis(&["PUBSUB", "NUMSUB", channel]).await;
+            let there = plain + sharded().await;
             if there == count {
                 Ok(())
             } else {

@@ -27,6 +27,7 @@ pub(crate) struct Node {
     /// Renewals have their own connection, so that callers' commands never delay them.
     renewals: Arc<Connection>,
     acks: Arc<Connection>,
+    acks_turn: tokio::sync::Mutex<()>,
 }
 
 /// The number of servers with a number.
@@ -82,6 +83,7 @@ impl Node {
             main: connection(),
             renewals: connection(),
             acks: connection(),
+            acks_turn: tokio::sync::Mutex::default(),
             current,
             dialer,
         }
@@ -113,16 +115,36 @@ impl Node {
         &self.acks
     }
 
+    /// Held by the caller that waits for replicas, for all that are ready.
+    pub(crate) fn acks_turn(&self) -> &tokio::sync::Mutex<()> {
+        &self.acks_turn
+    }
+
     /// Whether a broken connection to it may still be read by the server.
     pub(super) fn has_stale_clients(&self) -> bool {
-        let all = [&self.main, &self.renewals, &self.acks];
-        all.iter().any(|connection| connection.has_stale_clients())
+        self.connections()
+            .iter()
+            .any(|connection| connection.has_stale_clients())
+    }
+
+    /// Connects anew where a connection broke, which kills its client.
+    pub(super) async fn kill_stale_clients(&self) {
+        for connection in self.connections() {
+            if connection.has_stale_clients() {
+                // After a failure the next caller connects.
+                let _ = connection.ready().await;
+            }
+        }
+    }
+
+    fn connections(&self) -> [&Arc<Connection>; 3] {
+        [&self.main, &self.renewals, &self.acks]
     }
 
     pub(super) fn close(&self) {
-        self.main.close();
-        self.renewals.close();
-        self.acks.close();
+        for connection in self.connections() {
+            connection.close();
+        }
     }
 }
 

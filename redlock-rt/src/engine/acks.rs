@@ -11,7 +11,7 @@ use super::Engine;
 use super::guard::HoldGuard;
 use super::hold::LostReason;
 use crate::clock;
-use crate::connection::{Caller, Fault, Until};
+use crate::connection::{Caller, Fault, Node, Until};
 use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
 use crate::pause::Pause;
@@ -135,8 +135,6 @@ enum Outcome {
 #[derive(Default)]
 pub(crate) struct Acks {
     ready: Mutex<Vec<Arc<Entry>>>,
-    /// Held by the caller that sends a call for all that are ready.
-    turn: tokio::sync::Mutex<()>,
     /// Notified when outcomes are known.
     served: tokio::sync::Notify,
 }
@@ -245,35 +243,40 @@ impl Engine {
             if let Some(outcome) = ready.entry.outcome.get() {
                 return outcome.clone();
             }
-            let turn = tokio::select! {
-                biased;
-                () = served => continue,
-                turn = acks.turn.lock() => turn,
-            };
-            if let Some(outcome) = ready.entry.outcome.get() {
-                return outcome.clone();
-            }
-            // What is not served here, since this caller goes away, is served in the next turn.
-            let together: Vec<Arc<Entry>> = lock(&acks.ready)
-                .iter()
-                .filter(|other| (other.ack, other.slot) == (entry.ack, entry.slot))
-                .filter(|other| other.outcome.get().is_none())
-                .map(Arc::clone)
-                .collect();
-            let fault = match self.ask_replicas(&together, entry).await {
-                Ok(outcomes) => {
-                    for (other, outcome) in together.iter().zip(outcomes) {
-                        let _ = other.outcome.set(outcome);
-                    }
-                    acks.served.notify_waiters();
-                    continue;
-                }
+            let fault = match self.nodes.node(entry.slot).await {
                 Err(fault) => fault,
+                Ok(node) => {
+                    let _turn = tokio::select! {
+                        biased;
+                        () = served => continue,
+                        turn = node.acks_turn().lock() => turn,
+                    };
+                    if let Some(outcome) = ready.entry.outcome.get() {
+                        return outcome.clone();
+                    }
+                    // What is not served here, since this caller goes away, is served in the next
+                    // turn.
+                    let together: Vec<Arc<Entry>> = lock(&acks.ready)
+                        .iter()
+                        .filter(|other| (other.ack, other.slot) == (entry.ack, entry.slot))
+                        .filter(|other| other.outcome.get().is_none())
+                        .map(Arc::clone)
+                        .collect();
+                    match self.ask_replicas(&node, &together, entry).await {
+                        Ok(outcomes) => {
+                            for (other, outcome) in together.iter().zip(outcomes) {
+                                let _ = other.outcome.set(outcome);
+                            }
+                            acks.served.notify_waiters();
+                            continue;
+                        }
+                        Err(fault) => fault,
+                    }
+                }
             };
             if !fault.is_passing_for(Caller::Call) {
                 return Outcome::Failed(fault);
             }
-            drop(turn);
             let again = clock::after(clock::now(), pause.take());
             if again >= entry.until {
                 return Outcome::Failed(fault);
@@ -284,10 +287,10 @@ impl Engine {
 
     async fn ask_replicas(
         &self,
+        node: &Node,
         entries: &[Arc<Entry>],
         like: &Entry,
     ) -> Result<Vec<Outcome>, Fault> {
-        let node = self.nodes.node(like.slot).await?;
         let (link, ack) = (node.acks(), like.ack);
         link.ready().await?;
         let replicas = || ack.replicas.wanted(link.replicas());

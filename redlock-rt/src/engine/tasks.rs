@@ -29,7 +29,10 @@ impl Engine {
             &self.releases,
             || {},
             after(),
-            || release::run(Arc::clone(&self.releases)),
+            || {
+                let clustered = self.nodes.cluster().is_some();
+                release::run(Arc::clone(&self.releases), clustered)
+            },
         );
         signal::ensure(
             spawner,

@@ -70,6 +70,8 @@ struct Embedded {
 #[derive(Debug)]
 enum Server {
     Url(String),
+    /// Nodes of a cluster.
+    Cluster(Vec<String>),
     Embedded(Engine),
 }
 
@@ -192,6 +194,7 @@ impl Clients {
         let server = self.server(url).await?;
         let builder = match &server {
             Server::Url(url) => builder.url(url),
+            Server::Cluster(urls) => builder.cluster(urls),
             Server::Embedded(engine) => builder.embedded(engine),
         };
         Ok((builder, server))
@@ -199,10 +202,12 @@ impl Clients {
 
     async fn server(&self, url: &str) -> Result<Server, Failure> {
         let Some(port) = url.strip_prefix("embedded") else {
-            for later in ["cluster:", "sentinel:"] {
-                if url.starts_with(later) {
-                    return Err(Failure::usage(format!("{later} is not supported yet")));
-                }
+            if let Some(urls) = url.strip_prefix("cluster:") {
+                let urls = urls.split(',').map(str::to_owned);
+                return Ok(Server::Cluster(urls.collect()));
+            }
+            if url.starts_with("sentinel:") {
+                return Err(Failure::usage("sentinel: is not supported yet"));
             }
             return Ok(Server::Url(url.to_owned()));
         };
@@ -297,6 +302,10 @@ impl Connected {
 
     /// Publishes without the library, on a separate connection.
     pub(crate) async fn publish(&self, channel: &str, message: &str) -> Outcome {
+        if let Server::Cluster(urls) = &self.server {
+            let receivers = publish_in_shard(urls, channel, message).await;
+            return Ok(receivers.map_err(Failure::unavailable)?.to_string());
+        }
         let publish = async {
             let mut connection = self
                 .raw
@@ -317,6 +326,7 @@ impl Connected {
     async fn connect_raw(&self) -> redis::RedisResult<MultiplexedConnection> {
         match &self.server {
             Server::Url(url) => connection_to(url).await,
+            Server::Cluster(urls) => connection_to(&urls[0]).await,
             Server::Embedded(engine) => connection_over(engine.connect()).await,
         }
     }
@@ -335,6 +345,32 @@ impl Connected {
         })
         .to_string()
     }
+}
+
+/// Publishes at the master of the channel's slot, to which another node leads.
+async fn publish_in_shard(
+    urls: &[String],
+    channel: &str,
+    message: &str,
+) -> redis::RedisResult<usize> {
+    let mut publish = redis::cmd("SPUBLISH");
+    publish.arg(channel).arg(message);
+    let mut connection = connection_to(&urls[0]).await?;
+    let published = publish.query_async(&mut connection).await;
+    let moved = published
+        .as_ref()
+        .err()
+        .and_then(|error| error.redirect_node());
+    let Some((address, _)) = moved else {
+        return published;
+    };
+    // With the credentials of the first.
+    let login = urls[0]
+        .rsplit_once('@')
+        .map(|(login, _)| format!("{login}@"));
+    let login = login.unwrap_or_else(|| "redis://".to_owned());
+    let mut connection = connection_to(&format!("{login}{address}")).await?;
+    publish.query_async(&mut connection).await
 }
 
 fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, Failure> {

@@ -79,6 +79,8 @@ struct Member {
     doubted: Arc<AtomicBool>,
     /// Since when it has no slots.
     idle: Option<Instant>,
+    /// It has slots again: what its server has not read yet must not run there.
+    returned: bool,
 }
 
 impl Cluster {
@@ -200,7 +202,7 @@ impl Cluster {
             *owner = at;
             state.moved.insert(slot);
             if let Some(Some(member)) = state.nodes.get_mut(usize::from(at)) {
-                member.idle = None;
+                member.is_busy();
             }
             drop(state);
             tracing::debug!(slot = slot.number(), to = to.place(), "a slot has moved");
@@ -212,6 +214,17 @@ impl Cluster {
     /// A node refused a command about this slot. Returns whether another node has it.
     pub(crate) fn is_told(self: &Arc<Self>, slot: Slot, fault: &Fault) -> bool {
         self.redirected(fault, slot).is_some()
+    }
+
+    /// The nodes that have slots again, and may still read a broken connection.
+    fn take_returned(&self) -> Vec<Arc<Node>> {
+        let mut state = self.state();
+        let members = state.nodes.iter_mut().flatten();
+        let returned = members.filter_map(|member| {
+            let returned = std::mem::take(&mut member.returned);
+            returned.then(|| Arc::clone(&member.node))
+        });
+        returned.collect()
     }
 
     /// The node at an address, which a node named.
@@ -323,11 +336,21 @@ impl Cluster {
             node: Arc::new(node),
             doubted,
             idle: None,
+            returned: false,
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member {
+    /// It has slots.
+    fn is_busy(&mut self) {
+        if self.idle.take().is_some() {
+            self.returned = self.node.has_stale_clients();
+        }
     }
 }
 
@@ -360,7 +383,7 @@ impl State {
         for (place, slot) in (0..).zip(&mut self.nodes) {
             let Some(member) = slot else { continue };
             if busy.contains(&place) {
-                member.idle = None;
+                member.is_busy();
                 continue;
             }
             let since = *member.idle.get_or_insert(now);

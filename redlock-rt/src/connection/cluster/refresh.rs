@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 use super::ask::ask_for_layout;
+use super::layout::Layout;
 use super::{Cluster, State};
 use crate::clock;
 use crate::connection::endpoint::Address;
@@ -193,9 +194,21 @@ impl Turn {
         let told = ask_for_layout(&cluster.dialer, &nodes, reached, within);
         let told = clock::timeout(within, told).await;
         let told = told.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
+        if !self.take_in(told) {
+            return;
+        }
+        let returned = cluster.take_returned();
+        drop(self);
+        let returned = returned.iter().map(|node| node.kill_stale_clients());
+        futures::future::join_all(returned).await;
+    }
+
+    /// Returns whether this try counts.
+    fn take_in(&self, told: Result<Layout, Fault>) -> bool {
+        let cluster = &self.cluster;
         let mut state = cluster.state();
         if !state.refreshing.is_run_by(self.number) {
-            return;
+            return false;
         }
         let now = clock::now();
         state.refreshing.ended = Some(now);
@@ -216,6 +229,7 @@ impl Turn {
         }
         // Counted once the layout is in place.
         cluster.state().refreshing.tries += 1;
+        true
     }
 }
 

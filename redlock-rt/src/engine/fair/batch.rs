@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::queue::BeatRequest;
+use super::queue::{BeatRequest, SOON};
 use super::{FairMap, waiters::FairWaiters};
 use crate::clock;
 use crate::mutant;
@@ -20,14 +20,17 @@ impl FairMap {
     /// Takes the names with due beats, up to the limit of one call, and the names that are due
     /// within half of the time since the first one's last beat. So names that began at different
     /// moments share calls, and a name that has just looked takes no others along. All names of a
-    /// call are in one slot.
+    /// call are in one slot. `is_full`: the server of a slot takes no more calls now; its names are
+    /// looked at again soon.
     pub(super) fn pick(
         &self,
         now: Instant,
         slot_of: impl Fn(&LockName) -> Slot,
+        is_full: impl Fn(Slot) -> bool,
     ) -> Vec<PendingBeat> {
         let mut batch: Vec<PendingBeat> = Vec::new();
         let mut others = Vec::new();
+        let mut held_up = Vec::new();
         let (mut horizon, mut owners) = (now, 0);
         while batch.len() < MOST_NAMES && owners < MOST_OWNERS {
             let due = lock(&self.schedule).pop_due(horizon);
@@ -36,6 +39,10 @@ impl FairMap {
                 continue;
             };
             let slot = |waiters: &FairWaiters| slot_of(waiters.name());
+            if is_full(slot(&waiters)) {
+                held_up.push((id, weak));
+                continue;
+            }
             if let Some(first) = batch.first()
                 && slot(&first.waiters) != slot(&waiters)
             {
@@ -63,6 +70,9 @@ impl FairMap {
         let mut schedule = lock(&self.schedule);
         for (id, weak) in others {
             let _ = schedule.set(id, now, weak);
+        }
+        for (id, weak) in held_up {
+            let _ = schedule.set(id, clock::after(now, SOON), weak);
         }
         drop(schedule);
         batch

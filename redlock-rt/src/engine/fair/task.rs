@@ -1,5 +1,6 @@
 //! The task that sends the beats.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -9,30 +10,51 @@ use super::FairMap;
 use super::batch::PendingBeat;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Lane, Nodes, To};
+use crate::name::LockName;
 use crate::shim::lock;
-use crate::wire::{Beat, Heartbeat, Reply, beat};
+use crate::wire::{Beat, Heartbeat, Reply, Slot, beat};
 
-/// The number of calls in progress at once: a call without a reply does not block the others.
+/// The number of calls in progress at once at one server: a call without a reply does not block the
+/// others.
 const MOST_CALLS: usize = 4;
+
+/// The calls in progress, by the number of their server; `None`: it is not known.
+type Busy = BTreeMap<Option<u64>, usize>;
 
 /// Runs until the client is shut down.
 pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     let mut under_way = FuturesUnordered::new();
+    let mut busy = Busy::new();
+    let is_full = |busy: &Busy, at| busy.get(&at).is_some_and(|calls| *calls >= MOST_CALLS);
+    let at = |slot| nodes.known(slot).map(|node| node.number());
+    // With one server there is nothing to pick while it has enough calls.
+    let stops = |busy: &Busy| nodes.cluster().is_none() && is_full(busy, at(Slot::ONLY));
     while !map.signal.is_closed() {
-        while under_way.len() < MOST_CALLS {
-            let batch = map.pick(clock::now(), |name| nodes.slot_of(name));
-            if batch.is_empty() {
-                break;
-            }
-            under_way.push(send(&map, batch, &nodes));
+        while !stops(&busy) {
+            let slot_of = |name: &LockName| nodes.slot_of(name);
+            let batch = map.pick(clock::now(), slot_of, |slot| is_full(&busy, at(slot)));
+            let Some(first) = batch.first() else { break };
+            let at = at(nodes.slot_of(first.waiters.name()));
+            *busy.entry(at).or_default() += 1;
+            let sent = send(&map, batch, &nodes);
+            under_way.push(async move {
+                sent.await;
+                at
+            });
         }
         let next = lock(&map.schedule).arm(clock::now());
         // If no more calls may be sent, waits for the end of one.
-        let next = next.filter(|_| under_way.len() < MOST_CALLS);
+        let next = next.filter(|_| !stops(&busy));
         tokio::select! {
             // Every turn checks what is due and what a signal announces.
             biased;
-            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            Some(at) = under_way.next(), if !under_way.is_empty() => {
+                if let Some(calls) = busy.get_mut(&at) {
+                    *calls -= 1;
+                }
+                // Servers come and go.
+                busy.retain(|_, calls| *calls > 0);
+            }
             () = clock::sleep_until(next.unwrap_or_else(clock::now)), if next.is_some() => {}
             () = map.signal.notified() => {}
         }

@@ -50,11 +50,11 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
     let engine = engine();
     let started = clock::now();
     let _tickets: Vec<FairTicket> = (0..250).map(|name| queued(&engine, name)).collect();
-    assert!(engine.fair.pick(started, one_slot).is_empty());
+    assert!(engine.fair.pick(started, one_slot, |_| false).is_empty());
     engine.fair.get("7").unwrap().beat_now();
     engine.fair.get("8").unwrap().beat_now();
     // The others are not due in half of their time.
-    let first = engine.fair.pick(clock::now(), one_slot);
+    let first = engine.fair.pick(clock::now(), one_slot, |_| false);
     assert_eq!(first.len(), 2);
     for one in first {
         let beat = Beat {
@@ -66,10 +66,14 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
         one.answered(|waiters| waiters.beat_answered(&beat, 0.0, started));
     }
     // These two are due first, and bring others along.
-    let mut batches = vec![engine.fair.pick(started + ALIVE.mul_f64(0.31), one_slot)];
+    let mut batches = vec![
+        engine
+            .fair
+            .pick(started + ALIVE.mul_f64(0.31), one_slot, |_| false),
+    ];
     let due = clock::now() + ALIVE / 3;
     batches.extend(std::iter::from_fn(|| {
-        let batch = engine.fair.pick(due, one_slot);
+        let batch = engine.fair.pick(due, one_slot, |_| false);
         (!batch.is_empty()).then_some(batch)
     }));
     let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
@@ -82,16 +86,19 @@ fn a_beat_dropped_unanswered_is_sent_again() {
     let _ticket = queued(&engine, 1);
     let waiters = engine.fair.get("1").unwrap();
     waiters.beat_now();
-    let first = engine.fair.pick(clock::now(), one_slot);
+    let first = engine.fair.pick(clock::now(), one_slot, |_| false);
     assert_eq!(first.len(), 1);
     waiters.beat_now();
     assert!(
-        engine.fair.pick(clock::now() + S, one_slot).is_empty(),
+        engine
+            .fair
+            .pick(clock::now() + S, one_slot, |_| false)
+            .is_empty(),
         "it is under way"
     );
     // The runtime has ended.
     drop(first);
-    assert_eq!(engine.fair.pick(clock::now(), one_slot).len(), 1);
+    assert_eq!(engine.fair.pick(clock::now(), one_slot, |_| false).len(), 1);
 }
 
 #[test]
@@ -101,20 +108,19 @@ fn a_name_that_is_refused_goes_alone_until_it_is_answered() {
     let due = clock::now() + ALIVE;
     let refused = engine.fair.get("1").unwrap();
     refused.beat_refused(clock::now());
-    let pick = || {
-        let names = engine
-            .fair
-            .pick(due, one_slot)
-            .into_iter()
-            .map(|pending: PendingBeat| {
-                let name = pending.waiters.name().as_str().to_owned();
-                pending.answered(|waiters| waiters.beat_failed(due + ALIVE));
-                name
-            });
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        names
-    };
+    let pick =
+        || {
+            let names = engine.fair.pick(due, one_slot, |_| false).into_iter().map(
+                |pending: PendingBeat| {
+                    let name = pending.waiters.name().as_str().to_owned();
+                    pending.answered(|waiters| waiters.beat_failed(due + ALIVE));
+                    name
+                },
+            );
+            let mut names: Vec<_> = names.collect();
+            names.sort();
+            names
+        };
     let mut calls = [pick(), pick()];
     calls.sort();
     assert_eq!(calls, [vec!["0", "2"], vec!["1"]]);

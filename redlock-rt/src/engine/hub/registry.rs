@@ -51,7 +51,7 @@ pub(crate) enum End {
 pub(super) struct Effect {
     pub(super) channel: String,
     pub(super) subscribe: bool,
-    /// The number of this command among those of its channel.
+    /// The number of this command.
     pub(super) round: u64,
 }
 
@@ -119,6 +119,8 @@ pub(super) struct Registry<L> {
     /// Whether the connection is sent a PING because a message did not arrive.
     doubted: bool,
     next_id: u64,
+    /// The number of the last command: a channel that comes again has no number of before.
+    rounds: u64,
 }
 
 /// What to do about messages that did not arrive in time.
@@ -147,6 +149,7 @@ impl<L: Clone> Registry<L> {
             owed: BinaryHeap::new(),
             doubted: false,
             next_id,
+            rounds: 0,
         }
     }
 
@@ -182,7 +185,13 @@ impl<L: Clone> Registry<L> {
         let ending = entry.phase == Phase::Ending;
         entry.phase = Phase::Wanted;
         if ending {
-            Self::send(&mut self.effects, self.connected, channel, entry);
+            Self::send(
+                &mut self.effects,
+                &mut self.rounds,
+                self.connected,
+                channel,
+                entry,
+            );
         }
         entry.confirmed
     }
@@ -279,17 +288,19 @@ impl<L: Clone> Registry<L> {
             self.channels.remove(channel);
         } else if let Some(entry) = self.channels.get_mut(channel) {
             entry.phase = Phase::Ending;
-            Self::send(&mut self.effects, true, channel, entry);
+            Self::send(&mut self.effects, &mut self.rounds, true, channel, entry);
         }
     }
 
     fn send(
         effects: &mut VecDeque<Effect>,
+        rounds: &mut u64,
         connected: bool,
         channel: &str,
         entry: &mut Channel<L>,
     ) {
-        entry.round += 1;
+        *rounds += 1;
+        entry.round = *rounds;
         entry.confirmed = false;
         entry.ear = Ear::default();
         // Without a connection nothing is sent now; `connected` sends it.
@@ -360,7 +371,7 @@ impl<L: Clone> Registry<L> {
         // In an order that a simulation repeats.
         channels.sort_unstable_by_key(|(channel, _)| *channel);
         for (channel, entry) in channels {
-            Self::send(&mut self.effects, true, channel, entry);
+            Self::send(&mut self.effects, &mut self.rounds, true, channel, entry);
         }
     }
 

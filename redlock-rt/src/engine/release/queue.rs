@@ -22,6 +22,8 @@ use futures::stream::FuturesUnordered;
 
 /// The number of cleanups in progress at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
+/// In a cluster, where those of a node that hangs do not end.
+const MOST_AT_ALL_NODES: usize = 4096;
 
 /// The queue. Pure state, except the signal of its task.
 pub(crate) struct Releases {
@@ -276,11 +278,15 @@ impl AsRef<Signal> for Releases {
 }
 
 /// Runs until the queue is closed.
-pub(in crate::engine) async fn run(releases: Arc<Releases>) {
+pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool) {
+    let most = match clustered {
+        true => MOST_AT_ALL_NODES,
+        false => MOST_AT_ONCE,
+    };
     let mut under_way = FuturesUnordered::new();
     while !releases.signal.is_closed() {
         let look_at = releases.look_at_offers();
-        while let Some(next) = releases.next(under_way.len() >= MOST_AT_ONCE) {
+        while let Some(next) = releases.next(under_way.len() >= most) {
             under_way.push(next.run());
         }
         tokio::select! {
