@@ -5,9 +5,10 @@
 //! there.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Cluster;
+use crate::clock;
 use crate::connection::cluster::news::{Redirect, SlotNews};
 use crate::connection::delivery::{Delivery, before};
 use crate::connection::fault::Fault;
@@ -15,6 +16,8 @@ use crate::connection::link::Exchange;
 use crate::connection::nodes::{Lane, Node};
 use crate::wire::{Call, Reply, Slot};
 
+/// Whoever waits for a connection asks for the layout this often.
+const SLOW: Duration = Duration::from_millis(500);
 /// After so many redirections the caller pauses.
 const MOST_HOPS: usize = 5;
 
@@ -75,13 +78,17 @@ impl Cluster {
                 Ok(node) => node,
                 Err(fault) => return Some(Err(fault)),
             };
-            tokio::select! {
-                biased;
-                started = before(until, node.connection(lane).call(call.clone())) => {
-                    return started;
+            let started = before(until, node.connection(lane).call(call.clone()));
+            let mut started = std::pin::pin!(started);
+            let mut left = std::pin::pin!(self.has_left(slot, &node));
+            loop {
+                tokio::select! {
+                    biased;
+                    started = &mut started => return started,
+                    // Another node was promoted, while this one does not answer.
+                    () = &mut left => break,
+                    () = clock::sleep(SLOW) => self.is_in_doubt(),
                 }
-                // Another node was promoted, while this one does not answer.
-                () = self.has_left(slot, &node) => {}
             }
         }
     }
