@@ -208,11 +208,13 @@ async fn replicas_of_the_master_of_each_lock_acknowledge() {
         .connect()
         .await
         .unwrap();
-    for at in 0..3 {
-        let name = cluster.name_at(at, "acked").await;
-        let guard = client.rlock(&name).lock().await.unwrap();
-        guard.unlock().await.unwrap();
+    // Together: they are acknowledged by slot.
+    let mut locked = tokio::task::JoinSet::new();
+    for number in 0..30 {
+        let lock = client.rlock(format!("acked:{number}"));
+        locked.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
     }
+    locked.join_all().await;
     let name = cluster.name_at(1, "acked").await;
     let replica = cluster.replicas_of(1).await[0];
     block_in_place(|| cluster.pause(replica));
