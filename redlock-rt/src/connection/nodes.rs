@@ -232,6 +232,10 @@ impl Nodes {
         let Self::Cluster(cluster) = self else {
             return fault;
         };
+        if fault.is_of_dialing() {
+            // The node may have been demoted since.
+            cluster.is_in_doubt();
+        }
         cluster.redirected(&fault, slot);
         fault.while_redirected()
     }
