@@ -86,7 +86,7 @@ fn redlocks_are_had_by_a_majority_and_repaired() {
 
     let (mut granted, mut again) = (0, 0);
     let mut servers = std::collections::BTreeSet::new();
-    for seed in 0..100 {
+    for seed in 0..150 {
         let plan = Plan::of_seed(seed);
         let Some(quorum) = plan.quorum else { continue };
         servers.insert(quorum.count);

@@ -203,7 +203,8 @@ async fn start(
         Err(call) => call,
     };
     let until = until.filter(|_| !mutant::on("a_wait_has_no_bound_while_dialing"));
-    before(until, connection.call(call)).await
+    // Boxed, as every waiting future would contain it.
+    Box::pin(before(until, connection.call(call))).await
 }
 
 /// `None` where `until` comes before the future's output.

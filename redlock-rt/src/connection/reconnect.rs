@@ -270,11 +270,13 @@ impl Connection {
             return Ok(());
         }
         // Boxed: it is rare, and would be most of the size of every waiting future.
-        let passed = Box::pin(gate.pass(&self.shared.timeouts.retry));
-        match before(until, passed).await {
-            Some(()) => Ok(()),
-            None => gate.fault().map_or(Ok(()), Err),
-        }
+        Box::pin(async move {
+            match before(until, gate.pass(&self.shared.timeouts.retry)).await {
+                Some(()) => Ok(()),
+                None => gate.fault().map_or(Ok(()), Err),
+            }
+        })
+        .await
     }
 
     /// Notes the answer to a call.
