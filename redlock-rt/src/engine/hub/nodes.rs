@@ -124,7 +124,7 @@ impl Hub {
         }
     }
 
-    fn look_for(&self, channel: &str) {
+    pub(super) fn look_for(&self, channel: &str) {
         tracing::debug!(channel, "the slot of a channel has moved");
         self.is_in_doubt();
         self.signal.notify();

@@ -78,6 +78,9 @@ struct Channel<L> {
     phase: Phase,
     /// Whether the server has confirmed the last SUBSCRIBE.
     confirmed: bool,
+    /// The server has ended a subscription by itself since the last command was sent: an earlier one,
+    /// or the one that this command began.
+    left: bool,
     round: u64,
     listeners: Vec<(u64, L)>,
     ear: Ear,
@@ -176,6 +179,7 @@ impl<L: Clone> Registry<L> {
         let entry = entry.or_insert_with(|| Channel {
             phase: Phase::Ending,
             confirmed: false,
+            left: false,
             round: 0,
             listeners: vec![],
             ear: Ear::default(),
@@ -208,15 +212,25 @@ impl<L: Clone> Registry<L> {
         listeners
     }
 
-    /// The server has ended a confirmed subscription by itself. Removes and returns the listeners. A
-    /// subscription that is not confirmed is a newer one, of which the server has not spoken.
+    /// The server has ended a subscription by itself. Removes and returns the listeners. If the
+    /// subscription is not confirmed, the server may mean it or an earlier one, which its
+    /// [confirmation](Self::was_left) decides: messages are read before replies are passed on.
     pub(super) fn left(&mut self, channel: &str) -> Vec<(u64, L)> {
-        let entry = self.channels.get(channel);
-        if !entry.is_some_and(|entry| entry.confirmed) {
-            return vec![];
+        match self.channels.get_mut(channel) {
+            Some(entry) if !entry.confirmed => {
+                entry.left = true;
+                return vec![];
+            }
+            _ => {}
         }
         let entry = self.channels.remove(channel);
         entry.map_or_else(Vec::new, |entry| entry.listeners)
+    }
+
+    /// Whether a subscription that is confirmed now may have been ended by the server since.
+    pub(super) fn was_left(&self, channel: &str) -> bool {
+        let entry = self.channels.get(channel);
+        entry.is_some_and(|entry| entry.confirmed && entry.left)
     }
 
     /// The server refused the SUBSCRIBE, because the slot is elsewhere. Removes and returns the
@@ -302,6 +316,7 @@ impl<L: Clone> Registry<L> {
         *rounds += 1;
         entry.round = *rounds;
         entry.confirmed = false;
+        entry.left = false;
         entry.ear = Ear::default();
         // Without a connection nothing is sent now; `connected` sends it.
         if connected {
@@ -357,6 +372,7 @@ impl<L: Clone> Registry<L> {
         self.doubted = false;
         self.channels.retain(|_, entry| {
             entry.confirmed = false;
+            entry.left = false;
             entry.phase = Phase::Wanted;
             entry.ear = Ear::default();
             entry.timed = false;

@@ -145,6 +145,18 @@ impl<L: Clone> Shards<L> {
             .for_each(Registry::disconnected);
     }
 
+    /// The server at this place has confirmed a command. Returns the listeners to notify, and whether
+    /// the subscription has to be begun again: it may have ended since.
+    pub(super) fn confirmed(&mut self, place: Place, effect: &Effect) -> (Vec<L>, bool) {
+        let registry = self.at(place);
+        let told = registry.confirmed(effect);
+        let left = registry.was_left(&effect.channel);
+        if left {
+            self.left(place, &effect.channel);
+        }
+        (told, left)
+    }
+
     /// The server at this place has ended a subscription, because the slot has moved away.
     pub(super) fn left(&mut self, place: Place, channel: &str) {
         let listeners = self.at(place).left(channel);

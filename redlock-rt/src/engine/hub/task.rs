@@ -112,8 +112,11 @@ impl Hub {
     }
 
     pub(super) fn confirmed(&self, place: Place, effect: &Effect) {
-        let told = self.change(|registry| registry.at(place).confirmed(effect));
+        let (told, left) = self.change(|registry| registry.confirmed(place, effect));
         told.iter().for_each(|listener| listener.confirmed());
+        if left {
+            self.look_for(&effect.channel);
+        }
     }
 
     /// Changes the registry, and counts the channels.

@@ -54,6 +54,25 @@ fn a_channel_moves_with_its_slot_and_its_listeners_look_again() {
     assert_eq!(shards.len(), 0);
 }
 
+/// Its end was taken for that of an earlier subscription, and nobody heard anything any more.
+#[test]
+fn a_subscription_that_ended_before_its_confirmation_was_read_was_kept() {
+    let mut shards = live();
+    shards.attach("c", || Some(A), 7);
+    let effect = shards.at(A).next_effect().expect("it subscribes");
+    shards.left(A, "c");
+    assert_eq!(shards.confirmed(A, &effect), (vec![7], true));
+    assert!(!shards.is_confirmed("c") && shards.has_homeless());
+    assert!(shards.rearrange(|_| Some(B)).is_empty());
+    assert_eq!(settle(&mut shards, B), (subscribed("c"), vec![7]));
+
+    // A newer subscription at the same place was meant by nobody.
+    shards.left(B, "c");
+    shards.rearrange(|_| Some(A));
+    let effect = shards.at(A).next_effect().expect("it subscribes");
+    assert_eq!(shards.confirmed(A, &effect), (vec![7], false));
+}
+
 #[test]
 fn a_subscription_that_the_server_ends_waits_for_a_place() {
     let mut shards = live();
