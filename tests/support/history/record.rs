@@ -395,7 +395,7 @@ impl History {
         let foreign = self.foreign.iter().find(|one| one.client == client);
         known
             .map(|(_, process)| *process)
-            .or(foreign.map(|one| one.process))
+            .or_else(|| foreign.map(|one| one.process))
     }
 
     /// Whether a process has a client of another kind.

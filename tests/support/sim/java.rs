@@ -189,7 +189,7 @@ impl Host {
     async fn java_hold(&self, entry: Entry, turn: Turn, object: &Object, ask: Ask, token: Token) {
         let lease = object
             .has_lease()
-            .then(|| ask.lease.unwrap_or(self.terms().watchdog()));
+            .then(|| ask.lease.unwrap_or_else(|| self.terms().watchdog()));
         let last = |asked: Instant| lease.map(|lease| asked + ms(lease - lease / 100 - 2));
         let mut until = last(object.asked_at().unwrap_or_else(Instant::now));
         let valid = |until: Option<Instant>| until.is_none_or(|until| Instant::now() < until);

@@ -375,8 +375,8 @@ impl Server {
         {
             let digest = sha1_smol::Sha1::from(text).digest().to_string();
             let text = String::from_utf8_lossy(text);
-            let lines = text.lines().map(|line| line.trim_start_matches(['-', ' ']));
-            let name = lines.filter(|line| !line.is_empty()).next();
+            let mut lines = text.lines().map(|line| line.trim_start_matches(['-', ' ']));
+            let name = lines.find(|line| !line.is_empty());
             let name = name.unwrap_or_default();
             self.scripts.insert(digest, format!("[{name}]"));
         }
