@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use redlock_rt::{Client, ErrorKind, LockOptions, RetryPolicy};
-use tests::{Matcher, Proxy, RedisServer, eventually, trace_init, within};
+use redlock_rt::{Client, Error, ErrorKind, LockOptions, ReplicaAck, RetryPolicy};
+use tests::{Matcher, Proxy, RedisServer, calls, eventually, trace_init, within};
 
 const DEADLINE: Duration = Duration::from_secs(15);
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
@@ -18,7 +18,8 @@ async fn stage(policy: RetryPolicy) -> (RedisServer, Proxy, Client) {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let builder = Client::builder().url(&proxy.url()).retry(policy);
-    let client = builder.response_timeout(DEADLINE).connect().await.unwrap();
+    let builder = builder.response_timeout(DEADLINE).replica_timeout(DEADLINE);
+    let client = builder.connect().await.unwrap();
     (server, proxy, client)
 }
 
@@ -90,6 +91,37 @@ async fn a_call_is_tried_as_often_as_the_policy_says() {
     proxy.answer("EVALSHA", LOADING, 5);
     guard.unlock().await.unwrap();
     assert!(!client.rlock("held").is_locked().await.unwrap());
+}
+
+/// They had intervals of their own, and went on until the wait was over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversions_and_acknowledgements_did_not_know_the_policy() {
+    const PAUSE: Duration = Duration::from_millis(200);
+    let policy = RetryPolicy::new().attempts(3).interval(PAUSE).jitter(0.0);
+    let (_server, proxy, client) = stage(policy.max_interval(PAUSE)).await;
+    let lock = client.read_write_lock("rw");
+    let guard = lock.write().await.unwrap();
+    let refused = async |script: &str, error: &Error, started: Instant| {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{script}: {error}");
+        let took = started.elapsed();
+        assert!(took >= 2 * PAUSE && took < 10 * PAUSE, "{script}: {took:?}");
+        eventually(DEADLINE, async || proxy.count(calls(script)) >= 3).await;
+        assert_eq!(proxy.count(calls(script)), 3, "{script}");
+        proxy.clear();
+    };
+
+    proxy.answer(calls("rw_read_acquire"), LOADING, FOR_EVER);
+    let started = Instant::now();
+    let failed = guard.downgrade().await.unwrap_err();
+    refused("rw_read_acquire", failed.error(), started).await;
+
+    proxy.answer(calls("touch"), LOADING, FOR_EVER);
+    proxy.answer("WAIT", LOADING, FOR_EVER);
+    let options = LockOptions::new().replica_ack(ReplicaAck::AtLeast(1));
+    let started = Instant::now();
+    let lock = client.rlock("acked");
+    let error = lock.lock_with(options.wait(DEADLINE)).await.unwrap_err();
+    refused("touch", &error, started).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

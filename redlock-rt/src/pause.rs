@@ -13,6 +13,22 @@ pub(crate) struct Growth {
     pub(crate) least: f64,
 }
 
+impl Growth {
+    /// The pause after so many others.
+    pub(crate) fn pause(&self, before: u32) -> Duration {
+        let mut pause = self.shortest;
+        for _ in 0..before {
+            if pause >= self.longest {
+                break;
+            }
+            let longer = pause.as_secs_f64() * self.factor;
+            pause = Duration::try_from_secs_f64(longer).unwrap_or(Duration::MAX);
+        }
+        let pause = pause.min(self.longest);
+        pause - pause.mul_f64((1.0 - self.least) * fastrand::f64())
+    }
+}
+
 /// The pauses of one caller. Small, since every task that waits has one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
@@ -22,13 +38,6 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// For callers that wait for Redis to come back: 10 ms to half a second.
-    pub(crate) const FOREGROUND: Self = Self::new(&Growth {
-        shortest: Duration::from_millis(10),
-        longest: Duration::from_millis(500),
-        factor: 2.0,
-        least: 1.0,
-    });
     /// For what follows from cancelled calls and dropped guards: 5 ms to half a second.
     pub(crate) const BACKGROUND: Self = Self::new(&Growth {
         shortest: Duration::from_millis(5),
@@ -36,7 +45,7 @@ impl Pause {
         factor: 2.0,
         least: 1.0,
     });
-    /// For the task that subscribes: 10 ms to half a second. Varied, so that clients that lost one
+    /// For the tasks that subscribe and that ask for the layout of a cluster: 10 ms to half a second. Varied, so that clients that lost one
     /// server together do not come back together.
     pub(crate) const SUBSCRIBING: Self = Self::new(&Growth {
         shortest: Duration::from_millis(10),
@@ -60,21 +69,13 @@ impl Pause {
 
     /// As [`take`](Self::take), with another longest pause.
     pub(crate) fn take_up_to(&mut self, longest: Duration) -> Duration {
-        let Growth {
-            shortest,
-            factor,
-            least,
-            ..
-        } = *self.growth;
-        let mut pause = shortest;
-        for _ in 0..self.grown {
-            pause = pause.mul_f64(factor);
-        }
-        if pause < longest {
-            self.grown += 1;
-        }
-        let part = least + (1.0 - least) * fastrand::f64();
-        pause.min(longest).mul_f64(part)
+        let before = self.grown;
+        self.grown = before.saturating_add(1);
+        let growth = Growth {
+            longest,
+            ..*self.growth
+        };
+        growth.pause(before)
     }
 
     /// The try was answered: the next pause is the shortest.
@@ -91,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_pause_doubles_up_to_the_longest_until_it_is_reset() {
-        let mut pause = Pause::FOREGROUND;
+        let mut pause = Pause::BACKGROUND;
         let ms = Duration::from_millis;
-        let taken = [(); 8].map(|()| pause.take());
-        assert_eq!(taken, [10, 20, 40, 80, 160, 320, 500, 500].map(ms));
+        let taken = [(); 9].map(|()| pause.take());
+        assert_eq!(taken, [5, 10, 20, 40, 80, 160, 320, 500, 500].map(ms));
         pause.reset();
-        assert_eq!(pause.take(), ms(10));
+        assert_eq!(pause.take(), ms(5));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::fault::Fault;
 use crate::clock;
+use crate::pause::Growth;
 
 /// How a client tries again what a server refused for the moment (`LOADING`, `BUSY`, …), and to
 /// connect.
@@ -104,15 +105,25 @@ impl RetryPolicy {
         self.attempts.is_some_and(|attempts| tries >= attempts)
     }
 
+    /// Counts a try that failed. Returns the interval before the next one, unless it was the last.
+    pub(crate) fn next(&self, tries: &mut u32) -> Option<Duration> {
+        *tries = tries.saturating_add(1);
+        (!self.is_over(*tries)).then(|| self.pause(*tries - 1))
+    }
+
     pub(super) fn longest(&self) -> Duration {
         self.max_interval
     }
 
     /// The interval after so many others.
     pub(crate) fn pause(&self, before: u32) -> Duration {
-        let factor = 2_u32.saturating_pow(before);
-        let pause = self.interval.saturating_mul(factor).min(self.max_interval);
-        pause.mul_f64(1.0 - self.jitter * fastrand::f64())
+        let growth = Growth {
+            shortest: self.interval,
+            longest: self.max_interval,
+            factor: 2.0,
+            least: 1.0 - self.jitter,
+        };
+        growth.pause(before)
     }
 }
 

@@ -14,7 +14,6 @@ use crate::clock;
 use crate::connection::{Caller, Fault, Node, Until};
 use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
-use crate::pause::Pause;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Recipe, Slot, touch, touched};
 
@@ -234,7 +233,7 @@ impl Engine {
             entry: Arc::clone(entry),
         };
         lock(&acks.ready).push(Arc::clone(entry));
-        let mut pause = Pause::FOREGROUND;
+        let (retry, mut tries) = (&self.config.timeouts.retry, 0);
         loop {
             let mut served = std::pin::pin!(acks.served.notified());
             // Registered before the outcome is read. A caller whose outcome is known does not wait
@@ -274,14 +273,13 @@ impl Engine {
                     }
                 }
             };
-            if !fault.is_passing_for(Caller::Call) {
-                return Outcome::Failed(fault);
+            let passing = fault.is_passing_for(Caller::Call);
+            let pause = passing.then(|| retry.next(&mut tries)).flatten();
+            let again = pause.map(|pause| clock::after(clock::now(), pause));
+            match again.filter(|again| *again < entry.until) {
+                Some(again) => clock::sleep_until(again).await,
+                None => return Outcome::Failed(fault),
             }
-            let again = clock::after(clock::now(), pause.take());
-            if again >= entry.until {
-                return Outcome::Failed(fault);
-            }
-            clock::sleep_until(again).await;
         }
     }
 

@@ -91,7 +91,7 @@ impl Engine {
         delivery: &mut Delivery,
     ) -> Result<Reply, Error> {
         self.open(action, name)?;
-        let (mut fault, mut tries): (Option<Fault>, u32) = (None, 0);
+        let (mut fault, mut tries): (Option<Fault>, _) = (None, 0);
         let until = self.patience(clock::now());
         let caller = match repeat {
             Repeat::Always => Caller::Call,
@@ -101,12 +101,9 @@ impl Engine {
             let attempt = delivery.attempt(self.to(name), || call.clone(), Some(until));
             match attempt.await {
                 Some(Err(passing)) if passing.is_passing_for(caller) => {
-                    tries += 1;
-                    let retry = &self.config.timeouts.retry;
-                    if retry.is_over(tries) {
+                    let Some(pause) = self.config.timeouts.retry.next(&mut tries) else {
                         break Some(Err(passing));
-                    }
-                    let pause = retry.pause(tries - 1);
+                    };
                     let again = clock::after(clock::now(), pause);
                     let answered = !passing.is_of_dialing();
                     fault = Some(passing);

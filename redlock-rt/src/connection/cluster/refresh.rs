@@ -13,15 +13,8 @@ use crate::clock;
 use crate::connection::endpoint::Address;
 use crate::connection::fault::Fault;
 use crate::connection::nodes::Node;
-use crate::pause::{Growth, Pause};
+use crate::pause::Pause;
 
-/// The pause between two times of asking.
-const PAUSE: Pause = Pause::new(&Growth {
-    shortest: Duration::from_millis(10),
-    longest: Duration::from_millis(500),
-    factor: 2.0,
-    least: 0.5,
-});
 /// After this time without asking, the pauses begin anew.
 const CALM: Duration = Duration::from_secs(5);
 /// The number of tasks that may end without a try, with their runtimes, before a caller gets an
@@ -74,7 +67,7 @@ impl Refreshing {
         if now.saturating_duration_since(ended) >= CALM {
             self.pause = None;
         }
-        let pause = self.pause.get_or_insert(PAUSE).take();
+        let pause = self.pause.get_or_insert(Pause::SUBSCRIBING).take();
         clock::after(ended, pause).max(now)
     }
 }
@@ -147,7 +140,7 @@ impl Cluster {
             }
             let number = self.refresh();
             // The runtime of the task may be stuck while this one runs.
-            let longest = self.timeouts.connect + PAUSE.longest() * 2;
+            let longest = self.timeouts.connect + Pause::SUBSCRIBING.longest() * 2;
             if clock::timeout(longest, asked).await.is_err() {
                 let mut state = self.state();
                 if state.refreshing.is_run_by(number) {

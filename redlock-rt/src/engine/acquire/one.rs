@@ -26,7 +26,6 @@ use crate::engine::hold::{Hold, LostReason, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
-use crate::pause::Pause;
 use crate::wire::{AcquireReply, Acquired, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
@@ -330,20 +329,22 @@ pub(super) async fn try_acquire(
         Some(hold) => Attempt::under(hold, recipe, &waiters, terms),
         None => Attempt::new(engine, recipe, &waiters, terms),
     };
-    let mut pause = Pause::FOREGROUND;
+    let (retry, mut tries) = (&engine.config.timeouts.retry, 0);
     let outcome = loop {
         let outcome = attempt.send(false, Some(until)).await;
         let Some(Err(fault)) = &outcome else {
             break outcome;
         };
-        let again = clock::after(clock::now(), pause.take());
         // Only this caller can resolve the state of its other mode, so it asks again, as for a
         // re-entry.
-        let repeats = under.is_some_and(|hold| hold.is_valid()) && again < until;
-        if !repeats || !fault.is_passing_for(Caller::Waiter) {
-            break outcome;
+        let repeats = under.is_some_and(|hold| hold.is_valid());
+        let repeats = repeats && fault.is_passing_for(Caller::Waiter);
+        let pause = repeats.then(|| retry.next(&mut tries)).flatten();
+        let again = pause.map(|pause| clock::after(clock::now(), pause));
+        match again.filter(|again| *again < until) {
+            Some(again) => clock::sleep_until(again).await,
+            None => break outcome,
         }
-        clock::sleep_until(again).await;
     };
     match outcome.unwrap_or_else(|| Err(engine.no_answer())) {
         Ok(AcquireReply::Acquired(acquired)) => {

@@ -136,15 +136,14 @@ impl LatchWait<'_> {
                 waiters.listen(&self.engine.hub, self.latch.channel());
             }
             Err(fault) if fault.is_passing_for(Caller::Waiter) => {
-                self.unanswered += 1;
                 let retry = &self.engine.config.timeouts.retry;
-                if retry.is_over(self.unanswered) {
+                let Some(pause) = retry.next(&mut self.unanswered) else {
                     return Err(failed(self.latch, fault));
-                }
+                };
                 let name = self.latch.name().as_str();
                 self.engine.nodes.current().will_repeat(name, &fault);
                 self.fault = Some(fault);
-                let again = clock::after(clock::now(), retry.pause(self.unanswered - 1));
+                let again = clock::after(clock::now(), pause);
                 self.place.tried(Some(again), Health::Failing);
             }
             Err(fault) => self.place.finish(&Err(fault)),
