@@ -164,6 +164,7 @@ pub(crate) fn latch_mark(name: &LockName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Slot;
 
     #[test]
     fn the_channel_of_a_latch_is_always_wrapped() {
@@ -184,28 +185,8 @@ mod tests {
         assert_eq!(channel("x}y"), "redisson_lock__channel:{x}y}");
     }
 
-    /// CRC16 (XMODEM) of the tag of a key, as a cluster computes its slot.
-    fn slot(key: &str) -> u16 {
-        let tag = key.split_once('{').and_then(|(_, rest)| {
-            let (tag, _) = rest.split_once('}')?;
-            (!tag.is_empty()).then_some(tag)
-        });
-        let crc = tag.unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
-            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc >> 15 {
-                0 => crc << 1,
-                _ => (crc << 1) ^ 0x1021,
-            })
-        });
-        crc % 16384
-    }
-
     #[test]
     fn no_two_names_share_a_key_that_is_ours_alone() {
-        assert_eq!(
-            slot("123456789"),
-            12739,
-            "the example of the Redis documentation"
-        );
         let names = [
             "a",
             "{a}",
@@ -234,7 +215,7 @@ mod tests {
                     name.as_str(),
                     "a" | "{a}" | "{a}b" | "b{a}" | "{a}{b}" | "{a}}"
                 ) {
-                    assert_eq!(slot(&key), slot("a"), "{key}");
+                    assert_eq!(Slot::of(&key), Slot::of("a"), "{key}");
                 }
             }
         }

@@ -118,21 +118,13 @@ impl Cluster {
         self.state().owner(slot).cloned()
     }
 
-    /// All masters that are known, with their slots.
-    #[allow(dead_code)]
-    pub(crate) fn masters(&self) -> Vec<(Arc<Node>, SlotSet)> {
+    /// The numbers of all masters that have slots.
+    pub(crate) fn masters(&self) -> Vec<u64> {
         let state = self.state();
-        let mut sets = vec![SlotSet::default(); state.nodes.len()];
-        for (number, owner) in (0..).zip(&state.owners) {
-            if let (Some(set), Some(slot)) = (sets.get_mut(usize::from(*owner)), Slot::new(number))
-            {
-                set.insert(slot);
-            }
-        }
-        let members = state.nodes.iter().zip(sets);
+        let members = (0_u16..).zip(&state.nodes);
         members
-            .filter(|(_, set)| !set.is_empty())
-            .filter_map(|(member, set)| Some((Arc::clone(&member.as_ref()?.node), set)))
+            .filter(|(place, _)| state.owners.contains(place))
+            .filter_map(|(_, member)| Some(member.as_ref()?.node.number()))
             .collect()
     }
 
@@ -286,16 +278,21 @@ impl Cluster {
             place.copied().unwrap_or(NOBODY)
         };
         let owners: Vec<u16> = layout.owners.iter().map(owner).collect();
-        let before = std::mem::replace(&mut state.owners, owners);
-        let mut changed = before.is_empty();
-        for (number, (before, now)) in (0..).zip(before.iter().zip(&state.owners.clone())) {
+        let mut changed = state.owners.is_empty();
+        let State {
+            owners: before,
+            moved,
+            ..
+        } = &mut *state;
+        for (number, (before, now)) in (0..).zip(before.iter().zip(&owners)) {
             if before != now {
                 changed = true;
                 if let Some(slot) = Slot::new(number) {
-                    state.moved.insert(slot);
+                    moved.insert(slot);
                 }
             }
         }
+        state.owners = owners;
         state.replicas = layout.replicas;
         state.forget_idle(now, &places);
         drop(state);

@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 use super::registry::Effect;
 use super::task::{Site, serve};
 use super::{Hub, Place, Signal};
-use crate::connection::{Cluster, Fault, Node, Timeouts};
+use crate::connection::{Cluster, Fault, Timeouts};
 use crate::shim::lock;
 use crate::wire::Slot;
 
@@ -78,8 +78,7 @@ impl Links {
 
     /// Ends the connections to nodes that have no slots any more.
     fn end(&mut self, hub: &Hub, cluster: &Cluster) {
-        let place = |(node, _): &(Arc<Node>, _)| Place::new(node.number());
-        let masters: Vec<Place> = cluster.masters().iter().map(place).collect();
+        let masters: Vec<Place> = cluster.masters().into_iter().map(Place::new).collect();
         self.signals.retain(|place, signal| {
             let stays = masters.contains(place);
             if !stays {
