@@ -15,7 +15,7 @@ use redlock_rt::{
     Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLockGuard, Unlocked,
 };
 use tests::{
-    Gate, LeakCheck, Matcher, Proxy, SharedServer, eventually, shared_server, unique, within,
+    Gate, LeakCheck, Matcher, Proxy, SharedServer, calls, eventually, shared_server, unique, within,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -256,6 +256,48 @@ fn a_reply_under_way_at_the_end_of_its_runtime_leaves_nothing() {
 #[test]
 fn a_request_lost_at_the_end_of_its_runtime_is_repeated() {
     in_flight("lost", |proxy, script| proxy.hold_request(script), true);
+}
+
+/// The first try of a waiter is answered after it was dropped: the waiter is queued, and leaves the
+/// queue. Nothing else takes it out before the waiter time-out.
+#[test]
+fn a_place_in_a_fair_queue_that_was_being_left_at_the_end_of_its_runtime_is_left() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("fair-place");
+        let others = current_thread();
+        let holder = builder().build().unwrap().fair_lock(&name);
+        let guard = others.block_on(holder.lock()).unwrap();
+        let proxy = Proxy::to(&shared_server());
+        let client = Client::builder()
+            .url(&proxy.url())
+            .waiter_timeout(Duration::from_secs(600))
+            .build()
+            .unwrap();
+        let lock = client.fair_lock(&name);
+        let leave = first.block_on(async {
+            let reply = proxy.hold_reply(calls("fair_acquire"));
+            let asks = lock.clone();
+            let waiter = tokio::spawn(async move { drop(asks.lock().await) });
+            reply.reached().await;
+            waiter.abort();
+            assert!(waiter.await.unwrap_err().is_cancelled());
+            let leave = proxy.hold_request(calls("fair_release"));
+            reply.open();
+            leave.reached().await;
+            assert_eq!(holder.queue_len().await.unwrap(), 1);
+            leave
+        });
+        drop(first);
+        proxy.cut_all();
+        leave.open();
+        second.block_on(async {
+            client.rlock(unique("used")).is_locked().await.unwrap();
+            eventually(DEADLINE, async || holder.queue_len().await.unwrap() == 0).await;
+        });
+        others.block_on(guard.unlock()).unwrap();
+        drop(second);
+        assert_clean(&client, &name);
+    }
 }
 
 /// Runs the client's tasks in `first`, which ends in the middle of `work` in `second`.

@@ -343,7 +343,9 @@ impl Cleanup {
             ) => {
                 let profile = request.recipe.profile();
                 let late = delivery.open_since().is_some() && profile.notes_withdrawals;
-                Ok(!(*traces || late || profile.leaves_traces))
+                // Kept for the next runtime, if this one ends before Redis has the withdrawal.
+                *traces |= late || profile.leaves_traces;
+                Ok(!*traces)
             }
             // From here on the number is used up: only its release is sent again.
             Ok(AcquireReply::Acquired(..)) => {
