@@ -1,13 +1,14 @@
 //! Calls that are dropped at every point: they leave nothing, and the next caller gets the lock at once.
 //!
-//! Each case runs on the embedded engine and on a real Redis, again and again, dropping its call
-//! one step later each time until the call completes.
+//! Each case runs on the embedded engine, on a real Redis and in a cluster, again and again, dropping
+//! its call one step later each time until the call completes. Some run with TLS and behind a sentinel.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
 mod calls;
 mod fair;
+mod faults;
 mod late;
 mod multi;
 mod outages;
@@ -21,9 +22,23 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// How soon the next caller gets the lock.
 const NEXT: Duration = Duration::from_millis(100);
 
-/// Makes the two tests of each case. On the engine, a call is dropped between any two steps of any
-/// task; the number is the least number of such points. On Redis, a call is dropped between two
-/// wake-ups; on a busy machine several wake-ups become one.
+/// Makes a test of each of these cases at a place.
+macro_rules! on_servers {
+    ($name:ident = $place:ident, $($module:ident: $($case:ident)*;)*) => {
+        mod $name {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::stage::on_redis(tests::Place::$place, crate::$module::$case);
+                }
+            )*)*
+        }
+    };
+}
+
+/// Makes the tests of each case. On the engine, a call is dropped between any two steps of any task;
+/// the number is the least number of such points. On Redis, a call is dropped between two wake-ups; on
+/// a busy machine several wake-ups become one.
 macro_rules! cases {
     ($($module:ident: $($case:ident($points:expr))*;)*) => {
         mod embedded {
@@ -34,14 +49,8 @@ macro_rules! cases {
                 }
             )*)*
         }
-        mod redis {
-            $($(
-                #[test]
-                fn $case() {
-                    crate::stage::on_redis(crate::$module::$case);
-                }
-            )*)*
-        }
+        on_servers! { redis = Single, $($module: $($case)*;)* }
+        on_servers! { cluster = Cluster, $($module: $($case)*;)* }
     };
 }
 
@@ -117,4 +126,27 @@ cases! {
         try_upgrade(10)
         try_upgrade_whose_reply_is_lost(20)
         try_upgrade_among_readers(5);
+}
+
+/// What connects, waits, subscribes or loses something: the way to the server is another one, and what
+/// is said there is the same.
+macro_rules! short {
+    ($($name:ident = $place:ident;)+) => {
+        $(on_servers! { $name = $place,
+            calls: lock lock_that_connects_first unlock reenter;
+            waiting: lock_behind_another_client lock_that_subscribes_again
+                lock_that_connects_first_behind_another_client;
+            fair: fair_lock_before_another_waiter
+                fair_lock_that_connects_first_behind_another_client fair_lock_whose_reply_is_lost;
+            multi: lock_of_many_whose_request_is_lost;
+            outages: lock_without_a_connection lock_whose_reply_is_lost lock_whose_request_is_lost
+                unlock_without_a_connection unlock_whose_reply_is_lost reenter_whose_reply_is_lost;
+            rw: preferred_write_whose_reply_is_lost;
+        })+
+    };
+}
+
+short! {
+    tls = Tls;
+    sentinel = Sentinel;
 }

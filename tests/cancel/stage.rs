@@ -1,10 +1,8 @@
 //! Drops calls at every point, and checks the state afterwards.
 
 use std::{
-    cell::Cell,
     collections::VecDeque,
     pin::{Pin, pin},
-    rc::Rc,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
     time::Duration,
@@ -15,7 +13,7 @@ use redlock_rt::{
     Client, ClientBuilder, Error, FairLock, Kind, Lock, LockOptions, RLock, RLockGuard,
     ReadWriteLock, Unlocked, embedded::Engine,
 };
-use tests::{Proxy, RedisServer, Which, Wires, connection_over, eventually, within};
+use tests::{Place, Proxied, Proxy, Wires, connection_over, eventually, within};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -23,7 +21,7 @@ use tokio::{
     time::{advance, timeout},
 };
 
-use crate::{DEADLINE, NEXT};
+use crate::{DEADLINE, NEXT, faults::Backend};
 
 /// On the engine: after this many passes without a byte, nothing moves until the next event.
 const QUIET_PASSES: usize = 14;
@@ -49,7 +47,7 @@ pub(crate) struct At {
 }
 
 /// An event during a call.
-enum Event {
+pub(crate) enum Event {
     /// When nothing moves.
     Quiet(Box<dyn FnOnce()>),
     /// Time passes, when nothing moves.
@@ -66,49 +64,44 @@ enum About {
     Fair,
 }
 
-enum Backend {
-    /// With a runtime of one thread that runs one task between two polls, and a paused clock.
-    Engine(Engine),
-    Redis {
-        server: Box<RedisServer>,
-        proxy: Proxy,
-    },
-}
-
-/// A server, the client whose calls are dropped, and another one.
+/// Servers, the client whose calls are dropped, and another one.
 ///
-/// Every read and write of the client takes two polls and moves a few bytes, so a call is dropped at
-/// each step of its network traffic.
+/// On the engine and on a single server, every read and write of the client takes two polls and moves
+/// a few bytes, so a call is dropped at each step of its network traffic.
 pub(crate) struct Stage {
-    backend: Arc<Backend>,
-    wires: Wires,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) wires: Wires,
     pub(crate) client: Client,
     pub(crate) other: Client,
-    control: MultiplexedConnection,
-    events: VecDeque<Event>,
+    /// One connection to each server.
+    control: Vec<MultiplexedConnection>,
+    pub(crate) events: VecDeque<Event>,
     /// The lock of the case.
     about: About,
 }
 
 impl Stage {
     async fn set(backend: Backend) -> Self {
-        let (wires, other, control) = match &backend {
-            Backend::Engine(engine) => (
-                Wires::to_engine(engine),
-                Client::builder().embedded(engine),
-                connection_over(engine.connect()).await.unwrap(),
-            ),
-            Backend::Redis { server, proxy } => (
-                Wires::to_address(proxy.address()),
-                Client::builder().url(&server.url()),
-                server.connect().await.unwrap(),
-            ),
+        let mut control = Vec::new();
+        let (wires, other) = match &backend {
+            Backend::Engine(engine) => {
+                control.push(connection_over(engine.connect()).await.unwrap());
+                let other = Client::builder().embedded(engine);
+                (Wires::to_engine(engine), other)
+            }
+            Backend::Redis(servers) => {
+                for at in 0..servers.count() {
+                    control.push(servers.server(at).connect().await.unwrap());
+                }
+                let wires = Wires::to_address(servers.proxy(0).address());
+                (wires, servers.undisturbed())
+            }
         };
         let wires = wires.slow();
         Self {
-            backend: Arc::new(backend),
-            client: settings(wires.builder()),
+            client: settings(builder(&backend, &wires)),
             wires,
+            backend: Arc::new(backend),
             other: settings(other),
             control,
             events: VecDeque::new(),
@@ -118,7 +111,7 @@ impl Stage {
 
     /// Replaces the client: the next call connects first.
     pub(crate) fn cool(&mut self) {
-        self.client = settings(self.wires.builder());
+        self.client = settings(builder(&self.backend, &self.wires));
     }
 
     pub(crate) fn lock(&self) -> RLock {
@@ -171,88 +164,12 @@ impl Stage {
         self.then(move || drop(guard));
     }
 
-    /// Cuts the client's connections, and returns how many there were.
-    pub(crate) fn cut(&self, which: Which) -> usize {
-        match &*self.backend {
-            Backend::Engine(_) => self.wires.cut(which),
-            Backend::Redis { proxy, .. } => proxy.cut(which),
-        }
-    }
-
-    /// Cuts the subscribing connection when the client is subscribed and has tried again; the result
-    /// says later whether that happened.
-    pub(crate) fn then_cut_subscriber(&mut self) -> Rc<Cell<bool>> {
-        let (backend, wires) = (self.backend.clone(), self.wires.clone());
-        let (sent, done) = (self.wires.count(), Rc::new(Cell::new(false)));
-        let due = {
-            let wires = wires.clone();
-            move || {
-                let frames = wires.frames(sent);
-                let of =
-                    |command: &str| frames.iter().rposition(|frame| frame.command() == command);
-                of("SUBSCRIBE").is_some_and(|subscribed| of("EVALSHA") > Some(subscribed))
-            }
-        };
-        let later = done.clone();
-        let cut = move || {
-            let count = match &*backend {
-                Backend::Engine(_) => wires.cut(Which::Subscribers),
-                Backend::Redis { proxy, .. } => proxy.cut(Which::Subscribers),
-            };
-            later.set(count > 0);
-        };
-        self.events
-            .push_back(Event::When(Box::new(due), Box::new(cut)));
-        done
-    }
-
-    /// Cuts the connection for commands; a new one is refused for a while.
-    pub(crate) fn cut_off(&mut self) {
-        match &*self.backend {
-            Backend::Engine(_) => self.wires.refuse(),
-            Backend::Redis { proxy, .. } => proxy.refuse(),
-        }
-        assert!(self.cut(Which::Scripts) > 0);
-        self.then_time_passes(2);
-        let (backend, wires) = (self.backend.clone(), self.wires.clone());
-        self.then(move || match &*backend {
-            Backend::Engine(_) => wires.accept(),
-            Backend::Redis { proxy, .. } => proxy.accept(),
-        });
-        self.then_time_passes(2);
-    }
-
-    /// The call's first command runs, and its reply is lost with the connection.
-    pub(crate) fn lose_reply(&mut self) {
-        match &*self.backend {
-            Backend::Engine(_) => {
-                let (wires, sent) = (self.wires.clone(), self.wires.count());
-                let due = {
-                    let wires = wires.clone();
-                    move || wires.count() > sent
-                };
-                let cut = move || assert!(wires.cut(Which::Scripts) > 0);
-                self.events
-                    .push_back(Event::When(Box::new(due), Box::new(cut)));
-            }
-            Backend::Redis { proxy, .. } => proxy.cut_after_request("EVALSHA"),
-        }
-    }
-
-    /// The call's first command is lost with the connection, before the server has it.
-    pub(crate) fn lose_request(&self) {
-        match &*self.backend {
-            Backend::Engine(_) => self.wires.lose_next("EVALSHA"),
-            Backend::Redis { proxy, .. } => proxy.cut_before_request("EVALSHA"),
-        }
-    }
-
     /// Polls `call` and drops it at `at`; returns its output if it completes before.
     pub(crate) async fn drop_at<F: Future>(&mut self, at: At, call: F) -> Option<F::Output> {
         let call = pin!(call);
         match &*self.backend {
             Backend::Engine(_) => self.drop_stepwise(at, call).await,
-            Backend::Redis { .. } => self.drop_woken(at, call).await,
+            Backend::Redis(_) => self.drop_woken(at, call).await,
         }
     }
 
@@ -324,9 +241,7 @@ impl Stage {
                 Event::Tick => {}
             }
         }
-        if let Backend::Redis { proxy, .. } = &*self.backend {
-            proxy.clear();
-        }
+        self.backend.proxies().for_each(Proxy::clear);
         self.wires.lose_nothing();
     }
 
@@ -349,7 +264,7 @@ impl Stage {
         let wait = match &*self.backend {
             Backend::Engine(_) => NEXT,
             // The machine may be busy with other tests.
-            Backend::Redis { .. } => NEXT * 5,
+            Backend::Redis(_) => NEXT * 5,
         };
         let next = LockOptions::new().wait(wait);
         let unlocked = match self.about {
@@ -374,23 +289,13 @@ impl Stage {
             if counts != [0; 6] {
                 return Err(format!("{at:?}: {stats:?}"));
             }
-            let mut control = self.control.clone();
-            let mut channels = redis::cmd("PUBSUB");
-            channels.arg("CHANNELS");
-            let channels: Vec<String> = channels.query_async(&mut control).await.unwrap();
-            let keys: usize = redis::cmd("DBSIZE")
-                .query_async(&mut control)
-                .await
-                .unwrap();
-            let mut patterns = redis::cmd("PUBSUB");
-            patterns.arg("NUMPAT");
-            let patterns: usize = patterns.query_async(&mut control).await.unwrap();
-            if keys + patterns == 0 && channels.is_empty() {
-                Ok(())
-            } else {
-                Err(format!(
-                    "{at:?}: {keys} keys, channels {channels:?}, {patterns} patterns"
-                ))
+            let mut left = Vec::new();
+            for control in &self.control {
+                left.extend(left_at(&mut control.clone()).await);
+            }
+            match left.is_empty() {
+                true => Ok(()),
+                false => Err(format!("{at:?}: {left:?}")),
             }
         })
         .await;
@@ -404,6 +309,39 @@ impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.notify_one();
     }
+}
+
+/// The client whose calls are dropped.
+fn builder(backend: &Backend, wires: &Wires) -> ClientBuilder {
+    match backend {
+        // Several addresses, or TLS, cannot come through the wires.
+        Backend::Redis(servers) if servers.place() != Place::Single => servers.client(),
+        _ => wires.builder(),
+    }
+}
+
+/// What is left at a server: keys, channels, patterns.
+async fn left_at(redis: &mut MultiplexedConnection) -> Vec<String> {
+    let mut left: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(redis)
+        .await
+        .unwrap();
+    for what in ["CHANNELS", "SHARDCHANNELS"] {
+        let channels = redis::cmd("PUBSUB").arg(what).query_async(redis).await;
+        match channels {
+            Ok(channels) => left.extend::<Vec<String>>(channels),
+            // Unknown to the engine, and before Redis 7.0.
+            Err(_) if what == "SHARDCHANNELS" => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // Where sentinels talk to each other.
+    left.retain(|name| !name.starts_with("__sentinel__"));
+    let mut patterns = redis::cmd("PUBSUB");
+    let patterns: usize = patterns.arg("NUMPAT").query_async(redis).await.unwrap();
+    left.extend((patterns > 0).then(|| format!("{patterns} patterns")));
+    left
 }
 
 async fn pass<K: Kind>(lock: &Lock<K>, options: LockOptions) -> Result<Unlocked, Error> {
@@ -471,13 +409,11 @@ pub(crate) fn on_the_engine(least: usize, case: impl AsyncFn(&mut Stage, At) -> 
 /// Every call waits at least for a reply.
 const WAITS_ONCE: usize = 2;
 
-pub(crate) fn on_redis(case: impl AsyncFn(&mut Stage, At) -> bool) {
+pub(crate) fn on_redis(place: Place, case: impl AsyncFn(&mut Stage, At) -> bool) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
     runtime.block_on(async {
-        let server = Box::new(server);
-        let stage = Stage::set(Backend::Redis { server, proxy }).await;
+        let servers = Box::new(Proxied::at(place).await);
+        let stage = Stage::set(Backend::Redis(servers)).await;
         at_every_point(stage, WAITS_ONCE, case).await;
     });
 }

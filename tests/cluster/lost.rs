@@ -27,17 +27,7 @@ impl Stage {
         let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
         let name = cluster.name_at(0, NAME).await;
         let proxy = Proxy::to(cluster.node(0));
-        let port = proxy.address().port().to_string();
-        let announce = ["CONFIG", "SET", "cluster-announce-port", &port];
-        cluster.command::<()>(0, &announce).await;
-        // The other node has to hear of it too.
-        for at in cluster.all() {
-            eventually(DEADLINE, async || {
-                let nodes: String = cluster.command(at, &["CLUSTER", "NODES"]).await;
-                nodes.contains(&format!("127.0.0.1:{port}@"))
-            })
-            .await;
-        }
+        cluster.announce(0, proxy.address().port()).await;
         let options = builder(&cluster).response_timeout(RESPONSE);
         let options = options.connect_timeout(2 * RESPONSE);
         let url = format!("redis+cluster://{}", cluster.node(1).address());

@@ -203,6 +203,21 @@ impl Cluster {
         name.expect("it has a slot of some name")
     }
 
+    /// Has a node announce another port, such as that of a proxy, and waits until all nodes have heard
+    /// of it.
+    pub async fn announce(&self, node: usize, port: u16) {
+        let port = port.to_string();
+        let words = ["CONFIG", "SET", "cluster-announce-port", &port];
+        self.command::<()>(node, &words).await;
+        for at in self.all() {
+            eventually(DEADLINE, async || {
+                let nodes: String = self.command(at, &["CLUSTER", "NODES"]).await;
+                nodes.contains(&format!("127.0.0.1:{port}@"))
+            })
+            .await;
+        }
+    }
+
     /// Kills a node with SIGKILL.
     pub fn kill(&self, at: usize) {
         self.nodes[at].kill();

@@ -12,6 +12,7 @@
 //! | [`Cluster`], [`shared_cluster`] | a Redis Cluster: kill, pause, failover, slots that move |
 //! | [`Postgres`], [`shared_postgres`] | a PostgreSQL cluster: stop, restart |
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
+//! | [`Place`], [`Proxied`] | the same faults in front of one server, with TLS, behind a sentinel, in a cluster |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
 //! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
 //! | [`Monitor`] | the commands that a server has received |
@@ -41,6 +42,7 @@ mod log;
 mod monitor;
 mod names;
 mod over;
+mod place;
 mod port;
 mod postgres;
 mod process;
@@ -72,6 +74,7 @@ pub use self::{
     monitor::{Monitor, MonitorLine},
     names::unique,
     over::{connection_over, connection_to, patient},
+    place::{Place, Proxied},
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},
     proxy::{Frame, Gate, Loss, Matcher, Proxy, Which},

@@ -49,6 +49,17 @@ impl SentinelOptions {
             true => master.tls_port(),
             false => master.port(),
         };
+        self.watch_at(port, master, replicas, count).await
+    }
+
+    /// The same with the port of a proxy in front of the master, to which clients are led too.
+    pub async fn watch_at(
+        self,
+        port: u16,
+        master: &RedisServer,
+        replicas: usize,
+        count: usize,
+    ) -> Sentinels {
         let sentinels = Sentinels {
             all: (0..count)
                 .map(|_| Sentinel::start(&self, master, port, count / 2 + 1))

@@ -69,7 +69,12 @@ impl World {
 
     /// Clients connect to this URL from now on, such as that of a proxy.
     pub fn clients_connect_to(&mut self, url: String) {
-        self.client = Box::new(move || Client::builder().url(&url));
+        self.clients_are(Client::builder().url(&url));
+    }
+
+    /// Clients are made of this from now on.
+    pub fn clients_are(&mut self, builder: ClientBuilder) {
+        self.client = Box::new(move || builder.clone());
     }
 
     /// A client whose waiters are woken by announcements only.

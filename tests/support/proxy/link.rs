@@ -12,14 +12,12 @@ use std::{future::pending, io, net::SocketAddr};
 
 use bytes::{Bytes, BytesMut};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
     sync::{mpsc, watch},
     time::sleep,
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::{
     frame::Frame,
@@ -28,10 +26,10 @@ use super::{
     state::{Action, Decision, Phase, Progress, State},
 };
 
-/// Serves one connection to its end.
+/// Serves one connection to its end. `tls`: clients speak TLS, the server does not.
 pub(super) async fn serve(
     client: TcpStream,
-    server: SocketAddr,
+    (server, tls): (SocketAddr, Option<TlsAcceptor>),
     id: u64,
     mut cut: watch::Receiver<bool>,
     state: &State,
@@ -44,7 +42,7 @@ pub(super) async fn serve(
     tokio::select! {
         _ = cut.wait_for(|&cut| cut) => {}
         // The sockets are closed now, after every kind of end.
-        _ = link.run(client, server) => {}
+        _ = link.run(client, server, tls) => {}
     }
     state.close_link(id);
 }
@@ -71,12 +69,31 @@ enum Verdict {
 }
 
 impl Link<'_> {
-    async fn run(&self, client: TcpStream, server: SocketAddr) -> io::Result<()> {
+    async fn run(
+        &self,
+        client: TcpStream,
+        server: SocketAddr,
+        tls: Option<TlsAcceptor>,
+    ) -> io::Result<()> {
         // If the server is down, the client sees a connection that is closed at once.
         let server = TcpStream::connect(server).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let (client_read, client_write) = client.into_split();
+        match tls {
+            None => self.join(client.into_split(), server).await,
+            Some(tls) => {
+                let client = tls.accept(client).await?;
+                self.join(tokio::io::split(client), server).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn join(
+        &self,
+        (client_read, client_write): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+        server: TcpStream,
+    ) {
         let (server_read, server_write) = server.into_split();
         let (requests, requests_queue) = mpsc::unbounded_channel();
         let (replies, replies_queue) = mpsc::unbounded_channel();
@@ -110,14 +127,13 @@ impl Link<'_> {
             () = self.pass_requests(requests_queue, server_write) => {}
             () = self.pass_replies(replies_queue, client_write) => {}
         }
-        Ok(())
     }
 
     /// Returns when the connection is to be cut.
     async fn pass_requests(
         &self,
         mut queue: mpsc::UnboundedReceiver<Request>,
-        mut server: OwnedWriteHalf,
+        mut server: impl AsyncWrite + Unpin,
     ) {
         while let Some(Request {
             number,
@@ -147,7 +163,7 @@ impl Link<'_> {
     async fn pass_replies(
         &self,
         mut queue: mpsc::UnboundedReceiver<Bytes>,
-        client: OwnedWriteHalf,
+        client: impl AsyncWrite + Unpin,
     ) {
         let mut client = Some(client);
         loop {
@@ -216,7 +232,7 @@ impl Link<'_> {
 }
 
 /// Reads frames to the end of the stream.
-async fn read(mut stream: OwnedReadHalf, mut frame: impl FnMut(Bytes)) {
+async fn read(mut stream: impl AsyncRead + Unpin, mut frame: impl FnMut(Bytes)) {
     let mut buffer = BytesMut::with_capacity(16 * 1024);
     loop {
         match take_frame(&mut buffer) {
@@ -232,10 +248,15 @@ async fn read(mut stream: OwnedReadHalf, mut frame: impl FnMut(Bytes)) {
 }
 
 /// Writes to a client. If the client has gone, its requests are still passed on.
-async fn write(client: &mut Option<OwnedWriteHalf>, bytes: &[u8]) {
-    if let Some(stream) = client
-        && stream.write_all(bytes).await.is_err()
-    {
-        *client = None;
+async fn write(client: &mut Option<impl AsyncWrite + Unpin>, bytes: &[u8]) {
+    if let Some(stream) = client {
+        let written = async {
+            stream.write_all(bytes).await?;
+            // TLS may keep back what it has encrypted.
+            stream.flush().await
+        };
+        if written.await.is_err() {
+            *client = None;
+        }
     }
 }

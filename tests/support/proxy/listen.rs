@@ -14,6 +14,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::{DEADLINE, link::serve, state::State};
 
@@ -34,7 +35,11 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn start(listener: StdListener, upstream: SocketAddr, state: Arc<State>) -> Self {
+    pub(super) fn start(
+        listener: StdListener,
+        upstream: (SocketAddr, Option<TlsAcceptor>),
+        state: Arc<State>,
+    ) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
         let work = move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -81,7 +86,7 @@ impl Drop for Listening {
 
 async fn listen(
     listener: StdListener,
-    upstream: SocketAddr,
+    upstream: (SocketAddr, Option<TlsAcceptor>),
     state: Arc<State>,
     mut orders: mpsc::UnboundedReceiver<(Order, std_mpsc::Sender<()>)>,
 ) -> io::Result<()> {
@@ -106,7 +111,7 @@ async fn listen(
                 let _ = done.send(());
             }
             client = accept(listener.as_ref()) => {
-                let state = state.clone();
+                let (state, upstream) = (state.clone(), upstream.clone());
                 let (id, cut) = state.open_link();
                 tokio::spawn(async move { serve(client, upstream, id, cut, &state).await });
             }

@@ -17,6 +17,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use tokio_rustls::TlsAcceptor;
 
 pub(crate) use self::resp::{take_frame, words};
 pub use self::{
@@ -36,7 +37,8 @@ const DEADLINE: Duration = Duration::from_secs(15);
 ///
 /// When a call that sets a fault returns, the fault applies to every frame that is not decided yet.
 /// If several faults match a frame, they apply in the order in which they were set. Frames of one
-/// connection stay in order: frames behind a held frame wait with it. TLS is not understood.
+/// connection stay in order: frames behind a held frame wait with it. Towards the server it speaks no
+/// TLS.
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
@@ -53,8 +55,19 @@ impl Proxy {
         proxy
     }
 
+    /// A proxy whose clients speak TLS, with the certificate of this server, which must have one.
+    pub fn with_tls(server: &RedisServer) -> Self {
+        let mut proxy = Self::start(server.address(), Some(server.tls_acceptor()));
+        proxy.url = server.tls_url_at(proxy.address().port());
+        proxy
+    }
+
     /// A proxy in front of this address.
     pub fn to_address(upstream: SocketAddr) -> Self {
+        Self::start(upstream, None)
+    }
+
+    fn start(upstream: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
         let (port, listener) = loop {
             let port = ReservedPort::pick();
             // A process outside the harness may have taken the port meanwhile.
@@ -63,7 +76,7 @@ impl Proxy {
             }
         };
         let state = Arc::new(State::default());
-        let listening = Listening::start(listener, upstream, state.clone());
+        let listening = Listening::start(listener, (upstream, tls), state.clone());
         let url = format!("redis://{}", port.address());
         Self {
             url,

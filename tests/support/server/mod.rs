@@ -14,6 +14,7 @@ use std::{
 
 use redis::{RedisError, aio::MultiplexedConnection};
 use tempfile::TempDir;
+use tokio_rustls::TlsAcceptor;
 
 use self::{launch::Files, tls::Certificates};
 pub use self::{
@@ -114,8 +115,17 @@ impl RedisServer {
 
     /// `rediss://` URL of a server started with [`ServerOptions::tls`].
     pub fn tls_url(&self) -> String {
-        let port = self.tls_port();
+        self.tls_url_at(self.tls_port())
+    }
+
+    /// The same with the port of a proxy.
+    pub(crate) fn tls_url_at(&self, port: u16) -> String {
         format!("rediss://{}localhost:{port}", self.credentials())
+    }
+
+    /// Serves others with the certificate of a server started with [`ServerOptions::tls`].
+    pub(crate) fn tls_acceptor(&self) -> TlsAcceptor {
+        tls::acceptor(self.directory())
     }
 
     /// The port for TLS of a server started with [`ServerOptions::tls`].

@@ -1,8 +1,14 @@
 //! Certificates for one server, signed by an authority made for it.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio_rustls::TlsAcceptor;
 
 #[derive(Debug)]
 pub(super) struct Certificates {
@@ -51,4 +57,20 @@ impl Certificates {
         write("server.key", &server_key.serialize_pem());
         Self { ca_pem }
     }
+}
+
+/// With the certificate in a server's directory.
+pub(super) fn acceptor(directory: &Path) -> TlsAcceptor {
+    let certificates = CertificateDer::pem_file_iter(directory.join("server.pem"))
+        .expect("the certificate is there")
+        .collect::<Result<_, _>>()
+        .expect("it is one");
+    let key = PrivateKeyDer::from_pem_file(directory.join("server.key")).expect("the key is there");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has them")
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .expect("they belong together");
+    TlsAcceptor::from(Arc::new(config))
 }
