@@ -146,6 +146,16 @@ async fn tries_are_as_far_apart_as_the_policy_says() {
     }
 }
 
+/// Twice the longest interval was more than there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_a_longest_interval_panicked_when_it_connected() {
+    let policy = RetryPolicy::new().interval(Duration::from_millis(1));
+    let (_server, proxy, client) = stage(policy.max_interval(Duration::MAX)).await;
+    proxy.answer("EVALSHA", LOADING, 4);
+    let guard = within(DEADLINE, client.rlock("a").lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
 /// Only this call would be refused again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_alone_is_refused_holds_no_others_back() {

@@ -30,6 +30,7 @@ mod link;
 mod listening;
 mod misfit;
 mod nodes;
+mod one_task;
 mod reach;
 mod reconnect;
 mod replicated;

@@ -1,18 +1,17 @@
 //! A link that is dialed again after a failure.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
 use super::delivery::before;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::journal::Right;
 use super::link::{Exchange, Identity, Link, OnDown};
+use super::one_task::{self, OneTask, Tried, Turn};
 use super::retry::{Gate, RetryPolicy};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
@@ -42,9 +41,6 @@ impl Timeouts {
 const YOUNG: Duration = Duration::from_millis(100);
 /// The number of server processes to remember whose broken links may still be read.
 const MOST_STALE: usize = 8;
-/// The number of dialing tasks that may end without a try, with their runtimes, before a caller
-/// gets an error.
-const MOST_ORPHANS: usize = 3;
 
 /// Called whenever a connection was made, with whether there was one before.
 type OnUp = Box<dyn Fn(bool) + Send + Sync>;
@@ -78,25 +74,11 @@ struct Slot {
     stale: Vec<Identity>,
     /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
     quiet: Option<Instant>,
-    /// The task that dials; one at a time.
-    dialing: Option<Dialing>,
-    /// The number of dialing tasks so far, including the current one; identifies them.
-    dials: u64,
-    /// The number of ended tries to connect. A caller that waited for a whole try takes its
-    /// outcome.
-    tries: u64,
+    dialing: OneTask,
     connections: u64,
     /// The number of pauses since a try succeeded.
     pauses: u32,
     not_before: Option<Instant>,
-    last_fault: Option<Fault>,
-    closed: bool,
-}
-
-struct Dialing {
-    number: u64,
-    /// `None` until the task is spawned.
-    task: Option<AbortHandle>,
 }
 
 impl Connection {
@@ -245,13 +227,12 @@ impl Connection {
     /// Closes the connection for good: no other is made.
     pub(crate) fn close(&self) {
         let mut slot = self.shared.slot();
-        slot.closed = true;
-        let (link, dialing) = (slot.link.take(), slot.dialing.take());
+        let (link, dialing) = (slot.link.take(), slot.dialing.close());
         drop(slot);
         if let Some(link) = link {
             link.break_off();
         }
-        if let Some(task) = dialing.and_then(|dialing| dialing.task) {
+        if let Some(task) = dialing {
             task.abort();
         }
         self.shared.dialed.notify_waiters();
@@ -297,91 +278,13 @@ impl Shared {
     }
 
     fn live(&self) -> Option<Arc<Link>> {
-        let mut slot = self.slot();
-        if slot.link.as_ref()?.is_alive() {
-            return slot.link.clone();
-        }
-        if let Some(dead) = slot.link.take() {
-            slot.bury(&dead, &self.timeouts.retry);
-        }
-        None
+        self.slot().live(&self.timeouts.retry)
     }
 
-    /// Waits for the dialing task, and starts one if there is none.
-    ///
-    /// A task dials, not a caller, so that a cancelled caller does not restart the dialing (its
-    /// wait may be shorter than connecting takes), and a caller that is not polled does not block
-    /// all others.
+    /// Waits for the task that dials, and starts one if there is none.
     async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
-        let before = self.slot().tries;
-        for _ in 0..MOST_ORPHANS {
-            let mut dialed = pin!(self.dialed.notified());
-            // Registered before the state is read, so that no end is missed.
-            dialed.as_mut().enable();
-            if let Some(link) = self.live() {
-                return Ok(link);
-            }
-            {
-                let slot = self.slot();
-                if slot.closed {
-                    return Err(Fault::closed());
-                }
-                // A whole try was made while this caller waited. Without this check, n callers
-                // would wait for n tries.
-                if let (true, Some(fault)) = (slot.tries > before, &slot.last_fault) {
-                    return Err(fault.clone());
-                }
-            }
-            let number = self.start_dialing();
-            // The runtime of the task may be stuck while this one runs.
-            let longest = self.timeouts.connect + self.timeouts.retry.longest() * 2;
-            if clock::timeout(longest, dialed).await.is_err() {
-                self.forget_dialing(number);
-            }
-        }
-        let why = "the runtime ended while connecting";
-        let fault = Fault::not_connected(std::io::ErrorKind::Other, why);
-        Err(fault.at(self.server.place()))
-    }
-
-    /// Returns the number of the dialing task.
-    fn start_dialing(self: &Arc<Self>) -> u64 {
-        let mut slot = self.slot();
-        if let Some(dialing) = &slot.dialing {
-            return dialing.number;
-        }
-        slot.dials += 1;
-        let number = slot.dials;
-        slot.dialing = Some(Dialing { number, task: None });
-        drop(slot);
-        let turn = DialTurn {
-            shared: Arc::clone(self),
-            number,
-        };
-        // Without a runtime the future is dropped, which ends the turn.
-        let task = self.spawner.spawn(async move { turn.run().await });
-        let mut slot = self.slot();
-        match (&mut slot.dialing, task) {
-            (Some(dialing), Some(task)) if dialing.number == number => {
-                dialing.task = Some(task.abort_handle());
-            }
-            // Closed meanwhile.
-            (_, Some(task)) => task.abort(),
-            (_, None) => {}
-        }
-        number
-    }
-
-    fn forget_dialing(&self, number: u64) {
-        let mut slot = self.slot();
-        let stuck = slot
-            .dialing
-            .take_if(|dialing| dialing.number == number)
-            .and_then(|dialing| dialing.task);
-        drop(slot);
-        if let Some(task) = stuck {
-            task.abort();
-        }
+        let live = |slot: &mut Slot| slot.live(&self.timeouts.retry);
+        one_task::wait(self, live, || None).await
     }
 
     async fn dial(&self) -> Result<Link, Fault> {
@@ -404,15 +307,36 @@ impl Shared {
     }
 }
 
-/// One try to connect. It ends when it is dropped, also by an ending runtime.
-struct DialTurn {
-    shared: Arc<Shared>,
-    number: u64,
-}
+impl Tried for Shared {
+    type State = Slot;
 
-impl DialTurn {
-    async fn run(self) {
-        let shared = &*self.shared;
+    fn state(&self) -> MutexGuard<'_, Slot> {
+        self.slot()
+    }
+
+    fn task(slot: &mut Slot) -> &mut OneTask {
+        &mut slot.dialing
+    }
+
+    fn ended(&self) -> &Notify {
+        &self.dialed
+    }
+
+    fn spawner(&self) -> &Spawner {
+        &self.spawner
+    }
+
+    fn place(&self) -> &Arc<str> {
+        self.server.place()
+    }
+
+    fn longest(&self) -> Duration {
+        let pauses = self.timeouts.retry.longest().saturating_mul(2);
+        self.timeouts.connect.saturating_add(pauses)
+    }
+
+    async fn run(turn: Turn<Self>) {
+        let shared = &*turn.of;
         let pause = shared.slot().not_before;
         if let Some(moment) = pause {
             let mut switches = shared.server.switches();
@@ -425,18 +349,17 @@ impl DialTurn {
         let dialed = clock::timeout(shared.timeouts.connect, shared.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
         let mut slot = shared.slot();
-        if !slot.is_dialed_by(self.number) {
-            // Closed or given up meanwhile; otherwise this link would never be closed.
+        if !turn.counts(&mut slot) {
+            // Otherwise this link would never be closed.
             return;
         }
-        slot.tries += 1;
         match dialed {
             Ok(link) => {
                 slot.link = Some(Arc::new(link));
                 shared.gate.open();
                 slot.quiet = Some(clock::now());
                 slot.not_before = None;
-                slot.last_fault = None;
+                slot.dialing.tried(None);
                 slot.connections += 1;
                 let again = slot.connections > 1;
                 drop(slot);
@@ -447,7 +370,7 @@ impl DialTurn {
             Err(fault) => {
                 let fault = fault.at(shared.server.place());
                 slot.back_off(&shared.timeouts.retry);
-                slot.last_fault = Some(fault.clone());
+                slot.dialing.tried(Some(fault.clone()));
                 drop(slot);
                 shared.server.failed(&fault);
             }
@@ -455,22 +378,15 @@ impl DialTurn {
     }
 }
 
-impl Drop for DialTurn {
-    fn drop(&mut self) {
-        let mut slot = self.shared.slot();
-        if slot.is_dialed_by(self.number) {
-            slot.dialing = None;
-        }
-        drop(slot);
-        self.shared.dialed.notify_waiters();
-    }
-}
-
 impl Slot {
-    fn is_dialed_by(&self, number: u64) -> bool {
-        self.dialing
-            .as_ref()
-            .is_some_and(|dialing| dialing.number == number)
+    fn live(&mut self, retry: &RetryPolicy) -> Option<Arc<Link>> {
+        if self.link.as_ref()?.is_alive() {
+            return self.link.clone();
+        }
+        if let Some(dead) = self.link.take() {
+            self.bury(&dead, retry);
+        }
+        None
     }
 
     /// Random, so that clients that lost one server together do not come back together.

@@ -62,7 +62,7 @@ pub(crate) struct Cluster {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// The master of each slot, as an index into `nodes`; empty: nothing is known yet.
     owners: Vec<u16>,
     /// The place of a node stays the same; a place is empty once its node was forgotten.
@@ -71,7 +71,6 @@ struct State {
     /// Slots that have moved since the locks in them were last put in doubt.
     moved: SlotSet,
     refreshing: Refreshing,
-    closed: bool,
 }
 
 struct Member {
@@ -185,7 +184,7 @@ impl Cluster {
     /// A node said that another one has the slot.
     pub(super) fn is_moved(self: &Arc<Self>, slot: Slot, to: &Address) {
         let mut state = self.state();
-        if state.closed || state.owners.is_empty() {
+        if state.is_closed() || state.owners.is_empty() {
             return;
         }
         let at = state.place_of(to, self);
@@ -228,7 +227,7 @@ impl Cluster {
     /// The node at an address, which a node named.
     fn node_at(self: &Arc<Self>, at: &Address) -> Option<Arc<Node>> {
         let mut state = self.state();
-        if state.closed {
+        if state.is_closed() {
             return None;
         }
         let place = state.place_of(at, self);
@@ -243,11 +242,13 @@ impl Cluster {
 
     pub(crate) fn close(&self) {
         let mut state = self.state();
-        state.closed = true;
+        let asking = state.refreshing.task.close();
         let members = std::mem::take(&mut state.nodes);
         state.owners.clear();
-        state.refreshing.end();
         drop(state);
+        if let Some(task) = asking {
+            task.abort();
+        }
         for member in members.into_iter().flatten() {
             member.node.close();
         }
@@ -265,7 +266,7 @@ impl Cluster {
     fn apply(self: &Arc<Self>, layout: Layout) {
         let now = clock::now();
         let mut state = self.state();
-        if state.closed {
+        if state.is_closed() {
             return;
         }
         let places: Vec<u16> = layout
@@ -358,6 +359,10 @@ impl Member {
 }
 
 impl State {
+    fn is_closed(&self) -> bool {
+        self.refreshing.task.is_closed()
+    }
+
     fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
         let owner = self.owners.get(usize::from(slot.number()))?;
         let member = self.nodes.get(usize::from(*owner))?.as_ref()?;

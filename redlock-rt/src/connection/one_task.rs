@@ -1,0 +1,351 @@
+//! A task that tries something for all who wait for it, one at a time.
+//!
+//! A task tries, not a caller, so that a cancelled caller does not restart the try (its wait may be
+//! shorter than a try takes), and a caller that is not polled does not block all others.
+
+use std::pin::pin;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::fault::Fault;
+use super::spawner::Spawner;
+use crate::clock;
+
+/// The number of tasks that may end without a try, with their runtimes, before a caller gets an
+/// error.
+const MOST_ORPHANS: usize = 3;
+
+/// What is tried.
+pub(super) trait Tried: Sized + Send + Sync + 'static {
+    /// What its mutex guards.
+    type State;
+
+    fn state(&self) -> MutexGuard<'_, Self::State>;
+    fn task(state: &mut Self::State) -> &mut OneTask;
+    /// Notified when a task has ended.
+    fn ended(&self) -> &Notify;
+    fn spawner(&self) -> &Spawner;
+    /// The name of the servers in errors.
+    fn place(&self) -> &Arc<str>;
+    /// How long a task may take.
+    fn longest(&self) -> Duration;
+    /// One try.
+    fn run(turn: Turn<Self>) -> impl Future<Output = ()> + Send;
+}
+
+/// The task, and what became of the ones before it.
+#[derive(Default)]
+pub(super) struct OneTask {
+    running: Option<Running>,
+    /// The number of tasks so far, including the current one; identifies them.
+    tasks: u64,
+    /// The number of ended tries. A caller that waited for a whole try takes its outcome.
+    tries: u64,
+    last_fault: Option<Fault>,
+    closed: bool,
+}
+
+struct Running {
+    number: u64,
+    /// `None` until the task is spawned.
+    handle: Option<AbortHandle>,
+}
+
+impl OneTask {
+    /// A try has ended, and its result can be found.
+    pub(super) fn tried(&mut self, fault: Option<Fault>) {
+        self.tries += 1;
+        self.last_fault = fault;
+    }
+
+    /// No other task begins. Returns the one to be aborted.
+    pub(super) fn close(&mut self) -> Option<AbortHandle> {
+        self.closed = true;
+        self.running.take()?.handle
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn is_run_by(&self, number: u64) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.number == number)
+    }
+
+    /// The task of this number has ended, or is given up.
+    fn end(&mut self, number: u64) -> Option<AbortHandle> {
+        self.running.take_if(|task| task.number == number)?.handle
+    }
+
+    /// The number of the task that runs, and whether it is to be spawned.
+    fn begin(&mut self) -> (u64, bool) {
+        let idle = self.running.is_none();
+        if idle {
+            self.tasks += 1;
+            self.running = Some(Running {
+                number: self.tasks,
+                handle: None,
+            });
+        }
+        (self.tasks, idle)
+    }
+}
+
+/// Starts a task, unless one runs.
+pub(super) fn start<T: Tried>(of: &Arc<T>) {
+    let mut state = of.state();
+    let task = T::task(&mut state);
+    if task.closed {
+        return;
+    }
+    let (number, is_new) = task.begin();
+    drop(state);
+    if is_new {
+        spawn(of, number);
+    }
+}
+
+/// Waits for one task after the other until `look` finds something. `none`: the error after a try
+/// that succeeded, but left nothing to find; `None`: there is another try.
+pub(super) async fn wait<T: Tried, F>(
+    of: &Arc<T>,
+    mut look: impl FnMut(&mut T::State) -> Option<F>,
+    none: impl Fn() -> Option<Fault>,
+) -> Result<F, Fault> {
+    let before = T::task(&mut of.state()).tries;
+    let (mut tasks, mut number, mut limit) = (0, 0, clock::now());
+    loop {
+        let mut ended = pin!(of.ended().notified());
+        // Registered before the state is read, so that no end is missed.
+        ended.as_mut().enable();
+        let mut is_new = false;
+        {
+            let mut state = of.state();
+            if let Some(found) = look(&mut state) {
+                return Ok(found);
+            }
+            let task = T::task(&mut state);
+            if task.closed {
+                return Err(Fault::closed());
+            }
+            // A whole try was made while this caller waited. Without this check, n callers would
+            // wait for n tries.
+            if task.tries > before
+                && let Some(fault) = task.last_fault.clone().or_else(&none)
+            {
+                return Err(fault.at(of.place()));
+            }
+            // An earlier task that was given up may end during this one.
+            if !task.is_run_by(number) {
+                if tasks == MOST_ORPHANS {
+                    let why = "the runtime ended while connecting";
+                    let fault = Fault::not_connected(std::io::ErrorKind::Other, why);
+                    return Err(fault.at(of.place()));
+                }
+                (number, is_new) = task.begin();
+                (tasks, limit) = (tasks + 1, clock::after(clock::now(), of.longest()));
+            }
+        }
+        if is_new {
+            spawn(of, number);
+        }
+        // The runtime of the task may be stuck while this one runs.
+        let ended = clock::timeout_at(clock::to_tokio(limit), ended).await;
+        if ended.is_err()
+            && let Some(stuck) = T::task(&mut of.state()).end(number)
+        {
+            stuck.abort();
+        }
+    }
+}
+
+fn spawn<T: Tried>(of: &Arc<T>, number: u64) {
+    let turn = Turn {
+        of: Arc::clone(of),
+        number,
+    };
+    // Without a runtime the future is dropped, which ends the turn.
+    let Some(task) = of.spawner().spawn(T::run(turn)) else {
+        return;
+    };
+    let mut state = of.state();
+    match &mut T::task(&mut state).running {
+        Some(running) if running.number == number => running.handle = Some(task.abort_handle()),
+        // It has ended, or was closed meanwhile.
+        _ => task.abort(),
+    }
+}
+
+/// A task. It ends when this is dropped, also by an ending runtime.
+pub(super) struct Turn<T: Tried> {
+    pub(super) of: Arc<T>,
+    number: u64,
+}
+
+impl<T: Tried> Turn<T> {
+    /// Whether the try counts: it was neither closed nor given up meanwhile.
+    pub(super) fn counts(&self, state: &mut T::State) -> bool {
+        T::task(state).is_run_by(self.number)
+    }
+}
+
+impl<T: Tried> Drop for Turn<T> {
+    fn drop(&mut self) {
+        T::task(&mut self.of.state()).end(self.number);
+        self.of.ended().notify_waiters();
+    }
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    /// Counts; finds nothing while it fails.
+    struct Counter {
+        state: Mutex<Counted>,
+        ended: Notify,
+        spawner: Spawner,
+        place: Arc<str>,
+    }
+
+    #[derive(Default)]
+    struct Counted {
+        task: OneTask,
+        begun: u32,
+        fails: bool,
+        hangs: bool,
+        found: Option<u32>,
+    }
+
+    impl Tried for Counter {
+        type State = Counted;
+
+        fn state(&self) -> MutexGuard<'_, Counted> {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        fn task(state: &mut Counted) -> &mut OneTask {
+            &mut state.task
+        }
+
+        fn ended(&self) -> &Notify {
+            &self.ended
+        }
+
+        fn spawner(&self) -> &Spawner {
+            &self.spawner
+        }
+
+        fn place(&self) -> &Arc<str> {
+            &self.place
+        }
+
+        fn longest(&self) -> Duration {
+            Duration::from_secs(9)
+        }
+
+        async fn run(turn: Turn<Self>) {
+            let hangs = {
+                let mut state = turn.of.state();
+                state.begun += 1;
+                state.hangs
+            };
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            clock::sleep(Duration::from_secs(1)).await;
+            let mut state = turn.of.state();
+            if turn.counts(&mut state) {
+                state.found = (!state.fails).then_some(state.begun);
+                let fault = state.fails.then(|| Fault::timed_out("it failed"));
+                state.task.tried(fault);
+            }
+        }
+    }
+
+    fn counter() -> Arc<Counter> {
+        Arc::new(Counter {
+            state: Mutex::default(),
+            ended: Notify::new(),
+            spawner: Spawner::default(),
+            place: "here".into(),
+        })
+    }
+
+    async fn found(counter: &Arc<Counter>) -> Result<u32, Fault> {
+        wait(counter, |state| state.found, || None).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_wait_share_one_try_and_its_outcome() {
+        let counter = counter();
+        counter.state().fails = true;
+        for outcome in join_all((0..20).map(|_| found(&counter))).await {
+            assert!(outcome.is_err());
+        }
+        assert_eq!(counter.state().begun, 1);
+        counter.state().fails = false;
+        for outcome in join_all((0..20).map(|_| found(&counter))).await {
+            assert_eq!(outcome.unwrap(), 2);
+        }
+        assert_eq!(found(&counter).await.unwrap(), 2);
+        assert_eq!(counter.state().begun, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_during_a_try_that_fails_waits_for_it_only() {
+        let counter = counter();
+        counter.state().fails = true;
+        start(&counter);
+        start(&counter);
+        clock::sleep(Duration::from_millis(500)).await;
+        let began = clock::now();
+        assert!(found(&counter).await.is_err());
+        assert_eq!(clock::now() - began, Duration::from_millis(500));
+        assert_eq!(counter.state().begun, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_hangs_is_given_up() {
+        let counter = counter();
+        counter.state().hangs = true;
+        let waiting = found(&counter);
+        let later = async {
+            clock::sleep(Duration::from_secs(5)).await;
+            counter.state().hangs = false;
+        };
+        assert_eq!(tokio::join!(waiting, later).0.unwrap(), 2);
+        // What is given up three times is told.
+        let hanging = self::counter();
+        hanging.state().hangs = true;
+        let fault = found(&hanging).await.unwrap_err();
+        let told = format!("{fault:?}");
+        assert!(told.contains("runtime ended"), "{told}");
+        assert_eq!(hanging.state().begun, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_begins_after_the_close() {
+        let counter = counter();
+        let waiting = found(&counter);
+        let close = async {
+            clock::sleep(Duration::from_millis(500)).await;
+            let task = counter.state().task.close();
+            task.unwrap().abort();
+        };
+        assert!(tokio::join!(waiting, close).0.is_err());
+        start(&counter);
+        assert!(found(&counter).await.is_err());
+        clock::sleep(Duration::from_secs(9)).await;
+        let state = counter.state();
+        assert_eq!((state.begun, state.found), (1, None));
+    }
+}
