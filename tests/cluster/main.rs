@@ -3,6 +3,7 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+mod busy;
 mod channels;
 mod crowd;
 mod hang;

@@ -15,7 +15,8 @@ use crate::pause::Growth;
 ///
 /// All tries stay within the wait of their caller, or the response time-out of a call that waits for
 /// nobody. While a server refuses everything, or cannot be reached, it is asked by one caller of the
-/// client at a time, at these intervals; the others wait for the outcome.
+/// client at a time, at these intervals; the others wait for the outcome. In a cluster that concerns
+/// the calls to that server only.
 ///
 /// # Examples
 ///

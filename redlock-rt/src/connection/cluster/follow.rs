@@ -14,6 +14,7 @@ use crate::connection::delivery::{Delivery, before};
 use crate::connection::fault::Fault;
 use crate::connection::link::Exchange;
 use crate::connection::nodes::{Lane, Node};
+use crate::connection::reconnect::Connection;
 use crate::wire::{Call, Reply, Slot};
 
 /// Whoever waits for a connection asks for the layout this often.
@@ -33,6 +34,10 @@ impl Cluster {
         let reply = self.timeouts.reply();
         let Some(call) = call else {
             let outcome = delivery.finish(reply, until).await?;
+            // The node that was asked, unless the slot has moved since.
+            if let Some(node) = self.known(slot) {
+                node.connection(lane).heard(&outcome);
+            }
             return Some(outcome.map_err(|fault| {
                 self.redirected(&fault, slot);
                 fault.while_redirected()
@@ -42,16 +47,26 @@ impl Cluster {
         for _ in 0..MOST_HOPS {
             let started = match asks.take() {
                 None => self.start(slot, lane, &call, until).await?,
-                Some(node) => start_asking(&node, lane, call.clone(), until).await?,
+                Some(node) => {
+                    let connection = node.connection(lane);
+                    let call = connection.call_asking(call.clone());
+                    let started = passed(connection, until, call).await?;
+                    started.map(|exchange| (node, exchange))
+                }
             };
-            match started {
-                Ok(exchange) => delivery.carry(exchange),
+            let node = match started {
+                Ok((node, exchange)) => {
+                    delivery.carry(exchange);
+                    node
+                }
                 Err(fault) => {
                     self.is_in_doubt();
                     return Some(Err(fault));
                 }
-            }
-            let fault = match delivery.finish(reply, until).await? {
+            };
+            let answer = delivery.finish(reply, until).await?;
+            node.connection(lane).heard(&answer);
+            let fault = match answer {
                 Ok(reply) => return Some(Ok(reply)),
                 Err(fault) => fault,
             };
@@ -72,20 +87,23 @@ impl Cluster {
         lane: Lane,
         call: &Call,
         until: Option<Instant>,
-    ) -> Option<Result<Exchange, Fault>> {
+    ) -> Option<Result<(Arc<Node>, Exchange), Fault>> {
         loop {
             let node = match before(until, self.node(slot)).await? {
                 Ok(node) => node,
                 Err(fault) => return Some(Err(fault)),
             };
-            let started = before(until, node.connection(lane).call(call.clone()));
+            let connection = node.connection(lane);
+            let started = passed(connection, until, connection.call(call.clone()));
             let mut started = std::pin::pin!(started);
             let mut left = std::pin::pin!(self.has_left(slot, &node));
             loop {
                 tokio::select! {
                     biased;
-                    started = &mut started => return started,
-                    // Another node was promoted, while this one does not answer.
+                    started = &mut started => {
+                        return started.map(|started| Ok((Arc::clone(&node), started?)));
+                    }
+                    // Another node was promoted, while this one does not answer, or refuses.
                     () = &mut left => break,
                     () = clock::sleep(SLOW) => self.is_in_doubt(),
                 }
@@ -125,11 +143,14 @@ pub(in crate::connection) enum Next {
     Asking(Arc<Node>),
 }
 
-async fn start_asking(
-    node: &Node,
-    lane: Lane,
-    call: Call,
+/// As `call`, once the node answers calls.
+async fn passed(
+    connection: &Connection,
     until: Option<Instant>,
+    call: impl Future<Output = Result<Exchange, Fault>>,
 ) -> Option<Result<Exchange, Fault>> {
-    before(until, node.connection(lane).call_asking(call)).await
+    match connection.pass(until).await {
+        Ok(()) => before(until, call).await,
+        Err(fault) => Some(Err(fault)),
+    }
 }
