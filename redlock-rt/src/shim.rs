@@ -2,7 +2,11 @@
 //! `--cfg loom` would reconfigure Tokio as well).
 
 #[cfg(redlock_loom)]
+pub(crate) use loom::sync::atomic::AtomicBool;
+#[cfg(redlock_loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(redlock_loom))]
+pub(crate) use std::sync::atomic::AtomicBool;
 #[cfg(not(redlock_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 

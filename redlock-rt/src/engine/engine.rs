@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::acks::{Ack, Acks, Fsync, ReplicaAck};
@@ -20,6 +20,7 @@ use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Tim
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::name::{ClientId, LockName};
+use crate::shim::AtomicBool;
 
 /// The configuration of a client.
 #[derive(Debug, Clone)]
@@ -202,10 +203,8 @@ impl Engine {
         drain: Option<Duration>,
         release: bool,
     ) -> Result<(), Error> {
-        self.closing.store(true, Ordering::Release);
         self.ensure_tasks();
-        self.locks.close();
-        self.latches.close();
+        self.stop_acquiring();
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
             // A name is in use while it has a guard or a release in progress.
@@ -236,11 +235,15 @@ impl Engine {
         }
     }
 
-    /// Ends the tasks and the connections.
-    fn end(&self) {
+    pub(super) fn stop_acquiring(&self) {
         self.closing.store(true, Ordering::Release);
         self.locks.close();
         self.latches.close();
+    }
+
+    /// Ends the tasks and the connections.
+    fn end(&self) {
+        self.stop_acquiring();
         self.watchdog.losses.end();
         self.hub.signal.close();
         self.watchdog.signal.close();

@@ -227,10 +227,10 @@ impl HoldGuard {
             HandOver::Done => return Ok(Unlocked::Released),
             HandOver::Refused(pending) => (Leave::Last, *pending),
             HandOver::Impossible => {
-                let Some((leave, cleanup)) = self.leave() else {
+                let Some(left) = self.leave() else {
                     return Ok(Unlocked::AlreadyExpired);
                 };
-                (leave, PendingCleanup::new(cleanup))
+                left
             }
         };
         let hold = Arc::clone(&self.hold);
@@ -261,19 +261,20 @@ impl HoldGuard {
 
     /// Ends the guard and leaves the hold in Redis as it is, without renewal.
     pub(crate) fn forget(mut self) {
-        if let Some((Leave::Last, mut cleanup)) = self.leave() {
-            cleanup.only_forgets();
-            drop(PendingCleanup::new(cleanup));
+        if let Some((Leave::Last, mut pending)) = self.leave() {
+            pending.only_forgets();
         }
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
-    pub(super) fn leave(&mut self) -> Option<(Leave, Cleanup)> {
+    pub(super) fn leave(&mut self) -> Option<(Leave, PendingCleanup)> {
         if std::mem::replace(&mut self.left, true) {
             return None;
         }
         let hold = &self.hold;
         let now = clock::now_in_drop();
+        // Before the watchdog forgets the hold: a shut-down finds one of the two.
+        let open = PendingCleanup::open(hold);
         hold.report_expiry(now);
         let leave = hold.engine.watchdog.unwatch_if(hold, || {
             let leave = hold.lease().leave(self.id);
@@ -286,7 +287,10 @@ impl HoldGuard {
                 Goal::End
             }
         };
-        Some((leave, Cleanup::new(hold, goal)))
+        Some((
+            leave,
+            PendingCleanup::opened(Cleanup::new(hold, goal), open),
+        ))
     }
 }
 
@@ -296,12 +300,7 @@ impl Drop for HoldGuard {
             HandOver::Done => {}
             // Begins the release, as below.
             HandOver::Refused(pending) => drop(pending),
-            HandOver::Impossible => {
-                if let Some((_, cleanup)) = self.leave() {
-                    let engine = Arc::clone(&self.hold.engine);
-                    engine.leave(cleanup);
-                }
-            }
+            HandOver::Impossible => drop(self.leave()),
         }
     }
 }

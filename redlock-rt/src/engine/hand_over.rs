@@ -22,6 +22,12 @@
 //!    other processes get their turn, and a lock that was freed by force or flushed is noticed.
 //! 3. After a doubt (`Watchdog::doubt`) no chain from before it is handed over.
 //! 4. An offer is taken, or released when the chain ends, whether or not its waiter is polled.
+//! 5. Only the last hold that this client had in the lock is handed over: one that the client acquired
+//!    since has another owner number, so Redis has forgotten the chain.
+//! 6. Until a shut-down can find the next hold, it finds the release outstanding.
+
+#[cfg(all(test, redlock_loom))]
+mod loom;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +36,7 @@ use std::time::Instant;
 use super::Engine;
 use super::guard::HoldGuard;
 use super::hold::{ChainLimit, Hold, Legacy, Request, key_of};
-use super::release::{Cleanup, Goal, PendingCleanup};
+use super::release::{Cleanup, Goal, Open, PendingCleanup};
 use crate::clock;
 use crate::mutant;
 use crate::wire::Recipe;
@@ -49,6 +55,17 @@ pub(super) enum HandOver {
     Impossible,
 }
 
+/// What became of an offer that a waiter was to take.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// The waiter goes on with the hold.
+    Guard(HoldGuard),
+    /// The waiter cannot go on with it; the offer is unchanged.
+    Declined(Box<Offer>),
+    /// The client shuts down, and the release has begun.
+    Closed,
+}
+
 /// The release of a hold, which a waiter of this client may spare.
 pub(crate) struct Offer {
     hold: Arc<Hold>,
@@ -59,11 +76,12 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    fn new(hold: &Arc<Hold>, legacy: Legacy) -> Self {
+    fn new(hold: &Arc<Hold>, legacy: Legacy, open: Open) -> Self {
         hold.engine.releases.count_offer(true);
+        let release = Cleanup::new(hold, Goal::End);
         Self {
             hold: Arc::clone(hold),
-            release: Some(PendingCleanup::new(Cleanup::new(hold, Goal::End))),
+            release: Some(PendingCleanup::opened(release, open)),
             legacy,
             until: hold.engine.chain_end(&legacy),
         }
@@ -74,30 +92,38 @@ impl Offer {
         self.until
     }
 
-    /// Goes on with the hold for this request, or gives the offer back.
-    pub(super) fn take(
-        mut self: Box<Self>,
-        request: &Request,
-        now: Instant,
-    ) -> Result<HoldGuard, Box<Self>> {
-        let engine = &self.hold.engine;
+    /// Goes on with the hold for this request.
+    pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
+        let engine = Arc::clone(&self.hold.engine);
         let sent = self.legacy.chain.sent;
         let fits = self.legacy.fits(&request.terms) && now < self.until;
         if !fits || engine.watchdog.is_doubted_since(sent) {
-            return Err(self);
+            return Taken::Declined(self);
         }
         let request = Request {
             id: self.hold.id.clone(),
             ..request.clone()
         };
-        let (hold, id) = Hold::next_of(&request, &self.legacy, now);
+        let next = Hold::next_of(&self.hold, &request, &self.legacy, now);
+        let Some((hold, id)) = next else {
+            return Taken::Declined(self);
+        };
         // If a doubt has come meanwhile, this puts the hold in doubt too.
         engine.watchdog.watch(&hold, sent, now);
-        // Only now: a shut-down finds the release, or the hold.
+        let guard = HoldGuard::new(hold, id);
+        // As for an acquisition: a shut-down finds the hold, or this check the shut-down. Until then
+        // the release is outstanding.
+        let taken = match engine.is_closing() {
+            true => {
+                drop(guard);
+                Taken::Closed
+            }
+            false => Taken::Guard(guard),
+        };
         if let Some(release) = self.release.take() {
             release.spare();
         }
-        Ok(HoldGuard::new(hold, id))
+        taken
     }
 
     /// The release, for a caller that runs it.
@@ -167,6 +193,8 @@ impl HoldGuard {
         };
         let limit = ChainLimit { time, turns };
         let now = clock::now();
+        // Before the watchdog forgets the hold: a shut-down finds one of the two.
+        let open = PendingCleanup::open(hold);
         let legacy = engine.watchdog.unwatch_if(hold, || {
             let legacy = hold.hand_over(self.id, limit, now);
             (legacy, legacy.is_some())
@@ -175,7 +203,7 @@ impl HoldGuard {
             return HandOver::Impossible;
         };
         self.left = true;
-        let offer = Box::new(Offer::new(hold, legacy));
+        let offer = Box::new(Offer::new(hold, legacy, open));
         let until = offer.until;
         match waiters.offer(offer) {
             Ok(unwatched) => {

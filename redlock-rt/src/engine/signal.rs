@@ -35,6 +35,12 @@ impl Signal {
         self.running.load(Ordering::SeqCst)
     }
 
+    /// As if its task ran, for the models.
+    #[cfg(all(test, redlock_loom))]
+    pub(crate) fn runs(&self) {
+        self.running.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) async fn notified(&self) {
         self.notify.notified().await;
     }

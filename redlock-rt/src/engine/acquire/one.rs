@@ -21,7 +21,7 @@ use crate::clock;
 use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hand_over::Offer;
+use crate::engine::hand_over::{Offer, Taken};
 use crate::engine::hold::{Hold, LostReason, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
@@ -152,24 +152,21 @@ impl Acquisition<'_> {
         let taken = match self.owner {
             None => offer.take(&self.attempt.request, now),
             // What an owner asks for has its own number.
-            Some(_) => Err(offer),
+            Some(_) => Taken::Declined(offer),
         };
         match taken {
-            Ok(guard) => {
-                // As for an acquisition: a shut-down finds the hold, or this check the shut-down.
-                if self.engine.is_closing() {
-                    return Err(self.engine.shut_down_error(ACTION, self.recipe.name()));
-                }
+            Taken::Guard(guard) => {
                 let retry_at = self.engine.next_poll(now);
                 self.place.served(false, false, retry_at);
                 Ok(Some(guard))
             }
-            Err(offer) => {
+            Taken::Declined(offer) => {
                 // Before the release is sent, so that its announcement is not missed.
                 self.place.declined(self.engine.next_poll(now));
                 drop(offer);
                 Ok(None)
             }
+            Taken::Closed => Err(self.engine.shut_down_error(ACTION, self.recipe.name())),
         }
     }
 

@@ -57,6 +57,16 @@ impl<H: MayExpire> Holders<H> {
         before.upgrade()
     }
 
+    /// As [`replace`](Self::replace), if the one holder is still `before`. Returns whether it was.
+    pub(super) fn follow(&self, before: &Arc<H>, hold: &Arc<H>) -> bool {
+        let mut one = lock(&self.one);
+        let is_last = std::ptr::eq(one.as_ptr(), Arc::as_ptr(before));
+        if is_last {
+            *one = Arc::downgrade(hold);
+        }
+        is_last
+    }
+
     /// Adds one of several holds. A sweep whenever the number has doubled costs O(1) per hold.
     pub(super) fn add(&self, hold: &Arc<H>) {
         let mut several = lock(&self.several);

@@ -112,41 +112,7 @@ impl Hold {
     ) -> (Arc<Self>, GuardId) {
         let profile = request.recipe.profile();
         let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
-        (Self::with_lease(request, token, lease), id)
-    }
-
-    /// The next hold of a chain; `request` has the chain's owner number.
-    pub(super) fn next_of(
-        request: &Request,
-        legacy: &Legacy,
-        now: Instant,
-    ) -> (Arc<Self>, GuardId) {
-        let (lease, id) = Lease::next_of(legacy, request.terms, now);
-        (Self::with_lease(request, None, lease), id)
-    }
-
-    fn with_lease(request: &Request, token: Option<u64>, mut lease: Lease) -> Arc<Self> {
-        let profile = request.recipe.profile();
-        if !profile.hands_over || request.repeated || request.under.is_some() {
-            lease.unchain();
-        }
-        let hold = Arc::new(Self {
-            home: request.engine.home(),
-            engine: Arc::clone(&request.engine),
-            recipe: Arc::clone(&request.recipe),
-            id: request.id.clone(),
-            number: request.number,
-            token,
-            paired: AtomicBool::new(request.under.is_some()),
-            slot: OnceLock::new(),
-            lease: Mutex::new(lease),
-            changed: Notify::new(),
-            serial: Arc::default(),
-            waiters: Arc::clone(&request.waiters),
-            repeated: request.repeated,
-            asked_for: request.terms.lease,
-            settled: AtomicBool::new(false),
-        });
+        let hold = Self::with_lease(request, token, lease);
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
         if profile.exclusive {
@@ -166,7 +132,47 @@ impl Hold {
                 before.mark_lost(LostReason::Taken);
             }
         }
-        hold
+        (hold, id)
+    }
+
+    /// The next hold of the chain of `before`; `request` has the chain's owner number. `None` if this
+    /// client has acquired the lock anew meanwhile, so that Redis does not have that number any more.
+    pub(super) fn next_of(
+        before: &Arc<Self>,
+        request: &Request,
+        legacy: &Legacy,
+        now: Instant,
+    ) -> Option<(Arc<Self>, GuardId)> {
+        let (lease, id) = Lease::next_of(legacy, request.terms, now);
+        let hold = Self::with_lease(request, None, lease);
+        let holders = hold.waiters.subject();
+        holders.rivals().acquired();
+        let follows = holders.follow(before, &hold);
+        follows.then_some((hold, id))
+    }
+
+    fn with_lease(request: &Request, token: Option<u64>, mut lease: Lease) -> Arc<Self> {
+        let profile = request.recipe.profile();
+        if !profile.hands_over || request.repeated || request.under.is_some() {
+            lease.unchain();
+        }
+        Arc::new(Self {
+            home: request.engine.home(),
+            engine: Arc::clone(&request.engine),
+            recipe: Arc::clone(&request.recipe),
+            id: request.id.clone(),
+            number: request.number,
+            token,
+            paired: AtomicBool::new(request.under.is_some()),
+            slot: OnceLock::new(),
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+            serial: Arc::default(),
+            waiters: Arc::clone(&request.waiters),
+            repeated: request.repeated,
+            asked_for: request.terms.lease,
+            settled: AtomicBool::new(false),
+        })
     }
 
     fn superseded_in_other_modes(&self) -> Vec<Arc<Self>> {

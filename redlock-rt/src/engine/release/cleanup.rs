@@ -491,9 +491,27 @@ pub(crate) struct PendingCleanup {
 impl PendingCleanup {
     pub(in crate::engine) fn new(cleanup: Cleanup) -> Self {
         let open = cleanup.engine().releases.open(cleanup.is_lasting());
+        Self::opened(cleanup, open)
+    }
+
+    /// Registers a cleanup of this hold that is to come.
+    pub(in crate::engine) fn open(hold: &Hold) -> Open {
+        let lasting = hold.recipe.profile().is_lasting();
+        hold.engine.releases.open(lasting)
+    }
+
+    /// With what [`open`](Self::open) has returned.
+    pub(in crate::engine) fn opened(cleanup: Cleanup, open: Open) -> Self {
         Self {
             cleanup: Some(cleanup),
             _open: open,
+        }
+    }
+
+    /// As [`Cleanup::only_forgets`].
+    pub(in crate::engine) fn only_forgets(&mut self) {
+        if let Some(cleanup) = &mut self.cleanup {
+            cleanup.only_forgets();
         }
     }
 

@@ -156,8 +156,7 @@ impl Releases {
 
     /// Ends the offers that nobody took in time, which begins their releases. Returns when to look
     /// again.
-    fn look_at_offers(&self) -> Option<Instant> {
-        let now = clock::now();
+    pub(in crate::engine) fn look_at_offers(&self, now: Instant) -> Option<Instant> {
         while let Some((_, waiters)) = { lock(&self.offers).schedule.pop_due(now) } {
             let Some(waiters) = waiters.upgrade() else {
                 continue;
@@ -285,7 +284,7 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool) {
     };
     let mut under_way = FuturesUnordered::new();
     while !releases.signal.is_closed() {
-        let look_at = releases.look_at_offers();
+        let look_at = releases.look_at_offers(clock::now());
         while let Some(next) = releases.next(under_way.len() >= most) {
             under_way.push(next.run());
         }

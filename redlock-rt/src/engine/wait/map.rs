@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
@@ -338,6 +338,11 @@ pub(crate) enum Called<T, O> {
 }
 
 impl<S: Subject> WaiterGuard<S> {
+    /// As [`WaitQueue::poll`].
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
+        lock(&self.waiters.queue).poll(self.ticket, waker)
+    }
+
     /// Waits until the waiter is woken.
     pub(crate) async fn called(
         &mut self,
@@ -347,7 +352,7 @@ impl<S: Subject> WaiterGuard<S> {
         let mut waited = false;
         loop {
             let wake = poll_fn(|cx| {
-                let wake = lock(queue).poll(ticket, cx.waker());
+                let wake = self.poll(cx.waker());
                 waited |= wake.is_pending();
                 wake
             });

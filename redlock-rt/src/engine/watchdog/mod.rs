@@ -16,7 +16,7 @@ mod task;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use self::losses::Losses;
@@ -26,7 +26,7 @@ use super::signal::Signal;
 use crate::clock;
 use crate::connection::{Home, Nodes};
 use crate::mutant;
-use crate::shim::{Mutex, lock};
+use crate::shim::{AtomicBool, Mutex, lock};
 
 pub(crate) use self::task::run;
 
@@ -125,7 +125,8 @@ impl Watchdog {
         told || lock(&self.doubted).is_some_and(|since| sent <= since)
     }
 
-    fn doubt_all(&self, nodes: &Nodes) {
+    /// Puts them in doubt, if that was asked for.
+    pub(super) fn doubt_all(&self, nodes: &Nodes) {
         if !self.doubt.swap(false, Ordering::AcqRel) {
             return;
         }

@@ -1,0 +1,353 @@
+//! Offers beside all that may end them, in every interleaving, with the engine's own queue, lease,
+//! watchdog and releases. No server answers and timers are left out: a release is done when it is
+//! queued, and where a timer looks, the model calls it.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use ::loom::future::block_on;
+use ::loom::sync::atomic::{AtomicUsize, Ordering};
+use ::loom::thread;
+
+use super::{HandOver, Offer, Taken};
+use crate::clock;
+use crate::connection::Connector;
+use crate::engine::hold::{Hold, Holders, LostReason, Plan, Request, Waiting, key_of};
+use crate::engine::wait::{Health, WaiterGuard, Wake};
+use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::name::LockName;
+use crate::wire::{RLockWire, Recipe};
+
+const LEASE: Duration = Duration::from_secs(6000);
+/// Longer than a model runs.
+const CHAIN: Duration = Duration::from_secs(1000);
+
+type Place = WaiterGuard<Holders<Hold>>;
+
+/// A client whose tasks do not run by themselves.
+struct World {
+    engine: Arc<Engine>,
+    recipe: Arc<dyn Recipe>,
+    waiters: Arc<Waiting>,
+    /// The guards at this moment.
+    guards: AtomicUsize,
+}
+
+impl World {
+    /// With a guard that can be handed over.
+    fn new() -> (Arc<Self>, HoldGuard) {
+        let connect =
+            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let mut config = Config::for_tests(Connector::new(connect), LEASE);
+        config.hand_over = CHAIN;
+        let engine = Engine::new(config);
+        engine.releases.signal.runs();
+        let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
+        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let world = Self {
+            engine,
+            recipe,
+            waiters,
+            guards: AtomicUsize::new(1),
+        };
+        let now = clock::now();
+        let guard = HoldGuard::acquired(&world.request(), None, now, now);
+        (Arc::new(world), guard)
+    }
+
+    fn request(&self) -> Request {
+        let terms = Terms {
+            lease: LEASE,
+            renew: Some(LEASE / 3),
+            max_hold: None,
+        };
+        Request::new(&self.engine, &self.recipe, &self.waiters, terms)
+    }
+
+    fn enter(&self) -> Place {
+        self.waiters
+            .enter(&self.engine.hub, None, clock::after(clock::now(), LEASE))
+    }
+
+    fn end(&self, guard: HoldGuard) {
+        self.guards.fetch_sub(1, Ordering::AcqRel);
+        self.leave(guard);
+    }
+
+    /// As the drop of a guard. A release that begins is announced at once.
+    fn leave(&self, mut guard: HoldGuard) {
+        match guard.hand_over() {
+            HandOver::Done => return,
+            HandOver::Refused(release) => drop(release),
+            HandOver::Impossible => drop(guard),
+        }
+        self.waiters.notify();
+    }
+
+    /// As `Acquisition::take`.
+    fn take(&self, mut place: Place, wake: Wake<Infallible, Box<Offer>>) -> Option<HoldGuard> {
+        let Wake::Offered(offer) = wake else {
+            return None;
+        };
+        let now = clock::now();
+        match offer.take(&self.request(), now) {
+            Taken::Guard(guard) => {
+                let before = self.guards.fetch_add(1, Ordering::AcqRel);
+                assert_eq!(before, 0, "two guards");
+                place.served(false, false, now + LEASE);
+                Some(guard)
+            }
+            Taken::Declined(offer) => {
+                place.tried(Some(now + LEASE), Health::Answering);
+                drop(offer);
+                None
+            }
+            Taken::Closed => None,
+        }
+    }
+
+    /// Waits until something happens; `None`: the waiter is to ask Redis, or the client shuts down.
+    fn wait(&self, place: Place) -> Option<HoldGuard> {
+        let wake = block_on(poll_fn(|cx| match place.poll(cx.waker()) {
+            Poll::Ready(Wake::Head) => place.poll(cx.waker()),
+            poll => poll,
+        }));
+        self.take(place, wake)
+    }
+
+    /// Looks once, and gives up if there is nothing, as at the end of a wait.
+    fn look(&self, place: Place) -> Option<HoldGuard> {
+        let wake = block_on(poll_fn(|cx| {
+            let mut poll = place.poll(cx.waker());
+            if matches!(poll, Poll::Ready(Wake::Head)) {
+                poll = place.poll(cx.waker());
+            }
+            Poll::Ready(poll)
+        }));
+        match wake {
+            Poll::Ready(wake) => self.take(place, wake),
+            Poll::Pending => None,
+        }
+    }
+
+    fn later(&self) -> Instant {
+        clock::now() + CHAIN * 2
+    }
+
+    fn spawn(self: &Arc<Self>, run: impl FnOnce(&Self) + 'static) -> thread::JoinHandle<()> {
+        let world = Arc::clone(self);
+        thread::spawn(move || run(&world))
+    }
+
+    /// Nobody holds the lock, and each owner number was released, or will be, once.
+    fn is_released(&self, owners: usize) {
+        assert!(!self.waiters.is_taken());
+        assert_eq!(self.engine.watchdog.len(), 0);
+        assert_eq!(self.engine.releases.undelivered().all, owners);
+        assert_eq!(self.engine.releases.len(), owners);
+    }
+}
+
+/// All interleavings with up to two preemptions: of more there are too many here.
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(run);
+}
+
+#[test]
+fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
+    model(|| {
+        let (world, guard) = World::new();
+        let [first, second] = [(); 2].map(|()| world.enter());
+        let ends = world.spawn(move |world| world.end(guard));
+        let cancelled = world.spawn(move |_| drop(first));
+        let guard = world.wait(second);
+        ends.join().unwrap();
+        cancelled.join().unwrap();
+        if let Some(guard) = guard {
+            world.end(guard);
+        }
+        world.is_released(1);
+    });
+}
+
+#[test]
+fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
+    model(|| {
+        let (world, guard) = World::new();
+        let first = world.enter();
+        let ends = world.spawn(move |world| world.end(guard));
+        drop(first);
+        ends.join().unwrap();
+        world.is_released(1);
+    });
+}
+
+#[test]
+fn an_offer_at_the_end_of_a_wait_is_taken_or_the_next_ones() {
+    model(|| {
+        let (world, guard) = World::new();
+        let [first, second] = [(); 2].map(|()| world.enter());
+        let ends = world.spawn(move |world| world.end(guard));
+        let timed_out = world.spawn(move |world| {
+            if let Some(guard) = world.look(first) {
+                world.end(guard);
+            }
+        });
+        if let Some(guard) = world.wait(second) {
+            world.end(guard);
+        }
+        ends.join().unwrap();
+        timed_out.join().unwrap();
+        world.is_released(1);
+    });
+}
+
+/// The first offer is taken, so the timer that was set for it finds the second, or nothing.
+#[test]
+fn an_offer_beside_the_end_of_its_chain_is_taken_or_released() {
+    model(|| {
+        let (world, guard) = World::new();
+        let [first, second] = [(); 2].map(|()| world.enter());
+        world.end(guard);
+        let guard = world.look(first).unwrap();
+        let ends = world.spawn(move |world| world.end(guard));
+        let timer = world.spawn(|world| {
+            let _ = world.engine.releases.look_at_offers(world.later());
+        });
+        ends.join().unwrap();
+        timer.join().unwrap();
+        // The timer of this offer, if that one was gone.
+        let _ = world.engine.releases.look_at_offers(world.later());
+        assert!(world.look(second).is_none());
+        world.is_released(1);
+    });
+}
+
+#[test]
+fn an_offer_beside_a_doubt_is_declined_or_taken_in_doubt() {
+    model(|| {
+        let (world, guard) = World::new();
+        let first = world.enter();
+        let doubt = world.spawn(|world| {
+            world.engine.watchdog.doubt();
+            world.engine.watchdog.doubt_all(&world.engine.nodes);
+        });
+        let ends = world.spawn(move |world| world.end(guard));
+        let guard = world.wait(first);
+        doubt.join().unwrap();
+        ends.join().unwrap();
+        if let Some(guard) = guard {
+            let plan = guard.hold.plan(clock::now());
+            assert!(matches!(plan, Plan::Renew(_)), "{plan:?}");
+            world.end(guard);
+        }
+        world.is_released(1);
+    });
+}
+
+#[test]
+fn a_hold_that_is_lost_is_not_handed_over() {
+    model(|| {
+        let (world, guard) = World::new();
+        let (first, hold) = (world.enter(), Arc::clone(&guard.hold));
+        let lost = thread::spawn(move || {
+            let news = hold.lease().lost(LostReason::Deleted, clock::now());
+            // Tells everybody else.
+            hold.mark_lost(LostReason::Deleted);
+            news
+        });
+        let ends = world.spawn(move |world| world.end(guard));
+        let guard = world.wait(first);
+        let lost = lost.join().unwrap();
+        ends.join().unwrap();
+        if let Some(guard) = guard {
+            assert!(!lost);
+            world.end(guard);
+        }
+        world.is_released(1);
+    });
+}
+
+/// A shut-down sees no moment at which nothing is owed to Redis.
+#[test]
+fn an_offer_beside_a_shut_down_is_released_before_its_end() {
+    model(|| {
+        let (world, guard) = World::new();
+        let first = world.enter();
+        let waits = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.wait(first))
+        };
+        let ends = world.spawn(move |world| world.end(guard));
+        // As `Engine::shut_down`.
+        world.engine.stop_acquiring();
+        for hold in world.engine.watchdog.holds() {
+            hold.end(LostReason::ShutDown);
+        }
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+        ends.join().unwrap();
+        if let Some(guard) = waits.join().unwrap() {
+            assert!(!guard.hold.is_valid());
+        }
+        assert!(!world.waiters.is_taken());
+        assert_eq!(world.engine.watchdog.len(), 0);
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+    });
+}
+
+/// The lock was freed by force, and this client has acquired it anew: the hold of before does not
+/// come back.
+#[test]
+fn an_offer_beside_a_later_hold_is_not_held_with_it() {
+    model(|| {
+        let (world, guard) = World::new();
+        let first = world.enter();
+        let ends = world.spawn(move |_| drop(guard));
+        let again = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let now = clock::now();
+                HoldGuard::acquired(&world.request(), None, now, now)
+            })
+        };
+        world.guards.store(0, Ordering::Release);
+        let before = world.wait(first);
+        ends.join().unwrap();
+        let again = again.join().unwrap();
+        assert!(again.hold.is_valid());
+        if let Some(before) = before {
+            assert!(!before.hold.is_valid());
+        }
+        drop(again);
+        world.is_released(2);
+    });
+}
+
+/// Two holds end one soon after the other, as after a forced release: a waiter has one of them.
+#[test]
+fn beside_a_second_offer_one_is_released() {
+    model(|| {
+        let (world, guard) = World::new();
+        let first = world.enter();
+        let channel = world.recipe.channel().unwrap();
+        world.waiters.listen(&world.engine.hub, channel);
+        world.guards.store(0, Ordering::Release);
+        let ends = world.spawn(move |world| world.leave(guard));
+        let again = world.spawn(move |world| {
+            let now = clock::now();
+            world.leave(HoldGuard::acquired(&world.request(), None, now, now));
+        });
+        let guard = world.wait(first);
+        ends.join().unwrap();
+        again.join().unwrap();
+        if let Some(guard) = guard {
+            world.end(guard);
+        }
+        world.is_released(2);
+    });
+}
