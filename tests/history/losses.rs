@@ -1,6 +1,6 @@
-use tests::history::{Acquisition, Grant, Ms, Wiped};
+use tests::history::{Acquisition, Ahead, Grant, History, Mode, Ms, Wiped};
 
-use super::{KEY, LEASE, broken, history, holds, strike, with};
+use super::{KEY, LEASE, TERMS, broken, foreigner, history, holds, strike, with};
 
 /// One that asks at 10 ms, has it at 20 ms, and is seen to be lost then.
 fn lost(at: Ms, change: impl FnOnce(&mut Grant)) -> Acquisition {
@@ -54,4 +54,66 @@ fn what_redis_forgot_and_whom_a_fault_struck_may_be_lost() {
     assert_eq!(broken(&closed), [""; 0]);
     closed.shut_down[0] = (1, 510);
     assert_eq!(broken(&closed), ["loss"], "only later");
+}
+
+const PERMITS: Mode = Mode::Permits { taken: 1, limit: 2 };
+
+/// A permit that is lost at 500 ms, and one for which a client of another kind asked in this time. The
+/// clock of that client is ahead since 100 ms.
+fn taken_back(called: Ms, returned: Ms) -> History {
+    let permit = |of| Acquisition {
+        mode: PERMITS,
+        ..of
+    };
+    let ours = lost(500, |grant| grant.renewed = true);
+    let asked = Acquisition {
+        called,
+        ..holds(2, returned, returned + 200)
+    };
+    let mut history = history([permit(ours), permit(asked)]);
+    history.foreign.push(foreigner(2));
+    history.ahead.push(Ahead {
+        process: 2,
+        from: 100,
+        until: Ms::MAX,
+    });
+    history
+}
+
+#[test]
+fn a_client_whose_clock_is_ahead_takes_back_permits() {
+    assert_eq!(broken(&taken_back(300, 400)), [""; 0]);
+    assert_eq!(broken(&taken_back(50, 110)), [""; 0], "while it waits");
+    let mut back = taken_back(300, 400);
+    back.ahead[0].until = 310;
+    assert_eq!(broken(&back), [""; 0], "as it asked");
+}
+
+#[test]
+fn a_client_whose_clock_is_ahead_is_no_other_excuse() {
+    assert_eq!(broken(&taken_back(520, 600)), ["loss"], "only later");
+    // What it sent last arrives a way of a message later.
+    let answered = 100 - TERMS.latency;
+    assert_eq!(broken(&taken_back(50, answered)), [""; 0]);
+    assert_eq!(broken(&taken_back(50, answered - 1)), ["loss"], "before");
+    let mut earlier = taken_back(50, 60);
+    earlier.ahead[0].from = 40;
+    assert_eq!(broken(&earlier), [""; 0]);
+    earlier.acquisitions[0].called = 60 + TERMS.latency + 1;
+    assert_eq!(broken(&earlier), ["loss"], "before ours asked");
+
+    let mut right = taken_back(300, 400);
+    right.ahead[0].until = 300 - TERMS.latency - 1;
+    assert_eq!(broken(&right), ["loss"], "its clock was right again");
+    let mut other = taken_back(300, 400);
+    other.ahead[0].process = 3;
+    assert_eq!(broken(&other), ["loss"], "another client's clock");
+    let mut elsewhere = taken_back(300, 400);
+    elsewhere.acquisitions[1].key = "another".to_owned();
+    assert_eq!(broken(&elsewhere), ["loss"]);
+    let mut lock = taken_back(300, 400);
+    for one in &mut lock.acquisitions {
+        one.mode = Mode::Shared;
+    }
+    assert_eq!(broken(&lock), ["loss"], "only permits are taken back");
 }

@@ -1,7 +1,11 @@
 //! A guard says that it is lost only where Redis forgot the hold, its lease was over, its client was
 //! shut down, or a fault kept its process from renewing it.
+//!
+//! Redisson judges the leases of permits by the wall clock of its host: a client that asks for permits
+//! takes back those whose leases are over by that clock, whoever holds them. Where it is ahead of the
+//! server's, permits of ours are lost early.
 
-use super::{Grant, History, Mode, Ms, Violation};
+use super::{Acquisition, Grant, History, Mode, Ms, Violation};
 
 const RULE: &str = "loss";
 /// A lease of fewer round trips than these may end before its renewal is answered.
@@ -30,7 +34,8 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         if history.shut_down.iter().any(ended) {
             continue;
         }
-        if !forgotten && kept && is_early(history, grant, one.called, lost, lease) {
+        let excused = forgotten || !kept || is_taken_back(history, one, lost);
+        if !excused && is_early(history, grant, one.called, lost, lease) {
             let what = format!(
                 "{}: {} (process {}) had it from {} ms, with a lease of {lease} ms, and lost it",
                 one.key, grant.owner, one.process, grant.at
@@ -38,6 +43,38 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             broken.push(Violation::new(RULE, lost, what));
         }
     }
+}
+
+/// Whether these are permits with a lease, and a client whose clock was ahead asked for permits of that
+/// name before they were lost.
+fn is_taken_back(history: &History, one: &Acquisition, lost: Ms) -> bool {
+    if !matches!(one.mode, Mode::Permits { .. }) {
+        return false;
+    }
+    let all = history.acquisitions.iter();
+    let mut others = all.filter(|other| other.key == one.key);
+    others.any(|other| {
+        let mut ahead = history.ahead.iter();
+        ahead.any(|ahead| {
+            let from = one.called.max(other.called).max(ahead.from);
+            ahead.process == other.process
+                && from <= lost
+                && from <= asks_until(history, other)
+                // What it sent before its clock was right again.
+                && from <= ahead.until.saturating_add(history.terms.latency)
+        })
+    })
+}
+
+/// Until when a call of this acquisition may arrive at the server.
+fn asks_until(history: &History, one: &Acquisition) -> Ms {
+    // Redisson repeats a call whose reply is lost.
+    let late = match history.was_struck(one.process) {
+        true => history.recovery(),
+        false => history.terms.latency,
+    };
+    let returned = one.returned.as_ref();
+    returned.map_or(history.end, |(at, _)| at + late)
 }
 
 /// Whether the lease cannot have been over.

@@ -21,8 +21,8 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Acquisition, Again, End, Foreign, Grant, History, LatchAct, LatchCall, Mode, Ms, Outcome,
-        Part, Pause, Sight, Strike, Terms, TimedCall, Wiped,
+        Acquisition, Again, Ahead, End, Foreign, Grant, History, LatchAct, LatchCall, Mode, Ms,
+        Outcome, Part, Pause, Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
 };

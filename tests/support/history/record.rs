@@ -18,6 +18,8 @@ pub struct History {
     pub foreign: Vec<Foreign>,
     /// Since when the wall clock of such a client may differ from the server's.
     pub clocks_differ: Option<Ms>,
+    /// When the wall clock of such a client was ahead of the server's, after one of them was set.
+    pub ahead: Vec<Ahead>,
     /// All acquisitions, granted or not.
     pub acquisitions: Vec<Acquisition>,
     /// The parts of holds on several servers.
@@ -55,6 +57,17 @@ pub struct Foreign {
     pub process: u32,
     /// For how long a waiter of it counts in a fair queue that has no limit to its wait.
     pub wait: Ms,
+}
+
+/// The wall clock of a client of another kind is ahead of the server's.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// Its process.
+    pub process: u32,
+    /// Since when.
+    pub from: Ms,
+    /// Until when.
+    pub until: Ms,
 }
 
 /// What a run was like, as far as the rules ask.

@@ -260,12 +260,14 @@ impl World {
                 // Forward: leases are over before their holders think so.
                 self.wiped(server, None, 0);
                 self.nodes[server].server.set_clock(by);
+                self.jumps(None, by);
                 self.clocks_differ();
             }
             // The library does not read that clock; Redisson does.
             Trouble::SetWallClock { host, by } => {
                 let wall = &self.machines[host].host.wall;
                 wall.fetch_add(by, Ordering::Relaxed);
+                self.jumps(Some(host), by);
                 if self.plan.is_java(host) {
                     self.clocks_differ();
                 }

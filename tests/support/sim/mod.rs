@@ -37,6 +37,7 @@ mod shrink;
 mod sights;
 mod stream;
 mod turn;
+mod wall;
 
 pub use self::{
     plan::{

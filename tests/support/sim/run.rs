@@ -10,6 +10,7 @@ use super::log::{Clock, Log};
 use super::machine::Machine;
 use super::node::Node;
 use super::plan::{Fault, Plan, Refusal, Trouble};
+use super::wall::{self, Jump};
 use crate::history::{self, History, Ms, Violation};
 
 /// No run takes longer.
@@ -35,6 +36,7 @@ pub struct Report {
 /// All that there is in a run.
 pub(super) struct World {
     pub(super) struck: Vec<Struck>,
+    pub(super) jumps: Vec<Jump>,
     pub(super) plan: Arc<Plan>,
     pub(super) nodes: Vec<Node>,
     pub(super) log: Log,
@@ -63,6 +65,7 @@ pub fn run(plan: &Plan) -> Report {
         Violation::new("outdated", *at, what)
     }));
     world.end();
+    wall::write_down(&world.jumps, &mut world.log.lock());
     write_down(&world.struck, &world.log);
     let written = std::mem::take(&mut *world.log.lock());
     let mut history = written.history;
@@ -138,6 +141,7 @@ impl World {
         let begin = |fault: &Fault| (fault.at, fault.server, Due::Begin(fault.what));
         Self {
             struck: Vec::new(),
+            jumps: Vec::new(),
             nodes,
             paused: vec![false; machines.len()],
             due: plan.faults.iter().map(begin).collect(),
