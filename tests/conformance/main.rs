@@ -1,5 +1,5 @@
 //! The behaviour that locks of every kind have in common, on a real server, in a cluster and on the
-//! embedded engine.
+//! embedded engine; of one kind also with TLS and behind sentinels.
 //!
 //! [`every_behaviour`] is the one list. A kind of lock is an implementation of
 //! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
@@ -127,4 +127,12 @@ kinds! {
     multi_one_by_one = crate::subject::OneByOne;
     @independent
     red = redlock_rt::RedLock;
+}
+
+// Everything is sent there as to a single server, once the client is connected.
+mod tls {
+    on_servers!(tests::Tls, redlock_rt::RLock);
+}
+mod sentinel {
+    on_servers!(tests::Watched, redlock_rt::RLock);
 }

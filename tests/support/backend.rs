@@ -8,7 +8,10 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
 
-use crate::{Cluster, RedisServer, Wires, connection_over, connection_to, shared_server};
+use crate::{
+    Cluster, RedisServer, Replicated, Sentinels, Wires, cluster::blocking, connection_over,
+    connection_to, shared_server,
+};
 
 /// A place that clients connect to.
 pub trait Backend: Send + Sync + 'static {
@@ -97,6 +100,83 @@ impl Backend for OneMaster {
     async fn connect(&self, _server: usize) -> MultiplexedConnection {
         let connected = Self::cluster().node(0).connect().await;
         connected.expect("the node answers")
+    }
+}
+
+/// A shared server to which clients speak TLS.
+#[derive(Debug)]
+pub struct Tls;
+
+impl Tls {
+    fn server() -> &'static RedisServer {
+        static SERVER: OnceLock<RedisServer> = OnceLock::new();
+        SERVER.get_or_init(|| RedisServer::options().tls().start())
+    }
+}
+
+impl Backend for Tls {
+    fn open(servers: usize) -> Self {
+        assert_eq!(servers, 1, "one server is shared");
+        Self
+    }
+
+    fn client(&self, _server: usize) -> ClientBuilder {
+        let server = Self::server();
+        let builder = Client::builder().url(&server.tls_url());
+        builder.tls_roots(server.ca_pem())
+    }
+
+    /// Without TLS, since a test reads what passes.
+    fn wires(&self, _server: usize) -> Wires {
+        Wires::to_address(Self::server().address())
+    }
+
+    async fn connect(&self, _server: usize) -> MultiplexedConnection {
+        let connected = Self::server().connect().await;
+        connected.expect("the server answers")
+    }
+}
+
+/// A shared master with a replica, which clients find by asking three sentinels.
+#[derive(Debug)]
+pub struct Watched;
+
+impl Watched {
+    fn servers() -> &'static (Replicated, Sentinels) {
+        static SERVERS: OnceLock<(Replicated, Sentinels)> = OnceLock::new();
+        SERVERS.get_or_init(|| {
+            blocking(|| async {
+                let servers = Replicated::start(RedisServer::options(), 1).await;
+                let sentinels = Sentinels::options();
+                // Nothing is to be given up on a busy machine.
+                let sentinels = sentinels.down_after(Duration::from_secs(30));
+                let sentinels = sentinels.watch(servers.server(0), 1, 3).await;
+                (servers, sentinels)
+            })
+        })
+    }
+}
+
+impl Backend for Watched {
+    fn open(servers: usize) -> Self {
+        assert_eq!(servers, 1, "one master is shared");
+        Self
+    }
+
+    fn client(&self, _server: usize) -> ClientBuilder {
+        let (_, sentinels) = Self::servers();
+        Client::builder().url(&sentinels.url(""))
+    }
+
+    fn wires(&self, _server: usize) -> Wires {
+        let (servers, _) = Self::servers();
+        Wires::to_address(servers.server(0).address())
+    }
+
+    async fn connect(&self, _server: usize) -> MultiplexedConnection {
+        let (servers, _) = Self::servers();
+        let connected = servers.server(0).connect().await;
+        connected.expect("the master answers")
     }
 }
 

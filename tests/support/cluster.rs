@@ -532,7 +532,7 @@ pub fn shared_cluster() -> &'static Cluster {
 }
 
 /// Runs this on a thread of its own, also inside a runtime.
-fn blocking<F: Future<Output: Send>>(task: impl FnOnce() -> F + Send) -> F::Output {
+pub(crate) fn blocking<F: Future<Output: Send>>(task: impl FnOnce() -> F + Send) -> F::Output {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build();

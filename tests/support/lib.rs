@@ -61,7 +61,7 @@ mod wires;
 mod world;
 
 pub use self::{
-    backend::{Backend, Embedded, OneMaster, Redis},
+    backend::{Backend, Embedded, OneMaster, Redis, Tls, Watched},
     clock::monotonic,
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     driver::{Answer, Driver, DriverError, Pending},

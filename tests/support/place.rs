@@ -11,6 +11,9 @@ use redlock_rt::{Client, ClientBuilder};
 
 use crate::{Cluster, Proxy, RedisServer, Sentinels};
 
+/// Nothing is to be given up because of a fault, or on a busy machine.
+const UNDISTURBED: Duration = Duration::from_secs(30);
+
 /// What a client connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -62,7 +65,8 @@ impl Proxied {
                 let proxy = Proxy::to(&server);
                 // It names the address at which it watches the master.
                 let port = proxy.address().port();
-                let sentinels = Sentinels::options().watch_at(port, &server, 0, 1).await;
+                let sentinels = Sentinels::options().down_after(UNDISTURBED);
+                let sentinels = sentinels.watch_at(port, &server, 0, 1).await;
                 (Servers::Watched(server, sentinels), vec![proxy])
             }
             Place::Cluster => {
@@ -177,8 +181,7 @@ async fn cluster() -> (Cluster, Vec<Proxy>) {
     }
     // A replica would connect to its master through the proxy.
     let options = Cluster::options().replicas(0);
-    // Nothing is to be given up on a busy machine.
-    let cluster = options.node_timeout(Duration::from_secs(30)).start();
+    let cluster = options.node_timeout(UNDISTURBED).start();
     let proxies: Vec<Proxy> = cluster
         .all()
         .map(|at| Proxy::to(cluster.node(at)))

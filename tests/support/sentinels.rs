@@ -18,7 +18,7 @@ use crate::{
 /// The name of the service that the sentinels watch.
 pub const SERVICE: &str = "locks";
 const DEADLINE: Duration = Duration::from_secs(20);
-/// After this long without an answer a server counts as down.
+/// After this long without an answer a server counts as down, by default.
 const DOWN_AFTER: Duration = Duration::from_millis(500);
 
 /// How sentinels are to be started.
@@ -27,12 +27,19 @@ const DOWN_AFTER: Duration = Duration::from_millis(500);
 pub struct SentinelOptions {
     password: Option<String>,
     tls: bool,
+    down_after: Option<Duration>,
 }
 
 impl SentinelOptions {
     /// Asks clients, and the other sentinels, for a password.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
+        self
+    }
+
+    /// After this long without an answer a server counts as down; half a second by default.
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = Some(silence);
         self
     }
 
@@ -161,7 +168,7 @@ impl Sentinel {
              sentinel down-after-milliseconds {SERVICE} {}\n\
              sentinel failover-timeout {SERVICE} 5000\n",
             directory.path().display(),
-            DOWN_AFTER.as_millis()
+            options.down_after.unwrap_or(DOWN_AFTER).as_millis()
         );
         text += &ports_and_passwords(options, master, own.number(), plain.as_ref());
         fs::write(&file, text).expect("the directory is writable");
