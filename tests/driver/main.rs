@@ -12,6 +12,7 @@ mod others;
 mod process;
 mod rw;
 mod semaphores;
+mod servers;
 
 use std::time::Duration;
 

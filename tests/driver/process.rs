@@ -18,9 +18,11 @@ async fn errors_have_their_kind() {
     let kind = async |command: &str| driver.call(command).await.err_kind();
     assert_eq!(kind("lock n a").await, "usage");
     assert_eq!(kind("dance").await, "usage");
-    for url in ["sentinel:m,redis://a:1", "embedded:x"] {
+    for url in ["sentinel:m", "embedded:x", "rediss://a:1 tls_roots=/none"] {
         assert_eq!(kind(&format!("connect {url}")).await, "usage");
     }
+    let nobody = "connect sentinel:m,redis://127.0.0.1:1";
+    assert_eq!(kind(nobody).await, "unavailable");
     assert_eq!(kind("connect redis://127.0.0.1:1").await, "unavailable");
     let none = "connect red:redis://127.0.0.1:1,redis://127.0.0.1:2";
     assert_eq!(kind(none).await, "quorum");

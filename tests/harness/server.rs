@@ -2,13 +2,15 @@
 
 use std::{
     process::{Command, Stdio},
-    sync::Arc,
     time::Duration,
 };
 
 use crate::DEADLINE;
 use redis::AsyncCommands;
-use tests::{RedisServer, connection_to, eventually, is_alive, patient, shared_server, unique};
+use tests::{
+    RedisServer, connection_over_tls, connection_to, eventually, is_alive, patient, shared_server,
+    unique,
+};
 
 #[tokio::test]
 async fn servers_are_separate_and_end_when_dropped() {
@@ -120,32 +122,14 @@ async fn a_server_takes_further_arguments() {
 
 #[tokio::test]
 async fn a_server_speaks_tls() {
-    use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::pem::PemObject};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    let server = RedisServer::options().tls().start();
-    let url = server.tls_url();
-    let address = url.strip_prefix("rediss://").unwrap();
-
-    let mut roots = RootCertStore::empty();
-    let certificate =
-        rustls::pki_types::CertificateDer::from_pem_slice(server.ca_pem().as_bytes()).unwrap();
-    roots.add(certificate).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let mut stream = connector
-        .connect("localhost".try_into().unwrap(), stream)
+    let server = RedisServer::options().tls().password("s3cret").start();
+    let other = RedisServer::options().tls().start();
+    let mut redis = connection_over_tls(&server.tls_url(), server.ca_pem())
         .await
         .unwrap();
-    stream.write_all(b"PING\r\n").await.unwrap();
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"+PONG\r\n");
+    assert_eq!(redis.ping::<String>().await.unwrap(), "PONG");
+    let untrusted = connection_over_tls(&server.tls_url(), other.ca_pem()).await;
+    assert!(untrusted.is_err());
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub use self::{
     log::Log,
     monitor::{Monitor, MonitorLine},
     names::unique,
-    over::{connection_over, connection_to, patient},
+    over::{connection_over, connection_over_tls, connection_to, patient},
     place::{Place, Proxied},
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},

@@ -12,13 +12,13 @@ use redlock_rt::{
     Client, ClientBuilder, Error, Quorum, Shutdown, Stats,
     embedded::{Engine, Listener},
 };
-use tests::{connection_over, connection_to};
 use tokio::sync::{OnceCell, SetOnce};
 
 use super::{
     answer::{Failure, Outcome},
     owners::Owners,
     semaphores::Permits,
+    servers::{Server, publish_in_shard, sentinel_url},
 };
 
 /// The limit for releases when a client is closed.
@@ -43,6 +43,7 @@ pub(crate) struct Connected {
     /// Only for a client with several servers.
     pub(crate) quorum: Option<Quorum>,
     server: Server,
+    tls_roots: Option<String>,
     raw: OnceCell<MultiplexedConnection>,
 }
 
@@ -65,14 +66,6 @@ pub(crate) struct Clients {
 struct Embedded {
     engine: std::sync::OnceLock<Engine>,
     listeners: Mutex<Vec<Listener>>,
-}
-
-#[derive(Debug)]
-enum Server {
-    Url(String),
-    /// Nodes of a cluster.
-    Cluster(Vec<String>),
-    Embedded(Engine),
 }
 
 impl Clients {
@@ -134,6 +127,7 @@ impl Clients {
                     others: Vec::new(),
                     quorum: None,
                     server,
+                    tls_roots: tls_roots(target)?,
                     raw: OnceCell::new(),
                 })
             }
@@ -175,6 +169,7 @@ impl Clients {
             others,
             quorum: Some(quorum),
             server: first.expect("there is a first url"),
+            tls_roots: tls_roots(&target)?,
             raw: OnceCell::new(),
         })
     }
@@ -195,6 +190,7 @@ impl Clients {
         let builder = match &server {
             Server::Url(url) => builder.url(url),
             Server::Cluster(urls) => builder.cluster(urls),
+            Server::Sentinels(service, urls) => builder.url(&sentinel_url(service, urls)?),
             Server::Embedded(engine) => builder.embedded(engine),
         };
         Ok((builder, server))
@@ -206,8 +202,10 @@ impl Clients {
                 let urls = urls.split(',').map(str::to_owned);
                 return Ok(Server::Cluster(urls.collect()));
             }
-            if url.starts_with("sentinel:") {
-                return Err(Failure::usage("sentinel: is not supported yet"));
+            if let Some(places) = url.strip_prefix("sentinel:") {
+                let mut words = places.split(',').map(str::to_owned);
+                let service = words.next().unwrap_or_default();
+                return Ok(Server::Sentinels(service, words.collect()));
             }
             return Ok(Server::Url(url.to_owned()));
         };
@@ -303,13 +301,14 @@ impl Connected {
     /// Publishes without the library, on a separate connection.
     pub(crate) async fn publish(&self, channel: &str, message: &str) -> Outcome {
         if let Server::Cluster(urls) = &self.server {
-            let receivers = publish_in_shard(urls, channel, message).await;
+            let roots = self.tls_roots.as_deref();
+            let receivers = publish_in_shard(roots, urls, channel, message).await;
             return Ok(receivers.map_err(Failure::unavailable)?.to_string());
         }
         let publish = async {
             let mut connection = self
                 .raw
-                .get_or_try_init(|| self.connect_raw())
+                .get_or_try_init(|| self.server.connect(self.tls_roots.as_deref()))
                 .await?
                 .clone();
             let mut publish = redis::cmd("PUBLISH");
@@ -321,14 +320,6 @@ impl Connected {
         };
         let receivers = publish.await.map_err(Failure::unavailable)?;
         Ok(receivers.to_string())
-    }
-
-    async fn connect_raw(&self) -> redis::RedisResult<MultiplexedConnection> {
-        match &self.server {
-            Server::Url(url) => connection_to(url).await,
-            Server::Cluster(urls) => connection_to(&urls[0]).await,
-            Server::Embedded(engine) => connection_over(engine.connect()).await,
-        }
     }
 
     /// Counts of the client as a JSON object.
@@ -347,30 +338,14 @@ impl Connected {
     }
 }
 
-/// Publishes at the master of the channel's slot, to which another node leads.
-async fn publish_in_shard(
-    urls: &[String],
-    channel: &str,
-    message: &str,
-) -> redis::RedisResult<usize> {
-    let mut publish = redis::cmd("SPUBLISH");
-    publish.arg(channel).arg(message);
-    let mut connection = connection_to(&urls[0]).await?;
-    let published = publish.query_async(&mut connection).await;
-    let moved = published
-        .as_ref()
-        .err()
-        .and_then(|error| error.redirect_node());
-    let Some((address, _)) = moved else {
-        return published;
-    };
-    // With the credentials of the first.
-    let login = urls[0]
-        .rsplit_once('@')
-        .map(|(login, _)| format!("{login}@"));
-    let login = login.unwrap_or_else(|| "redis://".to_owned());
-    let mut connection = connection_to(&format!("{login}{address}")).await?;
-    publish.query_async(&mut connection).await
+/// The certificates in the file that the client trusts.
+fn tls_roots(target: &Target) -> Result<Option<String>, Failure> {
+    let named = target.options.iter().rfind(|(key, _)| key == "tls_roots");
+    named.map(|(key, file)| read(key, file)).transpose()
+}
+
+fn read(key: &str, file: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|_| malformed(key, file))
 }
 
 fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, Failure> {
@@ -383,11 +358,12 @@ fn set(builder: ClientBuilder, key: &str, value: &str) -> Result<ClientBuilder, 
         "waiter_timeout" => builder.waiter_timeout(ms()?),
         "response_timeout" => builder.response_timeout(ms()?),
         "connect_timeout" => builder.connect_timeout(ms()?),
+        "tls_roots" => builder.tls_roots(read(key, value)?),
         "dedicated_thread" => builder.dedicated_thread(value.parse().map_err(|_| malformed())?),
         _ => {
             return Err(Failure::usage(format!(
                 "unknown option {key}: expected one of namespace, poll, linger, waiter_timeout, response_timeout, \
-                 connect_timeout, dedicated_thread"
+                 connect_timeout, tls_roots, dedicated_thread"
             )));
         }
     })

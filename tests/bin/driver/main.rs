@@ -11,6 +11,7 @@ mod locks;
 mod owners;
 mod running;
 mod semaphores;
+mod servers;
 mod session;
 mod turns;
 
