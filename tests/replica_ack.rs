@@ -697,6 +697,73 @@ async fn a_lock_that_must_be_on_disk_is_acknowledged_there_or_the_server_is_name
     stage.go_on(&[1]);
 }
 
+macro_rules! on_disk {
+    ($($function:ident: $ack:expr, $fsync:expr;)+) => {
+        $(#[distributed_lock(
+            key = "<name>", wait = DEADLINE, replica_ack = $ack, fsync = $fsync, client = client
+        )]
+        async fn $function(client: &Client, name: &str) -> Result<(), Error> {
+            Ok(())
+        })+
+    };
+}
+
+on_disk! {
+    in_memory: 1, none;
+    on_disk_of_replicas: 1, replicas;
+    on_disk_of_master: none, all;
+    on_disk_everywhere: all, all;
+}
+
+#[distributed_lock(
+    key = "<name>", wait = DEADLINE, replica_ack = 1, fsync = { fsync }, client = client
+)]
+async fn on_disk_as_told(client: &Client, name: &str, fsync: Fsync) -> Result<(), Error> {
+    Ok(())
+}
+
+/// The attribute decides, whatever the client does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_runs_when_its_lock_is_on_disk_as_its_attribute_says() {
+    let stage = Stage::of(RedisServer::options().aof(), 1, |builder| builder).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let builder = Client::builder().url(&proxy.url());
+    let client = builder.replica_timeout(DEADLINE).fsync(Fsync::All);
+    let client = client.build().unwrap();
+    stage.is_warm(1).await;
+    let aof = has_waitaof(&stage.servers).await;
+    for which in 0..5 {
+        proxy.mark();
+        let name = format!("d:{which}");
+        let (outcome, sent) = match which {
+            0 => (in_memory(&client, &name).await, "WAIT 1"),
+            1 => (on_disk_of_replicas(&client, &name).await, "WAITAOF 0 1"),
+            2 => (on_disk_of_master(&client, &name).await, "WAITAOF 1 0"),
+            3 => (on_disk_everywhere(&client, &name).await, "WAITAOF 1 1"),
+            _ => (
+                on_disk_as_told(&client, &name, Fsync::Replicas).await,
+                "WAITAOF 0 1",
+            ),
+        };
+        if which > 0 && !aof {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{which}: {error}");
+            assert!(told(&error).contains("has no WAITAOF"), "{}", told(&error));
+            continue;
+        }
+        outcome.unwrap();
+        let frames = proxy.frames();
+        let asked = frames
+            .iter()
+            .filter(|frame| frame.command().starts_with("WAIT"))
+            .map(|frame| match frame.command().as_str() {
+                "WAIT" => format!("WAIT {}", frame.text(1)),
+                command => format!("{command} {} {}", frame.text(1), frame.text(2)),
+            });
+        assert_eq!(asked.collect::<Vec<_>>(), [sent], "{which}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_without_an_append_only_file_is_named() {
     let stage = Stage::open(1).await;

@@ -18,7 +18,7 @@ fn config() -> ProptestConfig {
 }
 
 /// Options, each of them right by itself.
-const OPTIONS: [&str; 43] = [
+const OPTIONS: [&str; 45] = [
     r#"key = "order:<id>""#,
     r#"key = "<self.a.b():08x>""#,
     "key = order.key()",
@@ -39,6 +39,8 @@ const OPTIONS: [&str; 43] = [
     "replica_ack = majority",
     "replica_ack = 2",
     "replica_ack = { ack }",
+    "fsync = all",
+    "fsync = { fsync }",
     "kind = fair",
     "kind = read",
     "kind = fenced",
@@ -65,7 +67,7 @@ const OPTIONS: [&str; 43] = [
 ];
 
 /// Tokens that are valid in options, and tokens that are not.
-const PIECES: [&str; 66] = [
+const PIECES: [&str; 67] = [
     "key",
     "keys",
     "kind",
@@ -75,6 +77,7 @@ const PIECES: [&str; 66] = [
     "max_hold",
     "min_hold",
     "replica_ack",
+    "fsync",
     "client",
     "owner",
     "on_timeout",

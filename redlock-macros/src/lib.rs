@@ -64,6 +64,7 @@ mod template;
 /// | `max_hold` | the longest time for which the lock is held, however long the body takes | no limit |
 /// | `min_hold` | the shortest time for which the [lock stays taken](#periodic-jobs), however soon the body ends | until the body ends |
 /// | `replica_ack` | [how many replicas](#replicas) must have the lock before the body runs | the client's default |
+/// | `fsync` | [which servers](#replicas) must have the lock on disk before the body runs | the client's default |
 /// | `on_timeout` | [what to return](#fallbacks) if another owner held the lock for all of `wait` | `error` |
 /// | `on_unavailable` | what to return if Redis could not be reached | `error` |
 /// | `on_lost` | what happens to a body whose [lock is lost](#lost-locks) | `cancel` |
@@ -444,6 +445,30 @@ mod template;
 /// #[distributed_lock(key = "payout:<id>", wait = "2s", replica_ack = 1)]
 /// async fn pay_out(id: u64) -> Result<(), Error> {
 ///     unreachable!("this engine has no replicas")
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # redlock_rt::set_default_client(Client::embedded());
+///
+/// assert!(pay_out(7).await.is_err());
+/// # }
+/// ```
+///
+/// A server that has the lock may have it in memory only. `fsync` says which servers must have it on
+/// disk, in the append-only file (`appendonly yes`; Redis 7.2 or Valkey):
+///
+/// | value | on disk |
+/// | --- | --- |
+/// | `none` | nowhere |
+/// | `replicas` | at the replicas that `replica_ack` asks for |
+/// | `all` | at these, and at the master; without `replica_ack` at the master alone |
+/// | `{ fsync }` | what an expression of type `Fsync` says |
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "payout:<id>", wait = "5s", replica_ack = 1, fsync = all)]
+/// async fn pay_out(id: u64) -> Result<(), Error> {
+///     unreachable!("this engine has no disk")
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

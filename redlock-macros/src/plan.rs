@@ -16,6 +16,7 @@ pub(crate) struct Plan {
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
     pub(crate) replica_ack: Option<ReplicaAck>,
+    pub(crate) fsync: Option<Fsync>,
     pub(crate) client: Option<Expr>,
     pub(crate) owner: Option<Expr>,
     pub(crate) on_timeout: Fallback,
@@ -114,6 +115,16 @@ pub(crate) enum ReplicaAck {
     Majority,
     All,
     /// Of type `ReplicaAck`.
+    Expr(Expr),
+}
+
+/// Which servers must have the lock on disk.
+#[derive(Debug)]
+pub(crate) enum Fsync {
+    None,
+    Replicas,
+    All,
+    /// Of type `Fsync`.
     Expr(Expr),
 }
 

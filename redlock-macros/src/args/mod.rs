@@ -1,6 +1,7 @@
 //! The options of the attribute, each by itself: its name and its values. Rules that concern
 //! several options, or the function, are in `check`.
 
+mod fsync;
 mod key;
 mod kind;
 mod names;
@@ -17,7 +18,7 @@ use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr, Path, Token};
 
 use crate::errors::Errors;
-use crate::plan::{Fallback, LockKind, OnLost, Renew, ReplicaAck, Time, Wait};
+use crate::plan::{Fallback, Fsync, LockKind, OnLost, Renew, ReplicaAck, Time, Wait};
 
 pub(crate) use self::key::{KeyArg, KeysArg};
 
@@ -41,6 +42,7 @@ pub(crate) struct Args {
     pub(crate) max_hold: Slot<Time>,
     pub(crate) min_hold: Slot<Time>,
     pub(crate) replica_ack: Slot<ReplicaAck>,
+    pub(crate) fsync: Slot<Fsync>,
     pub(crate) client: Slot<Expr>,
     pub(crate) owner: Slot<Expr>,
     pub(crate) on_timeout: Slot<Fallback>,
@@ -222,6 +224,7 @@ impl Args {
             "max_hold" => Box::new(Reader(&mut self.max_hold, time::max_hold)),
             "min_hold" => Box::new(Reader(&mut self.min_hold, time::min_hold)),
             "replica_ack" => Box::new(Reader(&mut self.replica_ack, replicas::replica_ack)),
+            "fsync" => Box::new(Reader(&mut self.fsync, fsync::fsync)),
             "client" => Box::new(Reader(&mut self.client, value::any)),
             "owner" => Box::new(Reader(&mut self.owner, value::owner)),
             "on_timeout" => Box::new(Reader(&mut self.on_timeout, strategy::fallback)),

@@ -6,7 +6,7 @@ use syn::ext::IdentExt as _;
 use crate::messages::{Names, nearest};
 
 /// Every option with an example of its value, in the order in which messages list them.
-pub(super) const OPTIONS: [(&str, &str); 20] = [
+pub(super) const OPTIONS: [(&str, &str); 21] = [
     ("key", "\"order:<user_id>\""),
     ("keys", "[\"account:<from>\", \"account:<to>\"]"),
     ("kind", "fair"),
@@ -16,6 +16,7 @@ pub(super) const OPTIONS: [(&str, &str); 20] = [
     ("max_hold", "\"5m\""),
     ("min_hold", "\"10s\""),
     ("replica_ack", "majority"),
+    ("fsync", "all"),
     ("client", "self.locks"),
     ("owner", "self.owner"),
     ("on_timeout", "skip"),
@@ -30,7 +31,7 @@ pub(super) const OPTIONS: [(&str, &str); 20] = [
 ];
 
 /// The names of our options in other libraries. For hints only: none of them is accepted.
-pub(super) const FOREIGN: [(&str, &str); 82] = [
+pub(super) const FOREIGN: [(&str, &str); 86] = [
     ("lock_key", "key"),
     ("lockKey", "key"),
     ("lock_name", "key"),
@@ -84,6 +85,10 @@ pub(super) const FOREIGN: [(&str, &str); 82] = [
     ("checkLockSyncedSlaves", "replica_ack"),
     ("quorum", "replica_ack"),
     ("acks", "replica_ack"),
+    ("on_disk", "fsync"),
+    ("durable", "fsync"),
+    ("aof", "fsync"),
+    ("waitaof", "fsync"),
     ("auto_renew", "renew"),
     ("autoRenew", "renew"),
     ("auto_renewal", "renew"),

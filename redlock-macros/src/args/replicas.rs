@@ -3,31 +3,33 @@
 use proc_macro2::Ident;
 use syn::{Expr, Lit};
 
-use super::value::{is_open, literal, string, word};
+use super::value::{Words, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::messages::nearest;
 use crate::plan::ReplicaAck;
 
-const WORDS: [&str; 3] = ["none", "majority", "all"];
 const LIST: &str = "`replica_ack` is `none`, `majority`, `all`, a number of replicas, or an \
                     expression in braces of type `ReplicaAck`: `{ ack }`";
 
-/// The words of other libraries, in lower case and in one word. For hints only.
-const FOREIGN: [(&str, &str); 13] = [
-    ("no", "none"),
-    ("off", "none"),
-    ("false", "none"),
-    ("never", "none"),
-    ("zero", "none"),
-    ("quorum", "majority"),
-    ("half", "majority"),
-    ("most", "majority"),
-    ("every", "all"),
-    ("each", "all"),
-    ("true", "all"),
-    ("one", "1"),
-    ("any", "1"),
-];
+const WORDS: Words = Words {
+    option: "replica_ack",
+    words: &["none", "majority", "all"],
+    foreign: &[
+        ("no", "none"),
+        ("off", "none"),
+        ("false", "none"),
+        ("never", "none"),
+        ("zero", "none"),
+        ("quorum", "majority"),
+        ("half", "majority"),
+        ("most", "majority"),
+        ("every", "all"),
+        ("each", "all"),
+        ("true", "all"),
+        ("one", "1"),
+        ("any", "1"),
+    ],
+    list: LIST,
+};
 
 pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option<ReplicaAck> {
     match &value {
@@ -50,17 +52,8 @@ pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option
         _ => {}
     }
     match literal(&value) {
-        Some(Lit::Str(_)) => {
-            let text = string(&value)?.value();
-            match WORDS.contains(&text.as_str()) {
-                true => errors.on(
-                    &value,
-                    format_args!("`{text}` is a word, without quotes: `replica_ack = {text}`"),
-                ),
-                false => unknown(&value, &text, errors),
-            }
-        }
-        Some(Lit::Bool(switch)) => unknown(&value, &switch.value.to_string(), errors),
+        Some(Lit::Str(_)) => WORDS.quoted(&value, &string(&value)?.value(), errors),
+        Some(Lit::Bool(switch)) => WORDS.unknown(&value, &switch.value.to_string(), errors),
         Some(Lit::Int(_)) => match number(&value) {
             Some(0) => errors.on(
                 &value,
@@ -87,23 +80,10 @@ fn named(value: &Expr, name: &str, errors: &mut Errors) -> Option<ReplicaAck> {
         "majority" => Some(ReplicaAck::Majority),
         "all" => Some(ReplicaAck::All),
         other => {
-            unknown(value, other, errors);
+            WORDS.unknown(value, other, errors);
             None
         }
     }
-}
-
-fn unknown(value: &Expr, text: &str, errors: &mut Errors) {
-    let simple = text.replace('_', "").to_lowercase();
-    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
-    let meant = foreign
-        .map(|(_, ours)| *ours)
-        .or_else(|| nearest(text, WORDS));
-    let hint = match meant {
-        Some(meant) => format!("did you mean `{meant}`? "),
-        None => String::new(),
-    };
-    errors.on(value, format_args!("unknown `{text}`; {hint}{LIST}"));
 }
 
 /// The number of a literal.

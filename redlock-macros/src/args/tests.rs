@@ -24,7 +24,7 @@ fn nothing_is_set_by_itself() {
 fn options_do_not_get_into_each_others_places() {
     let args = parse(
         r#"key = "order:<id>", wait = "0s", lease = "30s", max_hold = "1m30s", min_hold = "1s",
-           replica_ack = all,
+           replica_ack = all, fsync = replicas,
            renew = false, kind = fair, client = self.locks(), owner = me, on_timeout = skip,
            on_unavailable = value(1), on_lost = finish, map_err = E::from, when = a > b,
            guard = g, token = t, name = "n", crate = crate::mock,"#,
@@ -40,6 +40,7 @@ fn options_do_not_get_into_each_others_places() {
     assert!(matches!(args.max_hold.value(), Some(Time::Literal(time)) if time.as_secs() == 90));
     assert!(matches!(args.min_hold.value(), Some(Time::Literal(time)) if time.as_secs() == 1));
     assert!(matches!(args.replica_ack.value(), Some(ReplicaAck::All)));
+    assert!(matches!(args.fsync.value(), Some(Fsync::Replicas)));
     assert!(matches!(args.renew.value(), Some(Renew::Bool(false))));
     assert!(matches!(args.kind.value(), Some(LockKind::Fair)));
     assert!(matches!(args.client.value(), Some(Expr::MethodCall(_))));
@@ -99,7 +100,7 @@ fn a_bad_value_is_no_reason_to_call_the_second_one_the_first() {
 #[test]
 fn unknown_options_get_a_hint_and_the_list() {
     let list = "the options are `key`, `keys`, `kind`, `wait`, `lease`, `renew`, `max_hold`, \
-                `min_hold`, `replica_ack`, `client`, `owner`, `on_timeout`, `on_unavailable`, `on_lost`, \
+                `min_hold`, `replica_ack`, `fsync`, `client`, `owner`, `on_timeout`, `on_unavailable`, `on_lost`, \
                 `map_err`, `when`, `guard`, `token`, `name`, `crate`";
     for (text, hint) in [
         (r#"kye = "a""#, "unknown option `kye`; did you mean `key`? "),

@@ -7,6 +7,7 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, Path, UnOp};
 
 use super::names::Example;
 use crate::errors::Errors;
+use crate::messages::nearest;
 
 /// Removes brackets without a meaning: parentheses, and the invisible brackets around the value of a
 /// `macro_rules!` variable.
@@ -45,6 +46,45 @@ pub(super) fn word(value: &Expr) -> Option<&Ident> {
     match value {
         Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
         _ => None,
+    }
+}
+
+/// The words that an option has as values.
+pub(super) struct Words {
+    pub(super) option: &'static str,
+    pub(super) words: &'static [&'static str],
+    /// The words of other libraries, in lower case and in one word. For hints only.
+    pub(super) foreign: &'static [(&'static str, &'static str)],
+    /// All values of the option.
+    pub(super) list: &'static str,
+}
+
+impl Words {
+    /// Reports a string where a word is expected.
+    pub(super) fn quoted(&self, value: &Expr, text: &str, errors: &mut Errors) {
+        let Self { option, words, .. } = self;
+        match words.contains(&text) {
+            true => errors.on(
+                value,
+                format_args!("`{text}` is a word, without quotes: `{option} = {text}`"),
+            ),
+            false => self.unknown(value, text, errors),
+        }
+    }
+
+    /// Reports a word that the option does not have.
+    pub(super) fn unknown(&self, value: &Expr, text: &str, errors: &mut Errors) {
+        let simple = text.replace('_', "").to_lowercase();
+        let foreign = self.foreign.iter().find(|(foreign, _)| *foreign == simple);
+        let meant = foreign
+            .map(|(_, ours)| *ours)
+            .or_else(|| nearest(text, self.words.iter().copied()));
+        let hint = match meant {
+            Some(meant) => format!("did you mean `{meant}`? "),
+            None => String::new(),
+        };
+        let list = self.list;
+        errors.on(value, format_args!("unknown `{text}`; {hint}{list}"));
     }
 }
 

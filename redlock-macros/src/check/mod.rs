@@ -43,6 +43,7 @@ fn plan(
         max_hold: args.max_hold.value(),
         min_hold: args.min_hold.value(),
         replica_ack: args.replica_ack.value(),
+        fsync: args.fsync.value(),
         client: args.client.value(),
         owner: args.owner.value(),
         on_timeout: args.on_timeout.value().unwrap_or_default(),

@@ -6,7 +6,7 @@ use proc_macro2::Span;
 
 use crate::args::{Args, KeysArg, Slot};
 use crate::errors::Errors;
-use crate::plan::{LockKind, Renew, Time, Wait};
+use crate::plan::{Fsync, LockKind, Renew, ReplicaAck, Time, Wait};
 
 pub(super) fn check(args: &Args, errors: &mut Errors) {
     durations(args, errors);
@@ -14,6 +14,7 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
     keys(args, errors);
     kinds(args, errors);
     bindings(args, errors);
+    servers(args, errors);
 }
 
 fn durations(args: &Args, errors: &mut Errors) {
@@ -53,6 +54,19 @@ fn durations(args: &Args, errors: &mut Errors) {
         errors.at(
             span,
             "`min_hold` is longer than `max_hold`: make it at most as long",
+        );
+    }
+}
+
+fn servers(args: &Args, errors: &mut Errors) {
+    if let (Some(ack), Some(fsync)) = (args.replica_ack.get(), args.fsync.get())
+        && matches!(ack.value, ReplicaAck::None)
+        && matches!(fsync.value, Fsync::Replicas)
+    {
+        errors.at(
+            fsync.span,
+            "`fsync = replicas` waits for the replicas of `replica_ack`, which is `none`: say \
+             there how many, or use `fsync = all` for the master alone",
         );
     }
 }

@@ -191,3 +191,17 @@ fn without_a_lock_nothing_is_bound() {
         &without("token"),
     );
 }
+
+#[test]
+fn fsync_of_replicas_waits_for_some() {
+    refused(
+        r#"key = "k", replica_ack = none, fsync = replicas"#,
+        "`fsync = replicas` waits for the replicas of `replica_ack`, which is `none`: say there \
+         how many, or use `fsync = all` for the master alone",
+    );
+    accepted(r#"key = "k", replica_ack = 1, fsync = replicas"#);
+    accepted(r#"key = "k", replica_ack = none, fsync = all"#);
+    accepted(r#"key = "k", replica_ack = none, fsync = { fsync }"#);
+    // The client may ask for some.
+    accepted(r#"key = "k", fsync = replicas"#);
+}

@@ -11,7 +11,7 @@ use syn::{Expr, LitStr};
 use super::key::keys;
 use super::{Names, relocated};
 use crate::function::Function;
-use crate::plan::{LockKind, OnLost, Plan, Renew, ReplicaAck, Time, Wait};
+use crate::plan::{Fsync, LockKind, OnLost, Plan, Renew, ReplicaAck, Time, Wait};
 
 /// An expression for the call that acquires the lock.
 pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
@@ -29,6 +29,7 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStre
         plan.replica_ack
             .as_ref()
             .map(|ack| replica_ack(ack, private)),
+        plan.fsync.as_ref().map(|fsync| self::fsync(fsync, private)),
         plan.owner.as_ref().map(|owner| self::owner(owner, private)),
         on_lost(plan.on_lost, private),
     ];
@@ -137,13 +138,27 @@ fn replica_ack(ack: &ReplicaAck, private: &TokenStream) -> TokenStream {
         }
         ReplicaAck::Majority => quote_spanned!(here=> #private::ReplicaAck::Majority),
         ReplicaAck::All => quote_spanned!(here=> #private::ReplicaAck::All),
-        ReplicaAck::Expr(ack) => {
-            let at_ack = here.located_at(ack.span());
-            let private = relocated(private, at_ack);
-            quote_spanned!(at_ack=> { let ack: #private::ReplicaAck = #ack; ack })
-        }
+        ReplicaAck::Expr(ack) => of_type("ReplicaAck", ack, private),
     };
     quote_spanned!(here=> .replica_ack(#ack))
+}
+
+fn fsync(fsync: &Fsync, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let fsync = match fsync {
+        Fsync::None => quote_spanned!(here=> #private::Fsync::None),
+        Fsync::Replicas => quote_spanned!(here=> #private::Fsync::Replicas),
+        Fsync::All => quote_spanned!(here=> #private::Fsync::All),
+        Fsync::Expr(fsync) => of_type("Fsync", fsync, private),
+    };
+    quote_spanned!(here=> .fsync(#fsync))
+}
+
+/// The value of an expression that must be of a type of ours.
+fn of_type(ty: &str, value: &Expr, private: &TokenStream) -> TokenStream {
+    let at_value = Span::mixed_site().located_at(value.span());
+    let (private, ty) = (relocated(private, at_value), Ident::new(ty, at_value));
+    quote_spanned!(at_value=> { let value: #private::#ty = #value; value })
 }
 
 fn on_lost(on_lost: OnLost, private: &TokenStream) -> Option<TokenStream> {

@@ -8,7 +8,7 @@ use super::key::Key;
 use super::run::Entering;
 use super::session::{OnLost, Session};
 use crate::client::{Client, default_client};
-use crate::engine::{Owner, ReplicaAck};
+use crate::engine::{Fsync, Owner, ReplicaAck};
 use crate::error::Error;
 use crate::sync::{LockOptions, MultiLock, Part, PermitOptions, Renew};
 
@@ -123,6 +123,12 @@ impl Call {
     /// Sets how many replicas must have the lock.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.options = self.options.replica_ack(ack);
+        self
+    }
+
+    /// Sets which servers must have the lock on disk.
+    pub fn fsync(mut self, fsync: Fsync) -> Self {
+        self.options = self.options.fsync(fsync);
         self
     }
 

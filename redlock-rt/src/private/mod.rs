@@ -13,7 +13,7 @@ mod session;
 
 pub use ::core;
 
-pub use crate::engine::{Owner, ReplicaAck};
+pub use crate::engine::{Fsync, Owner, ReplicaAck};
 
 pub use self::call::{Call, Kind, LockKind, client, renew};
 pub use self::guard::{Guard, Held};

@@ -42,7 +42,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, Owner, Renew, ReplicaAck, distributed_lock};
+use redlock_rt::{Client, Error, Fsync, Owner, Renew, ReplicaAck, distributed_lock};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -73,6 +73,7 @@ impl Shop {
         max_hold = "1m",
         min_hold = "1s",
         replica_ack = majority,
+        fsync = replicas,
         client = self.locks,
         owner = self.owner,
         on_timeout = skip,
@@ -98,6 +99,7 @@ impl Shop {
         renew = Renew::Every(LEASE / 10),
         max_hold = 2 * LEASE,
         replica_ack = ReplicaAck::AtLeast(2),
+        fsync = Fsync::All,
         client = self.locks,
         owner = self.owner,
         on_timeout = call(Self::refuse),
@@ -123,6 +125,7 @@ impl Shop {
         wait = forever,
         renew = true,
         replica_ack = 1,
+        fsync = all,
         guard = permit,
         client = self.locks
     )]
