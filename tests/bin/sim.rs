@@ -46,6 +46,7 @@ const MUTANTS: &[&str] = &[
     "a_cancelled_acquisition_is_forgotten",
     "a_client_sends_no_beats",
     "a_call_may_take_twice_as_long",
+    "a_chain_of_hand_overs_has_no_end",
     "a_connection_to_the_old_server_is_kept",
     "a_dead_connection_is_not_killed",
     "a_deadline_of_redisson_is_not_brought_nearer",

@@ -5,6 +5,7 @@ mod counts;
 mod exclusion;
 mod fifo;
 mod foreign;
+mod handed;
 mod latches;
 mod losses;
 mod majorities;

@@ -9,6 +9,7 @@ mod counts;
 mod exclusion;
 mod fifo;
 mod foreign;
+mod handed;
 mod latches;
 mod losses;
 mod majorities;
@@ -65,6 +66,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         losses::check,
         counts::check,
         foreign::check,
+        handed::check,
         majorities::check,
     ] {
         rule(history, &mut broken);

@@ -38,6 +38,8 @@ pub struct History {
     pub pauses: Vec<Pause>,
     /// When which process began to shut its client down.
     pub shut_down: Vec<(u32, Ms)>,
+    /// For how long the tasks of which process hand a lock over to each other.
+    pub hand_over: Vec<(u32, Ms)>,
     /// What the server forgot although it should not have; of several, the first.
     pub wiped: Vec<Wiped>,
     /// The faults at each server; `None`: at all.

@@ -80,6 +80,8 @@ impl Host {
         let ms = Duration::from_millis;
         let terms = self.terms();
         let (net, place) = (self.nets[server].clone(), self.place);
+        // Some round trips take longer than the shortest of these.
+        let hand_over = 10 + 30 * place as u64;
         let (name, told) = match server {
             0 => ("sim".to_owned(), String::new()),
             _ => (format!("sim{server}"), format!(" at s{server}")),
@@ -98,8 +100,7 @@ impl Host {
             .poll_interval(ms(terms.poll))
             .linger(ms(terms.linger))
             .waiter_timeout(ms(terms.waiter))
-            // Some round trips take longer than the shortest of these.
-            .hand_over(ms(10 + 30 * place as u64))
+            .hand_over(ms(hand_over))
             .build();
         let client = made.expect("the plan's terms are valid");
         let mut written = self.log.lock();
@@ -107,6 +108,9 @@ impl Host {
             .history
             .clients
             .push((client.uuid().to_owned(), process));
+        if server == 0 {
+            written.history.hand_over.push((process, hand_over));
+        }
         let line = format!("h{place} is process {process}{told}, {}", client.uuid());
         written.lines.push((self.clock.now(), line));
         client

@@ -526,9 +526,7 @@ impl Lease {
     /// The server may have lost the hold: verify at once. A hold without a lease is not verified,
     /// since Redis cannot distinguish its holders.
     pub(crate) fn doubt(&mut self, now: Instant) {
-        if !mutant::on("a_hold_in_doubt_is_handed_over") {
-            self.unchain();
-        }
+        self.unchain();
         if !self.permanent {
             self.verify_at = Some(now);
             self.doubted = Some(now);

@@ -25,7 +25,6 @@ use super::hold::{Hold, LostReason, Plan};
 use super::signal::Signal;
 use crate::clock;
 use crate::connection::{Home, Nodes};
-use crate::mutant;
 use crate::shim::{AtomicBool, Mutex, lock};
 
 pub(crate) use self::task::run;
@@ -118,9 +117,6 @@ impl Watchdog {
 
     /// Whether the locks came into doubt after a command was sent then.
     pub(super) fn is_doubted_since(&self, sent: Instant) -> bool {
-        if mutant::on("a_hold_in_doubt_is_handed_over") {
-            return false;
-        }
         let told = self.doubt.load(Ordering::Acquire);
         told || lock(&self.doubted).is_some_and(|since| sent <= since)
     }
