@@ -11,9 +11,9 @@ use super::{Acquisition, Grant, History, Mode, Ms, Violation, Wiped};
 
 const RULE: &str = "exclusion";
 /// How often a lease is renewed before it would be over.
-const RENEWALS: Ms = 3;
+pub(super) const RENEWALS: Ms = 3;
 /// How many ways of a message until a renewal is answered, by a server that does not know the script.
-const ANSWER: Ms = 6;
+pub(super) const ANSWER: Ms = 6;
 const SLACK: Ms = 5;
 
 /// A hold that was believed in.

@@ -11,15 +11,11 @@
 //! * `repair`: a guard that is renewed has a part on each server that is free for longer than its
 //!   repair takes.
 
+use super::exclusion::{ANSWER, RENEWALS};
 use super::losses::is_early;
+use super::serving::SETUP;
 use super::{Acquisition, Grant, History, Mode, Ms, Sight, Violation, Wiped};
 
-/// How often a lease is renewed before it would be over.
-const RENEWALS: Ms = 3;
-/// How many ways of a message until a renewal is answered, by a server that does not know the script.
-const ANSWER: Ms = 6;
-/// Ways of a message until a client that has just begun is connected, and its scripts are loaded.
-const SETUP: Ms = 24;
 /// The longest pause between two rounds.
 const PAUSE: Ms = 100;
 /// A round that began before lasts as long as a server may take, and so does giving it back.

@@ -22,7 +22,7 @@ const LEFT: Ms = 2;
 /// The server does not know the script: it says so, the script is sent, and the try once more.
 const LOADED: Ms = 4;
 /// Ways of a message until a waiter is told of everything: two connections are made, scripts loaded.
-const SETUP: Ms = 24;
+pub(super) const SETUP: Ms = 24;
 /// What whole milliseconds and the order of tasks add.
 const SLACK: Ms = 10;
 

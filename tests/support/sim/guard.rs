@@ -58,6 +58,17 @@ pub(super) trait Hold: Sized + Send + Sync + 'static {
     }
 }
 
+/// Takes a lock, and keeps it for as long as this takes.
+pub(super) async fn nested<G>(
+    lock: impl Future<Output = Result<G, Error>>,
+    stay: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let guard = lock.await?;
+    stay.await;
+    drop(guard);
+    Ok(())
+}
+
 /// A lock's guard, with the lock.
 pub(super) struct Locked<K: Kind>(pub(super) LockGuard<K>, pub(super) Lock<K>);
 
@@ -81,12 +92,7 @@ impl<K: Kind + Send + Sync> Hold for Locked<K> {
     }
 
     async fn nest(&self, stay: impl Future<Output = ()> + Send) -> Maybe {
-        let body = async {
-            let again = self.1.lock().await?;
-            stay.await;
-            drop(again);
-            Ok(())
-        };
+        let body = nested(self.1.lock(), stay);
         Some(self.0.run(body).await.and_then(|inner| inner))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlock_rt::{Error, GuardState, RedLock, RedLockGuard, Unlocked};
 
 use super::act::{Host, sleep, told};
-use super::guard::{Hold, Maybe};
+use super::guard::{Hold, Maybe, nested};
 use super::log::Entry;
 use super::plan::{Meanwhile, Turn};
 use super::turn::{cut, options};
@@ -111,12 +111,7 @@ impl Hold for Majority {
     }
 
     async fn nest(&self, stay: impl Future<Output = ()> + Send) -> Maybe {
-        let body = async {
-            let again = self.1.lock().await?;
-            stay.await;
-            drop(again);
-            Ok(())
-        };
+        let body = nested(self.1.lock(), stay);
         Some(self.0.run(body).await.and_then(|inner| inner))
     }
 
