@@ -74,3 +74,17 @@ fn a_clock_that_is_behind_a_lost_token_gives_out_smaller_ones() {
     lost.wiped[0].until = 41;
     assert_eq!(broken(&lost), ["tokens"], "only later");
 }
+
+#[test]
+fn a_token_may_be_forgotten_before_its_reply_comes() {
+    // The first one was asked for at 10 ms.
+    let forgotten = |at| {
+        let mut history = history([token(1, 20, 2), token(2, 40, 1)]);
+        history.terms.sets_clock_back = true;
+        let (until, key) = (at, None);
+        history.wiped.push(Wiped { at, until, key });
+        broken(&history)
+    };
+    assert_eq!(forgotten(15), [""; 0]);
+    assert_eq!(forgotten(9), ["tokens"], "before it was given out");
+}

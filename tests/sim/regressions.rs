@@ -37,3 +37,20 @@ fn a_permit_is_taken_back_by_a_client_whose_clock_is_ahead() {
         r#"{"seed":1795395221007662,"terms":{"latency":[1,10],"lease":2000,"response":1000,"connect":3000,"poll":1000,"linger":1,"waiter":2000,"skew":[-500,0,0]},"things":[{"Permits":2},"Fenced"],"hosts":[[[],[{"Turn":{"thing":0,"after":5,"strong":true,"wait":3000,"lease":1154,"renew":true,"cut":null,"hold":2701,"meanwhile":"Nest","end":"Unlock"}}],[]],[[],[],[{"Turn":{"thing":0,"after":312,"strong":false,"wait":3000,"lease":1620,"renew":false,"cut":null,"hold":0,"meanwhile":"Reenter","end":"Unlock"}}]]],"java":[1],"faults":[{"at":116,"what":{"SetWallClock":{"host":1,"by":246863}}}]}"#,
     );
 }
+
+/// The rule was wrong: Redisson had its token before the server forgot it, and the reply came afterwards.
+#[test]
+fn a_token_is_forgotten_before_its_reply_comes() {
+    replay(
+        r#"{"seed":1795399524002822,"terms":{"latency":[2,40],"lease":600,"response":1000,"connect":500,"poll":1000,"linger":300,"waiter":600,"skew":[900,-500,0]},"things":["Fair","Fenced"],"hosts":[[[{"Turn":{"thing":1,"after":23,"strong":false,"wait":null,"lease":null,"renew":true,"cut":null,"hold":89,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":0,"strong":true,"wait":552,"lease":null,"renew":true,"cut":null,"hold":192,"meanwhile":"Nothing","end":"Unlock"}}],[{"Turn":{"thing":1,"after":29,"strong":true,"wait":null,"lease":null,"renew":true,"cut":null,"hold":85,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":23,"strong":true,"wait":null,"lease":null,"renew":true,"cut":null,"hold":195,"meanwhile":"Nothing","end":"Unlock"}}]],[[{"Turn":{"thing":1,"after":30,"strong":false,"wait":null,"lease":null,"renew":true,"cut":null,"hold":196,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":1,"after":7,"strong":false,"wait":14,"lease":null,"renew":true,"cut":null,"hold":159,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":1,"after":0,"strong":false,"wait":null,"lease":null,"renew":true,"cut":null,"hold":118,"meanwhile":"Nothing","end":"Unlock"}}]]],"java":[1],"faults":[{"at":64,"what":{"CrashHost":{"host":1,"silent":false,"lasts":2164}}},{"at":2598,"what":"Flush"}]}"#,
+    );
+}
+
+/// The rule was wrong: a release was refused until the lease was over, and another reader still had the
+/// lock.
+#[test]
+fn a_reader_whose_lease_is_over_is_named_in_a_lock_of_others() {
+    replay(
+        r#"{"seed":1795399524003480,"terms":{"latency":[2,40],"lease":10000,"response":3000,"connect":500,"poll":3000,"linger":1000,"waiter":600,"skew":[0,0,0]},"things":["ReadWrite"],"hosts":[[[{"Turn":{"thing":0,"after":5,"strong":false,"wait":1853,"lease":null,"renew":true,"cut":null,"hold":17,"meanwhile":"Nothing","end":"Unlock"}}]],[],[],[],[[],[{"Turn":{"thing":0,"after":15,"strong":false,"wait":1492,"lease":1528,"renew":false,"cut":null,"hold":29,"meanwhile":"Nothing","end":"Unlock"}}],[]]],"faults":[{"at":230,"what":{"Refuse":{"host":null,"with":"OutOfMemory","lasts":2932}}}]}"#,
+    );
+}

@@ -1,12 +1,14 @@
 //! Fencing tokens grow in the order of the holds.
 
-use super::{Grant, History, Violation, Wiped};
+use super::{Grant, History, Ms, Violation, Wiped};
 
 const RULE: &str = "tokens";
 
 /// Whether Redis forgot the last token between two holds, and its clock may be behind that token.
-fn is_forgotten(history: &History, key: &str, earlier: &Grant, later: &Grant) -> bool {
-    let between = |wiped: &Wiped| earlier.at <= wiped.until && wiped.at <= later.at;
+///
+/// `asked`: when the earlier one was asked for, since Redis gave it out before the reply came.
+fn is_forgotten(history: &History, key: &str, asked: Ms, later: &Grant) -> bool {
+    let between = |wiped: &Wiped| asked <= wiped.until && wiped.at <= later.at;
     // Redisson then counts from one.
     let may_fall = history.terms.sets_clock_back || is_foreign(history, later);
     may_fall && history.wiped(key).any(between)
@@ -55,7 +57,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             if let Some((before, asked, other)) = latest
                 && asked > grant.at
                 && before < token
-                && !is_forgotten(history, key, grant, other)
+                && !is_forgotten(history, key, called, other)
             {
                 let what = format!(
                     "{key}: {} asked at {asked} ms and has token {before}, {} had {token} at {} ms",

@@ -40,6 +40,13 @@ pub(super) struct Struck {
     stands: bool,
 }
 
+impl Struck {
+    /// Whether it kept this host from something.
+    pub(super) fn hinders(&self, host: usize) -> bool {
+        self.host.is_none_or(|of| of == host) && !self.only_wipes
+    }
+}
+
 /// Writes down, for each process, what struck its host.
 pub(super) fn write_down(all: &[Struck], log: &Log) {
     let mut written = log.lock();

@@ -10,6 +10,15 @@ use super::server::Server;
 use crate::history::{Ms, Violation};
 use crate::leak::in_use;
 
+/// Something in Redis that names a client.
+struct Owner<'a> {
+    /// At which server.
+    at: usize,
+    key: &'a str,
+    word: &'a str,
+    process: u32,
+}
+
 /// The longest lease that a turn asks for by itself.
 const LONGEST_OWN: Ms = 2500;
 
@@ -45,7 +54,7 @@ impl World {
             left.push(Violation::new("leftovers", self.now, what));
         }
         let living: Vec<u32> = self.machines.iter().filter_map(Machine::process).collect();
-        for what in self.keys_of(&living) {
+        for what in self.keys_of(&living, |_| false) {
             left.push(Violation::new("leftovers", self.now, what));
         }
         left
@@ -134,7 +143,7 @@ impl World {
         if self.plan.refuses(Refusal::Forbidden) || self.plan.refuses(Refusal::Kill) {
             return;
         }
-        for what in self.keys_of(&idle) {
+        for what in self.keys_of(&idle, |owner| self.is_over(owner)) {
             self.ghosts.push(Violation::new("ghost", self.now, what));
         }
     }
@@ -162,8 +171,30 @@ impl World {
         lost.collect()
     }
 
-    /// Keys in Redis that name a client of these processes.
-    fn keys_of(&self, processes: &[u32]) -> Vec<String> {
+    /// Whether this is a reader whose lease is over, and which a fault may have kept from leaving a lock
+    /// that others still read. Nobody waits for it, and it goes with the last of the others.
+    fn is_over(&self, owner: &Owner<'_>) -> bool {
+        let things = self.plan.things.iter().enumerate();
+        let mut shared = things.filter(|(_, thing)| **thing == Thing::ReadWrite);
+        let key = owner.key;
+        let server = &self.nodes[owner.at].server;
+        let mode = server.ask(&["HGET", key, "mode"]);
+        if !shared.any(|(place, thing)| thing.key(place) == key) || &*mode != b"$4\r\nread\r\n" {
+            return false;
+        }
+        let count = server.number(&["HGET", key, owner.word]).unwrap_or(0);
+        let mut leases = (1..=count).map(|hold| {
+            let lease = format!("{{{key}}}:{}:rwlock_timeout:{hold}", owner.word);
+            server.number(&["EXISTS", &lease])
+        });
+        let on = |machine: &Machine| machine.process() == Some(owner.process);
+        let host = self.machines.iter().position(on);
+        leases.all(|lease| lease == Some(0))
+            && host.is_some_and(|host| self.struck.iter().any(|struck| struck.hinders(host)))
+    }
+
+    /// Keys in Redis that name a client of these processes, but for these owners.
+    fn keys_of(&self, processes: &[u32], but: impl Fn(&Owner<'_>) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         let living: Vec<(String, u32)> = {
             let written = self.log.lock();
@@ -179,7 +210,13 @@ impl World {
                 let owner = living
                     .iter()
                     .find(|(client, _)| word.contains(&format!("{client}:")));
-                if let Some((_, process)) = owner {
+                let of = owner.map(|(_, process)| Owner {
+                    at,
+                    key: &key,
+                    word: &word,
+                    process: *process,
+                });
+                if let Some(Owner { process, .. }) = of.filter(|of| !but(of)) {
                     found.push(format!("{key}{name} has {word} of process {process}"));
                 }
             }
