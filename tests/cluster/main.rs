@@ -11,6 +11,7 @@ mod java;
 mod lost;
 mod migration;
 mod names;
+mod returned;
 
 use std::time::Duration;
 

@@ -34,6 +34,7 @@ pub fn slot_of(key: &str) -> u16 {
 pub struct ClusterOptions {
     masters: usize,
     replicas: usize,
+    spares: usize,
     node_timeout: Duration,
     server: ServerOptions,
 }
@@ -48,6 +49,13 @@ impl ClusterOptions {
     /// The number of replicas of each master; 1 by default.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
+        self
+    }
+
+    /// The number of further nodes, which have no slots at first and no master; none by default. They
+    /// have the last numbers.
+    pub fn spares(mut self, spares: usize) -> Self {
+        self.spares = spares;
         self
     }
 
@@ -81,11 +89,12 @@ impl ClusterOptions {
         let server = server
             .args(["--cluster-migration-barrier", "100"])
             .cluster();
-        let count = self.masters * (1 + self.replicas);
+        let count = self.masters * (1 + self.replicas) + self.spares;
         let mut cluster = Cluster {
             nodes: (0..count).map(|_| server.clone().start()).collect(),
             ids: Vec::new(),
             masters: self.masters,
+            spares: self.spares,
         };
         blocking(|| cluster.form());
         cluster
@@ -99,6 +108,8 @@ pub struct Cluster {
     ids: Vec<String>,
     /// So many of the nodes were masters at the start, the first ones.
     masters: usize,
+    /// So many of the last ones had no slots, and were no replicas.
+    spares: usize,
 }
 
 impl Cluster {
@@ -107,6 +118,7 @@ impl Cluster {
         ClusterOptions {
             masters: 3,
             replicas: 1,
+            spares: 0,
             node_timeout: Duration::from_secs(2),
             server: ServerOptions::default(),
         }
@@ -350,16 +362,16 @@ impl Cluster {
         }
         self.agree(|lines| lines.iter().all(|line| line.is_known))
             .await;
-        for replica in self.masters..self.nodes.len() {
+        let replicas = self.masters..self.nodes.len() - self.spares;
+        for replica in replicas.clone() {
             let master = self.ids[replica % self.masters].clone();
             let words = ["CLUSTER", "REPLICATE", &master];
             self.command::<()>(replica, &words).await;
         }
-        let replicas = self.nodes.len() - self.masters;
-        self.agree(|lines| lines.iter().filter(|line| line.master.is_some()).count() == replicas)
-            .await;
+        let following = |lines: &[Line]| lines.iter().filter(|line| line.master.is_some()).count();
+        self.agree(|lines| following(lines) == replicas.len()).await;
         self.is_well().await;
-        for replica in self.masters..self.nodes.len() {
+        for replica in replicas {
             eventually(DEADLINE, async || {
                 let info: String = self.command(replica, &["INFO", "replication"]).await;
                 info.contains("master_link_status:up")

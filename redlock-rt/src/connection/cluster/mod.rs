@@ -14,6 +14,7 @@ mod slots;
 #[cfg(all(test, not(redlock_loom)))]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,7 +81,8 @@ struct Member {
     doubted: Arc<AtomicBool>,
     /// Since when it has no slots.
     idle: Option<Instant>,
-    /// It has slots again: what its server has not read yet must not run there.
+    /// It has got slots, and may have had them before: what its server has not read yet must not run
+    /// there.
     returned: bool,
 }
 
@@ -195,9 +197,7 @@ impl Cluster {
         if is_new {
             *owner = at;
             state.moved.insert(slot);
-            if let Some(Some(member)) = state.nodes.get_mut(usize::from(at)) {
-                member.is_busy();
-            }
+            state.gains(at);
         }
         // What follows takes the mutex again.
         drop(state);
@@ -280,6 +280,7 @@ impl Cluster {
         };
         let owners: Vec<u16> = layout.owners.iter().map(owner).collect();
         let mut changed = state.owners.is_empty();
+        let mut gaining = BTreeSet::new();
         let State {
             owners: before,
             moved,
@@ -291,7 +292,11 @@ impl Cluster {
                 if let Some(slot) = Slot::new(number) {
                     moved.insert(slot);
                 }
+                gaining.insert(*now);
             }
+        }
+        for place in gaining {
+            state.gains(place);
         }
         state.owners = owners;
         state.replicas = layout.replicas;
@@ -349,15 +354,6 @@ impl Cluster {
     }
 }
 
-impl Member {
-    /// It has slots.
-    fn is_busy(&mut self) {
-        if self.idle.take().is_some() {
-            self.returned = self.node.has_stale_clients();
-        }
-    }
-}
-
 impl State {
     fn is_closed(&self) -> bool {
         self.refreshing.task.is_closed()
@@ -385,13 +381,21 @@ impl State {
         u16::try_from(place).unwrap_or(NOBODY)
     }
 
+    /// The node at a place has got a slot, which it may have had before.
+    fn gains(&mut self, place: u16) {
+        if let Some(Some(member)) = self.nodes.get_mut(usize::from(place)) {
+            member.idle = None;
+            member.returned |= member.node.has_stale_clients();
+        }
+    }
+
     /// Forgets nodes that have had no slots for a while. A node with a broken connection is kept:
     /// if it gets slots again, the client of that connection is killed first.
     fn forget_idle(&mut self, now: Instant, busy: &[u16]) {
         for (place, slot) in (0..).zip(&mut self.nodes) {
             let Some(member) = slot else { continue };
             if busy.contains(&place) {
-                member.is_busy();
+                member.idle = None;
                 continue;
             }
             let since = *member.idle.get_or_insert(now);

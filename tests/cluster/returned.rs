@@ -1,0 +1,93 @@
+//! A slot that moves away and comes back, while a command is still on its way to its first master.
+
+use std::time::Duration;
+
+use redlock_rt::{ErrorKind, LockOptions};
+use tests::{Cluster, Frame, Matcher, Proxy, Which, calls, eventually, slot_of, within};
+use tokio::task::block_in_place;
+
+use crate::{DEADLINE, assert_clean, builder};
+
+/// It is renewed three times in this time, which tells the client where the slot is.
+const LEASE: Duration = Duration::from_secs(6);
+/// The time-out of a call. After half of it without a reply the client closes the connection.
+const RESPONSE: Duration = Duration::from_millis(1200);
+
+/// The master keeps other slots meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_first_master_had_not_read_never_runs() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let name = cluster.name_at(0, "returned").await;
+    comes_back(&cluster, &name, 0, 1).await;
+}
+
+/// The master has no slots meanwhile, so that a client has nothing to do there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_master_of_one_slot_had_not_read_never_runs() {
+    let cluster = block_in_place(|| {
+        let options = Cluster::options().masters(1).replicas(0).spares(1);
+        // Otherwise a master that has lost its last slot becomes a replica.
+        let stay = ["--cluster-allow-replica-migration", "no"];
+        options.each(|server| server.args(stay)).start()
+    });
+    let name = "returned:alone";
+    cluster.migrate(slot_of(name), 1).await.finish().await;
+    comes_back(&cluster, name, 1, 0).await;
+}
+
+async fn comes_back(cluster: &Cluster, name: &str, home: usize, away: usize) {
+    let proxy = Proxy::to(cluster.node(home));
+    cluster.announce(home, proxy.address().port()).await;
+    let options = builder(cluster).lease(LEASE).response_timeout(RESPONSE);
+    let seed = format!("redis+cluster://{}", cluster.node(away).address());
+    let client = options.url(&seed).connect().await.unwrap();
+    let guard = client.rlock(name).lock().await.unwrap();
+    let late = format!("{{{name}}}:late");
+
+    // The acquisition is sent, and not read.
+    let acquisition = calls("rlock_acquire").mentioning(&late);
+    let gate = proxy.hold_request(acquisition.clone());
+    let lock = client.rlock(&late);
+    let wait = LockOptions::new().wait(RESPONSE / 4);
+    let caller = tokio::spawn(async move { lock.lock_with(wait).await });
+    gate.reached().await;
+    // The client cannot connect there again, so it cannot end that connection.
+    proxy.refuse();
+    let frames = proxy.frames();
+    let held = frames.iter().rfind(|frame| frame.mentions(&late)).unwrap();
+    let held = held.connection;
+    let error = caller.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+
+    // What it may have taken is released at the other master.
+    cluster.migrate(slot_of(name), away).await.finish().await;
+    let released = eventually(DEADLINE, async || client.stats().releases == 0);
+    within(DEADLINE, released).await;
+    assert_eq!(proxy.connections(Which::Connection(held)), [held]);
+
+    proxy.mark();
+    proxy.accept();
+    cluster.migrate(slot_of(name), home).await.finish().await;
+    // The client hears of it by a renewal, on another connection.
+    eventually(DEADLINE, async || {
+        match proxy.connections(Which::Connection(held)).is_empty() {
+            true => Ok(()),
+            false => Err(format!("not ended: {:?}", proxy.frames())),
+        }
+    })
+    .await;
+    gate.open();
+    assert!(guard.is_valid());
+    let there: bool = cluster.of_key(&late, &["EXISTS", &late]).await;
+    assert!(!there, "the acquisition has run");
+    let taken = within(DEADLINE, client.rlock(&late).lock()).await.unwrap();
+    taken.unlock().await.unwrap();
+    let frames = proxy.frames();
+    let first = |of: &dyn Fn(&Frame) -> bool| frames.iter().position(of);
+    let killed = first(&|frame| frame.command() == "CLIENT" && frame.mentions("KILL"));
+    let acquired = first(&|frame| frame.mentions(&late));
+    assert!(killed.is_some() && killed < acquired, "{frames:?}");
+    assert_eq!(proxy.count(Matcher::any().on(Which::Connection(held))), 0);
+    guard.unlock().await.unwrap();
+    assert_clean(cluster, "returned", &[&client]).await;
+}
