@@ -210,6 +210,16 @@ async fn builders_that_cannot_make_a_client() {
     let builder = || Client::builder().url("redis://localhost");
     for (builder, says) in [
         (Client::builder(), "no server"),
+        (builder().cluster(["redis://h"]), "two of url"),
+        (builder().urls(["redis://h"]), "two of url"),
+        (
+            Client::builder().urls(["redis://h"]).sentinels(["h"], "m"),
+            "two of url",
+        ),
+        (Client::builder().urls([""; 0]), "no server"),
+        (Client::builder().sentinels([""; 0], "m"), "no sentinel"),
+        (Client::builder().sentinels(["h"], ""), "service is missing"),
+        (Client::builder().cluster([""; 0]), "no nodes"),
         (
             builder().lease(Duration::ZERO),
             "shorter than a millisecond",

@@ -40,6 +40,9 @@ async fn the_master_is_found_wherever_it_is_in_the_url() {
         let [a, b, c] = [a, b, c].map(|at: usize| addresses[at]);
         let client = Client::connect(&format!("redis://{a},{b},{c}/")).await;
         assert_eq!(taken_at(&servers, &client.unwrap(), &[0, 1, 2]).await, 0);
+        let urls = [a, b, c].map(|address| format!("redis://{address}"));
+        let client = Client::builder().urls(urls).connect().await.unwrap();
+        assert_eq!(taken_at(&servers, &client, &[0, 1, 2]).await, 0);
     }
 }
 

@@ -22,6 +22,8 @@ use crate::sync::check_lease;
 pub struct ClientBuilder {
     id: Option<u128>,
     url: Option<Secret>,
+    urls: Option<Vec<Secret>>,
+    sentinels: Option<Sentinels>,
     cluster: Option<Vec<Secret>>,
     connector: Option<Connector>,
     roots: Vec<u8>,
@@ -58,6 +60,24 @@ impl fmt::Debug for Secret {
     }
 }
 
+impl Secret {
+    fn of_each<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Vec<Self> {
+        let urls = urls.into_iter().map(|url| Self(url.as_ref().to_owned()));
+        urls.collect()
+    }
+
+    fn texts(urls: &[Self]) -> impl Iterator<Item = &str> {
+        urls.iter().map(|url| &*url.0)
+    }
+}
+
+/// The sentinels and the name of their service.
+#[derive(Debug, Clone)]
+struct Sentinels {
+    each: Vec<Secret>,
+    service: String,
+}
+
 /// Certificates and private key of the client.
 #[derive(Clone)]
 struct Identity((Vec<u8>, Vec<u8>));
@@ -88,6 +108,8 @@ impl ClientBuilder {
         Self {
             id: None,
             url: None,
+            urls: None,
+            sentinels: None,
             cluster: None,
             connector: None,
             roots: Vec::new(),
@@ -125,12 +147,58 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the URLs of a master and its replicas, each as `redis://host:port` or
+    /// `rediss://host:port`, with the same user, password and database. The client finds the master
+    /// by its role. The same as one URL `redis://host:port,host:port`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlock_rt::Client;
+    ///
+    /// let servers = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = Client::builder().urls(servers).build()?;
+    /// # Ok::<_, redlock_rt::Error>(())
+    /// ```
+    pub fn urls<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        self.urls = Some(Secret::of_each(urls));
+        self
+    }
+
+    /// Sets the sentinels that name the master of `service`, each as `host:port`,
+    /// `redis://host:port` or `rediss://host:port`; the port defaults to 26379. The same as one URL
+    /// `redis+sentinel://host:port,host:port/service`.
+    ///
+    /// A user, a password and a database, which are the same in all URLs, are those of the master, as in
+    /// the one URL. Sentinels have [their own](Self::sentinel_credentials). With `rediss://` all
+    /// connections have TLS, also those to the master.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlock_rt::Client;
+    ///
+    /// let sentinels = ["10.0.0.1", "10.0.0.2", "10.0.0.3:26380"];
+    /// let client = Client::builder().sentinels(sentinels, "mymaster").build()?;
+    /// # Ok::<_, redlock_rt::Error>(())
+    /// ```
+    pub fn sentinels<U: AsRef<str>>(
+        mut self,
+        sentinels: impl IntoIterator<Item = U>,
+        service: impl Into<String>,
+    ) -> Self {
+        self.sentinels = Some(Sentinels {
+            each: Secret::of_each(sentinels),
+            service: service.into(),
+        });
+        self
+    }
+
     /// Sets the URLs of some nodes of a Redis Cluster, each as `redis://host:port` or
     /// `rediss://host:port`, with the same user and password. The client learns the other nodes
     /// from them. The same as one URL `redis+cluster://host:port,host:port`.
     pub fn cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        let urls = urls.into_iter().map(|url| Secret(url.as_ref().to_owned()));
-        self.cluster = Some(urls.collect());
+        self.cluster = Some(Secret::of_each(urls));
         self
     }
 
@@ -432,15 +500,22 @@ impl ClientBuilder {
     /// duration is out of range.
     pub fn build(self) -> Result<Client, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
-        let endpoint = match (self.url, self.cluster) {
-            (Some(_), Some(_)) => return refuse("both url and cluster name the servers"),
-            (Some(url), None) => Some(Endpoint::parse(&url.0)?),
-            (None, Some(urls)) => {
-                let urls = urls.iter().map(|url| &*url.0);
-                Some(Endpoint::of_cluster(urls)?)
-            }
-            (None, None) => None,
-        };
+        let url = self.url.map(|url| Endpoint::parse(&url.0));
+        let urls = self
+            .urls
+            .map(|urls| Endpoint::of_several(Secret::texts(&urls)));
+        let sentinels = self.sentinels.map(|Sentinels { each, service }| {
+            Endpoint::of_sentinels(Secret::texts(&each), &service)
+        });
+        let cluster = self
+            .cluster
+            .map(|nodes| Endpoint::of_cluster(Secret::texts(&nodes)));
+        let mut named = [url, urls, sentinels, cluster].into_iter().flatten();
+        let endpoint = named.next();
+        if named.next().is_some() {
+            return refuse("two of url, urls, sentinels and cluster name the servers");
+        }
+        let endpoint = endpoint.transpose()?;
         let by_url = endpoint.map(|endpoint| {
             let identity = self.identity.as_ref().map(|Identity(identity)| identity);
             Dialer::new(endpoint, &self.roots, identity)

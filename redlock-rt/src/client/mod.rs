@@ -82,10 +82,11 @@ impl Client {
     ///
     /// * `redis://[user[:password]@]host[:port][/db]`: one server;
     /// * `redis://…@host:port,host:port[/db]`: a master and its replicas. The client finds the master
-    ///   for each connection, so it follows a promotion by hand;
+    ///   for each connection, so it follows a promotion by hand; see [`urls`](ClientBuilder::urls);
     /// * `redis+sentinel://…@host:port,host:port/service[/db]`: the master that these sentinels name.
     ///   User and password are those of the master; see
-    ///   [`sentinel_credentials`](ClientBuilder::sentinel_credentials);
+    ///   [`sentinel_credentials`](ClientBuilder::sentinel_credentials) and
+    ///   [`sentinels`](ClientBuilder::sentinels);
     /// * `redis+cluster://…@host:port,host:port`: the Redis Cluster of these nodes. Others are learned
     ///   from them; see [`cluster`](ClientBuilder::cluster);
     /// * `redis+unix:///path[?db=N&user=U&pass=P]`: a Unix socket.

@@ -44,6 +44,7 @@ mod switches;
 mod tls;
 mod until;
 mod url;
+mod url_lists;
 
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::credentials::CredentialSource;

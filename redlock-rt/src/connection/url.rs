@@ -6,9 +6,9 @@ use super::endpoint::{Address, Endpoint, Login, Servers, Service};
 use crate::error::Error;
 
 /// What stands behind `://`, up to its parts. A URL with several hosts is none for the `url` crate.
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     /// In lower case.
-    scheme: String,
+    pub(super) scheme: String,
     /// With its `@`; empty if there is none.
     credentials: &'a str,
     hosts: Vec<&'a str>,
@@ -17,7 +17,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Option<Self> {
+    pub(super) fn of(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.trim().split_once("://")?;
         let scheme = scheme.to_ascii_lowercase();
         // A user, a password and a host end at the first of these, whatever was meant.
@@ -34,11 +34,11 @@ impl<'a> Parts<'a> {
     }
 }
 
-const PARSE: &str = "parse the redis URL";
+pub(super) const PARSE: &str = "parse the redis URL";
 const SENTINEL: &str = "+sentinel";
 const CLUSTER: &str = "+cluster";
 const PORT: u16 = 6379;
-const SENTINEL_PORT: u16 = 26379;
+pub(super) const SENTINEL_PORT: u16 = 26379;
 
 impl Endpoint {
     /// Parses `redis://[user[:password]@]host[:port][,host[:port]…][/db]`,
@@ -47,55 +47,6 @@ impl Endpoint {
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         // The text may contain a password, so errors repeat no part of it.
         parse(text).map_err(|why| Error::bad_input(PARSE, why))
-    }
-
-    /// The cluster of these nodes, each of which has a URL of its own.
-    pub(crate) fn of_cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        let refuse = |why: &'static str| Error::bad_input(PARSE, why);
-        let mut nodes: Vec<Address> = Vec::new();
-        let mut login: Option<Login> = None;
-        for url in urls {
-            let endpoint = Self::parse(url)?;
-            let more = match endpoint.servers {
-                Servers::One(Address::Unix(_)) => {
-                    return Err(refuse("the nodes of a cluster have a host and a port"));
-                }
-                Servers::One(address) => vec![address],
-                Servers::Several(addresses) | Servers::Cluster(addresses) => addresses,
-                Servers::Service(_) => {
-                    return Err(refuse(
-                        "a cluster has no sentinels: it fails over by itself",
-                    ));
-                }
-            };
-            if endpoint.login.db != 0 {
-                return Err(refuse("a cluster has no other database than 0"));
-            }
-            if login.get_or_insert_with(|| endpoint.login.clone()) != &endpoint.login {
-                return Err(refuse("the URLs of one cluster have different logins"));
-            }
-            for address in more {
-                #[cfg(feature = "tls")]
-                if nodes
-                    .first()
-                    .is_some_and(|first| first.is_tls() != address.is_tls())
-                {
-                    return Err(refuse(
-                        "some URLs of one cluster have TLS, and others have not",
-                    ));
-                }
-                if !nodes.contains(&address) {
-                    nodes.push(address);
-                }
-            }
-        }
-        match login {
-            None => Err(refuse("the cluster has no nodes")),
-            Some(login) => Ok(Self {
-                servers: Servers::Cluster(nodes),
-                login,
-            }),
-        }
     }
 }
 
@@ -160,7 +111,7 @@ fn url(text: &str) -> Result<Url, String> {
 }
 
 /// The addresses, the login without its database, and the path.
-fn servers(
+pub(super) fn servers(
     parts: &Parts<'_>,
     scheme: &str,
     port: u16,
@@ -251,7 +202,7 @@ const SENTINEL_FORM: &str = "expected redis+sentinel://[user[:password]@]host:po
 const PERCENT: &str = "a % that begins no code is written %25";
 
 /// Known mistakes with URLs in configurations, and the correct form.
-fn mistake(text: &str) -> Option<String> {
+pub(super) fn mistake(text: &str) -> Option<String> {
     let text = text.trim();
     let quotes = [
         '"', '\'', '`', '\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}',
@@ -312,7 +263,7 @@ fn host_and_port(url: &Url, default: u16) -> Result<(String, u16), &'static str>
 }
 
 /// The database behind the host; none is the first.
-fn database(text: &str) -> Result<i64, String> {
+pub(super) fn database(text: &str) -> Result<i64, String> {
     match text {
         "" => Ok(0),
         text => number(text),
@@ -599,21 +550,6 @@ mod tests {
         assert_eq!(parse("redis+cluster://h/0").servers, one);
         assert_says("redis+cluster://h/1", "no other database");
         assert_says("redis+cluster://h,h", "twice");
-        let of = |urls: &[&str]| Endpoint::of_cluster(urls.iter().copied());
-        let same = of(&["redis://u:hunter2@h:1", "redis://u:hunter2@i:2"]);
-        assert_eq!(same.unwrap(), endpoint);
-        let whole = of(&["redis+cluster://u:hunter2@h:1,i:2"]);
-        assert_eq!(whole.unwrap(), endpoint);
-        for (urls, says) in [
-            (&["redis://h", "redis://u:p@i"][..], "different logins"),
-            (&["redis://h/2"], "no other database"),
-            (&["unix:///s"], "a host and a port"),
-            (&["redis+sentinel://h/m"], "no sentinels"),
-            (&[], "no nodes"),
-        ] {
-            let error = of(urls).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
-        }
     }
 
     #[test]
