@@ -4,6 +4,8 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
+
 use std::time::Duration;
 
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked};
@@ -22,6 +24,10 @@ const FAIR: &str = "for fair locks `+time +hmget +lindex +llen +lpos +lrange +lr
                     +zrem +zscore`";
 const FAIR_CHANNELS: &str = "for fair locks also `redlock_wake:*`";
 const LATCH: &str = "for latches `+decr +get +set +pexpireat +time`";
+const READ_WRITE: &str = "for read-write locks also `+set +zrange +zrem`, `+hrandfield`, which keeps \
+                          the end of one of many readers cheap, and for preferred writers `+time \
+                          +zadd +zremrangebyscore`";
+const TOKENS: &str = "for fencing tokens `+incr +get +set +time`";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
     "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";
@@ -203,21 +209,28 @@ async fn latch(client: &Client, name: &str) -> Result<(), Error> {
     }
 }
 
-#[tokio::test]
-async fn what_the_front_page_lists_is_enough() {
-    let page = include_str!("../redlock-rt/src/lib.rs").replace("//!", "");
+/// The rights above are those on the front page.
+fn assert_listed() {
+    let page = include_str!("../../redlock-rt/src/lib.rs").replace("//!", "");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for listed in [
         EVERYBODY,
         SCRIPTS,
         FAIR,
         FAIR_CHANNELS,
+        READ_WRITE,
+        TOKENS,
         LATCH,
         PLAIN,
         LEASED,
     ] {
         assert!(page.contains(listed), "the page does not say {listed:?}");
     }
+}
+
+#[tokio::test]
+async fn what_the_front_page_lists_is_enough() {
+    assert_listed();
     let mut stage = Stage::open("listed").await;
     let may = async |stage: &mut Stage, kinds: &[&str]| {
         let listed = [&[EVERYBODY, SCRIPTS], kinds].concat();
