@@ -21,6 +21,8 @@ const PAGE: &str = include_str!("../docs/observability.md");
 
 const LOST: &str = "connection to redis lost";
 const BACK: &str = "connection to redis is back";
+const CANNOT: &str = "cannot connect to redis";
+const AT_LAST: &str = "connected to redis at last";
 const LOCK_LOST: &str = "lock lost";
 const MORE: &str = "more locks lost";
 const RIGHT: &str = "redis refuses a right";
@@ -136,6 +138,7 @@ async fn an_idle_client_tells_that_its_connection_is_lost() {
     assert_eq!(log.lines("could not connect"), [""; 0]);
 }
 
+/// Once, the connection was "lost", and "back" later.
 #[tokio::test]
 async fn a_server_that_was_never_there_is_one_warning() {
     let (log, _guard) = Log::start();
@@ -152,8 +155,17 @@ async fn a_server_that_was_never_there_is_one_warning() {
             .is_unavailable()
     );
     assert!(client.rlock("x").is_locked().await.is_err());
-    let line = one(log.lines(LOST));
-    assert_says(&line, &["WARN", "refused"]);
+    let line = one(log.lines(CANNOT));
+    assert_says(&line, &["WARN", "refused", "down_for="]);
+    server.restart();
+    assert!(!client.rlock("x").is_locked().await.unwrap());
+    let line = one(log.lines(AT_LAST));
+    assert_says(&line, &["INFO", "down_for="]);
+    assert_eq!([log.lines(LOST), log.lines(BACK)].concat(), [""; 0]);
+    // Now it is known.
+    server.kill();
+    eventually(DEADLINE, async || !log.lines(LOST).is_empty()).await;
+    assert_eq!(log.lines(CANNOT).len(), 1);
 }
 
 /// A connection that the client itself closes is not logged.
@@ -406,7 +418,9 @@ async fn without_the_right_to_publish_the_own_waiters_are_woken_and_it_is_told()
 #[test]
 fn the_page_has_every_line() {
     let unset = "waiting for permits that were never set";
-    for message in [LOST, BACK, LOCK_LOST, MORE, RIGHT, WAITS, unset] {
+    for message in [
+        LOST, BACK, CANNOT, AT_LAST, LOCK_LOST, MORE, RIGHT, WAITS, unset,
+    ] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }
     for target in [

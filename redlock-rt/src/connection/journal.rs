@@ -14,6 +14,8 @@ const RIGHTS: &str = "redlock_rt::rights";
 #[derive(Debug, Default)]
 struct Presence {
     outage: Option<Outage>,
+    /// Whether a connection was ever made.
+    reached: bool,
     limit: Limit,
 }
 
@@ -23,10 +25,18 @@ struct Outage {
     told: bool,
 }
 
+/// A line about an outage.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    message: &'static str,
+    down_for: Duration,
+    left_out: u64,
+}
+
 impl Presence {
     /// A connection was lost, or could not be made. If this is to be logged (once per outage),
     /// returns the duration of the outage and how many short ones were left out before it.
-    fn lost(&mut self, now: Instant) -> Option<(Duration, u64)> {
+    fn lost(&mut self, now: Instant) -> Option<Told> {
         let outage = self.outage.get_or_insert(Outage {
             since: now,
             told: false,
@@ -36,17 +46,32 @@ impl Presence {
         }
         outage.told = true;
         let left_out = self.limit.pass(now)?;
-        Some((now.saturating_duration_since(outage.since), left_out))
+        Some(Told {
+            message: match self.reached {
+                true => "connection to redis lost",
+                false => "cannot connect to redis",
+            },
+            down_for: now.saturating_duration_since(outage.since),
+            left_out,
+        })
     }
 
     /// A connection was made. Returns how long there was none, if the loss was logged.
-    fn back(&mut self, now: Instant) -> Option<Duration> {
+    fn back(&mut self, now: Instant) -> Option<Told> {
+        let again = std::mem::replace(&mut self.reached, true);
         let outage = self.outage.take()?;
         if !outage.told {
             self.limit.leave_out();
             return None;
         }
-        Some(now.saturating_duration_since(outage.since))
+        Some(Told {
+            message: match again {
+                true => "connection to redis is back",
+                false => "connected to redis at last",
+            },
+            down_for: now.saturating_duration_since(outage.since),
+            left_out: 0,
+        })
     }
 }
 
@@ -121,11 +146,16 @@ impl Journal {
     /// A connection ended that was not closed by this client.
     pub(super) fn lost(&self, why: &str) {
         let told = self.state().presence.lost(clock::now_in_drop());
-        if let Some((down_for, left_out)) = told {
+        self.tell(told, why);
+    }
+
+    fn tell(&self, told: Option<Told>, why: &str) {
+        if let Some(told) = told {
             tracing::warn!(
                 target: TARGET,
-                server = &*self.server, reason = why, ?down_for, left_out,
-                "connection to redis lost"
+                server = &*self.server, reason = why, down_for = ?told.down_for,
+                left_out = told.left_out,
+                "{}", told.message
             );
         }
     }
@@ -139,12 +169,8 @@ impl Journal {
         let mut state = self.state();
         let (told, tried) = (state.presence.lost(now), state.tries.pass(now));
         drop(state);
-        if let Some((down_for, left_out)) = told {
-            tracing::warn!(
-                target: TARGET,
-                server = &*self.server, reason = fault.reason(), ?down_for, left_out,
-                "connection to redis lost"
-            );
+        if told.is_some() {
+            self.tell(told, &fault.reason());
         }
         if let Some(left_out) = tried {
             tracing::debug!(
@@ -201,13 +227,13 @@ impl Journal {
     pub(super) fn back(&self) {
         let mut state = self.state();
         state.held_up = false;
-        let down_for = state.presence.back(clock::now());
+        let told = state.presence.back(clock::now());
         drop(state);
-        if let Some(down_for) = down_for {
+        if let Some(told) = told {
             tracing::info!(
                 target: TARGET,
-                server = &*self.server, ?down_for,
-                "connection to redis is back"
+                server = &*self.server, down_for = ?told.down_for,
+                "{}", told.message
             );
         }
     }
@@ -235,18 +261,40 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
+    fn told(message: &'static str, down_for: Duration, left_out: u64) -> Option<Told> {
+        Some(Told {
+            message,
+            down_for,
+            left_out,
+        })
+    }
+
     #[test]
     fn an_outage_is_told_once_and_its_end_too() {
         let start = Instant::now();
         let mut presence = Presence::default();
         assert_eq!(presence.back(start), None);
-        assert_eq!(presence.lost(start), Some((Duration::ZERO, 0)));
+        let lost = || told("connection to redis lost", Duration::ZERO, 0);
+        assert_eq!(presence.lost(start), lost());
         for second in 0..100 {
             assert_eq!(presence.lost(start + second * S), None);
         }
-        assert_eq!(presence.back(start + 100 * S), Some(100 * S));
+        let back = told("connection to redis is back", 100 * S, 0);
+        assert_eq!(presence.back(start + 100 * S), back);
         assert_eq!(presence.back(start + 100 * S), None);
-        assert_eq!(presence.lost(start + 100 * S), Some((Duration::ZERO, 0)));
+        assert_eq!(presence.lost(start + 100 * S), lost());
+    }
+
+    #[test]
+    fn what_was_never_there_is_not_lost() {
+        let start = Instant::now();
+        let mut presence = Presence::default();
+        let never = told("cannot connect to redis", Duration::ZERO, 0);
+        assert_eq!(presence.lost(start), never);
+        let at_last = told("connected to redis at last", S, 0);
+        assert_eq!(presence.back(start + S), at_last);
+        let lost = told("connection to redis lost", Duration::ZERO, 0);
+        assert_eq!(presence.lost(start + 2 * S), lost);
     }
 
     #[test]
@@ -260,7 +308,9 @@ mod tests {
         }
         // A lasting outage is logged as soon as the limit allows it.
         assert_eq!(presence.lost(start + S / 2), None);
-        assert_eq!(presence.lost(start + S), Some((S / 2, 5)));
-        assert_eq!(presence.back(start + 2 * S), Some(3 * S / 2));
+        let lost = told("connection to redis lost", S / 2, 5);
+        assert_eq!(presence.lost(start + S), lost);
+        let back = told("connection to redis is back", 3 * S / 2, 0);
+        assert_eq!(presence.back(start + 2 * S), back);
     }
 }
