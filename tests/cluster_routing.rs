@@ -237,3 +237,72 @@ async fn replicas_of_the_master_of_each_lock_acknowledge() {
     guard.unlock().await.unwrap();
     block_in_place(|| cluster.resume(replica));
 }
+
+/// The connections of clients to a node, apart from those of this test.
+async fn connections(cluster: &Cluster, at: usize) -> usize {
+    let list: String = cluster.command(at, &["CLIENT", "LIST"]).await;
+    let own = |line: &&str| line.contains("cmd=client");
+    list.lines().filter(|line| !own(line)).count()
+}
+
+async fn has_connections(cluster: &Cluster, expected: [usize; 2]) {
+    eventually(DEADLINE, async || {
+        let there = [connections(cluster, 0).await, connections(cluster, 1).await];
+        (there == expected)
+            .then_some(())
+            .ok_or_else(|| format!("{there:?}, not {expected:?}"))
+    })
+    .await;
+}
+
+/// The docs of `Client` and docs/topologies.md give these numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_has_a_connection_for_each_purpose_that_it_is_used_for() {
+    const RENEW: Duration = Duration::from_millis(50);
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let client = builder(&cluster)
+        .replica_timeout(RENEW)
+        .linger(DEADLINE)
+        .build()
+        .unwrap();
+    has_connections(&cluster, [0, 0]).await;
+    let mut kept = Vec::new();
+    for at in [0, 1] {
+        let before = 3 * at;
+        let lock = client.rlock(cluster.name_at(at, "counted").await);
+        assert!(!lock.is_locked().await.unwrap());
+        has_connections(&cluster, [before.max(1), at]).await;
+        let options = LockOptions::new().renew(RENEW);
+        let guard = lock.lock_with(options).await.unwrap();
+        eventually(DEADLINE, async || {
+            let count = connections(&cluster, at).await;
+            (count == 2).then_some(()).ok_or(count)
+        })
+        .await;
+        let wait = LockOptions::new().wait(RENEW);
+        assert!(lock.lock_with(wait).await.unwrap_err().is_timed_out());
+        has_connections(&cluster, [3, before]).await;
+        // As many as with one lock.
+        for number in 0..20 {
+            let name = format!("{{{}}}:{number}", guard.name());
+            kept.push(
+                client
+                    .rlock(name)
+                    .lock_with(LockOptions::new().renew(RENEW))
+                    .await
+                    .unwrap(),
+            );
+        }
+        kept.push(guard);
+    }
+    has_connections(&cluster, [3, 3]).await;
+    let acked = client.rlock(cluster.name_at(0, "acked").await);
+    let acks = LockOptions::new().replica_ack(ReplicaAck::AtLeast(1));
+    let error = acked.lock_with(acks).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+    has_connections(&cluster, [4, 3]).await;
+    assert_eq!(client.stats().tasks, 3);
+    drop(kept);
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    has_connections(&cluster, [0, 0]).await;
+}

@@ -19,13 +19,17 @@ use crate::sync::{
     RLock, ReadWriteLock, Semaphore, SpinLock,
 };
 
-/// A client of one Redis server.
+/// A client of one Redis server, or of a Redis Cluster.
 ///
 /// A client is cheap to clone; clones share everything.
 ///
-/// Whatever the number of locks, a client has at most three connections (commands, renewals,
-/// subscriptions) and three tasks, or four after its first wait for a fair lock. They end with the
-/// last clone and the last guard. A client in a `static` works from one runtime after another.
+/// Whatever the number of locks, a client has at most three connections to its server (commands,
+/// renewals, subscriptions), and a fourth once it has waited for replicas
+/// ([`replica_ack`](ClientBuilder::replica_ack)). In a cluster it has as many to each master, made when
+/// that master is first used for the purpose, and now and then a short one to ask for the layout. One
+/// more leads to a sentinel if sentinels name the master. It has three tasks, or four after its first
+/// wait for a fair lock, in a cluster too. All end with the last clone and the last guard. A client in a
+/// `static` works from one runtime after another.
 #[derive(Clone)]
 pub struct Client {
     engine: Handle,
@@ -59,16 +63,17 @@ pub struct Stats {
     pub held: usize,
     /// Tasks that wait for a lock or a latch.
     pub waiting: usize,
-    /// Channels that the client is subscribed to, including lingering subscriptions.
+    /// Channels that the client is subscribed to, including lingering subscriptions. In a cluster each
+    /// counts once, at the master of its slot.
     pub subscriptions: usize,
     /// Holds that the watchdog renews.
     pub renewals: usize,
-    /// Background releases that are not yet sent or answered.
+    /// Background releases that are not yet sent or answered, in a cluster those of all nodes together.
     pub releases: usize,
     /// Names that are held, waited for or being released.
     pub names: usize,
     /// Running background tasks: at most three, one more after the first wait for a fair lock, and one
-    /// more if sentinels name the master.
+    /// more if sentinels name the master. Their number does not depend on that of a cluster's nodes.
     pub tasks: usize,
     /// Bodies under the attribute that completed although their lock was lost by then, since the
     /// client was made; see [`ClientBuilder::on_late_loss`].

@@ -22,7 +22,8 @@ use futures::stream::FuturesUnordered;
 
 /// The number of cleanups in progress at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
-/// In a cluster, where those of a node that hangs do not end.
+/// In a cluster, where those of a node that hangs do not end. This is for all nodes together: the queue
+/// is one, so with so many at a node that hangs, those of other nodes wait for the first that ends.
 const MOST_AT_ALL_NODES: usize = 4096;
 
 /// The queue. Pure state, except the signal of its task.
