@@ -12,6 +12,7 @@ mod lost;
 mod migration;
 mod names;
 mod returned;
+mod tls;
 
 use std::time::Duration;
 

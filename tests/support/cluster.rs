@@ -89,9 +89,22 @@ impl ClusterOptions {
         let server = server
             .args(["--cluster-migration-barrier", "100"])
             .cluster();
+        let server = match server.tls {
+            true => server.args(["--tls-cluster", "yes", "--tls-replication", "yes"]),
+            false => server,
+        };
         let count = self.masters * (1 + self.replicas) + self.spares;
+        let mut nodes: Vec<RedisServer> = Vec::new();
+        for _ in 0..count {
+            let server = match nodes.first() {
+                // They trust each other.
+                Some(first) if server.tls => server.clone().certificates_of(first),
+                _ => server.clone(),
+            };
+            nodes.push(server.start());
+        }
         let mut cluster = Cluster {
-            nodes: (0..count).map(|_| server.clone().start()).collect(),
+            nodes,
             ids: Vec::new(),
             masters: self.masters,
             spares: self.spares,
@@ -132,6 +145,16 @@ impl Cluster {
         others.fold(format!("redis+cluster://{first}"), |url, other| {
             format!("{url},{other}")
         })
+    }
+
+    /// `rediss+cluster://` URL of all the nodes, which were started with
+    /// [`tls`](ServerOptions::tls).
+    pub fn tls_url(&self) -> String {
+        let nodes = self.nodes.iter();
+        let nodes: Vec<_> = nodes
+            .map(|node| format!("127.0.0.1:{}", node.tls_port()))
+            .collect();
+        format!("rediss+cluster://{}", nodes.join(","))
     }
 
     /// A node by its number; the first ones were the masters at the start.
@@ -355,7 +378,7 @@ impl Cluster {
         // Each meets each, since gossip would take seconds.
         for at in self.all() {
             for other in self.all().filter(|other| *other != at) {
-                let port = self.nodes[other].port().to_string();
+                let port = self.nodes[other].node_port().to_string();
                 let words = ["CLUSTER", "MEET", "127.0.0.1", &port];
                 self.command::<()>(at, &words).await;
             }
@@ -449,7 +472,7 @@ impl Migration<'_> {
     /// Moves these keys.
     pub async fn carry(&self, keys: &[&str]) {
         let server = self.cluster.node(self.to);
-        let port = server.port().to_string();
+        let port = server.node_port().to_string();
         let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MOVING];
         if let Some(password) = server.password() {
             words.extend(["AUTH", password]);

@@ -49,16 +49,22 @@ pub(crate) struct Ports {
 
 impl Ports {
     fn pick(options: &ServerOptions) -> Self {
-        let (plain, bus) = match options.cluster {
+        let (first, bus) = match options.cluster {
             true => {
-                let (plain, bus) = ReservedPort::pick_with_bus();
-                (plain, Some(bus))
+                let (first, bus) = ReservedPort::pick_with_bus();
+                (first, Some(bus))
             }
             false => (ReservedPort::pick(), None),
         };
+        let (plain, tls) = match (options.tls, options.cluster) {
+            (false, _) => (first, None),
+            (true, false) => (first, Some(ReservedPort::pick())),
+            // The bus belongs to the port at which the nodes know each other.
+            (true, true) => (ReservedPort::pick(), Some(first)),
+        };
         Self {
             plain,
-            tls: options.tls.then(ReservedPort::pick),
+            tls,
             _bus: bus,
         }
     }
@@ -79,7 +85,10 @@ impl RedisServer {
         launch::check_installed();
         let directory = TempDir::with_prefix("redlock-rt-redis-").expect("a temporary directory");
         reaper::remove_at_exit(directory.path());
-        let certificates = options.tls.then(|| Certificates::create(directory.path()));
+        let certificates = options.tls.then(|| match &options.certificates {
+            Some(other) => Certificates::copy(other, directory.path()),
+            None => Certificates::create(directory.path()),
+        });
         let files = Files {
             directory,
             certificates,
@@ -132,6 +141,14 @@ impl RedisServer {
     pub fn tls_port(&self) -> u16 {
         let tls = self.ports.tls.as_ref();
         tls.expect("started without tls()").number()
+    }
+
+    /// The port at which other nodes of a cluster, and its clients, know this one.
+    pub(crate) fn node_port(&self) -> u16 {
+        match self.options.tls {
+            true => self.tls_port(),
+            false => self.port(),
+        }
     }
 
     /// The program that is a server, and with an argument a sentinel.

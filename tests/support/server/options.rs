@@ -1,5 +1,7 @@
 //! The options of a server.
 
+use std::path::PathBuf;
+
 use super::RedisServer;
 
 /// Options of a [`RedisServer`]; the default has no persistence, password, TLS or unix socket.
@@ -7,7 +9,9 @@ use super::RedisServer;
 #[must_use]
 pub struct ServerOptions {
     pub(super) aof: bool,
-    pub(super) tls: bool,
+    pub(crate) tls: bool,
+    /// The directory with the certificates, if another server has made them.
+    pub(super) certificates: Option<PathBuf>,
     pub(super) unix_socket: bool,
     pub(super) cluster: bool,
     pub(super) password: Option<String>,
@@ -36,6 +40,12 @@ impl ServerOptions {
     /// this server; clients need no certificate. Needs a redis-server built with TLS.
     pub fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// With the certificates of another server that speaks TLS.
+    pub(crate) fn certificates_of(mut self, other: &RedisServer) -> Self {
+        self.certificates = Some(other.directory().to_owned());
         self
     }
 

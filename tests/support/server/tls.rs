@@ -59,6 +59,23 @@ impl Certificates {
     }
 }
 
+impl Certificates {
+    /// Takes the files of another server's directory.
+    pub(super) fn copy(from: &Path, to: &Path) -> Self {
+        for file in [
+            "client.pem",
+            "client.key",
+            "ca.pem",
+            "server.pem",
+            "server.key",
+        ] {
+            fs::copy(from.join(file), to.join(file)).expect("the other server has certificates");
+        }
+        let ca_pem = fs::read_to_string(to.join("ca.pem")).expect("it was copied");
+        Self { ca_pem }
+    }
+}
+
 /// With the certificate in a server's directory.
 pub(super) fn acceptor(directory: &Path) -> TlsAcceptor {
     let certificates = CertificateDer::pem_file_iter(directory.join("server.pem"))
