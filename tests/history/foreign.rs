@@ -159,3 +159,43 @@ fn another_kind_judges_leases_of_permits_by_its_own_clock() {
     history.clocks_differ = Some(5);
     assert_eq!(broken(&history), [""; 0]);
 }
+
+/// Three have two permits at 200 ms, of which one was had before their number was forgotten at 100 ms.
+fn set_anew(after: Ms) -> History {
+    let takes = |process, from, until| Acquisition {
+        mode: Mode::Permits { taken: 1, limit: 2 },
+        ..holds(process, from, until)
+    };
+    let early = takes(1, 40, 120);
+    let late = [(2, after), (3, 190), (4, 200)].map(|(process, from)| takes(process, from, 300));
+    let mut history = history([early].into_iter().chain(late));
+    history.foreign.push(foreigner(2));
+    history.wiped.push(Wiped {
+        at: 100,
+        until: 100,
+        key: Some(KEY.to_owned()),
+    });
+    history
+}
+
+#[test]
+fn another_kind_sets_a_number_of_permits_that_was_forgotten_without_their_leases() {
+    assert_eq!(broken(&set_anew(150)), [""; 0]);
+    let mut ours = set_anew(150);
+    ours.foreign[0].process = 9;
+    assert_eq!(
+        broken(&ours),
+        ["exclusion"],
+        "ours counts those that are held"
+    );
+    let mut all = set_anew(150);
+    all.wiped[0].key = None;
+    assert_eq!(broken(&all), ["exclusion"], "the leases were forgotten too");
+    let mut nobody = set_anew(150);
+    nobody.acquisitions.remove(0);
+    assert_eq!(broken(&nobody), ["exclusion"], "nobody had one");
+    let mut later = set_anew(150);
+    later.wiped[0].at = 210;
+    later.wiped[0].until = 210;
+    assert_eq!(broken(&later), ["exclusion"], "only later");
+}

@@ -238,3 +238,18 @@ fn a_server_that_forgot_is_given_its_part_again() {
         .push((Some(1), strike(None, 100, 200)));
     assert_eq!(broken(&struck), [""; 0]);
 }
+
+#[test]
+fn a_task_waits_for_another_of_its_process_whose_parts_were_forgotten() {
+    let own = |process, until| {
+        let mut history = free(&[0, 2], 4000);
+        // One that is not renewed, and so not given its parts again.
+        history.acquisitions.push(red(holds(process, 100, until)));
+        history
+    };
+    // As for a lock that is free from then on.
+    let last = 4000 - 245;
+    assert_eq!(broken(&own(1, last)), [""; 0]);
+    assert_eq!(broken(&own(1, last - 1)), ["serving"]);
+    assert_eq!(broken(&own(2, last)), ["serving"], "another process");
+}

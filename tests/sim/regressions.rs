@@ -54,3 +54,20 @@ fn a_reader_whose_lease_is_over_is_named_in_a_lock_of_others() {
         r#"{"seed":1795399524003480,"terms":{"latency":[2,40],"lease":10000,"response":3000,"connect":500,"poll":3000,"linger":1000,"waiter":600,"skew":[0,0,0]},"things":["ReadWrite"],"hosts":[[[{"Turn":{"thing":0,"after":5,"strong":false,"wait":1853,"lease":null,"renew":true,"cut":null,"hold":17,"meanwhile":"Nothing","end":"Unlock"}}]],[],[],[],[[],[{"Turn":{"thing":0,"after":15,"strong":false,"wait":1492,"lease":1528,"renew":false,"cut":null,"hold":29,"meanwhile":"Nothing","end":"Unlock"}}],[]]],"faults":[{"at":230,"what":{"Refuse":{"host":null,"with":"OutOfMemory","lasts":2932}}}]}"#,
     );
 }
+
+/// The rule was wrong: a task waits for another one of its process for as long as that one's guard is valid.
+#[test]
+fn a_task_waits_for_another_of_its_process_although_servers_forgot_its_lock() {
+    replay(
+        r#"{"seed":1795400672003681,"terms":{"latency":[1,10],"lease":2000,"response":500,"connect":3000,"poll":1000,"linger":300,"waiter":2000,"skew":[-900,900,0]},"things":["RedLock"],"hosts":[[],[[{"Turn":{"thing":0,"after":127,"strong":true,"wait":265,"lease":707,"renew":false,"cut":null,"hold":1847,"meanwhile":"Nest","end":{"Cut":3}}}],[],[{"Turn":{"thing":0,"after":360,"strong":false,"wait":null,"lease":null,"renew":true,"cut":null,"hold":1,"meanwhile":"Nothing","end":"Unlock"}}]],[]],"faults":[{"at":843,"what":{"Evict":{"thing":0}},"server":1},{"at":891,"what":{"Evict":{"thing":0}},"server":2}],"quorum":{"count":3,"timeout":60}}"#,
+    );
+}
+
+/// The rule was wrong: Redisson sets a number of permits that was forgotten, and does not count the leases
+/// that are left.
+#[test]
+fn a_number_of_permits_is_set_again_beside_their_leases() {
+    replay(
+        r#"{"seed":1795400672007132,"terms":{"latency":[1,1],"lease":2000,"response":1000,"connect":3000,"poll":1000,"linger":1000,"waiter":2000,"skew":[900,300,0]},"things":[{"Permits":3}],"hosts":[[],[[{"Turn":{"thing":0,"after":118,"strong":true,"wait":0,"lease":null,"renew":true,"cut":null,"hold":2155,"meanwhile":"Nest","end":"Unlock"}}],[{"Turn":{"thing":0,"after":50,"strong":false,"wait":196,"lease":null,"renew":true,"cut":null,"hold":143,"meanwhile":"Nothing","end":"Unlock"}}],[{"Turn":{"thing":0,"after":225,"strong":false,"wait":0,"lease":null,"renew":true,"cut":null,"hold":1066,"meanwhile":"Nothing","end":"Unlock"}}]],[[{"Turn":{"thing":0,"after":312,"strong":false,"wait":109,"lease":null,"renew":true,"cut":null,"hold":163,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":115,"strong":false,"wait":3000,"lease":null,"renew":true,"cut":null,"hold":94,"meanwhile":"Nothing","end":{"Cut":3}}}],[{"Turn":{"thing":0,"after":177,"strong":false,"wait":17,"lease":null,"renew":true,"cut":null,"hold":60,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":224,"strong":false,"wait":71,"lease":null,"renew":true,"cut":null,"hold":169,"meanwhile":"Nothing","end":"Unlock"}}]]],"java":[1,2],"faults":[{"at":104,"what":{"PauseHost":{"host":1,"lasts":3011}}},{"at":137,"what":{"Evict":{"thing":0}}},{"at":187,"what":{"PauseHost":{"host":1,"lasts":337}}}]}"#,
+    );
+}

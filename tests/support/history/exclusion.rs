@@ -112,7 +112,7 @@ fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Vi
                     .any(|wiped| span.of.called <= wiped.until && wiped.at <= moment)
         });
         let taken: u32 = held.map(|span| span.taken()).sum();
-        if taken > limit {
+        if taken > limit && !is_set_anew(history, key, moment) {
             let what = format!("{key}: {taken} of {limit} permits were held");
             broken.push(Violation::new(RULE, moment, what));
         }
@@ -131,6 +131,25 @@ fn is_miscounted(history: &History, key: &str) -> bool {
             true => history.clocks_differ.is_some(),
             false => history.was_struck(one.process),
         }
+    })
+}
+
+/// Whether the number of permits was forgotten without their leases, and a client of another kind set it
+/// again: Redisson then does not count those that are held, and their ends add to the number.
+fn is_set_anew(history: &History, key: &str, moment: Ms) -> bool {
+    let theirs = || history.had_by_foreign(key);
+    let mut alone = history.wiped(key).filter(|wiped| wiped.key.is_some());
+    alone.any(|wiped| {
+        let set = theirs().any(|one| {
+            let at = one.grant.as_ref().map_or(one.called, |grant| grant.at);
+            one.called <= moment && wiped.at <= at
+        });
+        let all = history.of_key(key);
+        let held = all.iter().any(|one| {
+            let leased = |grant: &&Grant| grant.lease.is_some() && wiped.at <= grant.believed;
+            one.called <= wiped.until && one.grant.as_ref().filter(leased).is_some()
+        });
+        set && held
     })
 }
 

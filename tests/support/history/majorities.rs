@@ -267,9 +267,16 @@ impl<'a> Key<'a> {
                 .filter(|other| other.process == one.process && other.called < one.called);
             let first = before.map(|other| self.left(other)).max().unwrap_or(0);
             let ready = first.max(one.called + SETUP * terms.latency);
+            // Tasks of one process wait for each other: also where servers forgot what one of them has.
+            let own = self.holds().filter(|(_, of, _)| of.process == one.process);
+            let own: Vec<_> = own.map(|(.., grant)| (grant.at, over(grant))).collect();
             let starts = free.iter().flatten().map(|(from, _)| *from);
+            let starts = starts.chain(own.iter().map(|(_, end)| *end));
             let late = starts.map(|from| from.max(ready)).filter(|&from| {
                 let until = from + longest;
+                if own.iter().any(|(at, end)| *at <= until && from < *end) {
+                    return false;
+                }
                 let there = (0..self.servers()).filter(|&server| {
                     let mut spans = free[server].iter();
                     spans.any(|(begin, end)| *begin <= from && until < *end)
@@ -314,4 +321,11 @@ impl<'a> Key<'a> {
             }
         }
     }
+}
+
+/// When the guard of a hold has ended, or knows that it is lost.
+fn over(grant: &Grant) -> Ms {
+    let ended = grant.ended.map(|(at, _)| at);
+    let all = ended.into_iter().chain(grant.lost);
+    all.fold(grant.believed, Ms::max)
 }
