@@ -331,7 +331,10 @@ impl Hold {
     /// The release of a hold begins.
     pub(super) fn releases(&self, now: Instant) {
         if self.recipe.profile().exclusive && self.waiters.listens() && !self.waiters.is_empty() {
-            self.waiters.subject().rivals().releasing(now);
+            let chain = self.lease().chain();
+            let chained = chain.is_some_and(|chain| chain.turns > 1);
+            let unseen = chained && self.engine.nodes.cluster().is_some();
+            self.waiters.subject().rivals().releasing(now, unseen);
         }
     }
 

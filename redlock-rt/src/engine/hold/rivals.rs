@@ -8,13 +8,16 @@
 //! Listeners need not be waiters: a subscription lingers. So after a few pauses that nobody used,
 //! most releases are followed by none, until somebody uses one.
 //!
+//! In a cluster, others may listen at another node, where they are not counted. So a release there is
+//! always followed by a pause, if it ends a chain of hand-overs, during which others could not try.
+//!
 //! Pure state. A pause only delays a try, so a wrong guess costs no more than [`LONGEST`].
 //!
 //! # Invariants
 //!
 //! 1. A message is followed by a pause only if this client's release was announced by it, as far as
 //!    can be known, and each release by one pause at most.
-//! 2. Where nobody else listens there is no pause.
+//! 2. Where nobody else listens there is no pause, except after an uncounted chain.
 //! 3. A pause is between [`SHORTEST`] and [`LONGEST`].
 
 use std::time::{Duration, Instant};
@@ -55,14 +58,15 @@ enum Step {
 }
 
 impl Rivals {
-    /// This client begins to release, and has waiters that will hear of it.
-    pub(crate) fn releasing(&mut self, now: Instant) {
+    /// This client begins to release, and has waiters that will hear of it. `unseen`: others could
+    /// not try for a while, and may listen without being counted.
+    pub(crate) fn releasing(&mut self, now: Instant, unseen: bool) {
         self.step = Step::Idle;
-        if !self.listen {
+        if !self.listen && !unseen {
             return;
         }
         self.unpaused += 1;
-        if self.compete() || self.unpaused >= ONE_OF {
+        if unseen || self.compete() || self.unpaused >= ONE_OF {
             self.unpaused = 0;
             self.step = Step::Releasing(now);
         }
@@ -139,7 +143,7 @@ mod tests {
 
     /// The pause after a release.
     fn turn(rivals: &mut Rivals, now: Instant, way: Duration, others: bool) -> Option<Duration> {
-        rivals.releasing(now);
+        rivals.releasing(now, false);
         let pause = rivals.heard(now + way);
         rivals.released(others);
         pause
@@ -192,21 +196,34 @@ mod tests {
         assert!(turn(&mut rivals, now, MS, true).is_some());
     }
 
+    #[test]
+    fn where_others_are_not_counted_each_chain_is_followed_by_a_pause() {
+        let (mut rivals, now) = (Rivals::default(), Instant::now());
+        for _ in 0..40 {
+            rivals.releasing(now, true);
+            assert_eq!(rivals.heard(now + MS / 2), Some(MS));
+            rivals.acquired();
+            rivals.released(false);
+            assert!(!rivals.compete());
+            assert_eq!(turn(&mut rivals, now, MS, false), None, "no chain");
+        }
+    }
+
     proptest! {
         /// Whatever happens in whatever order: a pause is short, and there are no more of them than
         /// releases.
         #[test]
         fn pauses_are_short_and_no_more_than_releases(
-            steps in proptest::collection::vec((0..6u8, 0..400u64), 1..200)
+            steps in proptest::collection::vec((0..7u8, 0..400u64), 1..200)
         ) {
             let (mut rivals, mut now) = (Rivals::default(), Instant::now());
             let (mut releases, mut pauses, mut listen) = (0, 0, false);
             for (step, ms) in steps {
                 now += Duration::from_millis(ms);
                 match step {
-                    0 => {
-                        rivals.releasing(now);
-                        releases += u32::from(listen);
+                    0 | 6 => {
+                        rivals.releasing(now, step == 6);
+                        releases += u32::from(listen || step == 6);
                     }
                     1 | 2 => {
                         listen = step == 1;
