@@ -68,7 +68,8 @@ cases! {
         lock_of_an_owner_that_holds_it(5)
         extend(5);
     waiting:
-        lock_behind_another_waiter(40)
+        lock_behind_another_waiter(30)
+        lock_behind_another_waiter_without_hand_over(40)
         lock_before_another_waiter(5)
         lock_that_connects_first_before_another_waiter(15)
         lock_behind_another_client(40)

@@ -114,6 +114,11 @@ impl Stage {
         self.client = settings(builder(&self.backend, &self.wires));
     }
 
+    /// Replaces the client by one whose tasks do not hand a lock over to each other.
+    pub(crate) fn without_hand_over(&mut self) {
+        self.client = settings(builder(&self.backend, &self.wires).hand_over(None));
+    }
+
     pub(crate) fn lock(&self) -> RLock {
         self.client.rlock(NAME)
     }

@@ -33,6 +33,14 @@ pub(crate) async fn lock_behind_another_waiter(stage: &mut Stage, at: At) -> boo
     completed
 }
 
+pub(crate) async fn lock_behind_another_waiter_without_hand_over(
+    stage: &mut Stage,
+    at: At,
+) -> bool {
+    stage.without_hand_over();
+    lock_behind_another_waiter(stage, at).await
+}
+
 /// The dropped call is the head of the queue, and the next waiter becomes the head.
 pub(crate) async fn lock_before_another_waiter(stage: &mut Stage, at: At) -> bool {
     let (lock, second) = (stage.lock(), stage.lock());

@@ -5,7 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_rt::{
-    Client, LockOptions, LostReason, RLock, RLockGuard, Shutdown, Unlocked, embedded::Engine,
+    Client, ClientBuilder, LockOptions, LostReason, RLock, RLockGuard, Shutdown, Unlocked,
+    embedded::Engine,
 };
 use tests::{Which, Wires};
 use tokio::{
@@ -28,15 +29,16 @@ struct Stage {
 }
 
 impl Stage {
+    /// With the default, which is [`CHAIN`].
     async fn open() -> Self {
+        Self::open_with(|builder| builder).await
+    }
+
+    async fn open_with(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let engine = Engine::new();
         let wires = Wires::to_engine(&engine);
-        let client = wires
-            .builder()
-            .hand_over(CHAIN)
-            .lease(MS * 400)
-            .build()
-            .unwrap();
+        let builder = options(wires.builder());
+        let client = builder.lease(MS * 400).build().unwrap();
         let other = Client::builder().embedded(&engine).build().unwrap();
         let (lock, other) = (client.rlock(NAME), other.rlock(NAME));
         // Loads the scripts.
@@ -106,6 +108,52 @@ async fn tasks_of_one_client_take_turns_in_their_order_without_a_call() {
     assert_eq!(stage.scripts(before), 1, "the last one releases");
     assert!(!stage.lock.is_locked().await.unwrap());
     assert_eq!(stage.client.stats().releases, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_time_each_turn_is_a_release_and_an_acquisition() {
+    for off in [None, Some(Duration::ZERO)] {
+        let stage = Stage::open_with(|builder| builder.hand_over(off)).await;
+        let mut guard = stage.held().await;
+        let mut ids = vec![guard.hold_id().clone()];
+        for _ in 0..4 {
+            let mut next = tokio_test::task::spawn(stage.lock.lock());
+            parked(&mut next).await;
+            let before = stage.wires.count();
+            guard.unlock().await.unwrap();
+            guard = next.await.unwrap();
+            assert_eq!(stage.scripts(before), 2);
+            assert!(!ids.contains(guard.hold_id()));
+            ids.push(guard.hold_id().clone());
+        }
+    }
+}
+
+/// The first waiter subscribes and looks once more. Later ones send nothing, nor does a hand-over.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_hand_over_costs_a_subscription_and_a_try() {
+    let stage = Stage::open().await;
+    let mut guard = stage.held().await;
+    for turn in 0..5 {
+        let before = stage.wires.count();
+        let mut next = tokio_test::task::spawn(stage.lock.lock());
+        parked(&mut next).await;
+        let frames = stage.wires.frames(before);
+        let sent = frames.iter().map(|frame| frame.command());
+        // The rest is that of connecting.
+        let sent = sent.filter(|command| ["EVALSHA", "SUBSCRIBE"].contains(&&**command));
+        let mut sent: Vec<_> = sent.collect();
+        sent.sort_unstable();
+        let expected: &[&str] = match turn {
+            0 => &["EVALSHA", "SUBSCRIBE"],
+            _ => &[],
+        };
+        assert_eq!(sent, expected, "turn {turn}");
+        let before = stage.wires.count();
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        guard = assert_ready!(next.poll()).unwrap();
+        assert_eq!(stage.wires.count(), before);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,8 @@ use tokio::{
 
 const MS: Duration = Duration::from_millis(1);
 const NAME: &str = "saturated";
+/// Without and with hand-overs inside the process.
+const MODES: [Option<Duration>; 2] = [None, Some(Duration::from_millis(10))];
 
 /// Lets `tasks` tasks of a client take turns until all clients together had `turns`; returns how many
 /// were this client's.
@@ -68,65 +70,95 @@ async fn shares(clients: &[(&Client, usize)], turns: usize) -> Vec<usize> {
 /// The client with fast connections had 199 of 200 turns.
 #[tokio::test(start_paused = true)]
 async fn a_client_with_slow_connections_gets_its_share_of_a_saturated_lock() {
-    let engine = Engine::new();
-    let near = Client::builder().embedded(&engine).build().unwrap();
-    let far = Wires::to_engine(&engine).slow().builder().build().unwrap();
-    let turns = 200;
-    let shares = shares(&[(&near, 4), (&far, 1)], turns).await;
-    assert!(shares[1] >= turns / 4, "{shares:?}");
-    assert!(shares[0] >= turns / 4, "{shares:?}");
+    for mode in MODES {
+        let engine = Engine::new();
+        let near = Client::builder()
+            .embedded(&engine)
+            .hand_over(mode)
+            .build()
+            .unwrap();
+        let far = Wires::to_engine(&engine)
+            .slow()
+            .builder()
+            .hand_over(mode)
+            .build()
+            .unwrap();
+        let turns = 200;
+        let shares = shares(&[(&near, 4), (&far, 1)], turns).await;
+        assert!(shares[1] >= turns / 4, "{shares:?}");
+        assert!(shares[0] >= turns / 4, "{shares:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_alone_does_not_pause() {
-    let engine = Engine::new();
-    let client = Client::builder().embedded(&engine).build().unwrap();
-    let start = Instant::now();
-    let turns = 100;
-    assert_eq!(shares(&[(&client, 4)], turns).await, [turns]);
-    assert_eq!(start.elapsed(), MS * 100);
+    for mode in MODES {
+        let engine = Engine::new();
+        let client = Client::builder()
+            .embedded(&engine)
+            .hand_over(mode)
+            .build()
+            .unwrap();
+        let start = Instant::now();
+        let turns = 100;
+        assert_eq!(shares(&[(&client, 4)], turns).await, [turns]);
+        assert_eq!(start.elapsed(), MS * 100);
+    }
 }
 
 /// A subscription lingers after its waiters, and nobody is behind it.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_only_listens_costs_others_a_pause_now_and_then() {
-    let engine = Engine::new();
-    let client = Client::builder().embedded(&engine).build().unwrap();
-    let idle = Client::builder().embedded(&engine);
-    let idle = idle.linger(Duration::from_secs(60)).build().unwrap();
-    let guard = client.rlock(NAME).lock().await.unwrap();
-    let waited = idle.rlock(NAME);
-    let options = redlock_rt::LockOptions::new().wait(MS * 5);
-    assert!(waited.lock_with(options).await.unwrap_err().is_timed_out());
-    assert_eq!(idle.stats().subscriptions, 1);
-    guard.unlock().await.unwrap();
+    for mode in MODES {
+        let engine = Engine::new();
+        let client = Client::builder()
+            .embedded(&engine)
+            .hand_over(mode)
+            .build()
+            .unwrap();
+        let idle = Client::builder().embedded(&engine);
+        let idle = idle.linger(Duration::from_secs(60)).build().unwrap();
+        let guard = client.rlock(NAME).lock().await.unwrap();
+        let waited = idle.rlock(NAME);
+        let options = redlock_rt::LockOptions::new().wait(MS * 5);
+        assert!(waited.lock_with(options).await.unwrap_err().is_timed_out());
+        assert_eq!(idle.stats().subscriptions, 1);
+        guard.unlock().await.unwrap();
 
-    let start = Instant::now();
-    let turns = 160;
-    assert_eq!(shares(&[(&client, 4)], turns).await, [turns]);
-    let pauses = start.elapsed() - MS * 160;
-    // Three, and one of 16 after that, each of 2 ms at most, and as the timers count.
-    assert!(pauses >= MS && pauses <= MS * 3 * 14, "{pauses:?}");
+        let start = Instant::now();
+        let turns = 160;
+        assert_eq!(shares(&[(&client, 4)], turns).await, [turns]);
+        let pauses = start.elapsed() - MS * 160;
+        // Three, and one of 16 after that, each of 2 ms at most, and as the timers count.
+        assert!(pauses >= MS && pauses <= MS * 3 * 14, "{pauses:?}");
+    }
 }
 
 /// A try that is refused after a pause is the one further command of a turn.
 #[tokio::test(start_paused = true)]
 async fn a_shared_turn_costs_one_further_command_at_most() {
-    let engine = Engine::new();
-    let wires = Wires::to_engine(&engine);
-    let near = wires.builder().build().unwrap();
-    let far = Wires::to_engine(&engine).slow().builder().build().unwrap();
-    // Subscribed, and what it is to know is known.
-    let _ = shares(&[(&near, 4), (&far, 1)], 20).await;
-    let (before, turns) = (wires.count(), 200);
-    let shares = shares(&[(&near, 4), (&far, 1)], turns).await;
-    let sent = wires.frames(before);
-    let sent = sent
-        .iter()
-        .filter(|frame| frame.command() == "EVALSHA")
-        .count();
-    assert!(
-        sent <= 3 * shares[0] + shares[1] + 10,
-        "{sent} for {shares:?}"
-    );
+    for mode in MODES {
+        let engine = Engine::new();
+        let wires = Wires::to_engine(&engine);
+        let near = wires.builder().hand_over(mode).build().unwrap();
+        let far = Wires::to_engine(&engine)
+            .slow()
+            .builder()
+            .hand_over(mode)
+            .build()
+            .unwrap();
+        // Subscribed, and what it is to know is known.
+        let _ = shares(&[(&near, 4), (&far, 1)], 20).await;
+        let (before, turns) = (wires.count(), 200);
+        let shares = shares(&[(&near, 4), (&far, 1)], turns).await;
+        let sent = wires.frames(before);
+        let sent = sent
+            .iter()
+            .filter(|frame| frame.command() == "EVALSHA")
+            .count();
+        assert!(
+            sent <= 3 * shares[0] + shares[1] + 10,
+            "{sent} for {shares:?}"
+        );
+    }
 }

@@ -12,8 +12,10 @@ use crate::{DEADLINE, limited_user};
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
+/// Each of its releases is announced.
 async fn client(url: &str) -> Client {
     let builder = Client::builder().url(url).poll_interval(NEVER);
+    let builder = builder.hand_over(None);
     builder.connect().await.unwrap()
 }
 

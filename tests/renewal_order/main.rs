@@ -1,4 +1,5 @@
-//! No renewal is sent for a holder after its unlock began, or the drop of its last guard.
+//! No renewal is sent for a holder after its unlock began, or the drop of its last guard, unless another
+//! task of the client goes on with the hold, which is its own from then on.
 //!
 //! Random rounds on the embedded engine, with a clock that only the round advances, in a runtime that
 //! runs one task between two checks of the test. So guards end between any two steps of the watchdog
@@ -79,4 +80,5 @@ fn no_renewal_is_sent_after_the_unlock_or_drop_began() {
     );
     assert!(tally.unknown > rounds / 10, "scripts that were flushed");
     assert!(tally.cut > rounds / 10, "connections that were cut");
+    assert!(tally.handed > rounds / 300, "holds that were handed over");
 }

@@ -57,6 +57,8 @@ pub(crate) struct Round {
     guards: Vec<RLockGuard>,
     /// How many guards an owner has, those in calls included.
     living: BTreeMap<String, usize>,
+    /// Tasks hand locks over to each other, which they do only with the same lease and renewal.
+    hands_over: bool,
     refusing: bool,
 }
 
@@ -87,8 +89,11 @@ impl Round {
     async fn begin(mut random: Random, parked: Parked) -> Self {
         let engine = Engine::new();
         let wires = Wires::to_engine(&engine);
+        let hands_over = random.percent(50);
+        let hand_over = hands_over.then_some(500 * MS);
         let client = wires
             .builder()
+            .hand_over(hand_over)
             .response_timeout(200 * MS)
             .linger(5 * MS)
             .build()
@@ -108,6 +113,7 @@ impl Round {
             calls: Vec::new(),
             guards: Vec::new(),
             living: BTreeMap::new(),
+            hands_over,
             refusing: false,
         }
     }
@@ -270,6 +276,7 @@ impl Round {
 
     fn keep(&mut self, guard: RLockGuard) {
         let owner = guard.hold_id().to_string();
+        self.sentinel.begins(&owner);
         *self.living.entry(owner).or_default() += 1;
         self.guards.push(guard);
     }
@@ -298,6 +305,7 @@ impl Round {
         let leases = 2 + u32::try_from(self.random.below(4)).unwrap();
         let options = LockOptions::new().lease(every * leases).wait(20 * MS);
         let options = match self.random.below(4) {
+            _ if self.hands_over => options.lease(every * 3).renew(every),
             0 => options.lease(every * 3).renew(true),
             _ => options.renew(every),
         };

@@ -20,6 +20,8 @@ pub(crate) struct Tally {
     /// The number of times that the script of renewals was loaded.
     pub(crate) unknown: u64,
     pub(crate) cut: u64,
+    /// Owners that went on with another guard.
+    pub(crate) handed: u64,
 }
 
 impl AddAssign for Tally {
@@ -31,6 +33,7 @@ impl AddAssign for Tally {
         self.overtaken += other.overtaken;
         self.unknown += other.unknown;
         self.cut += other.cut;
+        self.handed += other.handed;
     }
 }
 
@@ -103,6 +106,12 @@ impl Sentinel {
         if !self.clean {
             self.under_way.insert(owner.to_owned());
         }
+    }
+
+    /// There is a guard of the owner: it is another owner, or the hold was handed over by one.
+    pub(crate) fn begins(&mut self, owner: &str) {
+        self.tally.handed += u64::from(self.ended.remove(owner));
+        self.under_way.remove(owner);
     }
 
     /// A task is about to run. What was polled since the last look was polled by dropped guards,

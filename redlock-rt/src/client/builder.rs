@@ -446,8 +446,7 @@ impl ClientBuilder {
     }
 
     /// Sets for how long the tasks of this client may hand an [`RLock`](crate::RLock) over to each
-    /// other without a call to Redis. `None` or zero, which is the default: never. 10 ms is a good
-    /// choice where many tasks of a process share a lock.
+    /// other without a call to Redis. Defaults to 10 ms. `None` or zero: never.
     ///
     /// When a guard ends and another task of the client waits for the lock, that task goes on with
     /// the hold: its guard is a new one, with the same [`hold_id`](crate::LockGuard::hold_id), and
@@ -626,6 +625,6 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Heartbeats need time to arrive.
 const SHORTEST_WAITER_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long tasks hand a lock over to each other; see [`ClientBuilder::hand_over`].
-const DEFAULT_HAND_OVER: Duration = Duration::ZERO;
+const DEFAULT_HAND_OVER: Duration = Duration::from_millis(10);
 /// Longer, other processes would wait noticeably.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);

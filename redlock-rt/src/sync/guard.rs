@@ -71,7 +71,8 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Round trips
     ///
-    /// One.
+    /// One. None if another task of this client waits for the [`RLock`](crate::RLock) and goes on with
+    /// the hold; see [`ClientBuilder::hand_over`](crate::ClientBuilder::hand_over).
     ///
     /// # Cancel safety
     ///

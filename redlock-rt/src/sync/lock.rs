@@ -113,7 +113,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// One if the lock is free. A waiting process sends at most three tries and one SUBSCRIBE, or
     /// two tries if it is already subscribed, and then one try per poll interval, however many of
-    /// its tasks wait.
+    /// its tasks wait. A hold that is [handed over](crate::ClientBuilder::hand_over) takes none.
     ///
     /// # Fairness
     ///
