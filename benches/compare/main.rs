@@ -60,6 +60,7 @@ enum Part {
     Uncontended,
     Distinct,
     Contended,
+    Shared,
     Handover,
     Embedded,
     /// Other lock crates.
@@ -105,7 +106,10 @@ async fn measure(options: &Options) -> Report {
         report.scenes.push(scenes::distinct(&server, effort).await);
     }
     if wanted(Part::Contended) {
-        report.contended = Some(contention::contended(&server, effort).await);
+        report.contended = contention::contended(&server, effort).await;
+    }
+    if wanted(Part::Shared) {
+        report.shared = contention::shared(&server, effort).await;
     }
     if wanted(Part::Handover) {
         report.handover = Some(contention::handover(&server, options.handovers).await);

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    contention::Contended,
+    contention::{Crowd, Shared},
     machine::{self, Machine},
     rounds::{Effort, Quartiles, Rates},
     scenes::Scene,
@@ -24,7 +24,9 @@ pub(crate) struct Report {
     load_before: Option<f64>,
     pub(crate) load_after: Option<f64>,
     pub(crate) scenes: Vec<Scene>,
-    pub(crate) contended: Option<Contended>,
+    /// The last is the baseline.
+    pub(crate) contended: Vec<Crowd>,
+    pub(crate) shared: Vec<Shared>,
     pub(crate) handover: Option<Histogram<u64>>,
 }
 
@@ -37,7 +39,8 @@ impl Report {
             load_before: machine::load(),
             load_after: None,
             scenes: Vec::new(),
-            contended: None,
+            contended: Vec::new(),
+            shared: Vec::new(),
             handover: None,
         }
     }
@@ -55,6 +58,11 @@ impl Report {
         let _ = io::stdout().write_all(text.as_bytes());
     }
 
+    fn over_baseline(&self, crowd: &Crowd) -> Option<Quartiles> {
+        let baseline = &self.contended.last()?.rates;
+        (baseline.name != crowd.rates.name).then(|| crowd.rates.over(baseline))
+    }
+
     fn runtime(&self) -> &'static str {
         match self.current_thread {
             true => "current_thread",
@@ -64,11 +72,25 @@ impl Report {
 
     fn json(&self) -> Value {
         let scenes = self.scenes.iter();
-        let contended = self.contended.as_ref().map(|contended| {
-            json!({
-                "turns_per_second": quartiles(contended.turns),
-                "evalsha_per_turn": contended.commands,
-            })
+        let contended = self.contended.iter().map(|crowd| {
+            let side = json!({
+                "turns_per_second": quartiles(crowd.rates.quartiles()),
+                "ratio": self.over_baseline(crowd).map(quartiles),
+                "evalsha_per_turn": crowd.commands,
+                "wait_p50_us": crowd.waits.value_at_quantile(0.50),
+                "wait_p99_us": crowd.waits.value_at_quantile(0.99),
+                "wait_max_us": crowd.waits.max(),
+            });
+            (crowd.rates.name.to_owned(), side)
+        });
+        let shared = self.shared.iter().map(|shared| {
+            let side = json!({
+                "turns": shared.turns,
+                "share_of_other": quartiles(shared.share),
+                "longest_wait_ms": shared.longest_wait,
+                "longest_wait_of_other_ms": shared.longest_wait_of_other,
+            });
+            (shared.name.to_owned(), side)
         });
         let handover = self.handover.as_ref().map(|latencies| {
             json!({
@@ -87,7 +109,8 @@ impl Report {
             "load_before": self.load_before,
             "load_after": self.load_after,
             "scenes": scenes.map(|scene| (scene.name.to_owned(), scene.json())).collect::<Map<_, _>>(),
-            "contended": contended,
+            "contended": contended.collect::<Map<_, _>>(),
+            "shared": shared.collect::<Map<_, _>>(),
             "handover": handover,
         })
     }
@@ -158,13 +181,46 @@ impl Display for Report {
         for scene in &self.scenes {
             write!(f, "\n{scene}")?;
         }
-        if let Some(contended) = &self.contended {
+        if !self.contended.is_empty() {
             writeln!(f, "\ncontended: 32 tasks of one process, one key")?;
-            let Quartiles { low, median, high } = contended.turns;
+        }
+        for crowd in &self.contended {
+            let Quartiles { low, median, high } = crowd.rates.quartiles();
+            write!(
+                f,
+                "  {:<14} {median:>9.0} turns/s [{low:.0} {high:.0}], {:.3} EVALSHA a turn, wait p50 {} us, \
+                 p99 {} us",
+                crowd.rates.name,
+                crowd.commands,
+                crowd.waits.value_at_quantile(0.50),
+                crowd.waits.value_at_quantile(0.99),
+            )?;
+            match self.over_baseline(crowd) {
+                Some(Quartiles { low, median, high }) => {
+                    writeln!(f, "  {median:.2} x [{low:.2} {high:.2}]")?;
+                }
+                None => writeln!(f)?,
+            }
+        }
+        if !self.shared.is_empty() {
             writeln!(
                 f,
-                "  redlock-rt     {median:>9.0} turns/s [{low:.0} {high:.0}], {:.2} EVALSHA a turn",
-                contended.commands
+                "\nshared: a saturated lock, with a client like Redisson's"
+            )?;
+        }
+        for shared in &self.shared {
+            let Quartiles { low, median, high } = shared.share;
+            writeln!(
+                f,
+                "  {:<14} {:>9.0} turns, {:.0} % the other's [{:.0} {:.0}], longest wait {:.0} ms, the \
+                 other's {:.0} ms",
+                shared.name,
+                shared.turns,
+                median * 100.0,
+                low * 100.0,
+                high * 100.0,
+                shared.longest_wait,
+                shared.longest_wait_of_other,
             )?;
         }
         if let Some(latencies) = &self.handover {
