@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use redlock_rt::{Client, ClientBuilder};
+use redlock_rt::ClientBuilder;
+use tests::client_over;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 /// The commands with scripted answers; the server answers all others as if all locks were free.
@@ -79,11 +80,7 @@ impl Scripted {
 
     pub(crate) fn client(&self) -> ClientBuilder {
         let server = self.clone();
-        Client::builder().connector(move || {
-            let (ours, theirs) = tokio::io::duplex(16 * 1024);
-            tokio::spawn(server.clone().serve(theirs));
-            async move { Ok(ours) }
-        })
+        client_over(move |theirs| server.clone().serve(theirs))
     }
 
     async fn serve(self, stream: DuplexStream) {

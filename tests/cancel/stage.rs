@@ -13,7 +13,7 @@ use redlock_rt::{
     Client, ClientBuilder, Error, FairLock, Kind, Lock, LockOptions, RLock, RLockGuard,
     ReadWriteLock, Unlocked, embedded::Engine,
 };
-use tests::{Place, Proxied, Proxy, Wires, connection_over, eventually, within};
+use tests::{Place, Proxied, Proxy, Wires, connection_over, eventually, in_use, within};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -282,19 +282,7 @@ impl Stage {
             Err(error) => panic!("{at:?}: {error}, {:?}", self.client.stats()),
         }
         eventually(DEADLINE, async || {
-            let stats = self.client.stats();
-            let counts = [
-                stats.held,
-                stats.waiting,
-                stats.subscriptions,
-                stats.renewals,
-                stats.releases,
-                stats.names,
-            ];
-            if counts != [0; 6] {
-                return Err(format!("{at:?}: {stats:?}"));
-            }
-            let mut left = Vec::new();
+            let mut left = in_use(&self.client);
             for control in &self.control {
                 left.extend(left_at(&mut control.clone()).await);
             }

@@ -17,7 +17,7 @@ mod tls;
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder};
-use tests::{Cluster, eventually, trace_init};
+use tests::{Cluster, eventually, in_use, trace_init};
 
 /// The limit for events that must happen. A failover is one of them.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -68,18 +68,7 @@ async fn assert_clean(cluster: &Cluster, prefix: &str, clients: &[&Client]) {
             }
         }
         for client in clients {
-            let stats = client.stats();
-            let counts = [
-                stats.held,
-                stats.waiting,
-                stats.subscriptions,
-                stats.renewals,
-                stats.releases,
-                stats.names,
-            ];
-            if counts.iter().any(|count| *count > 0) {
-                left.push(format!("{stats:?}"));
-            }
+            left.extend(in_use(client));
         }
         match left.is_empty() {
             true => Ok(()),

@@ -57,6 +57,14 @@ impl Stage {
         self.lock.lock().await.unwrap()
     }
 
+    /// A holder, and whoever waits for it and sleeps.
+    async fn followed<F: Future<Output: std::fmt::Debug>>(&self, by: F) -> (RLockGuard, Spawn<F>) {
+        let guard = self.held().await;
+        let mut next = tokio_test::task::spawn(by);
+        parked(&mut next).await;
+        (guard, next)
+    }
+
     fn scripts(&self, before: usize) -> usize {
         let frames = self.wires.frames(before);
         let scripts = frames.iter().filter(|frame| frame.command() == "EVALSHA");
@@ -210,9 +218,7 @@ async fn a_waiter_that_gives_up_passes_the_offer_on_or_releases() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_never_polled_keeps_the_lock_until_the_chain_ends() {
     let stage = Stage::open().await;
-    let guard = stage.held().await;
-    let mut stuck = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut stuck).await;
+    let (guard, mut stuck) = stage.followed(stage.lock.lock()).await;
     drop(guard);
     settle().await;
     assert!(stage.other.is_locked().await.unwrap());
@@ -231,9 +237,7 @@ async fn a_waiter_that_is_never_polled_keeps_the_lock_until_the_chain_ends() {
 async fn each_chain_of_a_name_ends() {
     let stage = Stage::open().await;
     for wait in [0, 3, 7, 9, 10, 11, 15] {
-        let guard = stage.held().await;
-        let mut next = tokio_test::task::spawn(stage.lock.lock());
-        parked(&mut next).await;
+        let (guard, next) = stage.followed(stage.lock.lock()).await;
         sleep(MS * wait).await;
         drop(guard);
         sleep(CHAIN * 2).await;
@@ -246,9 +250,7 @@ async fn each_chain_of_a_name_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_shut_down_releases_what_nobody_has_taken() {
     let stage = Stage::open().await;
-    let guard = stage.held().await;
-    let mut stuck = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut stuck).await;
+    let (guard, mut stuck) = stage.followed(stage.lock.lock()).await;
     drop(guard);
     assert_eq!(stage.client.stats().releases, 1);
     let end = Shutdown::ReleaseAll;
@@ -262,10 +264,8 @@ async fn a_shut_down_releases_what_nobody_has_taken() {
 #[tokio::test(start_paused = true)]
 async fn an_offer_in_doubt_is_not_taken() {
     let stage = Stage::open().await;
-    let guard = stage.held().await;
+    let (guard, mut next) = stage.followed(stage.lock.lock()).await;
     let id = guard.hold_id().clone();
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
     drop(guard);
     assert!(stage.wires.cut(Which::Scripts) > 0);
     settle().await;
@@ -279,10 +279,8 @@ async fn only_a_request_with_the_same_terms_takes_an_offer() {
     let stage = Stage::open().await;
     let lease = |seconds| LockOptions::new().lease(Duration::from_secs(seconds));
     for options in [lease(7), LockOptions::new().renew(false)] {
-        let guard = stage.held().await;
+        let (guard, next) = stage.followed(stage.lock.lock_with(options)).await;
         let id = guard.hold_id().clone();
-        let mut next = tokio_test::task::spawn(stage.lock.lock_with(options));
-        parked(&mut next).await;
         drop(guard);
         let next = next.await.unwrap();
         assert_ne!(*next.hold_id(), id);
@@ -307,11 +305,9 @@ async fn a_reentered_hold_is_not_handed_over() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_was_handed_over_has_its_own_times_and_its_own_loss() {
     let stage = Stage::open().await;
-    let guard = stage.held().await;
     let longest = MS * 450;
     let options = LockOptions::new().max_hold(longest);
-    let mut next = tokio_test::task::spawn(stage.lock.lock_with(options));
-    parked(&mut next).await;
+    let (guard, mut next) = stage.followed(stage.lock.lock_with(options)).await;
     sleep(MS * 5).await;
     let taken = tokio::time::Instant::now();
     drop(guard);
@@ -323,9 +319,7 @@ async fn a_guard_that_was_handed_over_has_its_own_times_and_its_own_loss() {
     assert!(held <= longest && held + MS * 4 > longest, "{held:?}");
     next.unlock().await.unwrap();
 
-    let guard = stage.held().await;
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
+    let (guard, mut next) = stage.followed(stage.lock.lock()).await;
     drop(guard);
     let next = assert_ready!(next.poll()).unwrap();
     assert!(stage.other.force_unlock().await.unwrap());
@@ -336,10 +330,8 @@ async fn a_guard_that_was_handed_over_has_its_own_times_and_its_own_loss() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_was_freed_by_force_is_not_handed_over() {
     let stage = Stage::open().await;
-    let guard = stage.held().await;
+    let (guard, next) = stage.followed(stage.lock.lock()).await;
     let id = guard.hold_id().clone();
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
     // Of the offer, first.
     drop(guard);
     stage.lock.force_unlock().await.unwrap();
@@ -358,9 +350,7 @@ async fn a_hold_that_was_freed_by_force_is_not_handed_over() {
 #[tokio::test(start_paused = true)]
 async fn behind_an_offer_a_lock_counts_as_held() {
     let stage = Stage::open().await;
-    let guard = stage.held().await;
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
+    let (guard, mut next) = stage.followed(stage.lock.lock()).await;
     let before = stage.wires.count();
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(stage.lock.try_lock().await.unwrap().is_none());

@@ -15,3 +15,4 @@ mod requests;
 mod scripts;
 mod seeds;
 mod server;
+mod session;

@@ -5,14 +5,12 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use futures::FutureExt;
 use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, GuardState, LockOptions, Shutdown, Unlocked,
     embedded::Engine,
 };
-use tests::Random;
+use tests::{Random, in_use};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     runtime::{Builder, Runtime},
     time::{Instant, timeout},
@@ -23,6 +21,7 @@ use crate::{
     calls::{CALLS, Call, WAIT},
     seeds::{REPLIES, REPLIES_OVER_TCP, each},
     server::Hostile,
+    session::answered,
 };
 
 const RESPONSE: Duration = Duration::from_millis(500);
@@ -45,20 +44,7 @@ fn engine() -> Engine {
 
 /// The reply to an inline command.
 fn said(engine: &Engine, command: &str) -> String {
-    let mut session = engine.connect();
-    let line = format!("{command}\r\n");
-    session
-        .write_all(line.as_bytes())
-        .now_or_never()
-        .unwrap()
-        .unwrap();
-    let mut reply = Vec::new();
-    session
-        .read_buf(&mut reply)
-        .now_or_never()
-        .unwrap()
-        .unwrap();
-    String::from_utf8_lossy(&reply).into_owned()
+    answered(&mut engine.connect(), &format!("{command}\r\n"))
 }
 
 /// A runtime whose clock goes on when there is nothing else to do.
@@ -117,17 +103,10 @@ async fn history(random: &mut Random, server: &Hostile, client: &Client) {
         "{shut_down:?} {}",
         context()
     );
-    let stats = client.stats();
-    let left = [
-        stats.held,
-        stats.waiting,
-        stats.renewals,
-        stats.releases,
-        stats.names,
-    ];
+    let left = in_use(client);
     assert!(
-        left == [0; 5] || !attack.nonsense,
-        "{stats:?} {}",
+        left.is_empty() || !attack.nonsense,
+        "{left:?} {}",
         context()
     );
     if attack.nonsense {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use redlock_rt::embedded::{Engine, Session};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::session::answered;
 
 /// Five seconds, and what one slow instruction may take on a busy machine.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -12,15 +12,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 fn eval(session: &mut Session, script: &str) -> String {
     let len = script.len();
     let command = format!("*3\r\n$4\r\nEVAL\r\n${len}\r\n{script}\r\n$1\r\n0\r\n");
-    let written = session.write_all(command.as_bytes()).now_or_never();
-    assert!(matches!(written, Some(Ok(()))), "{script}");
-    let mut reply = Vec::with_capacity(64 * 1024);
-    session
-        .read_buf(&mut reply)
-        .now_or_never()
-        .unwrap()
-        .unwrap();
-    String::from_utf8_lossy(&reply).into_owned()
+    answered(session, &command)
 }
 
 /// The script ends with an error that says this, and the engine goes on.
@@ -182,21 +174,7 @@ fn a_script_returns_at_most_262_144_items() {
 fn a_thousand_scripts_are_kept_and_then_all_are_forgotten() {
     let engine = Engine::new();
     let mut session = engine.connect();
-    let mut ask = |line: &str| {
-        let line = format!("{line}\r\n");
-        session
-            .write_all(line.as_bytes())
-            .now_or_never()
-            .unwrap()
-            .unwrap();
-        let mut reply = Vec::with_capacity(1024);
-        session
-            .read_buf(&mut reply)
-            .now_or_never()
-            .unwrap()
-            .unwrap();
-        String::from_utf8(reply).unwrap()
-    };
+    let mut ask = |line: &str| answered(&mut session, &format!("{line}\r\n"));
     let mut load = |number: u32| {
         let reply = ask(&format!("SCRIPT LOAD \"return {number}\""));
         reply.lines().nth(1).unwrap().to_owned()

@@ -7,9 +7,10 @@ use std::{
 
 use futures::FutureExt;
 use redlock_rt::{
-    Client, ClientBuilder,
+    ClientBuilder,
     embedded::{Engine, Session},
 };
+use tests::client_over;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
@@ -78,11 +79,7 @@ impl Hostile {
     /// A client over streams in this process.
     pub(crate) fn client(&self) -> ClientBuilder {
         let server = self.clone();
-        Client::builder().connector(move || {
-            let (ours, theirs) = tokio::io::duplex(16 * 1024);
-            tokio::spawn(server.clone().serve(theirs));
-            async move { Ok(ours) }
-        })
+        client_over(move |theirs| server.clone().serve(theirs))
     }
 
     fn orders(&self) -> MutexGuard<'_, Orders> {

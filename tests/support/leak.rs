@@ -139,7 +139,7 @@ impl Drop for LeakCheck {
 }
 
 /// What a client counts that is in use: all, but for its background tasks.
-pub(crate) fn in_use(client: &Client) -> Vec<String> {
+pub fn in_use(client: &Client) -> Vec<String> {
     let stats = client.stats();
     let counts = [
         ("held", stats.held),

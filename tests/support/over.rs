@@ -7,13 +7,14 @@ use redis::{
     AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
     aio::MultiplexedConnection,
 };
+use redlock_rt::{Client, ClientBuilder};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, DuplexStream},
     net::TcpStream,
     sync::oneshot,
 };
@@ -98,4 +99,16 @@ async fn logged_in(
         }
     });
     made.await.expect("the task sends what it made")
+}
+
+/// A client whose connections lead to a server in this process, which serves the other end of each.
+pub fn client_over<F>(serve: impl Fn(DuplexStream) -> F + Send + Sync + 'static) -> ClientBuilder
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    Client::builder().connector(move || {
+        let (ours, theirs) = tokio::io::duplex(16 * 1024);
+        tokio::spawn(serve(theirs));
+        async move { Ok(ours) }
+    })
 }
