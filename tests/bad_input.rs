@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Backoff, Client, Error, ErrorKind, Kind, Lock, LockOptions, Owner};
-use tests::{RedisServer, shared_server, unique};
+use tests::{RedisServer, lock_and_unlock, shared_server, unique};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -272,23 +272,9 @@ async fn a_wrong_password_is_denied_and_not_waited_for() {
         assert_eq!(client.stats().names, 0);
     }
     let client = Client::connect(&at(":right@")).await.unwrap();
-    client
-        .rlock("n")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    lock_and_unlock(&client.rlock("n")).await;
     let client = Client::connect(&at("default:right@")).await.unwrap();
-    client
-        .rlock("n")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    lock_and_unlock(&client.rlock("n")).await;
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, ReplicaAck, Shutdown};
 use tests::{
-    Cluster, RedisServer, eventually, shared_cluster, slot_of, trace_init, unique, within,
+    Cluster, RedisServer, eventually, lock_and_unlock, shared_cluster, slot_of, trace_init, unique,
+    within,
 };
 use tokio::task::block_in_place;
 
@@ -86,7 +87,7 @@ async fn locks_of_a_slot_that_moved_are_verified_at_once() {
     migration.finish().await;
     let before = calls(&cluster.calls(1).await);
     let sibling = client.rlock(format!("{{{name}}}:sibling"));
-    sibling.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&sibling).await;
     within(Duration::from_secs(5), guard.lost()).await;
     assert!(kept.is_valid());
     let after = calls(&cluster.calls(1).await);
@@ -141,7 +142,7 @@ async fn what_a_deposed_master_reads_late_takes_no_lock() {
         .unwrap();
     let name = cluster.name_at(0, "deposed").await;
     let lock = client.rlock(&name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let replica = cluster.replicas_of(0).await[0];
     block_in_place(|| cluster.pause(0));
     let error = lock.try_lock().await.unwrap_err();
@@ -192,7 +193,7 @@ async fn a_client_learns_all_nodes_from_one() {
     let prefix = unique("learned");
     for number in 0..20 {
         let lock = client.rlock(format!("{prefix}:{number}"));
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&lock).await;
     }
 }
 
@@ -218,7 +219,7 @@ async fn replicas_of_the_master_of_each_lock_acknowledge() {
     let mut locked = tokio::task::JoinSet::new();
     for number in 0..30 {
         let lock = client.rlock(format!("acked:{number}"));
-        locked.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+        locked.spawn(async move { lock_and_unlock(&lock).await });
     }
     locked.join_all().await;
     let name = cluster.name_at(1, "acked").await;

@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
-use tests::{Matcher, Proxy, RedisServer, Which, eventually, told, trace_init, unique, within};
+use tests::{
+    Matcher, Proxy, RedisServer, Which, eventually, lock_and_unlock, told, trace_init, unique,
+    within,
+};
 
 const DEADLINE: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_millis(300);
@@ -73,14 +76,7 @@ async fn a_password_that_was_rotated_is_asked_for_with_the_next_connection() {
     let vault = Vault::of("hunter1");
     let client = vault.builder(&server.url()).connect().await.unwrap();
     let name = unique("rotated");
-    client
-        .rlock(&name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    lock_and_unlock(&client.rlock(&name)).await;
     let asked = vault.asked.load(Ordering::Relaxed);
     vault.set("hunter2");
     set_password(&server, "hunter2").await;

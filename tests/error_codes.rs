@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 use redlock_rt::{Client, Error, ErrorKind, LockOptions};
-use tests::{RedisServer, eventually, told, trace_init, unique, within};
+use tests::{RedisServer, eventually, lock_and_unlock, told, trace_init, unique, within};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(300);
@@ -35,7 +35,7 @@ async fn passes(server: &RedisServer, code: &str, refuse: &[&str], allow: &[&str
     trace_init();
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.rlock(unique("passes"));
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     order::<()>(server, refuse).await;
     let wait = LockOptions::new().wait(SHORT);
     // Another name each time: the release of one that is still granted may be refused already.
@@ -111,7 +111,7 @@ async fn loading() {
     order::<()>(&server, &["EVAL", fill, "0"]).await;
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.rlock("a");
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let server = Arc::new(server);
     let restarted = Arc::clone(&server);
     let restart = tokio::task::spawn_blocking(move || restarted.restart());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_rt::{Client, LockOptions, LostReason};
-use tests::{ENDS, Proxy, RedisServer, eventually, shared_server, unique, within};
+use tests::{ENDS, Proxy, RedisServer, eventually, lock_and_unlock, shared_server, unique, within};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 
@@ -175,7 +175,7 @@ async fn the_end_of_a_client_is_no_outage() {
     for shut_down in [false, true] {
         let client = Client::connect(&shared_server().url()).await.unwrap();
         let lock = client.rlock(unique("end"));
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&lock).await;
         if shut_down {
             client
                 .shutdown(redlock_rt::Shutdown::ReleaseAll)

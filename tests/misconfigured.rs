@@ -10,7 +10,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, Error, ErrorKind, LockOptions};
-use tests::{Proxy, RedisServer, eventually, shared_server, trace_init, unique, within};
+use tests::{
+    Proxy, RedisServer, eventually, lock_and_unlock, shared_server, trace_init, unique, within,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -127,7 +129,7 @@ async fn a_client_that_was_connected_waits_until_the_replica_is_a_master() {
     let proxy = Proxy::to(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
     let lock = client.rlock("a");
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let port = other.port().to_string();
     command(&server, &["REPLICAOF", "127.0.0.1", &port]).await;
     proxy.mark();

@@ -13,7 +13,8 @@ use std::{
 
 use redlock_rt::{FencedLock, LockOptions, Unlocked};
 use tests::{
-    RedissonClient, RedissonFencedLock, RedissonUnlock, World, shared_server, unique, within,
+    RedissonClient, RedissonFencedLock, RedissonUnlock, World, lock_and_unlock, shared_server,
+    unique, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -178,7 +179,7 @@ async fn a_counter_that_it_began_goes_on_with_ours() {
     both.they_free(1).await;
     // Our TTL stays, since INCR keeps it.
     let brief = both.ours.clone().token_ttl(Duration::from_secs(60));
-    brief.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&brief).await;
     let token = both.they_take(1).await;
     assert!(token > last + 1);
     let ttl: i64 = both.redis(&["PTTL", &both.theirs.counter()]).await;

@@ -12,7 +12,8 @@ use redlock_rt::{
     Backoff, Client, Error, ErrorKind, LockOptions, SpinLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually, shared_server, unique, within,
+    LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually, lock_and_unlock,
+    shared_server, unique, within,
 };
 use tokio::time::Instant;
 
@@ -45,7 +46,7 @@ impl Counted {
             .unwrap();
         let lock = client.spin_lock("n");
         // Loads the script, so that a try is one command.
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&lock).await;
         let counted = Self {
             client,
             lock,
@@ -301,7 +302,7 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     let leaks = LeakCheck::on(&shared_server(), &name).await.client(&client);
     let lock = client.spin_lock(&name);
     // Loads the scripts.
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     proxy.cut_after_request("EVALSHA");
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     proxy.cut_after_request("EVALSHA");

@@ -7,7 +7,7 @@
 use std::{ops::Deref, time::Duration};
 
 use redlock_rt::{Client, ErrorKind, LockOptions, PermitOptions, Quorum};
-use tests::{RedisServer, World, eventually, within};
+use tests::{RedisServer, World, eventually, lock_and_unlock, within};
 use tokio::task::block_in_place;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -89,7 +89,7 @@ fn brief() -> LockOptions {
 async fn a_failed_lock_call_left_a_lock_when_the_server_went_on() {
     let stage = Stage::open("rlock").await;
     let lock = stage.client.rlock(&stage.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     stage.stand_still();
     let error = lock.lock_with(brief()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -104,8 +104,8 @@ async fn a_failed_read_or_write_or_several_at_once_left_locks_when_the_server_we
     let modes = stage.client.read_write_lock(name("rw"));
     let (read, write) = (modes.read_lock(), modes.write_lock());
     let both = stage.client.multi_lock([name("a"), name("b")]);
-    read.lock().await.unwrap().unlock().await.unwrap();
-    write.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&read).await;
+    lock_and_unlock(&write).await;
     both.lock().await.unwrap().unlock().await.unwrap();
     stage.stand_still();
     // All calls are in progress before the first of them ends the connection.
@@ -147,7 +147,7 @@ async fn failed_acquisitions_kept_permits_when_the_server_went_on() {
 async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
     let stage = Stage::open("fair").await;
     let lock = stage.client.fair_lock(&stage.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     // Held by an owner that never releases; the call would queue.
     let _: i64 = stage.redis(&["HSET", &stage.name, "else:1", "1"]).await;
     stage.stand_still();
@@ -203,7 +203,7 @@ async fn a_red_lock_stayed_on_a_server_that_stood_still() {
 async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
     let stage = Stage::open("bounded").await;
     let lock = stage.client.rlock(&stage.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     stage.stand_still();
     // Until one of them has had no reply for so long that the client closes the connection.
     for _ in 0..6 {
@@ -228,7 +228,7 @@ async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     let rules = "ACL SETUSER user on >pw ~* &* +@all -client|kill";
     let _: () = stage.redis(&rules.split(' ').collect::<Vec<_>>()).await;
     let lock = stage.client.rlock(&stage.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     stage.stand_still();
     lock.lock_with(brief()).await.unwrap_err();
     stage.go_on().await;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, Owner, embedded::Engine};
-use tests::{LeakCheck, Proxy, connection_over, shared_server, trace_init, unique};
+use tests::{
+    LeakCheck, Proxy, connection_over, lock_and_unlock, shared_server, trace_init, unique,
+};
 use tokio::time::Instant;
 
 use crate::{assert_kind, ms};
@@ -69,7 +71,7 @@ async fn a_wait_of_zero_is_one_call() {
         .client(&other);
     let lock = client.rlock(&name);
     // Loads the scripts.
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let guard = other.rlock(&name).lock().await.unwrap();
     let owner = Owner::new();
     for options in [LockOptions::new(), LockOptions::new().owner(&owner)] {

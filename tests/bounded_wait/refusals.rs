@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, RLock, Unlocked};
-use tests::{LeakCheck, RedisServer, ServerOptions, eventually, trace_init, unique, within};
+use tests::{
+    LeakCheck, RedisServer, ServerOptions, eventually, lock_and_unlock, trace_init, unique, within,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -174,7 +176,7 @@ async fn refused_by(what: &str, options: ServerOptions, refuse: &[&str], allow: 
     let client = Client::builder().url(&server.url()).linger(ms(20));
     let client = client.build().unwrap();
     let lock = client.rlock(&name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     // The first one does not answer until it is killed.
     let refusing = async { order(refuse).await };
     let contend = async {

@@ -8,7 +8,7 @@ use redlock_rt::{
     Client, Error, ErrorKind, LockOptions, Owner, RLock, RLockGuard, Unlocked, distributed_lock,
     embedded::Engine,
 };
-use tests::{LeakCheck, connection_over, eventually, unique, within};
+use tests::{LeakCheck, connection_over, eventually, lock_and_unlock, unique, within};
 use tokio::time::Instant;
 
 use crate::{
@@ -117,15 +117,7 @@ async fn on_a_connection_that_was_there() {
     for dial in DIALS {
         for wait in WAITS {
             let stage = Stage::at(&engine, "there", dial);
-            stage
-                .client
-                .rlock("warm")
-                .lock()
-                .await
-                .unwrap()
-                .unlock()
-                .await
-                .unwrap();
+            lock_and_unlock(&stage.client.rlock("warm")).await;
             stage.valve.turn();
             let kind = wait_in_vain(&stage.lock, LockOptions::new(), ms(wait)).await;
             assert_eq!(kind, ErrorKind::Unavailable, "{dial:?} {wait}");
@@ -160,15 +152,7 @@ async fn subscribed_and_queued() {
 async fn behind_a_head() {
     for dial in DIALS {
         let stage = Stage::set("behind", dial);
-        stage
-            .client
-            .rlock("warm")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        lock_and_unlock(&stage.client.rlock("warm")).await;
         stage.valve.turn();
         let head = stage.lock.clone();
         let head = tokio::spawn(async move { head.lock().await });

@@ -7,7 +7,9 @@ use std::{
 
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, RLock};
-use tests::{LeakCheck, Proxy, RedisServer, shared_server, trace_init, unique, within};
+use tests::{
+    LeakCheck, Proxy, RedisServer, lock_and_unlock, shared_server, trace_init, unique, within,
+};
 
 use crate::{DEADLINE, ms};
 
@@ -95,13 +97,7 @@ async fn a_server_that_is_stopped() {
     trace_init();
     let (server, name) = (RedisServer::start(), unique("stopped"));
     let used = client(&server.url());
-    used.rlock(&name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    lock_and_unlock(&used.rlock(&name)).await;
     let fresh = client(&server.url());
     server.pause();
     let (used_lock, fresh_lock) = (used.rlock(&name), fresh.rlock(&name));

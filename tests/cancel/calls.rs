@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{LockOptions, Owner, Unlocked};
+use tests::lock_and_unlock;
 use tokio::task::yield_now;
 
 use crate::{
@@ -64,7 +65,7 @@ pub(crate) async fn reenter(stage: &mut Stage, at: At) -> bool {
 pub(crate) async fn lock_in_a_body_that_holds_it(stage: &mut Stage, at: At) -> bool {
     let outer = stage.held().await;
     let lock = stage.lock();
-    let call = outer.run(async { lock.lock().await.unwrap().unlock().await.unwrap() });
+    let call = outer.run(async { lock_and_unlock(&lock).await });
     let outcome = stage.drop_at(at, call).await;
     stage.assert_held_once(outer, at).await;
     outcome

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_rt::{ErrorKind, LockOptions};
-use tests::{Cluster, RedisServer, eventually, within};
+use tests::{Cluster, RedisServer, eventually, lock_and_unlock, within};
 use tokio::task::{JoinHandle, block_in_place};
 
 use crate::{DEADLINE, builder};
@@ -57,7 +57,7 @@ async fn a_node_that_refused_was_asked_by_each_of_a_hundred_tasks() {
     }
     let elsewhere = client.rlock(cluster.name_at(1, "busy").await);
     for lock in [&client.rlock(&names[0]), &elsewhere] {
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(lock).await;
     }
     let endless = make_busy(cluster.node(0)).await;
     let wait = LockOptions::new().wait(SPAN / 20);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::Client;
-use tests::{Cluster, shared_cluster, slot_of, unique, within};
+use tests::{Cluster, lock_and_unlock, shared_cluster, slot_of, unique, within};
 use tokio::task::{JoinHandle, block_in_place};
 
 use crate::{DEADLINE, assert_clean, builder, client, lock_channel, subscribed};
@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(5);
 fn wait_for(client: &Client, name: &str) -> JoinHandle<()> {
     let lock = client.rlock(name);
     tokio::spawn(async move {
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&lock).await;
     })
 }
 
@@ -65,7 +65,7 @@ async fn waiters_of_fair_locks_are_woken_at_every_node() {
         guards.push(holder.fair_lock(&name).lock().await.unwrap());
         let lock = waiting.fair_lock(&name);
         waiters.push(tokio::spawn(async move {
-            lock.lock().await.unwrap().unlock().await.unwrap();
+            lock_and_unlock(&lock).await;
         }));
         let queue = format!("redisson_lock_queue:{{{name}}}");
         tests::eventually(DEADLINE, async || {

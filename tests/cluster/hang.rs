@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{ErrorKind, LockOptions};
-use tests::{Cluster, eventually, within};
+use tests::{Cluster, eventually, lock_and_unlock, within};
 use tokio::task::block_in_place;
 
 use crate::{DEADLINE, assert_clean, builder};
@@ -40,14 +40,7 @@ async fn a_node_that_hangs_delays_nothing_at_other_nodes() {
             );
         }
         let began = Instant::now();
-        client
-            .rlock(&elsewhere)
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        lock_and_unlock(&client.rlock(&elsewhere)).await;
         longest = longest.max(began.elapsed());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

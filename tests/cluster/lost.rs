@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redlock_rt::{Client, LockOptions, RLock, Unlocked};
-use tests::{Cluster, Loss, Matcher, Proxy, Which, calls, eventually, within};
+use tests::{Cluster, Loss, Matcher, Proxy, Which, calls, eventually, lock_and_unlock, within};
 use tokio::task::block_in_place;
 
 use crate::{DEADLINE, assert_clean, builder};
@@ -34,7 +34,7 @@ impl Stage {
         let client = options.url(&url).connect().await.unwrap();
         let lock = client.rlock(&name);
         // Connects and loads the scripts, so that from here on each call is one frame.
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&lock).await;
         proxy.mark();
         Self {
             cluster,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::LockOptions;
-use tests::{Cluster, eventually, slot_of, within};
+use tests::{Cluster, eventually, lock_and_unlock, slot_of, within};
 use tokio::task::block_in_place;
 
 use crate::{DEADLINE, assert_clean, builder};
@@ -31,7 +31,7 @@ async fn locks_of_one_key_work_throughout() {
         assert!(asked.try_lock().await.unwrap().is_none(), "{stage}");
         assert!(asked.holder().await.unwrap().is_some(), "{stage}");
         let fresh = other.rlock(format!("{{{name}}}:fresh:{stage}"));
-        fresh.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&fresh).await;
     };
     // Renewed: its lease would have ended otherwise.
     let renewed = async |stage: &str| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, LockOptions, Owner, Unlocked};
-use tests::{Proxy, RedisServer, eventually, unique};
+use tests::{Proxy, RedisServer, eventually, lock_and_unlock, unique};
 
 use crate::{Counted, DEADLINE, counts};
 
@@ -152,7 +152,7 @@ async fn a_connection_is_set_up_with_few_commands() {
     let proxy = Proxy::to(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
     let lock = client.rlock(unique("connect"));
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     assert_eq!(proxy.connections(tests::Which::All).len(), 1);
     // Two names of the library, the client id, the server and its role; then the two scripts.
     let expected = counts([("CLIENT", 3), ("INFO", 2), ("EVALSHA", 4), ("SCRIPT", 2)]);

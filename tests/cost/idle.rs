@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, RLockGuard, embedded::Engine};
-use tests::{Recorder, eventually, unique};
+use tests::{Recorder, eventually, lock_and_unlock, unique};
 use tokio::task::JoinSet;
 
 use crate::{DEADLINE, NEVER, counts};
@@ -64,7 +64,7 @@ async fn a_client_that_never_waited_does_not_even_ping() {
     let engine = Engine::new();
     let (client, recorder) = recorded(&engine, |builder| builder);
     let lock = client.rlock(unique("idle"));
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     recorder.mark();
     pass(300 * S).await;
     assert_eq!(recorder.counts(), counts([]));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::RLockGuard;
-use tests::{eventually, within};
+use tests::{eventually, lock_and_unlock, within};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{Counted, DEADLINE, NEVER, counts};
@@ -122,7 +122,7 @@ async fn thousand_turns(hand_over: Option<Duration>) -> (usize, Duration) {
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
         let lock = counted.lock();
-        tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+        tasks.spawn(async move { lock_and_unlock(&lock).await });
     }
     counted.waiting(TASKS).await;
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
@@ -159,7 +159,7 @@ async fn a_hand_over_between_processes_costs_each_a_try() {
     for index in 0..TASKS {
         let client = [&counted.client, &other][index % 2];
         let lock = client.rlock(&counted.name);
-        tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+        tasks.spawn(async move { lock_and_unlock(&lock).await });
     }
     counted.waiting(TASKS / 2).await;
     eventually(DEADLINE, async || other.stats().waiting == TASKS / 2).await;

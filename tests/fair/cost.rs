@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_rt::{LockOptions, Owner};
-use tests::{Proxy, RedisServer, calls, within};
+use tests::{Proxy, RedisServer, calls, lock_and_unlock, within};
 use tokio::sync::Semaphore;
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
@@ -15,9 +15,9 @@ async fn without_waiters_a_pair_costs_two_calls() {
     let mut stage = Stage::on(&server, "fair-two").await;
     stage.url = proxy.url();
     let lock = stage.client().fair_lock(&stage.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     proxy.mark();
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let counts = proxy.counts();
     assert_eq!(counts.get("EVALSHA"), Some(&2), "{counts:?}");
     assert_eq!(counts.len(), 1, "{counts:?}");

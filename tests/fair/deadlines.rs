@@ -9,7 +9,9 @@ use std::{
 };
 
 use redlock_rt::{FairLock, LockOptions, Owner};
-use tests::{Proxy, RedisServer, RedissonClient, RedissonFairLock, eventually, within};
+use tests::{
+    Proxy, RedisServer, RedissonClient, RedissonFairLock, eventually, lock_and_unlock, within,
+};
 use tokio::task::JoinHandle;
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
@@ -112,7 +114,7 @@ async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
         assert!(within(DEADLINE, task).await.unwrap().is_err());
     }
     // A client of ours finds the queue empty, and deletes the notes.
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     stage.assert_clean().await;
 }
 

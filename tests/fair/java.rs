@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{LockOptions, Owner};
-use tests::{RedissonClient, RedissonFairLock, RedissonUnlock, eventually, within};
+use tests::{
+    RedissonClient, RedissonFairLock, RedissonUnlock, eventually, lock_and_unlock, within,
+};
 
 use crate::stage::{DEADLINE, Stage, pass, wait};
 
@@ -150,7 +152,7 @@ async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
             let lock = ours.clone();
             tokio::spawn(async move {
                 for _ in 0..ROUNDS / 4 {
-                    lock.lock().await.unwrap().unlock().await.unwrap();
+                    lock_and_unlock(&lock).await;
                 }
             })
         })

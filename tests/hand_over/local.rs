@@ -8,7 +8,7 @@ use redlock_rt::{
     Client, ClientBuilder, LockOptions, LostReason, RLock, RLockGuard, Shutdown, Unlocked,
     embedded::Engine,
 };
-use tests::{Which, Wires};
+use tests::{Which, Wires, lock_and_unlock};
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
@@ -42,7 +42,7 @@ impl Stage {
         let other = Client::builder().embedded(&engine).build().unwrap();
         let (lock, other) = (client.rlock(NAME), other.rlock(NAME));
         // Loads the scripts.
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        lock_and_unlock(&lock).await;
         // What was sent at the moment of the first connection is in doubt.
         sleep(MS).await;
         Self {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{ErrorKind, LockOptions, RLock, Unlocked};
-use tests::{Place, Proxied, Which, World, eventually, unique, within};
+use tests::{Place, Proxied, Which, World, eventually, lock_and_unlock, unique, within};
 
 use crate::{DEADLINE, LATE, RESPONSE, stage::Stage};
 
@@ -94,7 +94,7 @@ pub(crate) async fn commands_that_a_resumed_server_reads_leave_nothing(place: Pl
         builder.connect_timeout(DEADLINE)
     });
     let lock = client.rlock(&world.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let held = client.rlock(format!("{{{name}}}:held"));
     let held = held.lock().await.unwrap();
     server.pause();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, ErrorKind, LockOptions, MultiLock, Owner, Part, Unlocked, embedded::Engine,
 };
-use tests::{LeakCheck, Proxy, RedisServer, eventually, within};
+use tests::{LeakCheck, Proxy, RedisServer, eventually, lock_and_unlock, within};
 
 use crate::{DEADLINE, client, names, settings};
 
@@ -149,14 +149,7 @@ async fn a_namesake_that_does_not_answer_is_waited_for_within_the_wait() {
         settings(builder)
     };
     let (here, there) = (named(&one.url(), "first"), named(&proxy.url(), "second"));
-    there
-        .rlock("x")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    lock_and_unlock(&there.rlock("x")).await;
     proxy.go_silent();
     let lock = MultiLock::new([here.rlock("x"), there.rlock("x")]);
     let bounded = lock.lock_with(LockOptions::new().wait(WAIT));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{ErrorKind, LockOptions};
-use tests::{RedissonClient, World, eventually, shared_server, unique};
+use tests::{RedissonClient, World, eventually, lock_and_unlock, shared_server, unique};
 
 use crate::DEADLINE;
 
@@ -101,7 +101,7 @@ pub(crate) async fn fair_locks_share_redissons_queue(world: &World) {
     let held = other.lock().await.unwrap();
     let waiter = tokio::spawn({
         let other = other.clone();
-        async move { other.lock().await.unwrap().unlock().await.unwrap() }
+        async move { lock_and_unlock(&other).await }
     });
     eventually(DEADLINE, async || plain.queue_len().await.unwrap() == 1).await;
     assert!(!plain.is_locked().await.unwrap());
@@ -155,7 +155,7 @@ pub(crate) async fn a_namespace_keeps_them_apart(world: &World) {
     let held = other.lock().await.unwrap();
     let waiter = tokio::spawn({
         let other = other.clone();
-        async move { other.lock().await.unwrap().unlock().await.unwrap() }
+        async move { lock_and_unlock(&other).await }
     });
     eventually(DEADLINE, async || other.queue_len().await.unwrap() == 1).await;
     let options = LockOptions::new().wait(Duration::from_secs(5));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use redlock_rt::{Error, ErrorKind, LockOptions};
-use tests::{Monitor, RedisServer, World};
+use tests::{Monitor, RedisServer, World, lock_and_unlock};
 
 use crate::DEADLINE;
 
@@ -187,7 +187,7 @@ async fn a_free_lock_costs_no_command_more_and_a_refusal_few() {
     let client = redlock_rt::Client::connect(&server.url()).await.unwrap();
     let lock = client.rlock("lock");
     // Loads the scripts.
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let mut monitor = Monitor::start(&server).await;
     let inner = async |monitor: &mut Monitor| {
         let lines = monitor.lines().await.into_iter();
@@ -197,7 +197,7 @@ async fn a_free_lock_costs_no_command_more_and_a_refusal_few() {
         commands
     };
     monitor.mark().await;
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    lock_and_unlock(&lock).await;
     let free = ["PTTL", "HSET", "PEXPIRE", "HEXISTS", "DEL", "PUBLISH"];
     assert_eq!(inner(&mut monitor).await, free);
 

@@ -57,6 +57,7 @@ mod server;
 pub mod sim;
 mod told;
 mod trace;
+mod turn;
 mod wires;
 mod world;
 
@@ -90,6 +91,7 @@ pub use self::{
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     told::told,
     trace::trace_init,
+    turn::lock_and_unlock,
     wires::Wires,
     world::World,
 };
