@@ -142,9 +142,7 @@ pub(super) async fn wait<T: Tried, F>(
             // An earlier task that was given up may end during this one.
             if !task.is_run_by(number) {
                 if tasks == MOST_ORPHANS {
-                    let why = "the runtime ended while connecting";
-                    let fault = Fault::not_connected(std::io::ErrorKind::Other, why);
-                    return Err(fault.at(of.place()));
+                    break;
                 }
                 (number, is_new) = task.begin();
                 (tasks, limit) = (tasks + 1, clock::after(clock::now(), of.longest()));
@@ -161,6 +159,10 @@ pub(super) async fn wait<T: Tried, F>(
             stuck.abort();
         }
     }
+    // Who calls again does so without a pause, and a runtime ends only between two turns of a task.
+    tokio::task::yield_now().await;
+    let why = "the runtime ended while connecting";
+    Err(Fault::not_connected(std::io::ErrorKind::Other, why).at(of.place()))
 }
 
 fn spawn<T: Tried>(of: &Arc<T>, number: u64) {
@@ -330,6 +332,28 @@ mod tests {
         let told = format!("{fault:?}");
         assert!(told.contains("runtime ended"), "{told}");
         assert_eq!(hanging.state().begun, 3);
+    }
+
+    /// Calls are repeated without a pause after such an error. Many of them in one task never ended,
+    /// and neither did the runtime, which waits for the task to pause.
+    #[test]
+    fn callers_in_a_runtime_that_ended_kept_it_from_ending() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let _entered = handle.enter();
+        let counter = counter();
+        let mut repeated = pin!(async {
+            for _ in 0..10 {
+                assert!(found(&counter).await.is_err());
+            }
+        });
+        let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..10 {
+            assert!(repeated.as_mut().poll(&mut nobody).is_pending());
+        }
+        assert!(repeated.as_mut().poll(&mut nobody).is_ready());
     }
 
     #[tokio::test(start_paused = true)]
