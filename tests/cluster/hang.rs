@@ -113,3 +113,76 @@ async fn a_node_that_hangs_delays_no_heartbeats_at_other_nodes() {
     }
     assert_clean(&cluster, "beats", &[&holder, &waiting]).await;
 }
+
+/// The node is dialed and does not answer, which says nothing; a replica takes its place meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_node_that_hangs_asks_who_has_its_slots() {
+    const LONG: Duration = Duration::from_secs(50);
+    let cluster = block_in_place(|| Cluster::options().start());
+    let client = builder(&cluster)
+        .connect_timeout(LONG)
+        .response_timeout(Duration::from_millis(600))
+        .connect()
+        .await
+        .unwrap();
+    let name = cluster.name_at(0, "asks").await;
+    let lock = client.rlock(&name);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let replica = cluster.replicas_of(0).await[0];
+    block_in_place(|| cluster.pause(0));
+    let wait = LockOptions::new().wait(LONG);
+    let waiting = tokio::spawn(async move { lock.lock_with(wait).await });
+    cluster.is_promoted(replica).await;
+    let promoted = Instant::now();
+    let guard = within(LONG / 2, waiting).await.unwrap().unwrap();
+    let late = promoted.elapsed();
+    eprintln!("the lock was given out {late:?} after the promotion");
+    assert!(late < LONG / 5, "{late:?}");
+    guard.unlock().await.unwrap();
+    block_in_place(|| cluster.resume(0));
+}
+
+/// So many are under way there that no others would be with the limit of a single server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_that_wait_for_a_node_that_hangs_hold_up_no_others() {
+    const LONG: Duration = Duration::from_secs(50);
+    let cluster = block_in_place(|| {
+        let options = Cluster::options().masters(2).replicas(0).partial_coverage();
+        options.node_timeout(4 * DEADLINE).start()
+    });
+    let client = builder(&cluster)
+        .lease(2 * LONG)
+        .response_timeout(LONG)
+        .connect()
+        .await
+        .unwrap();
+    let first = cluster.name_at(0, "hung").await;
+    let mut guards = Vec::new();
+    for number in 0..400 {
+        let lock = client.rlock(format!("{{{first}}}:{number}"));
+        guards.push(lock.lock().await.unwrap());
+    }
+    let name = cluster.name_at(1, "released").await;
+    let guard = client.rlock(&name).lock().await.unwrap();
+    block_in_place(|| cluster.pause(0));
+    drop(guards);
+    // It cannot be sent at once.
+    let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    cluster.command::<()>(1, &kill).await;
+    drop(guard);
+    let dropped = Instant::now();
+    eventually(LONG / 2, async || {
+        let exists: i64 = cluster.command(1, &["EXISTS", &name]).await;
+        (exists == 0).then_some(())
+    })
+    .await;
+    let late = dropped.elapsed();
+    eprintln!("released {late:?} after the drop");
+    assert!(late < LONG / 10, "{late:?}");
+    assert!(client.stats().releases >= 400, "{:?}", client.stats());
+    block_in_place(|| cluster.resume(0));
+    eventually(DEADLINE, async || {
+        (client.stats().releases == 0).then_some(())
+    })
+    .await;
+}

@@ -13,6 +13,7 @@ mod migration;
 mod names;
 mod returned;
 mod tls;
+mod traffic;
 
 use std::time::Duration;
 

@@ -1,0 +1,160 @@
+//! What a client sends to a cluster: over how many connections, in how many calls, and where to.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, ErrorKind, LockOptions, ReplicaAck, Shutdown};
+use tests::{Cluster, eventually, slot_of};
+use tokio::task::block_in_place;
+
+use crate::{DEADLINE, builder};
+
+/// The connections of clients to a node, apart from those of this test.
+async fn connections(cluster: &Cluster, at: usize) -> usize {
+    let list: String = cluster.command(at, &["CLIENT", "LIST"]).await;
+    let own = |line: &&str| line.contains("cmd=client");
+    list.lines().filter(|line| !own(line)).count()
+}
+
+async fn has_connections(cluster: &Cluster, expected: [usize; 2]) {
+    eventually(DEADLINE, async || {
+        let there = [connections(cluster, 0).await, connections(cluster, 1).await];
+        (there == expected)
+            .then_some(())
+            .ok_or_else(|| format!("{there:?}, not {expected:?}"))
+    })
+    .await;
+}
+
+/// The docs of `Client` and docs/topologies.md give these numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_has_a_connection_for_each_purpose_that_it_is_used_for() {
+    const RENEW: Duration = Duration::from_millis(50);
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let client = builder(&cluster)
+        .replica_timeout(RENEW)
+        .linger(DEADLINE)
+        .build()
+        .unwrap();
+    has_connections(&cluster, [0, 0]).await;
+    let mut kept = Vec::new();
+    for at in [0, 1] {
+        let before = 3 * at;
+        let lock = client.rlock(cluster.name_at(at, "counted").await);
+        assert!(!lock.is_locked().await.unwrap());
+        has_connections(&cluster, [before.max(1), at]).await;
+        let options = LockOptions::new().renew(RENEW);
+        let guard = lock.lock_with(options).await.unwrap();
+        eventually(DEADLINE, async || {
+            let count = connections(&cluster, at).await;
+            (count == 2).then_some(()).ok_or(count)
+        })
+        .await;
+        let wait = LockOptions::new().wait(RENEW);
+        assert!(lock.lock_with(wait).await.unwrap_err().is_timed_out());
+        has_connections(&cluster, [3, before]).await;
+        // As many as with one lock.
+        for number in 0..20 {
+            let name = format!("{{{}}}:{number}", guard.name());
+            kept.push(
+                client
+                    .rlock(name)
+                    .lock_with(LockOptions::new().renew(RENEW))
+                    .await
+                    .unwrap(),
+            );
+        }
+        kept.push(guard);
+    }
+    has_connections(&cluster, [3, 3]).await;
+    let acked = client.rlock(cluster.name_at(0, "acked").await);
+    let acks = LockOptions::new().replica_ack(ReplicaAck::AtLeast(1));
+    let error = acked.lock_with(acks).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+    has_connections(&cluster, [4, 3]).await;
+    assert_eq!(client.stats().tasks, 3);
+    drop(kept);
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    has_connections(&cluster, [0, 0]).await;
+}
+
+/// The table of slots changes with the redirection; the layout that is asked for confirms it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moved_is_followed_although_no_node_tells_the_layout() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    for at in [0, 1] {
+        let words = ["ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all"];
+        cluster.command::<()>(at, &words).await;
+    }
+    let url = cluster.url().replace("://", "://app:any@");
+    let client = Client::builder().url(&url).connect().await.unwrap();
+    let name = cluster.name_at(0, "followed").await;
+    let sibling = format!("{{{name}}}:sibling");
+    for name in [&name, &sibling] {
+        let lock = client.rlock(name);
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    for at in [0, 1] {
+        let words = ["ACL", "SETUSER", "app", "-cluster"];
+        cluster.command::<()>(at, &words).await;
+    }
+    cluster.migrate(slot_of(&name), 1).await.finish().await;
+    let calls = async |at| cluster.calls(at).await.get("evalsha").copied();
+    for name in [&name, &sibling] {
+        let before = calls(0).await;
+        let lock = client.rlock(name);
+        lock.try_lock()
+            .await
+            .unwrap()
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        // What a node redirects does not count as a call.
+        assert_eq!(calls(0).await, before, "{name}");
+    }
+    let refused = async |at| {
+        let info: String = cluster.command(at, &["INFO", "errorstats"]).await;
+        let moved = info
+            .lines()
+            .find_map(|line| line.strip_prefix("errorstat_MOVED:count="));
+        moved.map_or(0, |count| count.trim().parse().unwrap())
+    };
+    let moved: u64 = refused(0).await;
+    assert_eq!(moved, 1, "one redirection, and the table is right");
+}
+
+/// One call for the holds of a slot that are due, however many others are due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_holds_of_a_few_slots_are_renewed_by_a_few_calls() {
+    const RENEW: Duration = Duration::from_secs(1);
+    const SLOTS: usize = 20;
+    const EACH: usize = 60;
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let client = builder(&cluster).connect().await.unwrap();
+    let mut locking = tokio::task::JoinSet::new();
+    for number in 0..SLOTS * EACH {
+        let lock = client.rlock(format!("few:{{{}}}:{number}", number % SLOTS));
+        let options = LockOptions::new().renew(RENEW).wait(DEADLINE);
+        locking.spawn(async move { lock.lock_with(options).await.unwrap() });
+    }
+    let guards = locking.join_all().await;
+    let calls = async || {
+        let mut calls = 0;
+        for at in [0, 1] {
+            calls += cluster.calls(at).await.get("evalsha").copied().unwrap_or(0);
+        }
+        calls
+    };
+    // Their times come together meanwhile.
+    tokio::time::sleep(3 * RENEW).await;
+    let before = calls().await;
+    tokio::time::sleep(4 * RENEW).await;
+    let renewals = calls().await - before;
+    eprintln!(
+        "{renewals} calls renewed {} holds of {SLOTS} slots four times",
+        SLOTS * EACH
+    );
+    let rounds = u64::try_from(SLOTS * 5).unwrap();
+    assert!((rounds / 2..=2 * rounds).contains(&renewals), "{renewals}");
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+}
