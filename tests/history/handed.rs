@@ -1,6 +1,6 @@
 use tests::history::{Acquisition, History, Mode, Ms, Pause};
 
-use super::{broken, foreigner, history, holds, with};
+use super::{broken, foreigner, history, holds, sight, with};
 
 /// How long a lock is handed over.
 const LIMIT: Ms = 100;
@@ -14,6 +14,7 @@ fn chain(turns: &[(Ms, Ms)]) -> History {
     });
     let mut history = history(turns);
     history.hand_over.push((1, LIMIT));
+    history.sights.push(sight(10, &["client-1:7"]));
     history
 }
 
@@ -60,4 +61,12 @@ fn conversions_and_other_kinds_have_one_owner_for_longer() {
     assert_eq!(broken(&theirs), ["handed"]);
     theirs.foreign.push(foreigner(1));
     assert_eq!(broken(&theirs), [""; 0]);
+}
+
+#[test]
+fn each_of_several_locks_is_handed_over_by_itself() {
+    let mut several = chain(&[(20, 60), (400, 500)]);
+    assert_eq!(broken(&several), ["handed"]);
+    several.sights.clear();
+    assert_eq!(broken(&several), [""; 0]);
 }

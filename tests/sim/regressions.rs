@@ -71,3 +71,11 @@ fn a_number_of_permits_is_set_again_beside_their_leases() {
         r#"{"seed":1795400672007132,"terms":{"latency":[1,1],"lease":2000,"response":1000,"connect":3000,"poll":1000,"linger":1000,"waiter":2000,"skew":[900,300,0]},"things":[{"Permits":3}],"hosts":[[],[[{"Turn":{"thing":0,"after":118,"strong":true,"wait":0,"lease":null,"renew":true,"cut":null,"hold":2155,"meanwhile":"Nest","end":"Unlock"}}],[{"Turn":{"thing":0,"after":50,"strong":false,"wait":196,"lease":null,"renew":true,"cut":null,"hold":143,"meanwhile":"Nothing","end":"Unlock"}}],[{"Turn":{"thing":0,"after":225,"strong":false,"wait":0,"lease":null,"renew":true,"cut":null,"hold":1066,"meanwhile":"Nothing","end":"Unlock"}}]],[[{"Turn":{"thing":0,"after":312,"strong":false,"wait":109,"lease":null,"renew":true,"cut":null,"hold":163,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":115,"strong":false,"wait":3000,"lease":null,"renew":true,"cut":null,"hold":94,"meanwhile":"Nothing","end":{"Cut":3}}}],[{"Turn":{"thing":0,"after":177,"strong":false,"wait":17,"lease":null,"renew":true,"cut":null,"hold":60,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":224,"strong":false,"wait":71,"lease":null,"renew":true,"cut":null,"hold":169,"meanwhile":"Nothing","end":"Unlock"}}]]],"java":[1,2],"faults":[{"at":104,"what":{"PauseHost":{"host":1,"lasts":3011}}},{"at":137,"what":{"Evict":{"thing":0}}},{"at":187,"what":{"PauseHost":{"host":1,"lasts":337}}}]}"#,
     );
 }
+
+/// The rule was wrong: of two locks as one the first is handed over, and the other one had later.
+#[test]
+fn several_locks_are_had_later_than_the_first_of_them() {
+    replay(
+        r#"{"seed":1795402330000083,"terms":{"latency":[1,3],"lease":600,"response":500,"connect":500,"poll":1000,"linger":1000,"waiter":5000,"skew":[0,300,0]},"things":["ReadWrite","Multi","Fair",{"Semaphore":3},{"Latch":6}],"hosts":[[],[[{"Turn":{"thing":1,"after":18,"strong":false,"wait":null,"lease":null,"renew":true,"cut":null,"hold":1,"meanwhile":"Nest","end":"Unlock"}}],[{"Turn":{"thing":1,"after":1,"strong":true,"wait":null,"lease":null,"renew":true,"cut":null,"hold":1,"meanwhile":"Nothing","end":"Unlock"}}],[{"Turn":{"thing":1,"after":6,"strong":true,"wait":null,"lease":null,"renew":true,"cut":null,"hold":1,"meanwhile":"Nothing","end":"Drop"}}]],[]],"faults":[]}"#,
+    );
+}
