@@ -26,6 +26,9 @@ if deadline_of(owner) then
     look()
     take_out(owner)
     settle(1)
+else
+    -- Another client has dropped it from the queue, and does not know of its note.
+    redis.call('HDEL', KEYS[4], owner)
 end
 local head, left = head_of_queue(), redis.call('PTTL', KEYS[1])
 if left == -2 then
