@@ -229,6 +229,10 @@ fn many(from: u64, to: u64, options: &Options) -> bool {
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)
                             .push(seed);
+                        if !options.all && options.no_shrink {
+                            // A deliberate bug may have another seed hang.
+                            std::process::exit(1);
+                        }
                         if !options.all {
                             next.store(to, Ordering::Relaxed);
                         }
