@@ -41,7 +41,7 @@ async fn only_parameters_that_the_body_mentions_end_under_the_lock() {
     assert_eq!(*seen.lock().unwrap(), [1, 0]);
 }
 
-#[distributed_lock(key = "k", kind = fair, wait = "50ms", client = client)]
+#[distributed_lock(key = "k", kind = fair, wait = "500ms", client = client)]
 async fn fair(client: &Client) -> Result<(), Error> {
     client.rlock("k").is_locked().await.map(drop)
 }

@@ -194,6 +194,7 @@ impl Shop {
             self.config.think
         };
         if !time.is_zero() {
+            tracing::debug!(?time, "thinking about an order");
             tokio::time::sleep(time).await;
         }
     }
