@@ -90,7 +90,7 @@ async fn misconf() {
 async fn noscript() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let lock = client.rlock("a");
+    let lock = client.fair_lock("a");
     for _ in 0..3 {
         let guard = lock.lock().await.unwrap();
         order::<()>(&server, &["SCRIPT", "FLUSH"]).await;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, Error, ErrorKind, LockOptions};
 use tests::{
-    Proxy, RedisServer, eventually, lock_and_unlock, shared_server, trace_init, unique, within,
+    CALL, Proxy, RedisServer, eventually, lock_and_unlock, shared_server, trace_init, unique,
+    within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -80,7 +81,7 @@ async fn a_lock_in_the_slot_of_another_node_waited_for_ever() {
     let proxy = Proxy::to(&shared_server());
     let denied = "-NOPERM this user has no permissions to run 'info'\r\n";
     proxy.answer("INFO", denied, usize::MAX);
-    proxy.answer("EVALSHA", "-MOVED 866 10.0.0.1:6379\r\n", usize::MAX);
+    proxy.answer(CALL, "-MOVED 866 10.0.0.1:6379\r\n", usize::MAX);
     let client = Client::connect(&proxy.url()).await.unwrap();
     let error = within(DEADLINE, client.rlock(unique("moved")).lock()).await;
     let error = error.unwrap_err();
@@ -335,11 +336,11 @@ async fn a_cause_was_told_twice() {
     let is_back = async || client.rlock("back").is_locked().await.is_ok();
     server.resume();
     eventually(DEADLINE, is_back).await;
-    proxy.swallow_reply("EVALSHA", usize::MAX);
+    proxy.swallow_reply(CALL, usize::MAX);
     proxy.mark();
     let cut = async {
         // All commands were sent at once.
-        proxy.wait_for("EVALSHA").await;
+        proxy.wait_for(CALL).await;
         proxy.refuse();
         proxy.cut_all();
     };

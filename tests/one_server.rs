@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, LockOptions, LostReason, RLockGuard};
-use tests::{Matcher, Proxy, RedisServer, Which, eventually, trace_init, within};
+use tests::{CALL, Matcher, Proxy, RedisServer, Which, eventually, trace_init, within};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -87,7 +87,7 @@ impl Stage {
     async fn assert_hears_the_new_server(&self, waiter: JoinHandle<RLockGuard>, held: RLockGuard) {
         let name = held.name().to_owned();
         // It tries once when it is subscribed, and is refused.
-        let tries = Matcher::command("EVALSHA").mentioning(name);
+        let tries = Matcher::command(CALL).mentioning(name);
         self.proxies[NEW].wait_for_answer(tries).await;
         held.unlock().await.unwrap();
         let guard = within(DEADLINE, waiter).await.unwrap();
@@ -141,7 +141,7 @@ async fn an_acquisition_that_the_old_server_answered_late_gave_a_second_valid_gu
     let client = stage.client();
     let (guard, main, renewals) = stage.renewed(&client, "a").await;
     let held = stage.client_of(NEW).await.rlock("b").lock().await.unwrap();
-    let acquire = Matcher::command("EVALSHA").mentioning("b").on(main);
+    let acquire = Matcher::command(CALL).mentioning("b").on(main);
     let answer = stage.proxies[OLD].hold_reply(acquire);
     let options = LockOptions::new().wait(5 * LEASE);
     let (lock, name) = (client.rlock("b"), "b");
@@ -233,11 +233,11 @@ async fn an_address_of_two_servers_in_turn_never_gives_two_valid_guards() {
     // The client stays with that server: holds are renewed and verified there.
     stage.proxies[OLD].mark();
     let guard = client.rlock("b").lock().await.unwrap();
-    let renewals = Matcher::command("EVALSHA").mentioning("b");
+    let renewals = Matcher::command(CALL).mentioning("b");
     stage.proxies[NEW].wait_for_count(renewals, 4).await;
     assert!(guard.is_valid());
     assert!(client.rlock("a").is_locked().await.unwrap());
-    assert_eq!(stage.proxies[OLD].count("EVALSHA"), 0);
+    assert_eq!(stage.proxies[OLD].count(CALL), 0);
     let dials = dials.load(Ordering::SeqCst);
     assert!(dials < 20, "{dials} connections");
 }

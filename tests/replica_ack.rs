@@ -12,7 +12,7 @@ use redlock_rt::{
     ReplicaAck, distributed_lock,
 };
 use tests::{
-    Gate, Proxy, RedisServer, Replicated, ServerOptions, eventually, told, trace_init, within,
+    CALL, Gate, Proxy, RedisServer, Replicated, ServerOptions, eventually, told, trace_init, within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -255,7 +255,7 @@ async fn a_server_without_wait_is_named() {
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(told(&error).contains("has no WAIT"), "{}", told(&error));
-        assert_eq!(proxy.count("EVALSHA") == 0, again);
+        assert_eq!(proxy.count(CALL) == 0, again);
     }
     assert!(!lock.is_locked().await.unwrap());
     drop(lock.lock().await.unwrap());
@@ -652,7 +652,7 @@ async fn a_lock_that_must_be_on_disk_is_acknowledged_there_or_the_server_is_name
             let error = lock.lock().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
             assert!(told(&error).contains("has no WAITAOF"), "{}", told(&error));
-            assert_eq!(proxy.count("EVALSHA") == 0, again);
+            assert_eq!(proxy.count(CALL) == 0, again);
         }
         // The server has WAIT, which is something else.
         let memory = asking(ReplicaAck::All).fsync(Fsync::None);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, ReplicaAck, RetryPolicy};
-use tests::{Matcher, Proxy, RedisServer, calls, eventually, trace_init, within};
+use tests::{CALL, Matcher, Proxy, RedisServer, calls, eventually, trace_init, within};
 
 const DEADLINE: Duration = Duration::from_secs(15);
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
@@ -30,7 +30,7 @@ async fn a_hundred_tasks_asked_a_server_that_refuses_a_hundred_times_as_often() 
     let (_server, proxy, client) = stage(RetryPolicy::new()).await;
     let warm = client.rlock("warm").lock().await.unwrap();
     warm.unlock().await.unwrap();
-    proxy.answer("EVALSHA", LOADING, FOR_EVER);
+    proxy.answer(CALL, LOADING, FOR_EVER);
     let refused = client
         .rlock("first")
         .lock_with(LockOptions::new().wait(SPAN / 20))
@@ -50,7 +50,7 @@ async fn a_hundred_tasks_asked_a_server_that_refuses_a_hundred_times_as_often() 
         .collect();
     tokio::time::sleep(SPAN).await;
     assert!(tasks.iter().all(|task| !task.is_finished()));
-    let asked = proxy.count("EVALSHA");
+    let asked = proxy.count(CALL);
     eprintln!("100 tasks asked {asked} times in {SPAN:?}");
     // 20, 40, 80, 160, 320, 500 ms, …, at least half of each.
     assert!((2..=16).contains(&asked), "{asked}");
@@ -69,7 +69,7 @@ async fn a_call_is_tried_as_often_as_the_policy_says() {
     let lock = client.rlock("a");
     let guard = client.rlock("held").lock().await.unwrap();
     let latch = client.count_down_latch("l");
-    proxy.answer("EVALSHA", LOADING, FOR_EVER);
+    proxy.answer(CALL, LOADING, FOR_EVER);
     for which in 0..4 {
         proxy.mark();
         let error = match which {
@@ -82,13 +82,13 @@ async fn a_call_is_tried_as_often_as_the_policy_says() {
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{which}: {error}");
         // A frame may be noted a moment after it was answered.
-        eventually(DEADLINE, async || proxy.count("EVALSHA") >= 3).await;
-        assert_eq!(proxy.count("EVALSHA"), 3, "{which}");
+        eventually(DEADLINE, async || proxy.count(CALL) >= 3).await;
+        assert_eq!(proxy.count(CALL), 3, "{which}");
     }
     proxy.clear();
     assert!(!lock.is_locked().await.unwrap());
     // A release is not given up.
-    proxy.answer("EVALSHA", LOADING, 5);
+    proxy.answer(CALL, LOADING, 5);
     guard.unlock().await.unwrap();
     assert!(!client.rlock("held").is_locked().await.unwrap());
 }
@@ -130,7 +130,7 @@ async fn tries_are_as_far_apart_as_the_policy_says() {
     let policy = RetryPolicy::new().interval(PAUSE).jitter(0.0);
     let (_server, proxy, client) = stage(policy.max_interval(PAUSE)).await;
     for asks in [false, true] {
-        proxy.answer("EVALSHA", LOADING, 2);
+        proxy.answer(CALL, LOADING, 2);
         let started = Instant::now();
         match asks {
             true => drop(client.rlock("a").is_locked().await.unwrap()),
@@ -151,7 +151,7 @@ async fn tries_are_as_far_apart_as_the_policy_says() {
 async fn a_client_without_a_longest_interval_panicked_when_it_connected() {
     let policy = RetryPolicy::new().interval(Duration::from_millis(1));
     let (_server, proxy, client) = stage(policy.max_interval(Duration::MAX)).await;
-    proxy.answer("EVALSHA", LOADING, 4);
+    proxy.answer(CALL, LOADING, 4);
     let guard = within(DEADLINE, client.rlock("a").lock()).await.unwrap();
     guard.unlock().await.unwrap();
 }
@@ -162,7 +162,7 @@ async fn a_call_that_alone_is_refused_holds_no_others_back() {
     const PAUSE: Duration = Duration::from_secs(5);
     let policy = RetryPolicy::new().interval(PAUSE).max_interval(PAUSE);
     let (_server, proxy, client) = stage(policy).await;
-    let full = Matcher::command("EVALSHA").mentioning("full");
+    let full = Matcher::command(CALL).mentioning("full");
     proxy.answer(
         full,
         "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
@@ -170,7 +170,7 @@ async fn a_call_that_alone_is_refused_holds_no_others_back() {
     );
     let lock = client.rlock("full");
     let refused = tokio::spawn(async move { lock.lock().await });
-    let asked = async || proxy.count(Matcher::command("EVALSHA").mentioning("full")) > 0;
+    let asked = async || proxy.count(Matcher::command(CALL).mentioning("full")) > 0;
     eventually(DEADLINE, asked).await;
     let started = Instant::now();
     drop(client.rlock("other").lock().await.unwrap());

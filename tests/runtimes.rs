@@ -15,7 +15,8 @@ use redlock_rt::{
     Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLockGuard, Unlocked,
 };
 use tests::{
-    Gate, LeakCheck, Matcher, Proxy, SharedServer, calls, eventually, shared_server, unique, within,
+    CALL, Gate, LeakCheck, Matcher, Proxy, SharedServer, calls, eventually, shared_server, unique,
+    within,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -220,7 +221,7 @@ fn in_flight(what: &str, hold: fn(&Proxy, Matcher) -> Gate, lost: bool) {
         let gate = first.block_on(async {
             lock_and_unlock(&lock).await;
             let guard = client.rlock(format!("{name}:held")).lock().await.unwrap();
-            let gate = hold(&proxy, Matcher::command("EVALSHA").mentioning(&name));
+            let gate = hold(&proxy, Matcher::command(CALL).mentioning(&name));
             let acquiring = lock.clone();
             tokio::spawn(async move { drop(acquiring.lock().await) });
             gate.reached().await;

@@ -14,7 +14,7 @@ use redlock_rt::{
     Client, ClientBuilder, ErrorKind, GuardState, LockOptions, LostReason, RLockGuard, Shutdown,
     Unlocked,
 };
-use tests::{Gate, Matcher, Proxy, RedisServer, World, eventually, within};
+use tests::{CALL, Gate, Matcher, Proxy, RedisServer, World, eventually, within};
 use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -371,7 +371,7 @@ async fn release_all_catches(what: &str, hold: impl FnOnce(&Proxy, Matcher) -> G
     // Loads the scripts.
     let warm = stage.client.rlock(stage.name(0)).lock().await.unwrap();
     warm.unlock().await.unwrap();
-    let gate = hold(&proxy, "EVALSHA".into());
+    let gate = hold(&proxy, CALL.into());
     // One caller is in the local queue, the other is not.
     let (lock, other) = (
         stage.client.rlock(stage.name(0)),
@@ -407,7 +407,7 @@ async fn release_all_catches_an_acquisition_that_redis_has_answered() {
 async fn release_all_waits_for_releases_under_way() {
     let (stage, proxy) = Stage::behind_proxy("releasing").await;
     let guard = stage.client.rlock(stage.name(0)).lock().await.unwrap();
-    let gate = proxy.hold_request(Matcher::command("EVALSHA").mentioning(stage.name(0)));
+    let gate = proxy.hold_request(Matcher::command(CALL).mentioning(stage.name(0)));
     let unlocking = tokio::spawn(guard.unlock());
     gate.reached().await;
     let mut shutdown = Box::pin(stage.client.shutdown(Shutdown::ReleaseAll));

@@ -12,7 +12,7 @@ use redlock_rt::{
     Backoff, Client, Error, ErrorKind, LockOptions, SpinLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually, lock_and_unlock,
+    CALL, LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually, lock_and_unlock,
     shared_server, unique, within,
 };
 use tokio::time::Instant;
@@ -45,8 +45,6 @@ impl Counted {
             .await
             .unwrap();
         let lock = client.spin_lock("n");
-        // Loads the script, so that a try is one command.
-        lock_and_unlock(&lock).await;
         let counted = Self {
             client,
             lock,
@@ -54,6 +52,8 @@ impl Counted {
             redis: connection_over(engine.connect()).await.unwrap(),
         };
         counted.occupy(LONG).await;
+        // Loads the script, so that a try is one command.
+        assert!(counted.lock.try_lock().await.unwrap().is_none());
         counted.recorder.mark();
         counted
     }
@@ -279,7 +279,7 @@ async fn retries_are_not_used_up_by_an_outage() {
     let once = Backoff::constant(MS).max_retries(1);
     let lock = client.spin_lock(&name).backoff(once);
     let loading = "-LOADING Redis is loading the dataset in memory\r\n";
-    proxy.answer("EVALSHA", loading, 5);
+    proxy.answer(CALL, loading, 5);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
     proxy.refuse();
@@ -303,14 +303,14 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     let lock = client.spin_lock(&name);
     // Loads the scripts.
     lock_and_unlock(&lock).await;
-    proxy.cut_after_request("EVALSHA");
+    proxy.cut_after_request(CALL);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    proxy.cut_after_request("EVALSHA");
+    proxy.cut_after_request(CALL);
     let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
     assert_eq!(unlocked, Unlocked::Released);
     // A repeat of an old release does not free a newer hold.
     let guard = lock.lock().await.unwrap();
-    let gate = proxy.hold_reply("EVALSHA");
+    let gate = proxy.hold_reply(CALL);
     let release = tokio::spawn(guard.unlock());
     let other = Client::connect(&shared_server().url()).await.unwrap();
     let newer = other.spin_lock(&name);

@@ -76,7 +76,7 @@ impl Report {
             let side = json!({
                 "turns_per_second": quartiles(crowd.rates.quartiles()),
                 "ratio": self.over_baseline(crowd).map(quartiles),
-                "evalsha_per_turn": crowd.commands,
+                "calls_per_turn": crowd.commands,
                 "wait_p50_us": crowd.waits.value_at_quantile(0.50),
                 "wait_p99_us": crowd.waits.value_at_quantile(0.99),
                 "wait_max_us": crowd.waits.max(),
@@ -188,7 +188,7 @@ impl Display for Report {
             let Quartiles { low, median, high } = crowd.rates.quartiles();
             write!(
                 f,
-                "  {:<14} {median:>9.0} turns/s [{low:.0} {high:.0}], {:.3} EVALSHA a turn, wait p50 {} us, \
+                "  {:<14} {median:>9.0} turns/s [{low:.0} {high:.0}], {:.3} calls a turn, wait p50 {} us, \
                  p99 {} us",
                 crowd.rates.name,
                 crowd.commands,

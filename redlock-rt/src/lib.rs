@@ -136,8 +136,10 @@ assert_eq!(place_order(7).await?, "paid");
 //! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`; for fair locks
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
-//! +zrangebyscore +zrem +zscore`; for [`ReplicaAck`] `+wait`, for [`Fsync`] `+waitaof`), the keys, and the channels `redisson_*`, for fair locks also
-//! `redlock_wake:*`. Waiters of a user without SUBSCRIBE poll.
+//! +zrangebyscore +zrem +zscore`; for [`ReplicaAck`] `+wait`, for [`Fsync`] `+waitaof`), the keys,
+//! and the channels `redisson_*`, for fair locks also `redlock_wake:*`. Waiters of a user without
+//! SUBSCRIBE poll. With `+restore`, a free [`RLock`] or [`SpinLock`] is taken by one plain command;
+//! without it by a script, for three times the server's time.
 //!
 //! # Logs
 //!

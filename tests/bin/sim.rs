@@ -54,6 +54,7 @@ const MUTANTS: &[&str] = &[
     "a_fair_lock_goes_to_whoever_asks",
     "a_fault_of_dialing_ends_a_release",
     "a_guard_outlives_its_deadline",
+    "a_key_that_was_there_counts_as_created",
     "a_lease_of_a_reader_has_another_name",
     "a_majority_is_one_less",
     "a_permit_is_not_passed_on",

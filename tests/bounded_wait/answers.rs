@@ -74,6 +74,8 @@ async fn a_wait_of_zero_is_one_call() {
     lock_and_unlock(&lock).await;
     let guard = other.rlock(&name).lock().await.unwrap();
     let owner = Owner::new();
+    // From now on it is known to be taken.
+    assert!(lock.try_lock().await.unwrap().is_none());
     for options in [LockOptions::new(), LockOptions::new().owner(&owner)] {
         proxy.mark();
         let outcome = lock.lock_with(options.wait(Duration::ZERO)).await;

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexS
 /// The commands with scripted answers; the server answers all others as if all locks were free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// EVALSHA.
+    /// EVALSHA. The server has no RESTORE.
     Calls,
     /// SCRIPT LOAD.
     Loads,
@@ -117,6 +117,7 @@ impl Scripted {
             // if it takes the lock.
             ("EVALSHA", _) if words.last().is_some_and(|word| word == "PUBLISH") => ":1\r\n".into(),
             ("EVALSHA", _) => "$-1\r\n".into(),
+            ("RESTORE" | "HDEL", _) => format!("-ERR unknown command '{command}'\r\n"),
             ("INFO", _) => format!("${}\r\n{info}\r\n", info.len()),
             ("CLIENT", Some(_)) => ":7\r\n".into(),
             ("SCRIPT", _) => "+loaded\r\n".into(),
@@ -151,7 +152,7 @@ async fn read(stream: &mut BufReader<DuplexStream>) -> Option<Vec<String>> {
         let mut word = vec![0; length + 2];
         stream.read_exact(&mut word).await.ok()?;
         word.truncate(length);
-        words.push(String::from_utf8(word).unwrap());
+        words.push(String::from_utf8_lossy(&word).into_owned());
     }
     // So that every command has a second word.
     words.resize(words.len().max(2), String::new());

@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::BTreeSet, rc::Rc};
 
 use redlock_rt::embedded::Engine;
-use tests::{Frame, Matcher, Proxied, Proxy, Which};
+use tests::{CALL, Frame, Matcher, Proxied, Proxy, Which};
 
 use crate::stage::{Event, Stage};
 
@@ -46,7 +46,7 @@ impl Stage {
 
     /// The client's calls of scripts.
     fn scripts(&self) -> Matcher {
-        Matcher::command("EVALSHA").mentioning(self.client.uuid())
+        Matcher::command(CALL).mentioning(self.client.uuid())
     }
 
     /// Cuts the subscribing connection when the client is subscribed and has tried again; the result
@@ -72,9 +72,7 @@ impl Stage {
                     move || {
                         backend.proxies().any(|proxy| {
                             let mut frames = proxy.frames();
-                            frames.retain(|frame| {
-                                frame.command() != "EVALSHA" || frame.mentions(&uuid)
-                            });
+                            frames.retain(|frame| !frame.is_call() || frame.mentions(&uuid));
                             has_tried_again(&frames)
                         })
                     }
@@ -129,7 +127,7 @@ impl Stage {
     /// The call's first command at each server is lost with the connection, before the server has it.
     pub(crate) fn lose_request(&self) {
         match &*self.backend {
-            Backend::Engine(_) => self.wires.lose_next("EVALSHA"),
+            Backend::Engine(_) => self.wires.lose_next(CALL),
             Backend::Redis(servers) => {
                 let scripts = self.scripts();
                 servers
@@ -142,11 +140,7 @@ impl Stage {
 
 /// Whether a script was called after the client had subscribed.
 fn has_tried_again(frames: &[Frame]) -> bool {
-    let last = |commands: &[&str]| {
-        frames
-            .iter()
-            .rposition(|frame| commands.contains(&&*frame.command()))
-    };
-    let subscribed = last(&["SUBSCRIBE", "SSUBSCRIBE"]);
-    subscribed.is_some() && last(&["EVALSHA"]) > subscribed
+    let subscribes = |frame: &Frame| frame.command().ends_with("SUBSCRIBE");
+    let subscribed = frames.iter().rposition(subscribes);
+    subscribed.is_some() && frames.iter().rposition(Frame::is_call) > subscribed
 }

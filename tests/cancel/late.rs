@@ -91,13 +91,9 @@ impl Stage {
     }
 }
 
-fn is_script(frame: &Frame) -> bool {
-    frame.command() == "EVALSHA"
-}
-
-/// A release contains its channel and publish command.
+/// The plain command, or a script, which has its publish command.
 fn is_release(frame: &Frame) -> bool {
-    is_script(frame) && frame.mentions("PUBLISH")
+    frame.command() == "HDEL" || frame.is_call() && frame.mentions("PUBLISH")
 }
 
 /// The interleaving: a call acquires and is dropped; its compensation is late; the caller acquires
@@ -105,7 +101,7 @@ fn is_release(frame: &Frame) -> bool {
 async fn late_release_of_a_dropped_call(what: &str, options: impl Fn() -> LockOptions) {
     let stage = Stage::set(what).await;
     stage.refuse_to_kill();
-    let reply = stage.proxy.hold_reply(Matcher::when(is_script));
+    let reply = stage.proxy.hold_reply(Matcher::when(Frame::is_call));
     let (release, held) = stage.hold_first(is_release);
 
     let lock = stage.lock.clone();
@@ -170,7 +166,7 @@ async fn a_late_release_of_a_dropped_unlock_never_frees_a_newer_hold() {
 #[tokio::test]
 async fn a_late_acquisition_of_a_dropped_call_takes_nothing() {
     let stage = Stage::set("late-acquisition").await;
-    let (acquisition, held) = stage.hold_first(is_script);
+    let (acquisition, held) = stage.hold_first(Frame::is_call);
     let lock = stage.lock.clone();
     let call = tokio::spawn(async move { lock.lock().await });
     acquisition.reached().await;
@@ -190,7 +186,7 @@ async fn a_late_reentry_of_a_dropped_call_brings_nothing_back() {
     let stage = Stage::set("late-reentry").await;
     stage.refuse_to_kill();
     let guard = stage.lock.lock().await.unwrap();
-    let (reentry, held) = stage.hold_first(is_script);
+    let (reentry, held) = stage.hold_first(Frame::is_call);
     {
         let mut call = Box::pin(guard.reenter());
         assert!(futures::poll!(&mut call).is_pending());

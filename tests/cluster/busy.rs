@@ -31,14 +31,20 @@ async fn make_busy(server: &RedisServer) -> JoinHandle<()> {
     endless
 }
 
-/// How often a server has refused EVALSHA.
+/// How often a server has refused a call.
 async fn refused(cluster: &Cluster, at: usize) -> u64 {
     let info: String = cluster.command(at, &["INFO", "commandstats"]).await;
-    let line = info
-        .lines()
-        .find(|line| line.starts_with("cmdstat_evalsha:"));
-    let refused = line.and_then(|line| line.split_once("rejected_calls=")?.1.split(',').next());
-    refused.map_or(0, |refused| refused.parse().unwrap())
+    let is_call = |line: &&str| {
+        let calls = ["evalsha", "restore", "hdel"];
+        calls
+            .iter()
+            .any(|call| line.starts_with(&format!("cmdstat_{call}:")))
+    };
+    let rejected = |line: &str| -> Option<u64> {
+        let (_, rest) = line.split_once("rejected_calls=")?;
+        rest.split(',').next()?.parse().ok()
+    };
+    info.lines().filter(is_call).filter_map(rejected).sum()
 }
 
 /// Each caller asked for itself.

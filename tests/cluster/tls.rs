@@ -51,7 +51,7 @@ async fn assert_only_tls(cluster: &Cluster, at: usize) {
     let clients: String = cluster.command(at, &["CLIENT", "LIST"]).await;
     let ours = clients.lines().filter(|line| {
         let is = |command| line.contains(command);
-        is("cmd=evalsha") || is("cmd=ssubscribe")
+        is("cmd=evalsha") || is("cmd=restore") || is("cmd=ssubscribe")
     });
     let ours: Vec<&str> = ours.collect();
     assert!(!ours.is_empty(), "{clients}");

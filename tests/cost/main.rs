@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, RLock};
-use tests::{LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
+use tests::{CALL, LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The time that is given to events that must not happen.
@@ -106,8 +106,21 @@ impl Counted {
         self.beside.clear();
     }
 
-    /// The commands of the client since the mark, by the counts of the proxy and of the server.
+    /// As [`commands`](Self::commands), where each call is one, by a script or by plain commands.
     async fn sent(&mut self) -> Counts {
+        let mut sent = self.commands().await;
+        let deleted = sent.remove("HDEL").unwrap_or_default();
+        if let Some(published) = sent.remove("PUBLISH") {
+            assert_eq!(published, deleted, "they go together");
+        }
+        let plain = deleted + sent.remove("RESTORE").unwrap_or_default();
+        let calls = plain + sent.remove("EVALSHA").unwrap_or_default();
+        sent.extend((calls > 0).then(|| (CALL.to_owned(), calls)));
+        sent
+    }
+
+    /// The commands of the client since the mark, by the counts of the proxy and of the server.
+    async fn commands(&mut self) -> Counts {
         // Waits a moment for commands that must not be sent.
         tokio::time::sleep(MOMENT).await;
         let sent = self.proxy.counts();

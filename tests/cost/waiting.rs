@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::RLockGuard;
-use tests::{eventually, lock_and_unlock, within};
+use tests::{CALL, eventually, lock_and_unlock, within};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{Counted, DEADLINE, NEVER, counts};
@@ -33,12 +33,13 @@ async fn a_cold_wait_is_three_tries_and_a_subscription() {
     counted.occupy().await;
     let waiter = counted.waiter();
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
-    counted.proxy.wait_for_count("EVALSHA", 2).await;
-    let asleep = counts([("EVALSHA", 2), ("SUBSCRIBE", 1)]);
+    counted.proxy.wait_for_count(CALL, 3).await;
+    // The first try is of two commands: the name was not known to be taken.
+    let asleep = counts([(CALL, 3), ("SUBSCRIBE", 1)]);
     assert_eq!(counted.sent().await, asleep);
     counted.vacate().await;
     let guard = within(DEADLINE, waiter).await.unwrap();
-    let served = counts([("EVALSHA", 3), ("SUBSCRIBE", 1)]);
+    let served = counts([(CALL, 4), ("SUBSCRIBE", 1)]);
     assert_eq!(counted.sent().await, served);
     guard.unlock().await.unwrap();
     counted.end().await;
@@ -57,12 +58,12 @@ async fn a_wait_of_a_subscribed_process_is_two_tries() {
         counted.occupy().await;
         counted.mark().await;
         let waiter = counted.waiter();
-        counted.proxy.wait_for("EVALSHA").await;
+        counted.proxy.wait_for(CALL).await;
         counted.waiting(1).await;
-        assert_eq!(counted.sent().await, counts([("EVALSHA", 1)]), "asleep");
+        assert_eq!(counted.sent().await, counts([(CALL, 1)]), "asleep");
         counted.vacate().await;
         let guard = within(DEADLINE, waiter).await.unwrap();
-        assert_eq!(counted.sent().await, counts([("EVALSHA", 2)]));
+        assert_eq!(counted.sent().await, counts([(CALL, 2)]));
         guard.unlock().await.unwrap();
     }
     counted.end().await;
@@ -77,13 +78,13 @@ async fn waiting_for_a_guard_of_the_same_client_begins_with_the_subscription() {
     counted.mark().await;
     let waiter = counted.waiter();
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
-    counted.proxy.wait_for("EVALSHA").await;
-    let asleep = counts([("EVALSHA", 1), ("SUBSCRIBE", 1)]);
+    counted.proxy.wait_for_count(CALL, 2).await;
+    let asleep = counts([(CALL, 2), ("SUBSCRIBE", 1)]);
     assert_eq!(counted.sent().await, asleep);
     counted.mark().await;
     guard.unlock().await.unwrap();
     let guard = within(DEADLINE, waiter).await.unwrap();
-    assert_eq!(counted.sent().await, counts([("EVALSHA", 2)]));
+    assert_eq!(counted.sent().await, counts([(CALL, 2)]));
     // If it is already subscribed, it sends no command.
     counted.mark().await;
     let waiter = counted.waiter();
@@ -91,7 +92,7 @@ async fn waiting_for_a_guard_of_the_same_client_begins_with_the_subscription() {
     assert_eq!(counted.sent().await, counts([]));
     guard.unlock().await.unwrap();
     let guard = within(DEADLINE, waiter).await.unwrap();
-    assert_eq!(counted.sent().await, counts([("EVALSHA", 2)]));
+    assert_eq!(counted.sent().await, counts([(CALL, 2)]));
     guard.unlock().await.unwrap();
     counted.end().await;
 }
@@ -126,8 +127,8 @@ async fn thousand_turns(hand_over: Option<Duration>) -> (usize, Duration) {
     }
     counted.waiting(TASKS).await;
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
-    counted.proxy.wait_for_count("EVALSHA", 2).await;
-    let asleep = counts([("EVALSHA", 2), ("SUBSCRIBE", 1)]);
+    counted.proxy.wait_for_count(CALL, 3).await;
+    let asleep = counts([(CALL, 3), ("SUBSCRIBE", 1)]);
     assert_eq!(counted.sent().await, asleep);
 
     counted.mark().await;
@@ -136,7 +137,7 @@ async fn thousand_turns(hand_over: Option<Duration>) -> (usize, Duration) {
     within(3 * DEADLINE, tasks.join_all()).await;
     let took = start.elapsed();
     let sent = counted.sent().await;
-    let evals = sent["EVALSHA"];
+    let evals = sent[CALL];
     assert_eq!(sent.len(), 1, "no other subscription: {sent:?}");
     assert_eq!(counted.client.stats().waiting, 0);
     counted.end().await;
@@ -168,7 +169,7 @@ async fn a_hand_over_between_processes_costs_each_a_try() {
     counted.mark().await;
     counted.vacate().await;
     within(3 * DEADLINE, tasks.join_all()).await;
-    let evals = counted.sent_of("EVALSHA").await;
+    let evals = counted.sent_of(CALL).await;
     println!("{evals} commands for {TASKS} hand-overs of two processes");
     assert!(evals <= 4 * TASKS, "{evals}");
     eventually(DEADLINE, async || other.stats().subscriptions == 0).await;

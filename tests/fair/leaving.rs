@@ -315,7 +315,7 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
 /// The first script of this lock at the proxy, which is a try.
 fn a_try(proxy: &Proxy, name: &str) -> Vec<String> {
     let frames = proxy.frames();
-    let of = |frame: &&tests::Frame| frame.command() == "EVALSHA" && frame.text(3) == name;
+    let of = |frame: &&tests::Frame| frame.is_call() && frame.text(3) == name;
     let call = frames.iter().find(of);
     call.map_or_else(Vec::new, |frame| {
         (0..frame.args.len()).map(|at| frame.text(at)).collect()

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use redlock_rt::{Client, LockOptions, Owner};
-use tests::{Proxy, shared_server, within};
+use tests::{CALL, Proxy, shared_server, within};
 use tokio::task::JoinSet;
 
 use crate::{DEADLINE, Scene};
@@ -114,7 +114,7 @@ async fn an_acquisition_whose_reply_is_lost_has_one_token() {
     scene.token().await;
     scene.count(&AHEAD.to_string()).await;
     proxy.mark();
-    proxy.cut_after_request("EVALSHA");
+    proxy.cut_after_request(CALL);
     let guard = within(DEADLINE, scene.lock.lock()).await.unwrap();
     assert_eq!(proxy.counts()["EVALSHA"], 2, "it was repeated");
     assert_eq!(guard.token(), AHEAD + 1);
@@ -129,7 +129,7 @@ async fn a_repeat_finds_the_counter_forgotten() {
     let scene = Scene::at("forgotten", &proxy.url()).await;
     let before = scene.token().await;
     proxy.mark();
-    let gate = proxy.hold_reply("EVALSHA");
+    let gate = proxy.hold_reply(CALL);
     let lock = scene.lock.clone();
     let acquires = tokio::spawn(async move { lock.lock().await.unwrap() });
     // The call has run, and the reply is in flight.
@@ -154,7 +154,7 @@ async fn a_cancelled_acquisition_leaves_no_lock() {
     let scene = Scene::at("cancelled", &proxy.url()).await;
     let before = scene.token().await;
     proxy.mark();
-    let gate = proxy.hold_reply("EVALSHA");
+    let gate = proxy.hold_reply(CALL);
     let lock = scene.lock.clone();
     let acquires = tokio::spawn(async move { lock.lock().await.unwrap() });
     tests::eventually(DEADLINE, async || {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, Error, ErrorKind, FencedValue, Reply};
-use tests::{Proxy, shared_server, within};
+use tests::{CALL, Proxy, shared_server, within};
 
 use crate::{DEADLINE, Scene};
 
@@ -204,7 +204,7 @@ async fn a_script_is_tried_again_where_the_memory_was_full_before_it_ran() {
     };
     limit("1").await;
     let running = tokio::spawn(async move { value.exec(INCREMENT, &[], 1).await });
-    within(DEADLINE, proxy.wait_for_count("EVALSHA", 4)).await;
+    within(DEADLINE, proxy.wait_for_count(CALL, 4)).await;
     limit("0").await;
     assert_eq!(running.await.unwrap().unwrap(), Reply::Int(1));
 }
@@ -246,16 +246,16 @@ async fn a_write_whose_reply_is_lost_is_repeated_and_a_script_is_not() {
     let stage = Stage::open("lost-write", &proxy.url()).await;
     stage.value.set("0", 1).await.unwrap();
     stage.value.exec(INCREMENT, &[], 1).await.unwrap();
-    proxy.cut_after_request("EVALSHA");
+    proxy.cut_after_request(CALL);
     let set = stage.value.set("10", 2);
     within(DEADLINE, set).await.unwrap();
-    proxy.cut_after_request("EVALSHA");
+    proxy.cut_after_request(CALL);
     let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
     assert_kind(ran, ErrorKind::OutcomeUnknown, "");
     assert_eq!(stage.is().await.unwrap(), "11", "once");
     // It is repeated if it cannot have run: after a refusal, or if the server does not know it.
     let loading = "-LOADING Redis is loading the dataset in memory\r\n";
-    proxy.answer("EVALSHA", loading, 1);
+    proxy.answer(CALL, loading, 1);
     let ran = within(DEADLINE, stage.value.exec(INCREMENT, &[], 2)).await;
     assert_eq!(ran.unwrap(), Reply::Int(12));
     let _: () = stage.scene.redis(&["SCRIPT", "FLUSH"]).await;

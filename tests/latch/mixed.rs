@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use futures::future::join_all;
 use redlock_rt::{Client, CountDownLatch};
-use tests::{Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
+use tests::{CALL, Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
 
 use crate::stage::NEVER;
 
@@ -72,7 +72,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
                     tokio::time::sleep(6 * RESPONSE).await;
                     proxy.resume();
                 }
-                3 => proxy.cut_after_request("EVALSHA"),
+                3 => proxy.cut_after_request(CALL),
                 _ => {
                     let mut flush = redis::cmd("SCRIPT");
                     let _: () = flush.arg("FLUSH").query_async(&mut redis).await.unwrap();

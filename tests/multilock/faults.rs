@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, ErrorKind, GuardState, LockOptions, LostReason, MultiLock, Shutdown, Unlocked,
 };
-use tests::{LeakCheck, Proxy, RedisServer, eventually, within};
+use tests::{CALL, LeakCheck, Proxy, RedisServer, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, client, names, settings};
@@ -88,7 +88,7 @@ async fn unlock_of_what_is_partly_lost_waits_for_the_releases_of_the_rest() {
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert!(here.rlock(&names[0]).force_unlock().await.unwrap());
     within(DEADLINE, guard.lost()).await;
-    let gate = proxy.hold_reply("EVALSHA");
+    let gate = proxy.hold_reply(CALL);
     let mut unlock = std::pin::pin!(guard.unlock());
     tokio::select! {
         outcome = &mut unlock => panic!("{outcome:?} before the rest is released"),
@@ -143,15 +143,15 @@ async fn a_lost_reply_of_the_one_call_leaves_nothing() {
     lock.lock().await.unwrap().unlock().await.unwrap();
     for after in [true, false] {
         match after {
-            true => proxy.cut_after_request("EVALSHA"),
-            false => proxy.cut_before_request("EVALSHA"),
+            true => proxy.cut_after_request(CALL),
+            false => proxy.cut_before_request(CALL),
         }
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         assert!(guard.is_valid());
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         match after {
-            true => proxy.cut_after_request("EVALSHA"),
-            false => proxy.cut_before_request("EVALSHA"),
+            true => proxy.cut_after_request(CALL),
+            false => proxy.cut_before_request(CALL),
         }
         let error = lock.try_lock().await.unwrap_err();
         let kinds = [ErrorKind::Unavailable, ErrorKind::OutcomeUnknown];

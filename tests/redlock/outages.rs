@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{ErrorKind, GuardState, LockOptions, LostReason, Unlocked};
-use tests::{eventually, within};
+use tests::{CALL, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, LEASE, NAME, SERVER_TIMEOUT, Servers};
@@ -112,7 +112,7 @@ async fn a_slow_server_joins_later() {
         .unlock()
         .await
         .unwrap();
-    to_it[1].delay("EVALSHA", SERVER_TIMEOUT / 2);
+    to_it[1].delay(CALL, SERVER_TIMEOUT / 2);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert!(guard.servers() >= 2);
     eventually(DEADLINE, async || guard.servers() == 3).await;

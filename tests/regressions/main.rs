@@ -18,7 +18,7 @@ use redlock_rt::{
     Quorum, Unlocked,
 };
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, connection_over, shared_server, unique, within,
+    CALL, LeakCheck, Matcher, Proxy, RedisServer, connection_over, shared_server, unique, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
@@ -102,7 +102,7 @@ async fn a_server_that_hangs_up_at_once_was_dialed_without_a_pause() {
     proxy.mark();
     // More than enough for the lease, at a decent pace: else they are used up, and it is kept.
     for _ in 0..500 {
-        proxy.cut_before_request(Matcher::command("EVALSHA"));
+        proxy.cut_before_request(Matcher::command(CALL));
     }
     proxy.cut_all();
     let lost = within(DEADLINE, guard.lost()).await;
@@ -130,7 +130,7 @@ async fn a_server_that_answers_once_and_hangs_up_was_dialed_without_a_pause() {
     let guard = client.rlock(&name).lock_with(options).await.unwrap();
     proxy.mark();
     let unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
-    proxy.answer(Matcher::command("EVALSHA"), unknown, 500);
+    proxy.answer(Matcher::command(CALL), unknown, 500);
     for _ in 0..500 {
         proxy.cut_before_request(Matcher::command("SCRIPT"));
     }
@@ -385,7 +385,7 @@ async fn without_the_right_to_publish_a_release_was_reported_as_failed() {
 /// Inside a script the refusal has no separate error code.
 #[tokio::test]
 async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
-    let (_server, url) = limited_user(&["allchannels", "-hset"]).await;
+    let (_server, url) = limited_user(&["allchannels", "-restore", "-hset"]).await;
     let client = Client::connect(&url).await.unwrap();
     let error = client.rlock(unique("denied")).lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -394,7 +394,7 @@ async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
 /// The lock was taken, and then its lease could not be set.
 #[tokio::test]
 async fn without_the_right_to_expire_a_lock_stayed_for_ever() {
-    let (server, url) = limited_user(&["allchannels", "-pexpire"]).await;
+    let (server, url) = limited_user(&["allchannels", "-restore", "-pexpire"]).await;
     let client = Client::connect(&url).await.unwrap();
     let name = unique("for-ever");
     let error = client.rlock(&name).lock().await.unwrap_err();

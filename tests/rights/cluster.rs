@@ -127,6 +127,8 @@ async fn what_the_page_lists_is_enough_and_needed() {
     if connection.iter().any(|command| command == "client|setinfo") {
         base.push("+client|setinfo".to_owned());
     }
+    // Without this right the client asks once, and goes on with scripts.
+    base.push("+restore".to_owned());
     let added = added(&cluster).await;
     let all = [&base[..], &added].concat();
     let (user, client) = entitled(&cluster, &all).await;

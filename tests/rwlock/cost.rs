@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{LockOptions, ReadWriteLock};
-use tests::{Proxy, calls, shared_server, within};
+use tests::{CALL, Proxy, calls, shared_server, within};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{DEADLINE, Stage, waits};
@@ -52,7 +52,7 @@ async fn each_step_is_one_round_trip() {
             .unwrap()
             .is_some()
     );
-    proxy.wait_for_count("EVALSHA", 2).await;
+    proxy.wait_for_count(CALL, 2).await;
     assert_eq!(frames(&proxy), 2, "re-entry, and the end of it");
     joined.unlock().await.unwrap();
     assert_eq!(frames(&proxy), 1, "unlock of a joined read");

@@ -15,7 +15,7 @@ struct Late(Vec<Bytes>);
 impl Late {
     fn first(stage: &Stage) -> Self {
         let calls = stage.proxy.frames().into_iter();
-        let mut calls = calls.filter(|frame| frame.command() == "EVALSHA");
+        let mut calls = calls.filter(|frame| frame.is_call());
         Self(calls.next().unwrap().args)
     }
 

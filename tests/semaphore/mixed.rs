@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use futures::future::join_all;
 use redlock_rt::{Client, PermitOptions};
-use tests::{Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
+use tests::{CALL, Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
 
 use crate::stage::NEVER;
 
@@ -125,7 +125,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
                     tokio::time::sleep(6 * RESPONSE).await;
                     proxy.resume();
                 }
-                2 => proxies[random.usize(0..2)].cut_after_request("EVALSHA"),
+                2 => proxies[random.usize(0..2)].cut_after_request(CALL),
                 _ => {
                     let mut flush = redis::cmd("SCRIPT");
                     let _: () = flush.arg("FLUSH").query_async(&mut redis).await.unwrap();

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, LostReason};
-use tests::{Matcher, Proxy, RedisServer, Which, eventually, told, trace_init, unique, within};
+use tests::{
+    CALL, Matcher, Proxy, RedisServer, Which, eventually, told, trace_init, unique, within,
+};
 use tokio::net::TcpListener;
 
 use crate::fake::Fake;
@@ -187,7 +189,7 @@ async fn a_client_that_comes_back_to_a_server_ends_its_old_connection_there_firs
     let client = builder.build().unwrap();
     drop(client.rlock("before").lock().await.unwrap());
     eventually(DEADLINE, async || client.stats().releases == 0).await;
-    let late = proxy.hold_request(Matcher::command("EVALSHA").mentioning("late"));
+    let late = proxy.hold_request(Matcher::command(CALL).mentioning("late"));
     let error = client.rlock("late").try_lock().await.unwrap_err();
     assert!(
         error.is_unavailable() || error.is_outcome_unknown(),
@@ -204,7 +206,7 @@ async fn a_client_that_comes_back_to_a_server_ends_its_old_connection_there_firs
     // A server that was left is refused for a while.
     let back = async || {
         let _ = client.rlock("other").is_locked().await;
-        proxy.count("EVALSHA") > 0
+        proxy.count(CALL) > 0
     };
     eventually(DEADLINE, back).await;
     let frames = proxy.frames();
@@ -214,7 +216,7 @@ async fn a_client_that_comes_back_to_a_server_ends_its_old_connection_there_firs
     };
     let killed = position("CLIENT", "KILL").expect("the old connection is ended");
     assert!(
-        killed < position("EVALSHA", "").unwrap(),
+        killed < frames.iter().position(tests::Frame::is_call).unwrap(),
         "before anything else"
     );
     late.open();

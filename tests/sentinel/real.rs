@@ -56,7 +56,11 @@ async fn tls_is_spoken_to_sentinels_and_to_the_master() {
         .unwrap();
     let ours: Vec<&str> = clients
         .lines()
-        .filter(|line| line.contains("lib-name=redlock-rt") || line.contains("cmd=evalsha"))
+        .filter(|line| {
+            line.contains("lib-name=redlock-rt")
+                || line.contains("cmd=evalsha")
+                || line.contains("cmd=publish")
+        })
         .collect();
     let port = format!(":{}", master.tls_port());
     assert!(!ours.is_empty());

@@ -78,7 +78,7 @@ pub use self::{
     place::{Place, Proxied},
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},
-    proxy::{Frame, Gate, Loss, Matcher, Proxy, Which},
+    proxy::{CALL, Frame, Gate, Loss, Matcher, Proxy, Which},
     random::Random,
     recorder::{Recorded, Recorder},
     redisson::{

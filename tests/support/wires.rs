@@ -20,7 +20,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::proxy::{Frame, Which, take_frame, words};
+use crate::proxy::{CALL, Frame, Which, take_frame, words};
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -265,8 +265,7 @@ impl Line {
             let frame = Frame { connection, args };
             match &*frame.command() {
                 "SUBSCRIBE" | "SSUBSCRIBE" => self.subscribes = true,
-                "EVAL" | "EVALSHA" => self.scripts = true,
-                _ => {}
+                _ => self.scripts |= frame.is_call(),
             }
             frames.push(frame);
         }
@@ -315,7 +314,8 @@ impl Wire {
         while let Some(frame) = take_frame(&mut written).expect("clients write RESP") {
             let connection = self.number;
             let args = words(&frame);
-            ends |= Frame { connection, args }.command() == command;
+            let frame = Frame { connection, args };
+            ends |= frame.command() == command || command == CALL && frame.is_call();
         }
         if ends {
             lock(&self.shared.seen).lose = None;

@@ -149,6 +149,12 @@ impl Delivery {
         self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
     }
 
+    /// Whether the server has said that somebody has the lock, though the call in progress is not
+    /// over.
+    pub(crate) fn found_taken(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::found_taken)
+    }
+
     /// Marks a call that was made by another caller: it was sent, and may have run.
     pub(crate) fn shadow(&self) -> Self {
         Self {

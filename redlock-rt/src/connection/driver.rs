@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -16,10 +17,15 @@ use tokio::task::coop::unconstrained;
 
 use super::spawner::Home;
 
+/// With this many calls in progress, the task lets other tasks run before it writes or reads.
+const MANY: usize = 4;
+
 /// The future of one connection.
 pub(super) struct Driver {
     /// The runtime of its task. A connector's stream may need this runtime.
     home: Home,
+    /// The number of calls in progress.
+    calls: AtomicUsize,
     /// Held while the future is polled, which never blocks.
     state: Mutex<State>,
 }
@@ -60,12 +66,23 @@ impl Driver {
     ) -> (Arc<Self>, Task) {
         let driver = Arc::new(Self {
             home,
+            calls: AtomicUsize::new(0),
             state: Mutex::new(State {
                 future: Some(Box::pin(future)),
                 waker: None,
             }),
         });
-        (Arc::clone(&driver), Task(driver))
+        let task = Task {
+            driver: Arc::clone(&driver),
+            let_others_run: false,
+        };
+        (driver, task)
+    }
+
+    /// A call is in progress, until what is returned is dropped.
+    pub(super) fn count(self: &Arc<Self>) -> InProgress {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        InProgress(Arc::clone(self))
     }
 
     /// Writes pending calls to the connection, without waiting for the socket.
@@ -112,15 +129,35 @@ impl fmt::Debug for Driver {
     }
 }
 
+/// One call in progress.
+pub(super) struct InProgress(Arc<Driver>);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Polls the driver while the connection lives. Dropping this, also by an ending runtime, closes
 /// the connection.
-pub(super) struct Task(Arc<Driver>);
+pub(super) struct Task {
+    driver: Arc<Driver>,
+    let_others_run: bool,
+}
 
 impl Future for Task {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.0.lock();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // The first caller of several wakes this task, which would run right behind it and write one
+        // command. A turn later the commands of all callers are there, for one write.
+        let many = self.driver.calls.load(Ordering::Relaxed) >= MANY;
+        self.let_others_run = many && !self.let_others_run;
+        if self.let_others_run {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut state = self.driver.lock();
         match &mut state.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
@@ -131,7 +168,7 @@ impl Future for Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        let future = self.0.lock().future.take();
+        let future = self.driver.lock().future.take();
         // The socket is closed with no mutex held.
         drop(future);
     }
@@ -165,6 +202,45 @@ mod tests {
         drop(task);
         driver.push();
         assert_eq!(polls.load(Ordering::Relaxed), 1, "it is over");
+    }
+
+    /// A driver that counts its polls, and its task.
+    fn counting() -> (Arc<Driver>, tokio_test::task::Spawn<Task>, Arc<AtomicUsize>) {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&polls);
+        let polled = poll_fn(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Poll::Pending
+        });
+        let (driver, task) = Driver::new(home(), polled);
+        (driver, tokio_test::task::spawn(task), polls)
+    }
+
+    #[tokio::test]
+    async fn a_single_call_is_written_at_once() {
+        let (driver, mut task, polls) = counting();
+        let _call = driver.count();
+        for polled in 1..4 {
+            assert!(task.poll().is_pending());
+            assert_eq!(polls.load(Ordering::Relaxed), polled);
+        }
+    }
+
+    /// Their callers run before the next poll, so that their commands are in one write.
+    #[tokio::test]
+    async fn with_many_calls_the_task_lets_others_run_first() {
+        let (driver, mut task, polls) = counting();
+        let calls: Vec<_> = (0..MANY).map(|_| driver.count()).collect();
+        for polled in 1..4 {
+            assert!(task.poll().is_pending());
+            assert_eq!(polls.load(Ordering::Relaxed), polled - 1);
+            assert!(task.is_woken(), "it has not written yet");
+            assert!(task.poll().is_pending());
+            assert_eq!(polls.load(Ordering::Relaxed), polled);
+        }
+        drop(calls);
+        assert!(task.poll().is_pending());
+        assert_eq!(polls.load(Ordering::Relaxed), 4);
     }
 
     #[tokio::test]

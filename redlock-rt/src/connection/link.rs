@@ -16,7 +16,8 @@ use tokio::task::coop::unconstrained;
 use super::checked::Flaw;
 use super::credentials::log_in_again;
 use super::dialer::Dialer;
-use super::driver::Driver;
+use super::driver::{Driver, InProgress};
+use super::fast::{Begun, FastPaths};
 use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
 use super::info::Info;
@@ -55,6 +56,7 @@ pub(super) struct Link {
     task: AbortHandle,
     /// The scripts that the server will know when it reads the next command, one bit each.
     known: [AtomicU64; 2],
+    fast_paths: FastPaths,
     tie: Arc<Tie>,
     server: Arc<CurrentServer>,
     /// The server's name in errors.
@@ -159,6 +161,7 @@ impl Link {
             driver,
             task,
             known: Default::default(),
+            fast_paths: FastPaths::new(),
             tie: Tie::new(at, move || end.abort()),
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
             place: Arc::clone(server.place()),
@@ -179,6 +182,19 @@ impl Link {
             server.is_missing(right);
         }
         Ok(link)
+    }
+
+    pub(super) fn conn(&self) -> MultiplexedConnection {
+        self.conn.clone()
+    }
+
+    pub(super) fn fast_paths(&self) -> &FastPaths {
+        &self.fast_paths
+    }
+
+    /// How scripts publish there.
+    pub(super) fn publish(&self) -> Publish {
+        self.publish
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {
@@ -245,10 +261,10 @@ impl Link {
 
     /// Starts a call. It is sent when the exchange is first polled.
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
-        let link = Arc::clone(self);
-        let script = call.script();
-        let command = evalsha_command(&call, link.publish);
-        self.exchange(async move { link.evalsha_loaded(script, &command).await })
+        match self.fast_paths.of(&call) {
+            Some(path) => self.call_fast(call, path),
+            None => self.call_script(call),
+        }
     }
 
     /// As [`call`](Self::call), but sent only once: if the server did not know the script, it knows
@@ -264,8 +280,11 @@ impl Link {
     /// know the script, it is loaded in the same write.
     pub(super) fn last_call(self: &Arc<Self>, call: Call) -> Exchange {
         let script = call.script();
+        if let Some(path) = self.fast_paths.of_last(&call) {
+            return self.call_fast(call, path);
+        }
         if self.knows(script) {
-            return self.call(call);
+            return self.call_script(call);
         }
         let link = Arc::clone(self);
         let command = evalsha_command(&call, link.publish);
@@ -304,15 +323,37 @@ impl Link {
         })
     }
 
+    fn call_script(self: &Arc<Self>, call: Call) -> Exchange {
+        let link = Arc::clone(self);
+        self.exchange(async move { link.run_script(&call).await })
+    }
+
+    /// Sends the script of a call.
+    async fn run_script(&self, call: &Call) -> Result<Reply, Fault> {
+        let command = evalsha_command(call, self.publish);
+        let answer = self.evalsha_loaded(call.script(), &command).await;
+        self.fast_paths.heard(call, &answer);
+        answer
+    }
+
     fn exchange(
         self: &Arc<Self>,
         future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
     ) -> Exchange {
+        self.exchange_of(async move { future.await.map(Begun::Answered) })
+    }
+
+    pub(super) fn exchange_of(
+        self: &Arc<Self>,
+        future: impl Future<Output = Result<Begun, Fault>> + Send + 'static,
+    ) -> Exchange {
         Exchange {
+            _in_progress: self.driver.count(),
             link: Arc::clone(self),
             future: Box::pin(future),
             made: clock::stamp(),
             polled: false,
+            found_taken: false,
             answer: None,
         }
     }
@@ -440,7 +481,7 @@ impl Link {
         }
     }
 
-    async fn send(
+    pub(super) async fn send(
         &self,
         conn: &mut MultiplexedConnection,
         command: &Cmd,
@@ -575,10 +616,13 @@ fn reply(value: Value) -> Result<Reply, Fault> {
 /// It needs no runtime of its own, so another task may take it over at any point: a caller that
 /// stops hands it to the release queue, which reads the outcome.
 pub(crate) struct Exchange {
+    _in_progress: InProgress,
     link: Arc<Link>,
-    future: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>,
+    future: Pin<Box<dyn Future<Output = Result<Begun, Fault>> + Send>>,
     made: Instant,
     polled: bool,
+    /// The server has said that somebody has the lock, and the script is asked for how long.
+    found_taken: bool,
     /// A reply that came while no caller waited.
     answer: Option<Result<Reply, Fault>>,
 }
@@ -592,6 +636,11 @@ impl Exchange {
     /// Whether the call was handed to the connection, which the first poll does.
     pub(crate) fn is_sent(&self) -> bool {
         self.polled
+    }
+
+    /// Whether the server has said that somebody has the lock, though the call is not over.
+    pub(crate) fn found_taken(&self) -> bool {
+        self.found_taken
     }
 
     /// Hands the call to the connection, and writes it to the socket as far as the socket accepts
@@ -613,7 +662,18 @@ impl Exchange {
             return Poll::Ready(Err(Fault::unreachable(left())));
         }
         self.polled = true;
-        let answer = std::task::ready!(self.future.as_mut().poll(cx));
+        let answer = loop {
+            match std::task::ready!(self.future.as_mut().poll(cx)) {
+                Ok(Begun::Answered(reply)) => break Ok(reply),
+                Ok(Begun::Unsettled(call, is_taken)) => {
+                    self.found_taken = is_taken;
+                    let link = Arc::clone(&self.link);
+                    self.future =
+                        Box::pin(async move { link.run_script(&call).await.map(Begun::Answered) });
+                }
+                Err(fault) => break Err(fault),
+            }
+        };
         // A reply of the old server is true only there.
         Poll::Ready(match self.link.tie.is_left() {
             true => Err(Fault::unanswered(left()).at(&self.link.place)),

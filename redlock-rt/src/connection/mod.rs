@@ -21,6 +21,7 @@ mod delivery;
 mod dialer;
 mod driver;
 mod endpoint;
+mod fast;
 mod fault;
 mod frames;
 mod greeting;

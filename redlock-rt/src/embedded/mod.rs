@@ -82,15 +82,16 @@ use tokio::net::ToSocketAddrs;
 /// | the server | `DBSIZE` `FLUSHALL` `INFO` `TIME` |
 /// | scripts | `EVAL` `EVALSHA` `SCRIPT EXISTS` `SCRIPT FLUSH` `SCRIPT LOAD` |
 /// | messages | `PSUBSCRIBE` `PUBLISH` `PUBSUB CHANNELS` `PUBSUB NUMPAT` `PUBSUB NUMSUB` `PUNSUBSCRIBE` `SUBSCRIBE` `UNSUBSCRIBE` |
-/// | keys | `DEL` `EXISTS` `EXPIRE` `KEYS` `PERSIST` `PEXPIRE` `PEXPIREAT` `PTTL` `SCAN` `TTL` `TYPE` |
+/// | keys | `DEL` `EXISTS` `EXPIRE` `KEYS` `PERSIST` `PEXPIRE` `PEXPIREAT` `PTTL` `RESTORE` `SCAN` `TTL` `TYPE` |
 /// | strings | `APPEND` `DECR` `DECRBY` `GET` `INCR` `INCRBY` `SET` |
 /// | hashes | `HDEL` `HEXISTS` `HGET` `HGETALL` `HINCRBY` `HKEYS` `HLEN` `HMGET` `HRANDFIELD` `HSET` `HVALS` |
 /// | lists | `LINDEX` `LLEN` `LPOP` `LPOS` `LPUSH` `LRANGE` `LREM` `RPOP` `RPUSH` |
 /// | sets | `SADD` `SCARD` `SISMEMBER` `SMEMBERS` `SREM` |
 /// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZINCRBY` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
 ///
-/// They behave as in Redis 7.0, with all options but two: `ZRANGE` has no `BYLEX`, and
-/// `CLIENT KILL` accepts only `ID`. Other commands return the error of an unknown command, with a
+/// They behave as in Redis 7.0, with these exceptions: `ZRANGE` has no `BYLEX`, `CLIENT KILL` accepts
+/// only `ID`, and `RESTORE` accepts only hashes in the oldest form of a dump, and neither `IDLETIME`
+/// nor `FREQ`. Other commands return the error of an unknown command, with a
 /// note that the embedded engine does not have it. Scripts have Lua's `string`, `table`, `math` and
 /// `coroutine`, and the functions of `redis` for calls, replies and the log. They have no `cjson`,
 /// `cmsgpack`, `bit` or `struct`, and must not start with `#!`.

@@ -113,7 +113,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// One if the lock is free. A waiting process sends at most three tries and one SUBSCRIBE, or
     /// two tries if it is already subscribed, and then one try per poll interval, however many of
-    /// its tasks wait. A hold that is [handed over](crate::ClientBuilder::hand_over) takes none.
+    /// its tasks wait. The first try for a name that was not known to be taken takes two. A hold that
+    /// is [handed over](crate::ClientBuilder::hand_over) takes none.
     ///
     /// # Fairness
     ///
@@ -151,7 +152,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Round trips
     ///
-    /// One; none if this client itself holds the lock.
+    /// One; none if this client itself holds the lock. Two if it is taken, and that was not known.
     ///
     /// # Fairness
     ///

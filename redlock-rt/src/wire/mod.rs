@@ -2,8 +2,10 @@
 //!
 //! The format is Redisson's; `docs/protocol.md` lists every key.
 
+mod dump;
 mod fair;
 mod fair_queue;
+mod fast_path;
 mod fenced;
 mod fenced_value;
 pub(crate) mod keys;
@@ -26,6 +28,7 @@ mod touch;
 
 pub(crate) use self::fair::{Beat, FairWire, Heartbeat, Turn, beat, position as fair_position};
 pub(crate) use self::fair_queue::{FairQueue, FairTerms};
+pub(crate) use self::fast_path::FastPath;
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};

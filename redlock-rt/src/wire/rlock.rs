@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fast_path::FastPath;
 use super::keys;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
@@ -56,6 +57,7 @@ impl Recipe for RLockWire {
             .arg(owner.as_str())
             .arg(&self.channel)
             .publishing()
+            .or(FastPath::Delete)
     }
 
     fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
@@ -88,6 +90,7 @@ pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
         .key(name.as_str())
         .number(millis(ask.lease))
         .arg(ask.owner.as_str())
+        .or(FastPath::Create)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.

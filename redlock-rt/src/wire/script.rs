@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::fast_path::FastPath;
+
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -99,6 +101,7 @@ pub(crate) struct Call {
     channel: Option<usize>,
     /// The index of the word with the command that publishes.
     publish: Option<usize>,
+    fast_path: Option<FastPath>,
 }
 
 /// The command by which a script publishes on channels in the slot of its keys.
@@ -120,7 +123,18 @@ impl Call {
             ends: Vec::with_capacity(8),
             channel: None,
             publish: None,
+            fast_path: None,
         }
+    }
+
+    /// These commands may be sent in place of the script.
+    pub(super) fn or(mut self, fast_path: FastPath) -> Self {
+        self.fast_path = Some(fast_path);
+        self
+    }
+
+    pub(crate) fn fast_path(&self) -> Option<FastPath> {
+        self.fast_path
     }
 
     /// Adds a key; keys come before arguments.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fast_path::FastPath;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::rlock;
@@ -48,6 +49,7 @@ impl Recipe for SpinWire {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .arg(owner.as_str())
+            .or(FastPath::Delete)
     }
 
     fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {

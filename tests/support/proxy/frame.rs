@@ -4,6 +4,11 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
+/// In place of the name of a command: every call of the library, by a script or by a plain command.
+pub const CALL: &str = "CALL";
+/// Their commands. The `PUBLISH` behind an `HDEL` is not one.
+pub(crate) const CALLS: [&str; 4] = ["EVALSHA", "EVAL", "RESTORE", "HDEL"];
+
 /// A request frame, or a message pushed to a subscriber (`message CHANNEL PAYLOAD`).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -22,6 +27,11 @@ impl Frame {
     /// Argument `index` as text, empty when there is none; 0 is the command.
     pub fn text(&self, index: usize) -> String {
         String::from_utf8_lossy(self.args.get(index).map_or(&[], |arg| arg)).into_owned()
+    }
+
+    /// Whether the library called the server: by a script, or by the plain command in place of one.
+    pub fn is_call(&self) -> bool {
+        CALLS.contains(&&*self.command())
     }
 
     /// Whether one of the arguments contains `text`.
@@ -45,7 +55,7 @@ pub enum Which {
     All,
     /// Connections that have sent SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
     Subscribers,
-    /// Connections that have sent EVAL or EVALSHA.
+    /// Connections that have sent a [`CALL`].
     Scripts,
     /// The connection with this number.
     Connection(u64),
@@ -53,7 +63,8 @@ pub enum Which {
 
 /// A predicate on frames.
 ///
-/// The name of a command is a predicate too: `proxy.swallow_reply("EVALSHA", 1)`.
+/// The name of a command is a predicate too: `proxy.swallow_reply("EVALSHA", 1)`, and so is
+/// [`CALL`].
 #[derive(Clone)]
 pub struct Matcher {
     test: Arc<dyn Fn(&Frame) -> bool + Send + Sync>,
@@ -70,9 +81,13 @@ impl Matcher {
     /// Frames of this command (or `message`, `smessage`, `pmessage` for pushes).
     pub fn command(name: &str) -> Self {
         let upper = name.to_ascii_uppercase();
+        let name = upper.clone();
         Self {
-            name: upper.clone(),
-            ..Self::when(move |frame| frame.command() == upper)
+            name,
+            ..match &*upper {
+                CALL => Self::when(Frame::is_call),
+                _ => Self::when(move |frame| frame.command() == upper),
+            }
         }
     }
 

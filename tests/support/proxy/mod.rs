@@ -19,9 +19,12 @@ use std::{
 use bytes::Bytes;
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use self::resp::{take_frame, words};
+pub(crate) use self::{
+    frame::CALLS,
+    resp::{take_frame, words},
+};
 pub use self::{
-    frame::{Frame, Matcher, Which},
+    frame::{CALL, Frame, Matcher, Which},
     gate::Gate,
     loss::Loss,
 };

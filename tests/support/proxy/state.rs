@@ -13,12 +13,13 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{
+    CALLS,
     frame::{Frame, Matcher, Which},
     gate::GateState,
 };
 
 /// The direction of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// From the client to the server.
     Request,
@@ -74,6 +75,8 @@ struct Link {
     cut: watch::Sender<bool>,
     /// Kept after its end, for the log.
     closed: bool,
+    /// In which phases the last HDEL was swallowed: the PUBLISH behind it belongs to the same call.
+    swallowed: BTreeSet<Phase>,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +111,7 @@ impl State {
                 sent: BTreeSet::new(),
                 cut,
                 closed: false,
+                swallowed: BTreeSet::new(),
             },
         );
         (id, receiver)
@@ -150,6 +154,28 @@ impl State {
 
     /// Decides about a frame to which the rules in `applied` were applied already.
     pub(super) fn decide(&self, phase: Phase, frame: &Frame, applied: &[u64]) -> Decision {
+        let decision = self.by_rules(phase, frame, applied);
+        let swallows = matches!(decision, Decision::Apply(_, Action::Swallow));
+        let mut inner = self.lock();
+        let Some(link) = inner.links.get_mut(&frame.connection) else {
+            return decision;
+        };
+        match &*frame.command() {
+            "HDEL" if swallows => {
+                link.swallowed.insert(phase);
+            }
+            "HDEL" if matches!(decision, Decision::Pass) => {
+                link.swallowed.remove(&phase);
+            }
+            "PUBLISH" | "SPUBLISH" if link.swallowed.remove(&phase) => {
+                return Decision::Apply(0, Action::Swallow);
+            }
+            _ => {}
+        }
+        decision
+    }
+
+    fn by_rules(&self, phase: Phase, frame: &Frame, applied: &[u64]) -> Decision {
         let mut inner = self.lock();
         let inner = &mut *inner;
         let Some(link) = inner.links.get(&frame.connection) else {
@@ -278,7 +304,7 @@ impl Link {
         match which {
             Which::All => true,
             Which::Subscribers => sent(&["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]),
-            Which::Scripts => sent(&["EVAL", "EVALSHA"]),
+            Which::Scripts => sent(&CALLS),
             Which::Connection(number) => number == id,
         }
     }

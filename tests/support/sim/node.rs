@@ -29,6 +29,8 @@ impl Node {
         let latency = plan.terms.latency;
         let skew = plan.terms.skew[(2 + at) % 3];
         let mut server = Server::new(seed, skew);
+        // The other half of the plans are for the plain commands.
+        server.only_scripts = plan.seed % 2 == 1;
         let delays = |fault: &Fault| {
             use Trouble::{Partition, PauseServer, Slow, Stray};
             matches!(

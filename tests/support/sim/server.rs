@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::net::{Item, Net};
 use super::plan::{Place, Refusal};
 use crate::history::Ms;
-use crate::proxy::{take_frame, words};
+use crate::proxy::{CALLS, take_frame, words};
 
 /// When the simulation begins, since the Unix epoch.
 pub(super) const EPOCH: Ms = 1_700_000_000_000;
@@ -37,6 +37,8 @@ pub(super) struct Server {
     newest: BTreeMap<u32, (usize, Ms)>,
     /// Processes that asked an engine later than they should have, and when.
     pub(super) outdated: Vec<(u32, Ms)>,
+    /// It refuses the plain commands in place of scripts.
+    pub(super) only_scripts: bool,
     /// For how long a process may go on to ask an engine after it was answered by a newer one.
     pub(super) may_ask: Ms,
     /// By how many in a hundred thousand its clock is fast.
@@ -75,6 +77,7 @@ impl Server {
             refusals: Vec::new(),
             newest: BTreeMap::new(),
             outdated: Vec::new(),
+            only_scripts: false,
             may_ask: Ms::MAX,
             skew,
             set: 0,
@@ -310,6 +313,9 @@ impl Server {
     fn refusal(&self, host: usize, fresh: bool, request: &[Bytes]) -> Option<&'static str> {
         let command = request.first().map_or(&b""[..], |word| word);
         let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
+        if self.only_scripts && (is("RESTORE") || is("HDEL")) {
+            return Some("-NOPERM this user has no permissions to run the 'restore' command\r\n");
+        }
         let script = is_script(request);
         let mut all = self.refusals.iter();
         all.find_map(|(of, refusal)| {
@@ -408,7 +414,9 @@ fn kills(request: &[Bytes]) -> bool {
 
 fn is_script(request: &[Bytes]) -> bool {
     let command = request.first().map_or(&b""[..], |word| word);
-    command.eq_ignore_ascii_case(b"EVALSHA") || command.eq_ignore_ascii_case(b"EVAL")
+    CALLS
+        .iter()
+        .any(|call| command.eq_ignore_ascii_case(call.as_bytes()))
 }
 
 /// Whether the connection of this message is to be cut now, and where.

@@ -7,6 +7,7 @@ mod hashes;
 mod keys;
 mod lists;
 mod pubsub;
+mod restore;
 mod scripting;
 mod server;
 mod sets;

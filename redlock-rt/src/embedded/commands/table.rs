@@ -3,8 +3,8 @@
 use super::call::Run::{self, Plain, Script};
 use super::call::no_subcommand;
 use super::{
-    connection, expiry, hashes, keys, lists, pubsub, scripting, server, sets, strings, zranges,
-    zsets,
+    connection, expiry, hashes, keys, lists, pubsub, restore, scripting, server, sets, strings,
+    zranges, zsets,
 };
 
 /// Not to be called by scripts.
@@ -67,6 +67,7 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("pexpire", -3, QUICK, Plain(expiry::pexpire)),
     ("pexpireat", -3, 0, Plain(expiry::pexpireat)),
     ("pttl", 2, QUICK, Plain(expiry::pttl)),
+    ("restore", -4, 0, Plain(restore::restore)),
     ("scan", -2, 0, Plain(keys::scan)),
     ("ttl", 2, QUICK, Plain(expiry::ttl)),
     ("type", 2, QUICK, Plain(keys::key_type)),

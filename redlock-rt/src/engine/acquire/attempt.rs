@@ -106,6 +106,11 @@ impl Attempt {
         self.traces || self.request.repeated || self.delivery.is_open()
     }
 
+    /// Whether Redis has said that somebody has the lock, though the call in progress is not over.
+    pub(super) fn found_taken(&self) -> bool {
+        self.delivery.found_taken()
+    }
+
     /// The hold that Redis has given to the number.
     pub(super) fn succeed(&mut self, token: Option<u64>, now: Instant) -> Result<HoldGuard, Error> {
         self.done = true;

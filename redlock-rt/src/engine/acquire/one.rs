@@ -176,6 +176,11 @@ impl Acquisition<'_> {
         self.pace.tries(asked);
         self.place.set_health(Health::Asking(asked));
         let Some(outcome) = self.attempt.send(true, self.deadline).await else {
+            if self.attempt.found_taken() {
+                self.place.set_refusal(Refusal::Held);
+                self.place.set_health(Health::Answering);
+                self.answered();
+            }
             let error = self.out_of_time();
             if error.is_unavailable() {
                 // For the waiters behind, whose waits may end with this one.

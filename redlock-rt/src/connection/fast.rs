@@ -1,0 +1,170 @@
+//! Calls that may go without their scripts; see [`FastPath`].
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use futures::future::{Either, select};
+use redis::{Cmd, ServerError};
+
+use super::fault::{Cause, Fault};
+use super::link::{Exchange, Link};
+use crate::mutant;
+use crate::wire::{Call, FastPath, Reply, Slot};
+
+/// The number of places for names that were found taken.
+const PLACES: usize = 1024;
+/// After a name was found taken, it has to be free so often in a row before the fast path is tried.
+const CAUTION: u8 = 8;
+
+/// What is known about the fast paths of one connection.
+pub(super) struct FastPaths {
+    /// The server refuses the commands, and not only for the name.
+    refused: AtomicBool,
+    /// A `Delete` was carried out. Its refusal would be noticed only by a caller that waits.
+    deletes: AtomicBool,
+    /// Whether names were found taken lately, by hash; see [`CAUTION`]. If the fast path fails, a
+    /// call takes two round trips.
+    taken: [AtomicU8; PLACES],
+}
+
+impl FastPaths {
+    pub(super) fn new() -> Self {
+        Self {
+            refused: AtomicBool::new(false),
+            deletes: AtomicBool::new(false),
+            taken: [const { AtomicU8::new(0) }; PLACES],
+        }
+    }
+
+    /// The fast path to use for a call.
+    pub(super) fn of(&self, call: &Call) -> Option<FastPath> {
+        let path = call.fast_path()?;
+        if self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let free = path != FastPath::Create || self.place(call).load(Ordering::Relaxed) == 0;
+        free.then_some(path)
+    }
+
+    /// As [`of`](Self::of), for a caller that may not read the reply.
+    pub(super) fn of_last(&self, call: &Call) -> Option<FastPath> {
+        let proven = self.deletes.load(Ordering::Relaxed);
+        self.of(call).filter(|_| proven)
+    }
+
+    fn place(&self, call: &Call) -> &AtomicU8 {
+        let key = call.words().next().unwrap_or_default();
+        &self.taken[usize::from(Slot::of(key).number()) % PLACES]
+    }
+
+    fn is_taken(&self, call: &Call) {
+        self.place(call).store(CAUTION, Ordering::Relaxed);
+    }
+
+    fn worked(&self, path: FastPath) {
+        if path == FastPath::Delete && !self.deletes.load(Ordering::Relaxed) {
+            self.deletes.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The first command was refused. Returns whether the name is taken; the error is one with which
+    /// the script would be refused too.
+    fn refused(&self, call: &Call, error: ServerError) -> Result<bool, Fault> {
+        let (is_taken, is_unknown) = (error.code() == "BUSYKEY", error.code() == "ERR");
+        if is_taken {
+            self.is_taken(call);
+            return Ok(true);
+        }
+        let fault = Fault::from_server(error);
+        match fault.cause() {
+            Cause::Denied => self.refused.store(true, Ordering::Relaxed),
+            Cause::Failed if is_unknown => self.refused.store(true, Ordering::Relaxed),
+            Cause::WrongType => {}
+            _ => return Err(fault),
+        }
+        Ok(false)
+    }
+
+    /// What the script of a call answered.
+    pub(super) fn heard(&self, call: &Call, answer: &Result<Reply, Fault>) {
+        if call.fast_path() != Some(FastPath::Create) {
+            return;
+        }
+        match answer {
+            Ok(Reply::Nil) => {
+                let place = self.place(call);
+                let before = place.load(Ordering::Relaxed);
+                // Lost updates of other threads only cost a round trip.
+                place.store(before.saturating_sub(1), Ordering::Relaxed);
+            }
+            Ok(_) => self.is_taken(call),
+            Err(_) => {}
+        }
+    }
+}
+
+/// A call that was begun by plain commands.
+pub(super) enum Begun {
+    Answered(Reply),
+    /// They changed nothing: the script is to be asked. Somebody has the lock, unless this is a
+    /// repeat, or the commands are refused.
+    Unsettled(Call, bool),
+}
+
+impl Link {
+    /// As [`call`](Self::call), by these commands first.
+    pub(super) fn call_fast(self: &Arc<Self>, call: Call, path: FastPath) -> Exchange {
+        let link = Arc::clone(self);
+        self.exchange_of(async move {
+            let mut commands = Vec::with_capacity(2);
+            path.commands(&call, link.publish(), |words| commands.push(command(words)));
+            let mut conn = link.conn();
+            let (first, second) = match &commands[..] {
+                [first, second] => {
+                    let mut other = link.conn();
+                    // Both are sent in the first poll.
+                    let first = pin!(link.send(&mut conn, first));
+                    let second = pin!(link.send(&mut other, second));
+                    match select(first, second).await {
+                        Either::Left((Ok(Ok(Reply::Int(1))), second)) => {
+                            (Ok(Reply::Int(1)), Some(second.await?))
+                        }
+                        // The second one says nothing more.
+                        Either::Left((first, _)) => (first?, None),
+                        Either::Right((second, first)) => (first.await?, Some(second?)),
+                    }
+                }
+                [first] => (link.send(&mut conn, first).await?, None),
+                _ => return Ok(Begun::Unsettled(call, false)),
+            };
+            let reply = match first {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let is_taken = link.fast_paths().refused(&call, error)?;
+                    return Ok(match mutant::on("a_key_that_was_there_counts_as_created") {
+                        true if is_taken => Begun::Answered(Reply::Nil),
+                        _ => Begun::Unsettled(call, is_taken),
+                    });
+                }
+            };
+            let reply = path.reply(&call, reply, second.and_then(Result::ok));
+            match reply.map_err(|malformed| link.misread(malformed))? {
+                Some(reply) => {
+                    link.fast_paths().worked(path);
+                    Ok(Begun::Answered(reply))
+                }
+                None => Ok(Begun::Unsettled(call, false)),
+            }
+        })
+    }
+}
+
+fn command(words: &[&[u8]]) -> Cmd {
+    let size = words.iter().map(|word| word.len()).sum();
+    let mut command = Cmd::with_capacity(words.len(), size);
+    for word in words {
+        command.arg(*word);
+    }
+    command
+}

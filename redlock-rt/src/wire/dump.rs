@@ -1,0 +1,72 @@
+//! The form of a value in which `DUMP` returns it and `RESTORE` takes it.
+
+use crc::{CRC_64_REDIS, Crc};
+
+/// The oldest form of a hash: its size, then fields and values. Every server reads it.
+const HASH: u8 = 4;
+/// The version of the format. A server refuses newer ones than its own, so it is an old one.
+const VERSION: u16 = 6;
+
+static CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
+
+/// A hash with one field.
+pub(super) fn hash(field: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut dump = Vec::with_capacity(22 + field.len() + value.len());
+    dump.extend([HASH, 1]);
+    for text in [field, value] {
+        push_len(&mut dump, text.len());
+        dump.extend(text);
+    }
+    dump.extend(VERSION.to_le_bytes());
+    let checksum = CHECKSUM.checksum(&dump);
+    dump.extend(checksum.to_le_bytes());
+    dump
+}
+
+/// A length of up to 6, 14 or 32 bits, which the first two bits tell.
+fn push_len(dump: &mut Vec<u8>, len: usize) {
+    match (u8::try_from(len), u16::try_from(len)) {
+        (Ok(len @ ..64), _) => dump.push(len),
+        (_, Ok(len @ ..0x4000)) => dump.extend((0x4000 | len).to_be_bytes()),
+        _ => {
+            dump.push(0x80);
+            // A name is far shorter than 4 GiB.
+            dump.extend(u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Redis 7.0 makes of the same hash, with `hash-max-listpack-entries 0`, except the version.
+    #[test]
+    fn a_dump_is_that_of_redis() {
+        let dump = hash(b"u:1", b"1");
+        let body = b"\x04\x01\x03u:1\x011\x06\0";
+        assert_eq!(&dump[..body.len()], body);
+        let checksum = CHECKSUM.checksum(body).to_le_bytes();
+        assert_eq!(dump[body.len()..], checksum);
+    }
+
+    /// The check value of the catalogue, which Redis's `crc64.c` names too.
+    #[test]
+    fn the_checksum_is_that_of_redis() {
+        assert_eq!(CHECKSUM.checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test]
+    fn lengths_have_one_two_or_five_bytes() {
+        for (len, expected) in [
+            (63, vec![63]),
+            (64, vec![0x40, 64]),
+            (0x3fff, vec![0x7f, 0xff]),
+            (0x4000, vec![0x80, 0, 0, 0x40, 0]),
+        ] {
+            let mut dump = Vec::new();
+            push_len(&mut dump, len);
+            assert_eq!(dump, expected, "{len}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Plain commands in place of scripts: the same keys, and the same outcomes where they fail.
+
+// clippy.toml allows it in test functions, but not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use redlock_rt::{Client, ErrorKind, LockOptions, Unlocked};
+use tests::{
+    CALL, Proxy, RedisServer, RedissonClient, Replicated, World, calls, eventually, within,
+};
+
+const DEADLINE: Duration = Duration::from_secs(15);
+/// Longer than a test.
+const LEASE: Duration = Duration::from_secs(600);
+const FOR_EVER: usize = usize::MAX;
+
+struct Stage {
+    server: RedisServer,
+    proxy: Proxy,
+    world: World,
+    client: Client,
+}
+
+impl Stage {
+    async fn open(what: &str) -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::to(&server);
+        let mut world = World::on(&server, what).await;
+        world.clients_connect_to(proxy.url());
+        let client = world.client_with(|builder| builder.lease(LEASE));
+        Self {
+            server,
+            proxy,
+            world,
+            client,
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.world.name
+    }
+
+    /// The type, the encoding and the content of the lock, and whether it has the lease.
+    async fn key(&self) -> (String, String, BTreeMap<String, String>, bool) {
+        let name = self.name();
+        let ttl: i64 = self.world.redis(&["PTTL", name]).await;
+        let lease = i64::try_from(LEASE.as_millis()).unwrap();
+        (
+            self.world.redis(&["TYPE", name]).await,
+            self.world.redis(&["OBJECT", "ENCODING", name]).await,
+            self.world.redis(&["HGETALL", name]).await,
+            (lease - 5000..=lease).contains(&ttl),
+        )
+    }
+
+    fn sent(&self, command: &str) -> usize {
+        self.proxy.count(command)
+    }
+
+    async fn end(self) {
+        self.world.assert_clean().await;
+        drop(self.server);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_the_same_key_by_either_road() {
+    let stage = Stage::open("same").await;
+    let lock = stage.client.rlock(stage.name());
+    let mut keys = Vec::new();
+    for restores in [true, false] {
+        if !restores {
+            let unknown = "-ERR unknown command 'RESTORE'\r\n";
+            stage.proxy.answer("RESTORE", unknown, FOR_EVER);
+        }
+        stage.proxy.mark();
+        let guard = lock.lock().await.unwrap();
+        assert_eq!(stage.sent("EVALSHA") == 0, restores);
+        let (kind, encoding, fields, leased) = stage.key().await;
+        assert_eq!(fields.into_values().collect::<Vec<_>>(), ["1"]);
+        keys.push((kind, encoding, leased));
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    assert_eq!(keys[0], keys[1]);
+    assert!(keys[0].2, "with the lease");
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_repeat_of_a_creation_whose_reply_was_lost_finds_its_own_lock() {
+    let stage = Stage::open("repeat").await;
+    stage.proxy.cut_after_request("RESTORE");
+    let guard = within(DEADLINE, stage.client.rlock(stage.name()).lock())
+        .await
+        .unwrap();
+    assert_eq!(
+        (stage.sent("RESTORE"), stage.sent("EVALSHA") > 0),
+        (2, true)
+    );
+    let (.., fields, leased) = stage.key().await;
+    assert_eq!(fields.into_values().collect::<Vec<_>>(), ["1"]);
+    assert!(leased);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_lock_of_another_is_neither_taken_nor_released() {
+    let stage = Stage::open("other").await;
+    let java = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    let theirs = java.rlock(stage.name());
+    assert!(theirs.try_lock(1, Some(LEASE)).await.unwrap());
+    let lock = stage.client.rlock(stage.name());
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(theirs.is_held_by(1).await.unwrap());
+    theirs.unlock(1).await.unwrap();
+
+    // Ours is deleted, and then it is theirs.
+    let guard = lock.lock().await.unwrap();
+    let _: u8 = stage.world.redis(&["DEL", stage.name()]).await;
+    assert!(theirs.try_lock(1, Some(LEASE)).await.unwrap());
+    stage.proxy.mark();
+    let gone = guard.unlock().await;
+    assert_eq!((stage.sent("HDEL"), stage.sent("EVALSHA") > 0), (1, true));
+    assert!(!matches!(gone, Ok(Unlocked::Released)), "{gone:?}");
+    assert!(theirs.is_held_by(1).await.unwrap());
+    theirs.unlock(1).await.unwrap();
+    stage.end().await;
+}
+
+/// A waiter of Redisson sleeps for the lease that it was told, so a release that is not announced
+/// holds it up.
+#[tokio::test]
+async fn a_release_that_was_cut_before_its_announcement_is_announced_by_the_repeat() {
+    let stage = Stage::open("cut").await;
+    let java = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    let guard = stage.client.rlock(stage.name()).lock().await.unwrap();
+    let theirs = java.rlock(stage.name());
+    let channel = theirs.channel();
+    let waiter = tokio::spawn(async move {
+        let taken = theirs.lock(1, Some(DEADLINE)).await.unwrap();
+        (theirs, taken)
+    });
+    let listens = async || {
+        let subscribers: (String, u64) = stage.world.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+        subscribers.1 == 1
+    };
+    eventually(DEADLINE, listens).await;
+    // HDEL reaches the server, and PUBLISH does not.
+    stage.proxy.cut_after_request("HDEL");
+    assert_eq!(
+        within(DEADLINE, guard.unlock()).await.unwrap(),
+        Unlocked::Released
+    );
+    assert_eq!(stage.sent("HDEL"), 2);
+    let (theirs, taken) = within(DEADLINE, waiter).await.unwrap();
+    assert!(taken, "it was woken");
+    theirs.unlock(1).await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_dropped_guard_of_a_user_without_the_right_is_released() {
+    let mut stage = Stage::open("rights").await;
+    let _: () = stage
+        .world
+        .redis(&[
+            "ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-restore", "-hdel",
+        ])
+        .await;
+    let url = stage.proxy.url().replace("redis://", "redis://few:pw@");
+    stage.world.clients_connect_to(url);
+    let client = stage.world.client_with(|builder| builder.lease(LEASE));
+    let lock = client.rlock(stage.name());
+    for _ in 0..5 {
+        drop(lock.lock().await.unwrap());
+        eventually(DEADLINE, async || client.stats().names == 0).await;
+        let left: u8 = stage.world.redis(&["EXISTS", stage.name()]).await;
+        assert_eq!(left, 0);
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    // Each connection asks once.
+    assert_eq!((stage.sent("RESTORE"), stage.sent("HDEL")), (1, 0));
+    stage.end().await;
+}
+
+/// A refusal that passes is not taken for one that lasts.
+#[tokio::test]
+async fn a_busy_server_is_asked_by_plain_commands_afterwards() {
+    let stage = Stage::open("busy").await;
+    let busy = "-BUSY Redis is busy running a script.\r\n";
+    let lock = stage.client.rlock(stage.name());
+    stage.proxy.answer("RESTORE", busy, 1);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    stage.proxy.answer("HDEL", busy, 1);
+    assert_eq!(
+        within(DEADLINE, guard.unlock()).await.unwrap(),
+        Unlocked::Released
+    );
+    assert_eq!((stage.sent("RESTORE"), stage.sent("HDEL")), (2, 2));
+    assert_eq!(stage.sent("EVALSHA"), 0);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_refused_as_by_the_script() {
+    let stage = Stage::open("type").await;
+    let lock = stage.client.rlock(stage.name());
+    let _: () = stage.world.redis(&["SET", stage.name(), "text"]).await;
+    let error = lock.lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    let _: u8 = stage.world.redis(&["DEL", stage.name()]).await;
+
+    // A holder that does not notice.
+    let guard = lock.lock().await.unwrap();
+    let _: () = stage.world.redis(&["SET", stage.name(), "text"]).await;
+    let error = guard.unlock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    let text: String = stage.world.redis(&["GET", stage.name()]).await;
+    assert_eq!(text, "text");
+    let _: u8 = stage.world.redis(&["DEL", stage.name()]).await;
+    stage.end().await;
+}
+
+/// The reply to RESTORE comes after its caller has gone: the lock is released.
+#[tokio::test]
+async fn a_cancelled_creation_is_undone() {
+    let stage = Stage::open("cancel").await;
+    for command in [calls("rlock_acquire"), CALL.into()] {
+        let lock = stage.client.rlock(stage.name());
+        let gate = stage.proxy.hold_reply(command);
+        {
+            let acquire = std::pin::pin!(lock.lock());
+            tokio::select! {
+                biased;
+                _ = acquire => panic!("it has no reply"),
+                () = stage.proxy.wait_for(CALL) => {}
+            }
+        }
+        drop(gate);
+        let is_free = async || {
+            let left: u8 = stage.world.redis(&["EXISTS", stage.name()]).await;
+            left == 0 && stage.client.stats().names == 0
+        };
+        eventually(DEADLINE, is_free).await;
+        stage.proxy.mark();
+    }
+    stage.end().await;
+}
+
+/// The lock is found taken by the plain command, and its caller goes before the script has answered.
+#[tokio::test]
+async fn a_caller_that_goes_between_the_plain_command_and_the_script_leaves_nothing() {
+    let stage = Stage::open("between").await;
+    let _: u8 = stage
+        .world
+        .redis(&["HSET", stage.name(), "somebody:1", "1"])
+        .await;
+    let lock = stage.client.rlock(stage.name());
+    let gate = stage.proxy.hold_request("EVALSHA");
+    {
+        let acquire = std::pin::pin!(lock.lock());
+        tokio::select! {
+            biased;
+            _ = acquire => panic!("it has no reply"),
+            () = gate.reached() => {}
+        }
+    }
+    // It is free when the script runs, which takes it for nobody.
+    let _: u8 = stage.world.redis(&["DEL", stage.name()]).await;
+    drop(gate);
+    let is_free = async || {
+        let left: u8 = stage.world.redis(&["EXISTS", stage.name()]).await;
+        left == 0 && stage.client.stats().names == 0
+    };
+    eventually(DEADLINE, is_free).await;
+    stage.end().await;
+}
+
+/// With a wait of zero there is one try, though it takes two commands.
+#[tokio::test]
+async fn a_wait_of_zero_is_told_that_the_lock_is_taken() {
+    let stage = Stage::open("zero").await;
+    let _: u8 = stage
+        .world
+        .redis(&["HSET", stage.name(), "somebody:1", "1"])
+        .await;
+    let lock = stage.client.rlock(stage.name());
+    let zero = LockOptions::new().wait(Duration::ZERO);
+    let error = lock.lock_with(zero).await.unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    let _: u8 = stage.world.redis(&["DEL", stage.name()]).await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_gets_the_lock_with_its_lease() {
+    let servers = Replicated::start(RedisServer::options(), 1).await;
+    let url = servers.server(0).url();
+    let client = Client::builder().url(&url).lease(LEASE).build().unwrap();
+    let before = Instant::now();
+    let guard = client.rlock("replicated").lock().await.unwrap();
+    let arrived = async || {
+        let left: i64 = servers.command(1, &["PTTL", "replicated"]).await;
+        left > 0
+    };
+    eventually(DEADLINE, arrived).await;
+    let ttl: i64 = servers.command(1, &["PTTL", "replicated"]).await;
+    let lease = i64::try_from(LEASE.as_millis()).unwrap();
+    let late = i64::try_from(before.elapsed().as_millis()).unwrap();
+    assert!((lease - late - 1000..=lease).contains(&ttl), "{ttl}");
+    guard.unlock().await.unwrap();
+    let gone = async || servers.command::<i64>(1, &["PTTL", "replicated"]).await == -2;
+    eventually(DEADLINE, gone).await;
+}
