@@ -1,5 +1,6 @@
 //! Calls that may go without their scripts; see [`FastPath`].
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -128,11 +129,14 @@ impl Link {
                     let second = pin!(link.send(&mut other, second));
                     match select(first, second).await {
                         Either::Left((Ok(Ok(Reply::Int(1))), second)) => {
-                            (Ok(Reply::Int(1)), Some(second.await?))
+                            let second = second.await.map_err(without_the_rest)?;
+                            (Ok(Reply::Int(1)), Some(second))
                         }
                         // The second one says nothing more.
                         Either::Left((first, _)) => (first?, None),
-                        Either::Right((second, first)) => (first.await?, Some(second?)),
+                        Either::Right((second, first)) => {
+                            (first.await?, Some(second.map_err(without_the_rest)?))
+                        }
                     }
                 }
                 [first] => (link.send(&mut conn, first).await?, None),
@@ -160,6 +164,18 @@ impl Link {
     }
 }
 
+/// The fault of a call whose first command ran: also if the second one was never sent, the call may
+/// have run.
+fn without_the_rest(fault: Fault) -> Fault {
+    match fault.may_have_run() {
+        true => fault,
+        false => {
+            let why = "the connection broke in the middle of a release";
+            Fault::unanswered(io::Error::new(io::ErrorKind::ConnectionAborted, why))
+        }
+    }
+}
+
 fn command(words: &[&[u8]]) -> Cmd {
     let size = words.iter().map(|word| word.len()).sum();
     let mut command = Cmd::with_capacity(words.len(), size);
@@ -167,4 +183,19 @@ fn command(words: &[&[u8]]) -> Cmd {
         command.arg(*word);
     }
     command
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    /// Its repeat finds nothing, which then is no loss.
+    #[test]
+    fn a_release_whose_announcement_was_never_sent_may_have_run() {
+        let unsent = Fault::not_connected(io::ErrorKind::BrokenPipe, "broken");
+        assert!(!unsent.may_have_run());
+        assert!(without_the_rest(unsent).may_have_run());
+        let lost = Fault::timed_out("lost");
+        assert_eq!(without_the_rest(lost.clone()).cause(), lost.cause());
+    }
 }

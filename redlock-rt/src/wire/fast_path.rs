@@ -72,3 +72,53 @@ impl FastPath {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{HoldId, LockName};
+    use crate::wire::{RLockWire, Recipe, SpinWire};
+
+    fn releases() -> [Call; 2] {
+        let name = || LockName::new(None, "n").unwrap();
+        let owner = HoldId::from_wire("u:1");
+        let recipes: [&dyn Recipe; 2] = [&RLockWire::new(name()), &SpinWire::new(name())];
+        recipes.map(|recipe| recipe.release(&owner))
+    }
+
+    #[test]
+    fn a_release_is_a_deletion_and_an_announcement_if_there_is_a_channel() {
+        let sent = releases().map(|call| {
+            let mut sent = Vec::new();
+            FastPath::Delete.commands(&call, Publish::InShard, |words| {
+                let words = words.iter().map(|word| String::from_utf8_lossy(word));
+                sent.push(words.collect::<Vec<_>>().join(" "));
+            });
+            assert_eq!(sent.len(), FastPath::Delete.count(&call));
+            sent
+        });
+        let announced = "SPUBLISH redisson_lock__channel:{n} 0";
+        assert_eq!(sent[0], ["HDEL n u:1", announced]);
+        assert_eq!(sent[1], ["HDEL n u:1"]);
+    }
+
+    #[test]
+    fn a_reply_that_the_commands_cannot_give_is_none_of_the_script() {
+        let [announced, silent] = releases();
+        let reply = |call, first, second| FastPath::Delete.reply(call, first, second);
+        let (one, none) = (Reply::Int(1), Reply::Int(0));
+        let list = |made| Some(Reply::List(vec![Reply::Int(1), Reply::Int(made)]));
+        assert_eq!(
+            reply(&announced, one.clone(), Some(Reply::Int(3))),
+            Ok(list(4))
+        );
+        assert_eq!(reply(&announced, one.clone(), None), Ok(list(0)));
+        assert_eq!(reply(&announced, none.clone(), None), Ok(None));
+        assert_eq!(reply(&silent, one.clone(), None), Ok(Some(Reply::Int(1))));
+        assert!(reply(&announced, one, Some(Reply::Nil)).is_err());
+        assert!(reply(&announced, Reply::Int(2), None).is_err());
+        let created = |first| FastPath::Create.reply(&silent, first, None);
+        assert_eq!(created(Reply::Text("OK".into())), Ok(Some(Reply::Nil)));
+        assert!(created(none).is_err());
+    }
+}
