@@ -6,10 +6,7 @@ use redlock_rt::{LockOptions, Owner, Unlocked};
 use tests::lock_and_unlock;
 use tokio::task::yield_now;
 
-use crate::{
-    NEXT,
-    stage::{At, Stage, unlocked},
-};
+use crate::stage::{At, Stage, unlocked};
 
 pub(crate) async fn lock(stage: &mut Stage, at: At) -> bool {
     let lock = stage.lock();
@@ -80,7 +77,7 @@ pub(crate) async fn lock_of_an_owner(stage: &mut Stage, at: At) -> bool {
     let outcome = stage.drop_at(at, lock.lock_with(options())).await;
     let completed = unlocked(outcome).await;
     // The owner does not block itself.
-    let again = lock.lock_with(options().wait(NEXT)).await;
+    let again = lock.lock_with(options().wait(stage.next())).await;
     assert!(unlocked(Some(again)).await);
     completed
 }

@@ -255,7 +255,7 @@ impl Stage {
     pub(crate) async fn assert_held_once(&self, guard: RLockGuard, at: At) {
         assert!(guard.is_valid(), "{at:?}: {:?}", guard.state());
         let other = self.other.rlock(NAME);
-        eventually(NEXT, async || match other.hold_count().await {
+        eventually(self.next(), async || match other.hold_count().await {
             Ok(1) => Ok(()),
             other => Err(format!("{at:?}: {other:?}")),
         })
@@ -263,15 +263,19 @@ impl Stage {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released, "{at:?}");
     }
 
+    /// How soon the next caller gets the lock.
+    pub(crate) fn next(&self) -> Duration {
+        match &*self.backend {
+            Backend::Engine(_) => NEXT,
+            // The machine may be busy with other tests. A poll comes far later.
+            Backend::Redis(_) => NEXT * 10,
+        }
+    }
+
     /// The next caller gets the lock at once, and neither the call nor its subscription leaves anything.
     async fn assert_nothing_left(&mut self, at: At) {
         self.finish_events();
-        let wait = match &*self.backend {
-            Backend::Engine(_) => NEXT,
-            // The machine may be busy with other tests.
-            Backend::Redis(_) => NEXT * 5,
-        };
-        let next = LockOptions::new().wait(wait);
+        let next = LockOptions::new().wait(self.next());
         let unlocked = match self.about {
             About::RLock => pass(&self.other.rlock(NAME), next).await,
             About::ReadWrite => pass(&self.rw_of_the_other().write_lock(), next).await,

@@ -4,7 +4,6 @@ use futures::poll;
 use tokio::{task::yield_now, time::timeout};
 
 use crate::{
-    NEXT,
     calls::lock,
     stage::{At, Stage, unlocked},
 };
@@ -24,7 +23,7 @@ pub(crate) async fn lock_behind_another_waiter(stage: &mut Stage, at: At) -> boo
     stage.then(move || drop(guard));
     let completed = lock(stage, at).await;
     stage.finish_events();
-    let served = timeout(NEXT, first).await;
+    let served = timeout(stage.next(), first).await;
     assert!(
         served
             .unwrap_or_else(|_| panic!("{at:?}: the first is not served"))
@@ -50,7 +49,7 @@ pub(crate) async fn lock_before_another_waiter(stage: &mut Stage, at: At) -> boo
     waiting(stage, 2).await;
     let completed = unlocked(stage.drop_at(at, call).await).await;
     stage.finish_events();
-    let served = timeout(NEXT, second).await;
+    let served = timeout(stage.next(), second).await;
     assert!(
         served
             .unwrap_or_else(|_| panic!("{at:?}: the next is not served"))

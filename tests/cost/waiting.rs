@@ -51,6 +51,8 @@ async fn a_wait_of_a_subscribed_process_is_two_tries() {
     counted.occupy().await;
     let first = counted.waiter();
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
+    // From then on it is known to be taken.
+    counted.proxy.wait_for_answer("EVALSHA").await;
     counted.vacate().await;
     let guard = within(DEADLINE, first).await.unwrap();
     guard.unlock().await.unwrap();
