@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write as _;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::error::Error;
 
@@ -112,7 +115,11 @@ impl ClientId {
     }
 
     pub(crate) fn hold_id(&self, number: u64) -> HoldId {
-        HoldId([&*self.0, ":", &number.to_string()].concat().into())
+        // On the stack, so that the id is the only allocation.
+        let mut text = SmallVec::<[u8; 64]>::from_slice(self.0.as_bytes());
+        // Writing to memory cannot fail.
+        let _ = write!(text, ":{number}");
+        HoldId(String::from_utf8_lossy(&text).into())
     }
 
     /// The number of a hold of this client.

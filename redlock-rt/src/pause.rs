@@ -45,8 +45,8 @@ impl Pause {
         factor: 2.0,
         least: 1.0,
     });
-    /// For the tasks that subscribe and that ask for the layout of a cluster: 10 ms to half a second. Varied, so that clients that lost one
-    /// server together do not come back together.
+    /// For the tasks that subscribe and that ask for the layout of a cluster: 10 ms to half a second.
+    /// Varied, so that clients that lost one server together do not come back together.
     pub(crate) const SUBSCRIBING: Self = Self::new(&Growth {
         shortest: Duration::from_millis(10),
         longest: Duration::from_millis(500),

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
+use super::multiplexer::Multiplexer;
 use crate::clock;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -118,11 +118,11 @@ impl Expiry {
 
 /// Logs in again on a live connection, each time before its credentials expire. Ends when they have
 /// expired: the connection is of no use then.
-pub(super) async fn log_in_again(conn: MultiplexedConnection, dialer: Dialer, first: Expiry) {
+pub(super) async fn log_in_again(multiplexer: Arc<Multiplexer>, dialer: Dialer, first: Expiry) {
     let mut expiry = first;
     loop {
         clock::sleep_until(expiry.renew_at).await;
-        let again = async { log_in(conn.clone(), &dialer).await };
+        let again = async { log_in(&multiplexer, &dialer).await };
         match clock::timeout_at(clock::to_tokio(expiry.over_at), again).await {
             Ok(Ok(Some(next))) => expiry = next,
             // The new ones do not expire.
@@ -142,12 +142,24 @@ pub(super) async fn log_in_again(conn: MultiplexedConnection, dialer: Dialer, fi
 
 const SHORTEST: Duration = Duration::from_millis(20);
 
-async fn log_in(mut conn: MultiplexedConnection, dialer: &Dialer) -> Result<Option<Expiry>, Fault> {
+async fn log_in(multiplexer: &Arc<Multiplexer>, dialer: &Dialer) -> Result<Option<Expiry>, Fault> {
     let (login, expiry) = dialer.login().await?;
-    let replies = conn.send_packed_commands(&login, 0, login.len()).await;
-    for reply in replies.map_err(Fault::of_dialing)? {
-        if let Value::ServerError(error) = reply {
-            return Err(Fault::from_server(error).while_dialing());
+    let send = |command: &redis::Cmd| {
+        let sent = multiplexer.send(None, |out| {
+            command.write_packed_command(out);
+            [out.len()]
+        });
+        sent.map_err(|ended| Fault::unreachable(ended.error()))
+    };
+    // All are sent before the first is answered: one round trip.
+    let sent: Vec<_> = login.cmd_iter().map(send).collect::<Result<_, _>>()?;
+    for [reply] in sent {
+        match reply.await {
+            Ok(Value::ServerError(error)) => {
+                return Err(Fault::from_server(error).while_dialing());
+            }
+            Ok(_) => {}
+            Err(unanswered) => return Err(unanswered.fault().while_dialing()),
         }
     }
     Ok(expiry)

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::exchange::Exchange;
 use super::fault::Fault;
-use super::link::{Exchange, Link};
-use super::nodes::{Nodes, To};
+use super::link::Link;
+use super::nodes::{Node, Nodes, To};
 use super::reconnect::Connection;
 use crate::clock;
 use crate::mutant;
@@ -18,6 +19,8 @@ use crate::wire::{Call, Malformed, Reply};
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     exchange: Option<Exchange>,
+    /// In a cluster, the node that the call in progress was sent to.
+    asked: Option<Arc<Node>>,
     /// The link of the last reply.
     answered_on: Option<Arc<Link>>,
     /// When the first try without a reply was sent.
@@ -35,9 +38,11 @@ impl Delivery {
         if self.exchange.is_none() {
             self.exchange = match to.nodes {
                 Nodes::One(node) => node.connection(to.lane).last_call(call()),
-                Nodes::Cluster(cluster) => cluster
-                    .known(to.slot)
-                    .and_then(|node| node.connection(to.lane).last_call(call())),
+                Nodes::Cluster(cluster) => {
+                    self.asked = cluster.known(to.slot);
+                    let node = self.asked.as_ref();
+                    node.and_then(|node| node.connection(to.lane).last_call(call()))
+                }
             };
         }
         if let Some(exchange) = &mut self.exchange {
@@ -86,9 +91,15 @@ impl Delivery {
         }
     }
 
-    /// A call to wait for next.
-    pub(super) fn carry(&mut self, exchange: Exchange) {
+    /// A call to this node, to wait for next.
+    pub(super) fn carry(&mut self, exchange: Exchange, node: Arc<Node>) {
         self.exchange = Some(exchange);
+        self.asked = Some(node);
+    }
+
+    /// The node of a cluster that answered, or did not, whichever has the slot by now.
+    pub(super) fn take_asked(&mut self) -> Option<Arc<Node>> {
+        self.asked.take()
     }
 
     /// Waits for the reply to the call in progress, at most for `reply`; `None`: `until` came first,
@@ -159,6 +170,7 @@ impl Delivery {
     pub(crate) fn shadow(&self) -> Self {
         Self {
             exchange: None,
+            asked: None,
             answered_on: None,
             open_since: self.open_since.or(self.sent),
             sent: self.sent,

@@ -9,23 +9,23 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::coop::unconstrained;
 
+use super::multiplexer::Multiplexer;
 use super::spawner::Home;
 
-/// With this many calls in progress, the task lets other tasks run before it writes or reads.
+/// With this many commands in progress, the task lets other tasks run before it writes or reads.
 const MANY: usize = 4;
 
 /// The future of one connection.
 pub(super) struct Driver {
     /// The runtime of its task. A connector's stream may need this runtime.
     home: Home,
-    /// The number of calls in progress.
-    calls: AtomicUsize,
+    /// Its commands.
+    multiplexer: Arc<Multiplexer>,
     /// Held while the future is polled, which never blocks.
     state: Mutex<State>,
 }
@@ -62,11 +62,12 @@ impl Driver {
     /// Both the driver and the task that is to be spawned for it.
     pub(super) fn new(
         home: Home,
+        multiplexer: &Arc<Multiplexer>,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> (Arc<Self>, Task) {
         let driver = Arc::new(Self {
             home,
-            calls: AtomicUsize::new(0),
+            multiplexer: Arc::clone(multiplexer),
             state: Mutex::new(State {
                 future: Some(Box::pin(future)),
                 waker: None,
@@ -79,12 +80,6 @@ impl Driver {
         (driver, task)
     }
 
-    /// A call is in progress, until what is returned is dropped.
-    pub(super) fn count(self: &Arc<Self>) -> InProgress {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        InProgress(Arc::clone(self))
-    }
-
     /// Writes pending calls to the connection, without waiting for the socket.
     pub(super) fn push(&self) {
         // A connector's stream dropped a guard while it was polled. The task of that connection,
@@ -94,7 +89,24 @@ impl Driver {
         }
         let _inside = self.home.enter();
         // The task handles its end.
-        let _ = self.lock().poll();
+        let _ = self.poll(None);
+    }
+
+    /// `waker`: that of the task, which polls.
+    fn poll(&self, waker: Option<&Waker>) -> Poll<()> {
+        let mut state = self.lock();
+        if let Some(waker) = waker {
+            match &mut state.waker {
+                Some(known) => known.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+        }
+        let polled = state.poll();
+        let ended = state.future.take_if(|_| polled.is_ready());
+        drop(state);
+        // The socket is closed with no mutex held.
+        drop(ended);
+        polled
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -116,7 +128,6 @@ impl State {
         let _polling = Polling::begin();
         let polled = future.poll(&mut Context::from_waker(waker));
         if polled.is_ready() {
-            self.future = None;
             waker.wake_by_ref();
         }
         polled
@@ -126,15 +137,6 @@ impl State {
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
-    }
-}
-
-/// One call in progress.
-pub(super) struct InProgress(Arc<Driver>);
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -151,18 +153,13 @@ impl Future for Task {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // The first caller of several wakes this task, which would run right behind it and write one
         // command. A turn later the commands of all callers are there, for one write.
-        let many = self.driver.calls.load(Ordering::Relaxed) >= MANY;
+        let many = self.driver.multiplexer.in_progress() >= MANY;
         self.let_others_run = many && !self.let_others_run;
         if self.let_others_run {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut state = self.driver.lock();
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
-        state.poll()
+        self.driver.poll(Some(cx.waker()))
     }
 }
 
@@ -176,6 +173,7 @@ impl Drop for Task {
 
 #[cfg(test)]
 mod tests {
+    use super::super::multiplexer::{Ended, Pending};
     use super::*;
     use std::future::poll_fn;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -192,6 +190,7 @@ mod tests {
         let count = Arc::clone(&polls);
         let (driver, task) = Driver::new(
             home(),
+            &Arc::default(),
             poll_fn(move |_| {
                 count.fetch_add(1, Ordering::Relaxed);
                 Poll::Pending
@@ -212,14 +211,19 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             Poll::Pending
         });
-        let (driver, task) = Driver::new(home(), polled);
+        let (driver, task) = Driver::new(home(), &Arc::default(), polled);
         (driver, tokio_test::task::spawn(task), polls)
+    }
+
+    fn command(driver: &Driver) -> Pending {
+        let [sent] = driver.multiplexer.send(None, |out| [out.len()]).unwrap();
+        sent
     }
 
     #[tokio::test]
     async fn a_single_call_is_written_at_once() {
         let (driver, mut task, polls) = counting();
-        let _call = driver.count();
+        let _sent = command(&driver);
         for polled in 1..4 {
             assert!(task.poll().is_pending());
             assert_eq!(polls.load(Ordering::Relaxed), polled);
@@ -230,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn with_many_calls_the_task_lets_others_run_first() {
         let (driver, mut task, polls) = counting();
-        let calls: Vec<_> = (0..MANY).map(|_| driver.count()).collect();
+        let commands: Vec<_> = (0..MANY).map(|_| command(&driver)).collect();
         for polled in 1..4 {
             assert!(task.poll().is_pending());
             assert_eq!(polls.load(Ordering::Relaxed), polled - 1);
@@ -238,14 +242,15 @@ mod tests {
             assert!(task.poll().is_pending());
             assert_eq!(polls.load(Ordering::Relaxed), polled);
         }
-        drop(calls);
+        drop(commands);
+        driver.multiplexer.end(Ended::Closed);
         assert!(task.poll().is_pending());
         assert_eq!(polls.load(Ordering::Relaxed), 4);
     }
 
     #[tokio::test]
     async fn a_connection_that_ended_while_it_was_pushed_ends_its_task() {
-        let (driver, task) = Driver::new(home(), std::future::ready(()));
+        let (driver, task) = Driver::new(home(), &Arc::default(), std::future::ready(()));
         driver.push();
         task.await;
     }

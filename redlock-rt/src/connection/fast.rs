@@ -1,15 +1,17 @@
 //! Calls that may go without their scripts; see [`FastPath`].
 
+use std::future::Future;
 use std::io;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
 
-use futures::future::{Either, select};
-use redis::{Cmd, ServerError};
+use redis::ServerError;
 
+use super::encode;
 use super::fault::{Cause, Fault};
-use super::link::{Exchange, Link};
+use super::link::Link;
+use super::multiplexer::Pending;
 use crate::mutant;
 use crate::wire::{Call, FastPath, Reply, Slot};
 
@@ -108,60 +110,105 @@ impl FastPaths {
 /// A call that was begun by plain commands.
 pub(super) enum Begun {
     Answered(Reply),
-    /// They changed nothing: the script is to be asked. Somebody has the lock, unless this is a
-    /// repeat, or the commands are refused.
-    Unsettled(Call, bool),
+    /// They changed nothing: the script is to be asked. `is_taken`: the lock is there, perhaps by an
+    /// earlier try of the same call.
+    Unsettled {
+        is_taken: bool,
+    },
 }
 
-impl Link {
-    /// As [`call`](Self::call), by these commands first.
-    pub(super) fn call_fast(self: &Arc<Self>, call: Call, path: FastPath) -> Exchange {
-        let link = Arc::clone(self);
-        self.exchange_of(async move {
-            let mut commands = Vec::with_capacity(2);
-            path.commands(&call, link.publish(), |words| commands.push(command(words)));
-            let mut conn = link.conn();
-            let (first, second) = match &commands[..] {
-                [first, second] => {
-                    let mut other = link.conn();
-                    // Both are sent in the first poll.
-                    let first = pin!(link.send(&mut conn, first));
-                    let second = pin!(link.send(&mut other, second));
-                    match select(first, second).await {
-                        Either::Left((Ok(Ok(Reply::Int(1))), second)) => {
-                            let second = second.await.map_err(without_the_rest)?;
-                            (Ok(Reply::Int(1)), Some(second))
-                        }
-                        // The second one says nothing more.
-                        Either::Left((first, _)) => (first?, None),
-                        Either::Right((second, first)) => {
-                            (first.await?, Some(second.map_err(without_the_rest)?))
-                        }
-                    }
-                }
-                [first] => (link.send(&mut conn, first).await?, None),
-                _ => return Ok(Begun::Unsettled(call, false)),
-            };
-            let reply = match first {
-                Ok(reply) => reply,
-                Err(error) => {
-                    let is_taken = link.fast_paths().refused(&call, error)?;
-                    return Ok(match mutant::on("a_key_that_was_there_counts_as_created") {
-                        true if is_taken => Begun::Answered(Reply::Nil),
-                        _ => Begun::Unsettled(call, is_taken),
-                    });
-                }
-            };
-            let reply = path.reply(&call, reply, second.and_then(Result::ok));
-            match reply.map_err(|malformed| link.misread(malformed))? {
-                Some(reply) => {
-                    link.fast_paths().worked(path);
-                    Ok(Begun::Answered(reply))
-                }
-                None => Ok(Begun::Unsettled(call, false)),
+/// The plain commands of a call.
+pub(super) struct Plain {
+    path: FastPath,
+    /// `None` once it was answered, and if there is a second one, has removed the owner.
+    first: Option<Pending>,
+    second: Option<Pending>,
+}
+
+impl Plain {
+    pub(super) fn send(
+        path: FastPath,
+        link: &Link,
+        call: &Call,
+        cx: &Context<'_>,
+    ) -> Result<Self, Fault> {
+        let waker = Some(cx.waker());
+        let first = |out: &mut Vec<u8>| path.first(call, |words| encode::command(out, words));
+        let second = |out: &mut Vec<u8>| {
+            path.second(call, link.publish(), |words| encode::command(out, words))
+        };
+        let (first, second) = match path.has_second(call) {
+            true => {
+                let [first, second] = link.send(waker, |out| [first(out), second(out)])?;
+                (first, Some(second))
             }
+            false => {
+                let [first] = link.send(waker, |out| [first(out)])?;
+                (first, None)
+            }
+        };
+        let first = Some(first);
+        Ok(Self {
+            path,
+            first,
+            second,
         })
     }
+
+    pub(super) fn poll(
+        &mut self,
+        link: &Link,
+        call: &Call,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Begun, Fault>> {
+        if let Some(first) = &mut self.first {
+            let answer = link.heard(ready!(Pin::new(first).poll(cx)));
+            self.first = None;
+            let reply = match answer? {
+                Ok(reply) => reply,
+                Err(error) => return Poll::Ready(refused(link, call, error)),
+            };
+            if reply != Reply::Int(1) || self.second.is_none() {
+                // The second one says nothing more.
+                self.second = None;
+                return Poll::Ready(self.concluded(link, call, reply, None));
+            }
+        }
+        let published = match &mut self.second {
+            Some(second) => {
+                let answer = link.heard(ready!(Pin::new(second).poll(cx)));
+                answer.map_err(without_the_rest)?.ok()
+            }
+            None => None,
+        };
+        Poll::Ready(self.concluded(link, call, Reply::Int(1), published))
+    }
+
+    fn concluded(
+        &self,
+        link: &Link,
+        call: &Call,
+        first: Reply,
+        published: Option<Reply>,
+    ) -> Result<Begun, Fault> {
+        let reply = self.path.reply(call, first, published);
+        match reply.map_err(|malformed| link.misread(malformed))? {
+            Some(reply) => {
+                link.fast_paths().worked(self.path);
+                Ok(Begun::Answered(reply))
+            }
+            None => Ok(Begun::Unsettled { is_taken: false }),
+        }
+    }
+}
+
+/// The first command was refused.
+fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault> {
+    let is_taken = link.fast_paths().refused(call, error)?;
+    Ok(match mutant::on("a_key_that_was_there_counts_as_created") {
+        true if is_taken => Begun::Answered(Reply::Nil),
+        _ => Begun::Unsettled { is_taken },
+    })
 }
 
 /// The fault of a call whose first command ran: also if the second one was never sent, the call may
@@ -174,15 +221,6 @@ fn without_the_rest(fault: Fault) -> Fault {
             Fault::unanswered(io::Error::new(io::ErrorKind::ConnectionAborted, why))
         }
     }
-}
-
-fn command(words: &[&[u8]]) -> Cmd {
-    let size = words.iter().map(|word| word.len()).sum();
-    let mut command = Cmd::with_capacity(words.len(), size);
-    for word in words {
-        command.arg(*word);
-    }
-    command
 }
 
 #[cfg(all(test, not(redlock_loom)))]

@@ -5,9 +5,8 @@ use std::fmt;
 use std::iter::successors;
 use std::sync::Arc;
 
-use redis::{ErrorKind, RedisError, ServerError};
+use redis::{RedisError, ServerError};
 
-use super::checked::is_nonsense;
 use super::cluster::SlotNews;
 use super::endpoint::Address;
 use super::misfit::Misfit;
@@ -318,7 +317,7 @@ impl Fault {
     }
 
     /// A reply that makes no sense: it says nothing about the command, which may have run.
-    fn nonsense(source: Source) -> Self {
+    pub(super) fn nonsense(source: Source) -> Self {
         Self::new(Stage::Unanswered, Cause::Failed, source)
     }
 
@@ -347,39 +346,13 @@ impl Fault {
         }
     }
 
-    /// Sorts an error of the client library while the connection was set up: no call of ours was in
-    /// progress.
-    pub(super) fn of_dialing(error: RedisError) -> Self {
+    /// What came while the connection was set up, when no call of ours was in progress.
+    pub(super) fn of_answer(error: std::io::Error) -> Self {
         // In TLS 1.3 a refused certificate is the answer to the first command.
-        let misfit = |error: &RedisError| {
-            let source = error.source()?.downcast_ref::<Source>()?;
-            Misfit::of(source.downcast_ref()?)
-        };
-        if let Some(misfit) = misfit(&error) {
-            return Self::misconfigured(Once(error)).hinting(misfit.hint());
-        }
-        let fault = Self::from_client(error);
-        match fault.is_nonsense() {
+        let is_misfit = Misfit::of(&error).is_some();
+        match error.kind() == std::io::ErrorKind::InvalidData && !is_misfit {
             true => Self::not_redis(),
-            false => fault.while_dialing(),
-        }
-    }
-
-    /// Sorts an error of the client library that came instead of a reply.
-    pub(super) fn from_client(error: RedisError) -> Self {
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                Self::new(Stage::Refused, Cause::Denied, Arc::new(Once(error)))
-            }
-            ErrorKind::Parse => Self::nonsense(Arc::new(Once(error))),
-            ErrorKind::Io if is_nonsense(&error) => Self::nonsense(Arc::new(Once(error))),
-            ErrorKind::Io => Self::unanswered(Once(error)),
-            ErrorKind::Server(_) | ErrorKind::Extension => {
-                let code = error.code().unwrap_or_default().to_owned();
-                let detail = error.detail().unwrap_or_default().to_owned();
-                Self::sort(&code, &detail, Arc::new(Once(error)))
-            }
-            _ => Self::unreadable(Once(error)),
+            false => Self::of_stream(error, false),
         }
     }
 
@@ -733,8 +706,7 @@ mod tests {
             Fault::loaded(),
             refused("NOPERM"),
             Fault::timed_out("test"),
-            Fault::from_client((ErrorKind::Io, "test").into()),
-            Fault::from_client((ErrorKind::Parse, "test").into()),
+            Fault::nonsense(Arc::new(std::io::Error::other("test"))),
             busy,
             sorted("NOPERM", "on @user_script:3."),
             refused("WRONGTYPE"),

@@ -3,8 +3,6 @@
 //! The client library collects a reply until it is complete, however long it says it is, and
 //! accepts all types of RESP3. So a broken server could make it collect without end.
 
-use std::fmt;
-
 /// Why bytes are not what a server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Nonsense {
@@ -38,20 +36,16 @@ pub(super) const DEEPEST: usize = 32;
 pub(super) const LONGEST_LINE: usize = 64 * 1024;
 /// With a sign, and with what ends the line.
 const MOST_DIGITS: usize = 22;
-/// Enough for the words that tell messages from replies.
-const LONGEST_WORD: usize = 12;
 
 /// Follows the frames of a stream, one after the other.
 #[derive(Debug)]
 pub(super) struct Frames {
-    limited: bool,
     at: At,
     /// The number of items still to come in each array, the outermost first.
     missing: Vec<usize>,
     /// Of the current frame.
     bytes: usize,
     items: usize,
-    word: Word,
 }
 
 /// The position in an item.
@@ -63,27 +57,6 @@ enum At {
     Content(usize),
     /// The line end behind it; this many bytes are missing.
     LineEnd(usize),
-}
-
-/// The beginning of the first string in an array.
-#[derive(Default)]
-struct Word {
-    bytes: [u8; LONGEST_WORD],
-    len: usize,
-    /// It is longer, or there is none.
-    other: bool,
-}
-
-impl Word {
-    fn as_bytes(&self) -> Option<&[u8]> {
-        self.bytes.get(..self.len).filter(|_| !self.other)
-    }
-}
-
-impl fmt::Debug for Word {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Word").field(&self.as_bytes()).finish()
-    }
 }
 
 /// A status, an error, a number, or the header of a string or an array.
@@ -156,29 +129,13 @@ impl Number {
 }
 
 impl Frames {
-    /// For replies.
-    pub(super) fn limited() -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            limited: true,
             at: At::Type,
             missing: Vec::new(),
             bytes: 0,
             items: 0,
-            word: Word::default(),
         }
-    }
-
-    /// For commands of our own.
-    pub(super) fn unlimited() -> Self {
-        Self {
-            limited: false,
-            ..Self::limited()
-        }
-    }
-
-    /// Whether the stream is between two frames.
-    pub(super) fn is_between(&self) -> bool {
-        self.bytes == 0
     }
 
     /// Follows `bytes` to the end of the current frame, or as far as they go. Returns how many
@@ -189,7 +146,7 @@ impl Frames {
             let (step, item_ended) = self.step(rest)?;
             used += step;
             self.bytes += step;
-            if self.limited && self.bytes > LONGEST_REPLY {
+            if self.bytes > LONGEST_REPLY {
                 return Err(Nonsense::Bytes);
             }
             if item_ended && self.item_ended() {
@@ -201,29 +158,18 @@ impl Frames {
         Ok((used, false))
     }
 
-    /// The first string of the array that ended last, if it is a short one.
-    pub(super) fn word(&self) -> Option<&[u8]> {
-        self.word.as_bytes()
-    }
-
     /// Returns the number of bytes used, at least one, and whether an item ended that is no array
     /// with items.
     fn step(&mut self, bytes: &[u8]) -> Result<(usize, bool), Nonsense> {
         let first = bytes[0];
         match self.at {
             At::Type => {
-                if self.bytes == 0 {
-                    self.word = Word::default();
-                }
                 match first {
                     b'+' | b'-' | b':' | b'$' | b'*' => {}
                     b'_' | b',' | b'#' | b'!' | b'=' | b'(' | b'%' | b'|' | b'~' | b'>' => {
                         return Err(Nonsense::Resp3(first));
                     }
                     _ => return Err(Nonsense::Type(first)),
-                }
-                if first != b'$' && self.is_first_item() {
-                    self.word.other = true;
                 }
                 let line = Line {
                     kind: first,
@@ -237,9 +183,6 @@ impl Frames {
             At::Line(line) => self.line(bytes, line),
             At::Content(left) => {
                 let take = left.min(bytes.len());
-                if self.is_first_item() {
-                    self.note(&bytes[..take]);
-                }
                 if left == take && bytes[take..].starts_with(b"\r\n") {
                     self.at = At::Type;
                     return Ok((take + 2, true));
@@ -263,25 +206,11 @@ impl Frames {
         }
     }
 
-    /// Whether the current item is the first one of an outermost array.
-    fn is_first_item(&self) -> bool {
-        self.missing.len() == 1 && self.items == self.missing[0]
-    }
-
-    fn note(&mut self, bytes: &[u8]) {
-        let word = &mut self.word;
-        match word.bytes.get_mut(word.len..word.len + bytes.len()) {
-            Some(room) => room.copy_from_slice(bytes),
-            None => word.other = true,
-        }
-        word.len += bytes.len();
-    }
-
     fn line(&mut self, bytes: &[u8], mut line: Line) -> Result<(usize, bool), Nonsense> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let text = &bytes[..end.unwrap_or(bytes.len())];
         line.add(text)?;
-        if self.limited && line.len > LONGEST_LINE {
+        if line.len > LONGEST_LINE {
             return Err(Nonsense::Line);
         }
         let Some(end) = end else {
@@ -303,12 +232,11 @@ impl Frames {
 
     fn string(&mut self, len: i64) -> Result<bool, Nonsense> {
         if len == -1 {
-            self.word.other |= self.is_first_item();
             return Ok(true);
         }
         let len = usize::try_from(len).map_err(|_| Nonsense::Number)?;
         // The header and the line end are bytes of the reply too.
-        if self.limited && len >= LONGEST_REPLY - self.bytes.min(LONGEST_REPLY) {
+        if len >= LONGEST_REPLY - self.bytes.min(LONGEST_REPLY) {
             return Err(Nonsense::Bytes);
         }
         self.at = match len {
@@ -324,10 +252,10 @@ impl Frames {
         }
         let len = usize::try_from(len).map_err(|_| Nonsense::Number)?;
         self.items = self.items.saturating_add(len);
-        if self.limited && self.items > MOST_ITEMS {
+        if self.items > MOST_ITEMS {
             return Err(Nonsense::Items);
         }
-        if self.limited && self.missing.len() == DEEPEST {
+        if self.missing.len() == DEEPEST {
             return Err(Nonsense::Depth);
         }
         self.missing.push(len);
@@ -354,7 +282,7 @@ mod tests {
 
     /// The lengths of the frames, read in pieces of this many bytes.
     fn in_pieces(bytes: &[u8], piece: usize) -> Result<Vec<usize>, Nonsense> {
-        let mut frames = Frames::limited();
+        let mut frames = Frames::new();
         let (mut lengths, mut length) = (Vec::new(), 0);
         for mut rest in bytes.chunks(piece) {
             while !rest.is_empty() {
@@ -366,7 +294,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(frames.is_between(), length == 0);
+        assert_eq!(frames.bytes, length);
         Ok(lengths)
     }
 
@@ -493,28 +421,6 @@ mod tests {
         assert_eq!(in_pieces(&lines, 64 * 1024), Err(Nonsense::Bytes));
     }
 
-    #[test]
-    fn messages_are_told_from_replies_by_their_first_word() {
-        let word = |bytes: &[u8]| {
-            let mut frames = Frames::limited();
-            for byte in bytes {
-                frames.follow(&[*byte]).unwrap();
-            }
-            frames.word().map(<[u8]>::to_vec)
-        };
-        let message = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
-        assert_eq!(word(message), Some(b"message".to_vec()));
-        assert_eq!(word(b"+message\r\n"), Some(Vec::new()));
-        for other in [
-            &b"*2\r\n:1\r\n$7\r\nmessage\r\n"[..],
-            b"*2\r\n*1\r\n$7\r\nmessage\r\n$7\r\nmessage\r\n",
-            b"*1\r\n$21\r\nmessagemessagemessage\r\n",
-            b"*2\r\n$-1\r\n$7\r\nmessage\r\n",
-        ] {
-            assert_ne!(word(other), Some(b"message".to_vec()));
-        }
-    }
-
     fn reply() -> impl Strategy<Value = Vec<u8>> {
         let leaf = prop_oneof![
             any::<i64>().prop_map(|n| format!(":{n}\r\n").into_bytes()),
@@ -555,7 +461,7 @@ mod tests {
                     Just(b'\r'), Just(b'\n'), Just(b'0'), Just(b'1'), Just(b'2'), Just(b'a')],
                 0..40),
         ) {
-            let mut frames = Frames::limited();
+            let mut frames = Frames::new();
             if let Ok((used, true)) = frames.follow(&bytes) {
                 prop_assert!(redis::parse_redis_value(&bytes[..used]).is_ok());
                 prop_assert!(redis::parse_redis_value(&bytes[..used - 1]).is_err());

@@ -1,6 +1,5 @@
 //! The first commands of every connection: login, and questions about the server and this client of
-//! it. One round trip on the bare stream: a subscribing connection cannot ask later, and if the
-//! reply is not Redis's, the client library only reports that the stream ended.
+//! it. One round trip on the bare stream: a subscribing connection cannot ask later.
 
 use std::io;
 use std::time::Duration;
@@ -8,18 +7,18 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::checked::Checked;
 use super::credentials::Expiry;
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
 use super::endpoint::Address;
 use super::fault::{Cause, Fault};
+use super::framed::Framed;
 use super::info::Info;
 use super::server::CurrentServer;
 use crate::clock;
 
 /// A connected server with its replies.
 pub(super) struct Reached {
-    pub(super) stream: Checked,
+    pub(super) stream: Framed<BoxStream>,
     pub(super) info: Info,
     /// `None` where an ACL forbids to ask.
     pub(super) client_id: Option<i64>,
@@ -67,7 +66,7 @@ where
 {
     let stream = open(target.clone()).await;
     let stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
-    let mut stream = Checked::new(stream);
+    let mut stream = Framed::new(stream);
     let (commands, expiry) = login;
     let looks = dialer.looks_for_the_master();
     let clustered = dialer.is_clustered();
@@ -107,20 +106,13 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
 pub(super) async fn ask(
     commands: &Pipeline,
     needed: usize,
-    stream: &mut Checked,
+    stream: &mut Framed<BoxStream>,
 ) -> Result<Vec<Value>, Unanswered> {
-    let bytes = commands.get_packed_pipeline();
-    let sent = async {
-        stream.write_all(&bytes).await?;
-        stream.flush().await
-    };
-    let sent = sent.await;
+    let sent = stream.write_all(&commands.get_packed_pipeline()).await;
     let mut replies = Vec::with_capacity(commands.len());
-    // Shared by all replies, since it may read ahead. Nothing follows the last reply.
-    let mut decoder = Default::default();
     // After a failed write, earlier replies may still be readable.
     while replies.len() < commands.len() {
-        let error = match redis::parse_redis_value_async(&mut decoder, stream).await {
+        let error = match stream.read().await {
             Ok(reply) => {
                 replies.push(reply);
                 continue;
@@ -137,7 +129,7 @@ pub(super) async fn ask(
         }
         let fault = match sent {
             Err(error) => Fault::of_stream(error, true),
-            Ok(()) => Fault::of_dialing(error),
+            Ok(()) => Fault::of_answer(error),
         };
         return Err(
             match replies.is_empty() && fault.cause() == Cause::Passing {
@@ -154,7 +146,7 @@ async fn greet(
     mut commands: Pipeline,
     looks_for_the_master: bool,
     clustered: bool,
-    stream: &mut Checked,
+    stream: &mut Framed<BoxStream>,
 ) -> Result<Greeting, Unanswered> {
     let needed = commands.len();
     for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
@@ -217,7 +209,7 @@ mod tests {
         server.write_all(answer.as_bytes()).await.unwrap();
         let mut commands = redis::pipe();
         commands.cmd("FIRST").cmd("SECOND");
-        let mut client = Checked::new(Box::new(client));
+        let mut client = Framed::new(Box::new(client) as BoxStream);
         let asked = ask(&commands, needed, &mut client);
         let closed = async {
             let mut request = [0; 512];

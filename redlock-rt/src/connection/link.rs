@@ -1,27 +1,25 @@
 //! One live connection and the calls on it.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, ServerError, Value};
+use redis::{ServerError, Value};
 use tokio::task::AbortHandle;
-use tokio::task::coop::unconstrained;
 
-use super::checked::Flaw;
 use super::credentials::log_in_again;
 use super::dialer::Dialer;
-use super::driver::{Driver, InProgress};
-use super::fast::{Begun, FastPaths};
+use super::driver::Driver;
+use super::encode;
+use super::exchange::{Exchange, Road};
+use super::fast::FastPaths;
 use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
 use super::info::Info;
 use super::journal::Right;
+use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
@@ -43,14 +41,13 @@ pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 /// A live connection. It is dead after any command without a reply: bytes in its buffers may run at
 /// any time, so nothing is sent after them.
 pub(super) struct Link {
-    conn: MultiplexedConnection,
+    multiplexer: Arc<Multiplexer>,
     alive: Arc<AtomicBool>,
     opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
     /// Why this client closed it, for the other calls in progress.
     given_up: OnceLock<&'static str>,
-    flaw: Flaw,
     driver: Arc<Driver>,
     /// Polls the driver; its end closes the connection.
     task: AbortHandle,
@@ -111,16 +108,7 @@ impl Link {
             at,
             expiry,
         } = reach(dialer, server, within, open).await?;
-        let flaw = stream.flaw();
-        // The library applies its own time-outs: they depend on the caller's limit, and a time-out
-        // ends the link.
-        let config = redis::AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(1024);
-        let (conn, driver) = MultiplexedConnection::new_with_config(&silent(), stream, config)
-            .await
-            .map_err(Fault::of_dialing)?;
+        let (multiplexer, driving) = Multiplexer::new(stream);
         let alive = Arc::new(AtomicBool::new(true));
         let down = Down {
             alive: Arc::clone(&alive),
@@ -130,9 +118,12 @@ impl Link {
             let why = "there is no tokio runtime here";
             return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
         };
-        let (driver, task) = Driver::new(home.clone(), driver);
-        let (told, seen) = (Arc::clone(server), flaw.clone());
-        let again = expiry.map(|expiry| log_in_again(conn.clone(), dialer.clone(), expiry));
+        let (driver, task) = Driver::new(home.clone(), &multiplexer, driving);
+        let (told, seen) = (Arc::clone(server), Arc::clone(&multiplexer));
+        let again = expiry.map(|expiry| {
+            let multiplexer = Arc::clone(&multiplexer);
+            log_in_again(multiplexer, dialer.clone(), expiry)
+        });
         let task = home.start(async move {
             let _down = down;
             match again {
@@ -146,18 +137,17 @@ impl Link {
                 }
             }
             // Not reached if this client closes the link, or its runtime ends.
-            let why = seen.why();
-            told.lost(why.as_deref().unwrap_or("the connection was closed"));
+            let flaw = seen.ended().and_then(|ended| ended.flaw());
+            told.lost(flaw.as_deref().unwrap_or("the connection was closed"));
         });
         let end = task.clone();
         let identity = info.run_id.clone().zip(client_id);
         let link = Self {
-            conn,
+            multiplexer,
             alive,
             opened: clock::now(),
             answered: AtomicBool::new(false),
             given_up: OnceLock::new(),
-            flaw,
             driver,
             task,
             known: Default::default(),
@@ -182,10 +172,6 @@ impl Link {
             server.is_missing(right);
         }
         Ok(link)
-    }
-
-    pub(super) fn conn(&self) -> MultiplexedConnection {
-        self.conn.clone()
     }
 
     pub(super) fn fast_paths(&self) -> &FastPaths {
@@ -216,6 +202,7 @@ impl Link {
     /// Closes the connection: nothing is read from it or sent on it any more.
     pub(super) fn break_off(&self) {
         self.alive.store(false, Ordering::Release);
+        self.multiplexer.close();
         self.task.abort();
     }
 
@@ -243,10 +230,11 @@ impl Link {
     /// Ends a broken connection's client on this server process, so that its remaining bytes never
     /// run. Returns whether this is certain.
     pub(super) async fn kill_stale_client(&self, stale: &Identity) -> Result<bool, Fault> {
-        let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("ID").arg(stale.client_id);
-        let reply = self.conn.clone().send_packed_command(&kill).await;
-        match reply.map_err(Fault::of_dialing)? {
+        let id = stale.client_id.to_string();
+        let kill = [&b"CLIENT"[..], b"KILL", b"ID", id.as_bytes()];
+        let [sent] = self.send(None, |out| [encode::command(out, &kill)])?;
+        let reply = sent.await;
+        match reply.map_err(|unanswered| unanswered.fault().while_dialing())? {
             Value::ServerError(error) => {
                 let fault = Fault::from_server(error);
                 // A busy server is asked again; a server that forbids the command never answers.
@@ -261,137 +249,88 @@ impl Link {
 
     /// Starts a call. It is sent when the exchange is first polled.
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
-        match self.fast_paths.of(&call) {
-            Some(path) => self.call_fast(call, path),
-            None => self.call_script(call),
-        }
+        let path = self.fast_paths.of(&call);
+        self.exchange(call, path.map_or(Road::Script, Road::Plain))
     }
 
     /// As [`call`](Self::call), but sent only once: if the server did not know the script, it knows
     /// it now, and the result is [`Cause::Loaded`].
     pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
-        let link = Arc::clone(self);
-        let script = call.script();
-        let command = evalsha_command(&call, link.publish);
-        self.exchange(async move { link.evalsha(script, &command).await })
+        self.exchange(call, Road::Once)
     }
 
     /// As [`call`](Self::call), for a caller that may not read the reply: if the server might not
     /// know the script, it is loaded in the same write.
     pub(super) fn last_call(self: &Arc<Self>, call: Call) -> Exchange {
-        let script = call.script();
-        if let Some(path) = self.fast_paths.of_last(&call) {
-            return self.call_fast(call, path);
-        }
-        if self.knows(script) {
-            return self.call_script(call);
-        }
-        let link = Arc::clone(self);
-        let command = evalsha_command(&call, link.publish);
-        self.exchange(async move {
-            // Known from here on: later commands arrive after the load.
-            link.learned(script);
-            match link.send_behind(load_command(script), &command).await? {
-                // The load was refused; loading once more returns the reason.
-                Err(error) if error.code() == "NOSCRIPT" => {
-                    link.evalsha_loaded(script, &command).await
-                }
-                reply => reply.map_err(Fault::from_server),
-            }
-        })
+        let road = match self.fast_paths.of_last(&call) {
+            Some(path) => Road::Plain(path),
+            None if self.knows(call.script()) => Road::Script,
+            None => Road::Loading,
+        };
+        self.exchange(call, road)
     }
 
     /// As [`call`](Self::call), for keys of a slot on its way to this node.
     pub(super) fn call_asking(self: &Arc<Self>, call: Call) -> Exchange {
-        let link = Arc::clone(self);
-        let script = call.script();
-        let command = evalsha_command(&call, link.publish);
-        self.exchange(async move {
-            let asking = || redis::cmd("ASKING");
-            match link.send_behind(asking(), &command).await? {
-                Err(error) if error.code() == "NOSCRIPT" => {
-                    let mut conn = link.conn.clone();
-                    let loaded = link.load(&mut conn, script).await;
-                    if loaded.cause() != Cause::Loaded {
-                        return Err(loaded);
-                    }
-                    let reply = link.send_behind(asking(), &command).await?;
-                    reply.map_err(Fault::from_server)
-                }
-                reply => reply.map_err(Fault::from_server),
-            }
-        })
+        self.exchange(call, Road::Asking)
     }
 
-    fn call_script(self: &Arc<Self>, call: Call) -> Exchange {
-        let link = Arc::clone(self);
-        self.exchange(async move { link.run_script(&call).await })
+    fn exchange(self: &Arc<Self>, call: Call, road: Road) -> Exchange {
+        Exchange::new(Arc::clone(self), call, road)
     }
 
-    /// Sends the script of a call.
-    async fn run_script(&self, call: &Call) -> Result<Reply, Fault> {
-        let command = evalsha_command(call, self.publish);
-        let answer = self.evalsha_loaded(call.script(), &command).await;
-        self.fast_paths.heard(call, &answer);
-        answer
-    }
-
-    fn exchange(
-        self: &Arc<Self>,
-        future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
-    ) -> Exchange {
-        self.exchange_of(async move { future.await.map(Begun::Answered) })
-    }
-
-    pub(super) fn exchange_of(
-        self: &Arc<Self>,
-        future: impl Future<Output = Result<Begun, Fault>> + Send + 'static,
-    ) -> Exchange {
-        Exchange {
-            _in_progress: self.driver.count(),
-            link: Arc::clone(self),
-            future: Box::pin(future),
-            made: clock::stamp(),
-            polled: false,
-            found_taken: false,
-            answer: None,
-        }
-    }
-
-    async fn evalsha_loaded(&self, script: &Script, command: &Cmd) -> Result<Reply, Fault> {
-        match self.evalsha(script, command).await {
-            // Another SCRIPT FLUSH may come in between: then the caller tries again.
-            Err(fault) if fault.cause() == Cause::Loaded => self.evalsha(script, command).await,
-            reply => reply,
-        }
-    }
-
-    async fn evalsha(&self, script: &Script, command: &Cmd) -> Result<Reply, Fault> {
-        let mut conn = self.conn.clone();
-        match self.send(&mut conn, command).await? {
+    /// Loads the script of a call, and runs it, in one write.
+    pub(super) async fn load_and_run(&self, call: &Call) -> Result<Reply, Fault> {
+        let load = load_command(call.script());
+        let [_, sent] = self.send(None, |out| {
+            let loaded = encode::command(out, &load);
+            [loaded, encode::evalsha(out, call, self.publish)]
+        })?;
+        // Known from here on: later commands arrive after the load.
+        self.learned(call.script());
+        match self.heard(sent.await)? {
+            // The load was refused; loading once more returns the reason.
             Err(error) if error.code() == "NOSCRIPT" => {
-                // Boxed: it is rare, and the future of every call would contain it.
-                Err(Box::pin(self.load(&mut conn, script)).await)
+                self.load(call.script()).await?;
+                self.run_known(call).await
             }
-            reply => {
-                self.learned(script);
-                reply.map_err(Fault::from_server)
+            reply => reply.map_err(Fault::from_server),
+        }
+    }
+
+    pub(super) async fn ask_and_run(&self, call: &Call) -> Result<Reply, Fault> {
+        let answer = match self.run_asking(call).await? {
+            Err(error) if error.code() == "NOSCRIPT" => {
+                self.load(call.script()).await?;
+                self.run_asking(call).await?
+            }
+            answer => answer,
+        };
+        answer.map_err(Fault::from_server)
+    }
+
+    /// Runs a script that the server should know; if it does not, the script is loaded, and the
+    /// result is [`Cause::Loaded`].
+    pub(super) async fn run_known(&self, call: &Call) -> Result<Reply, Fault> {
+        let [sent] = self.send(None, |out| [encode::evalsha(out, call, self.publish)])?;
+        match self.heard(sent.await)? {
+            Err(error) if error.code() == "NOSCRIPT" => {
+                self.load(call.script()).await?;
+                Err(Fault::loaded())
+            }
+            answer => {
+                self.learned(call.script());
+                answer.map_err(Fault::from_server)
             }
         }
     }
 
-    /// Sends two commands in one write; returns the reply to the second.
-    async fn send_behind(
-        &self,
-        first: Cmd,
-        command: &Cmd,
-    ) -> Result<Result<Reply, ServerError>, Fault> {
-        let mut both = redis::pipe();
-        both.add_command(first);
-        both.add_command(command.clone());
-        let answers = self.conn.clone().send_packed_commands(&both, 0, 2).await;
-        // An error concerns the connection, and so both commands.
-        self.heard(answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
+    async fn run_asking(&self, call: &Call) -> Result<Result<Reply, ServerError>, Fault> {
+        let [_, sent] = self.send(None, |out| {
+            let asking = encode::command(out, &[b"ASKING"]);
+            [asking, encode::evalsha(out, call, self.publish)]
+        })?;
+        self.heard(sent.await)
     }
 
     /// How many replicas the server has had at most since it was connected to; `None`: unknown.
@@ -411,42 +350,36 @@ impl Link {
         call: &Call,
         until: Until,
     ) -> Result<(Reply, Had), Fault> {
-        let mut commands = redis::pipe();
-        if until.count {
-            commands.cmd("INFO").arg("replication");
-        }
-        commands.add_command(load_command(call.script()));
-        commands.add_command(evalsha_command(call, self.publish));
-        commands.add_command(until.command());
-        let answers = self
-            .conn
-            .clone()
-            .send_packed_commands(&commands, 0, 3 + usize::from(until.count))
-            .await;
-        let mut answers = match answers {
-            Ok(answers) => {
-                let mut answers = answers.into_iter();
-                if until.count
-                    && let Some(more) = answers.next().as_ref().and_then(Info::replicas_of)
-                {
-                    self.replicas.fetch_max(more.into(), Ordering::Relaxed);
-                }
-                answers.skip(1)
+        let counted = match until.count {
+            true => {
+                let count = [&b"INFO"[..], b"replication"];
+                Some(self.send(None, |out| [encode::command(out, &count)])?)
             }
-            Err(error) => {
-                return Err(self
-                    .heard(Err(error))
-                    .err()
-                    .unwrap_or_else(Fault::not_redis));
-            }
+            false => None,
         };
-        let mut next = || self.heard(Ok(answers.next().unwrap_or(Value::Nil)));
-        let (reply, waited) = (next()?, next()?);
+        let [_, reply, waited] = self.send(None, |out| {
+            let loaded = encode::command(out, &load_command(call.script()));
+            let called = encode::evalsha(out, call, self.publish);
+            until.command().write_packed_command(out);
+            [loaded, called, out.len()]
+        })?;
+        if let Some([count]) = counted
+            && let Ok(count) = count.await
+            && let Some(more) = Info::replicas_of(&count)
+        {
+            self.replicas.fetch_max(more.into(), Ordering::Relaxed);
+        }
+        let reply = self.heard(reply.await)?;
+        let waited = self.heard(waited.await)?;
         let reply = reply.map_err(Fault::from_server)?;
         match waited {
             Ok(waited) => Ok((reply, until.had(&waited).ok_or_else(Fault::not_redis)?)),
-            // The master was demoted meanwhile, or somebody sent CLIENT UNBLOCK.
-            Err(error) if error.code() == "UNBLOCKED" => {
+            // The master was demoted meanwhile, or somebody sent CLIENT UNBLOCK, or the server has
+            // something else to do for a while.
+            Err(error)
+                if error.code() == "UNBLOCKED"
+                    || Fault::from_server(error.clone()).cause() == Cause::Passing =>
+            {
                 Err(Fault::unanswered(std::io::Error::other(error.to_string())))
             }
             Err(error) if until::is_without_aof(&error) => Err(Fault::without_aof(error)),
@@ -462,7 +395,7 @@ impl Link {
         word.is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    fn learned(&self, script: &Script) {
+    pub(super) fn learned(&self, script: &Script) {
         let (word, bit) = place(script);
         if let Some(word) = self.known.get(word)
             && word.load(Ordering::Relaxed) & bit == 0
@@ -472,61 +405,86 @@ impl Link {
     }
 
     /// Loads a script that the server does not know.
-    async fn load(&self, conn: &mut MultiplexedConnection, script: &Script) -> Fault {
+    pub(super) async fn load(&self, script: &Script) -> Result<(), Fault> {
         tracing::debug!(script = script.name(), "loading a script");
-        match self.send(conn, &load_command(script)).await {
-            Ok(Ok(_)) => Fault::loaded(),
-            Ok(Err(error)) => Fault::from_server(error),
-            Err(fault) => fault,
-        }
+        let load = load_command(script);
+        let [sent] = self.send(None, |out| [encode::command(out, &load)])?;
+        let loaded = self.heard(sent.await)?;
+        loaded.map(drop).map_err(Fault::from_server)
     }
 
-    pub(super) async fn send(
+    /// As [`Multiplexer::send`].
+    pub(super) fn send<const N: usize>(
         &self,
-        conn: &mut MultiplexedConnection,
-        command: &Cmd,
-    ) -> Result<Result<Reply, ServerError>, Fault> {
-        self.heard(conn.send_packed_command(command).await)
+        waker: Option<&Waker>,
+        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
+    ) -> Result<[Pending; N], Fault> {
+        let sent = self.multiplexer.send(waker, encode);
+        // The task that notices the end may not have been polled: without this, the caller would try
+        // again here, without a pause.
+        sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))
     }
 
-    fn heard(
+    /// What has come for a command. If it is no reply, nothing is sent on this link any more.
+    pub(super) fn heard(
         &self,
-        answer: Result<Value, RedisError>,
+        answer: Result<Value, Unanswered>,
     ) -> Result<Result<Reply, ServerError>, Fault> {
-        if answer.is_ok() {
-            self.answered.store(true, Ordering::Relaxed);
-        }
         match answer {
-            Ok(Value::ServerError(error)) => {
-                if true_code(error.code(), error.details().unwrap_or_default()) == "READONLY" {
-                    // A demoted master stays demoted: the address may lead to the new one.
-                    self.give_up("the server is a replica now");
+            Ok(value) => {
+                if !self.has_answered() {
+                    self.answered.store(true, Ordering::Relaxed);
                 }
-                Ok(Err(error))
+                match value {
+                    Value::ServerError(error) => {
+                        if true_code(error.code(), error.details().unwrap_or_default())
+                            == "READONLY"
+                        {
+                            // A demoted master stays demoted: the address may lead to the new one.
+                            self.give_up("the server is a replica now");
+                        }
+                        Ok(Err(error))
+                    }
+                    value => Ok(Ok(reply(value)?)),
+                }
             }
-            Ok(value) => Ok(Ok(reply(value)?)),
-            Err(error) => {
-                let fault = Fault::from_client(error);
-                if !fault.may_have_run() {
-                    return Err(fault);
-                }
-                if fault.is_nonsense() {
-                    self.give_up(NONSENSE);
-                    return Err(fault);
-                }
-                // The reply to an earlier call.
-                if let Some(why) = self.flaw.why() {
-                    self.lose(&why);
-                    return Err(Fault::unanswered(given_up(&why)));
-                }
-                // For a closed connection, the client library only reports a broken pipe.
-                if let Some(why) = self.given_up.get() {
-                    return Err(Fault::unanswered(given_up(why)));
-                }
-                self.lose("the connection broke");
-                Err(fault)
+            Err(Unanswered::Ended(ended)) => Err(Fault::unanswered(self.ended(&ended))),
+            Err(nonsense) => {
+                self.give_up(NONSENSE);
+                Err(nonsense.fault())
             }
         }
+    }
+
+    /// The connection has ended. Returns why.
+    fn ended(&self, ended: &Ended) -> std::io::Error {
+        let flaw = ended.flaw();
+        self.lose(flaw.as_deref().unwrap_or("the connection broke"));
+        match (flaw, self.given_up.get()) {
+            (Some(flaw), _) => given_up(&flaw),
+            (None, Some(why)) => given_up(why),
+            (None, None) => ended.error(),
+        }
+    }
+
+    /// Writes pending calls to the connection, without waiting for the socket.
+    pub(super) fn push(&self) {
+        self.driver.push();
+    }
+
+    /// Whether the server was abandoned for another one.
+    pub(super) fn is_left(&self) -> bool {
+        self.tie.is_left()
+    }
+
+    /// The server's name in errors.
+    pub(super) fn place(&self) -> &Arc<str> {
+        &self.place
+    }
+
+    /// The fault of a call, with the name of the server.
+    pub(super) fn said_here(&self, fault: Fault) -> Fault {
+        fault.said_at(self.tie.at()).at(&self.place)
     }
 }
 
@@ -545,14 +503,8 @@ impl fmt::Debug for Link {
     }
 }
 
-/// The greeting has sent all setup commands. For a refusal, the crate would keep the text and drop
-/// the code.
-pub(super) fn silent() -> redis::RedisConnectionInfo {
-    redis::RedisConnectionInfo::default().set_skip_set_lib_name()
-}
-
 /// The connection leads to an abandoned server: its replies do not count.
-fn left() -> std::io::Error {
+pub(super) fn left() -> std::io::Error {
     let why = "the connection was left: the address leads to another server process";
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
@@ -569,26 +521,8 @@ fn place(script: &Script) -> (usize, u64) {
     (script.number() / BITS, 1 << (script.number() % BITS))
 }
 
-fn load_command(script: &Script) -> Cmd {
-    let mut load = redis::cmd("SCRIPT");
-    load.arg("LOAD").arg(script.text());
-    load
-}
-
-fn evalsha_command(call: &Call, publish: Publish) -> Cmd {
-    const EVALSHA: &str = "EVALSHA";
-    const LONGEST_COUNT: usize = 20;
-    let sha = call.script().sha();
-    // Large enough from the start: growing it word by word was a tenth of the cost of a lock here.
-    let mut command = Cmd::with_capacity(
-        3 + call.word_count(),
-        EVALSHA.len() + sha.len() + LONGEST_COUNT + call.size(),
-    );
-    command.arg(EVALSHA).arg(sha).arg(call.key_count());
-    for word in call.words_for(publish) {
-        command.arg(word);
-    }
-    command
+fn load_command(script: &Script) -> [&[u8]; 3] {
+    [b"SCRIPT", b"LOAD", script.text().as_bytes()]
 }
 
 fn reply(value: Value) -> Result<Reply, Fault> {
@@ -609,117 +543,4 @@ fn reply(value: Value) -> Result<Reply, Fault> {
             return Err(Fault::unreadable(std::io::Error::other(why)));
         }
     })
-}
-
-/// A call in progress on one link.
-///
-/// It needs no runtime of its own, so another task may take it over at any point: a caller that
-/// stops hands it to the release queue, which reads the outcome.
-pub(crate) struct Exchange {
-    _in_progress: InProgress,
-    link: Arc<Link>,
-    future: Pin<Box<dyn Future<Output = Result<Begun, Fault>> + Send>>,
-    made: Instant,
-    polled: bool,
-    /// The server has said that somebody has the lock, and the script is asked for how long.
-    found_taken: bool,
-    /// A reply that came while no caller waited.
-    answer: Option<Result<Reply, Fault>>,
-}
-
-impl Exchange {
-    /// A moment before the call was sent. A lease is counted from here.
-    pub(crate) fn made(&self) -> Instant {
-        self.made
-    }
-
-    /// Whether the call was handed to the connection, which the first poll does.
-    pub(crate) fn is_sent(&self) -> bool {
-        self.polled
-    }
-
-    /// Whether the server has said that somebody has the lock, though the call is not over.
-    pub(crate) fn found_taken(&self) -> bool {
-        self.found_taken
-    }
-
-    /// Hands the call to the connection, and writes it to the socket as far as the socket accepts
-    /// it without waiting. Needs no runtime.
-    pub(crate) fn send(&mut self) {
-        if self.answer.is_none() {
-            // A caller that waits for the reply polls again, with a waker. A used-up task budget
-            // would keep the call here.
-            let mut call = pin!(unconstrained(poll_fn(|cx| self.poll_call(cx))));
-            match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(answer) => self.answer = Some(answer),
-                Poll::Pending => self.link.driver.push(),
-            }
-        }
-    }
-
-    fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
-        if !self.polled && self.link.tie.is_left() {
-            return Poll::Ready(Err(Fault::unreachable(left())));
-        }
-        self.polled = true;
-        let answer = loop {
-            match std::task::ready!(self.future.as_mut().poll(cx)) {
-                Ok(Begun::Answered(reply)) => break Ok(reply),
-                Ok(Begun::Unsettled(call, is_taken)) => {
-                    self.found_taken = is_taken;
-                    let link = Arc::clone(&self.link);
-                    self.future =
-                        Box::pin(async move { link.run_script(&call).await.map(Begun::Answered) });
-                }
-                Err(fault) => break Err(fault),
-            }
-        };
-        // A reply of the old server is true only there.
-        Poll::Ready(match self.link.tie.is_left() {
-            true => Err(Fault::unanswered(left()).at(&self.link.place)),
-            false => answer.map_err(|fault| {
-                let fault = fault.said_at(self.link.tie.at());
-                fault.at(&self.link.place)
-            }),
-        })
-    }
-
-    /// As [`Link::misread`], for this call.
-    pub(crate) fn misread(&self, malformed: Malformed) -> Fault {
-        self.link.misread(malformed)
-    }
-
-    /// The server's name in errors.
-    pub(super) fn place(&self) -> &Arc<str> {
-        &self.link.place
-    }
-
-    pub(super) fn into_link(self) -> Arc<Link> {
-        self.link
-    }
-
-    /// Stops waiting: the link is closed, since the call may still be in progress on it.
-    pub(crate) fn abandon(self) {
-        self.link.give_up("no answer in time");
-    }
-}
-
-impl Future for Exchange {
-    type Output = Result<Reply, Fault>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.answer.take() {
-            Some(answer) => Poll::Ready(answer),
-            None => self.poll_call(cx),
-        }
-    }
-}
-
-impl fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("made", &self.made)
-            .field("sent", &self.polled)
-            .finish_non_exhaustive()
-    }
 }

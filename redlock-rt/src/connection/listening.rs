@@ -1,17 +1,18 @@
-//! The commands and messages of a connection that listens to a shard of a cluster, with plain channels
-//! beside sharded ones.
+//! The commands and messages of a connection that listens, to plain channels and in a cluster also to
+//! sharded ones.
 //!
-//! The client library knows no sharded channels on such a connection. And there a server sends what
-//! nobody asked for: it ends a subscription when the slot of the channel moves away, with the same
-//! words as when it confirms SUNSUBSCRIBE.
+//! The client library queues messages without a limit, and knows no sharded channels on such a
+//! connection. And a server sends what nobody asked for: it ends a subscription when the slot of the
+//! channel moves away, with the same words as when it confirms SUNSUBSCRIBE.
 //!
-//! No task: whoever reads the messages also drives the commands.
+//! No task: the reader of the messages also drives the commands. A reader that is behind leaves the
+//! rest in the stream.
 //!
 //! # Invariants
 //!
 //! 1. Replies come in the order of the commands. Behind each command that ends a subscription goes a
 //!    PING, whose reply is the only one that counts: the other may be an error (the slot has moved
-//!    away), or come twice.
+//!    away), or come twice. Of two errors, the second is that to the PING.
 //! 2. A reply that no command is open for ends the connection.
 
 use std::collections::VecDeque;
@@ -20,18 +21,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::BytesMut;
 use futures::Stream;
 use redis::Value;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
+use super::encode;
 use super::fault::Fault;
-use super::frames::Frames;
+use super::framed::{Framed, nonsense, value};
+use super::frames::Nonsense;
 use super::subscriber::{Heard, Message};
-
-/// As much is read at once.
-const CHUNK: usize = 16 * 1024;
 
 /// Which of a server's two sorts of channels one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +49,7 @@ pub(super) struct Asking(Arc<Mutex<Asked>>);
 #[derive(Debug, Default)]
 struct Asked {
     /// What is to be written.
-    out: BytesMut,
+    out: Vec<u8>,
     /// The commands without a reply.
     open: VecDeque<Open>,
     /// Of the reader.
@@ -70,28 +69,25 @@ struct Open {
 #[derive(Debug, PartialEq, Eq)]
 enum What {
     Begin,
-    End { channel: Vec<u8> },
+    /// `refused`: the first of its two commands was.
+    End {
+        channel: Vec<u8>,
+        refused: bool,
+    },
     Ping,
 }
 
 /// The messages.
 pub(super) struct Listening<S> {
-    stream: S,
-    frames: Frames,
-    received: BytesMut,
-    /// So many bytes of them were followed.
-    followed: usize,
+    framed: Framed<S>,
     asked: Asking,
 }
 
 /// A stream that listens, for commands and for messages.
-pub(super) fn listen<S>(stream: S) -> (Asking, Listening<S>) {
+pub(super) fn listen<S>(framed: Framed<S>) -> (Asking, Listening<S>) {
     let asking = Asking(Arc::default());
     let listening = Listening {
-        stream,
-        frames: Frames::limited(),
-        received: BytesMut::new(),
-        followed: 0,
+        framed,
         asked: asking.clone(),
     };
     (asking, listening)
@@ -100,44 +96,44 @@ pub(super) fn listen<S>(stream: S) -> (Asking, Listening<S>) {
 impl Asking {
     pub(super) async fn subscribe(&self, channel: &str, reach: Reach) -> Result<(), Fault> {
         let command = match reach {
-            Reach::Everywhere => "SUBSCRIBE",
-            Reach::Shard => "SSUBSCRIBE",
+            Reach::Everywhere => &b"SUBSCRIBE"[..],
+            Reach::Shard => b"SSUBSCRIBE",
         };
-        self.ask(What::Begin, &[&[command, channel]]).await
+        self.ask(What::Begin, &[&[command, channel.as_bytes()]])
+            .await
     }
 
     pub(super) async fn unsubscribe(&self, channel: &str, reach: Reach) -> Result<(), Fault> {
         let command = match reach {
-            Reach::Everywhere => "UNSUBSCRIBE",
-            Reach::Shard => "SUNSUBSCRIBE",
+            Reach::Everywhere => &b"UNSUBSCRIBE"[..],
+            Reach::Shard => b"SUNSUBSCRIBE",
         };
-        let channel_bytes = channel.as_bytes().to_vec();
+        let channel = channel.as_bytes();
         let what = What::End {
-            channel: channel_bytes,
+            channel: channel.to_vec(),
+            refused: false,
         };
-        self.ask(what, &[&[command, channel], &["PING"]]).await
+        self.ask(what, &[&[command, channel], &[b"PING"]]).await
     }
 
     pub(super) async fn ping(&self) -> Result<(), Fault> {
-        self.ask(What::Ping, &[&["PING"]]).await
+        self.ask(What::Ping, &[&[b"PING"]]).await
     }
 
     /// Sends when it is first polled and the messages are read.
-    async fn ask(&self, what: What, commands: &[&[&str]]) -> Result<(), Fault> {
+    async fn ask(&self, what: What, commands: &[&[&[u8]]]) -> Result<(), Fault> {
         let outcome = self.begin(what, commands)?;
         outcome.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    fn begin(&self, what: What, commands: &[&[&str]]) -> Result<Outcome, Fault> {
+    fn begin(&self, what: What, commands: &[&[&[u8]]]) -> Result<Outcome, Fault> {
         let (done, outcome) = oneshot::channel();
         let mut asked = self.state();
         if asked.ended {
             return Err(ended());
         }
         for words in commands {
-            let mut command = redis::cmd(words[0]);
-            command.arg(&words[1..]);
-            asked.out.extend_from_slice(&command.get_packed_command());
+            encode::command(&mut asked.out, words);
         }
         asked.open.push_back(Open { what, done });
         let reader = asked.reader.take();
@@ -154,69 +150,25 @@ impl Asking {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
-    /// Writes what is to be written, as far as the stream takes it.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let mut asked = self.asked.state();
-            asked.reader = Some(cx.waker().clone());
-            let out = asked.out.split();
-            drop(asked);
-            if out.is_empty() {
-                return Pin::new(&mut self.stream).poll_flush(cx);
-            }
-            let written = Pin::new(&mut self.stream).poll_write(cx, &out);
-            let (rest, step) = match written {
-                Poll::Pending => (&out[..], Poll::Pending),
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(len)) => (&out[len..], Poll::Ready(())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            };
-            let mut asked = self.asked.state();
-            let since = std::mem::replace(&mut asked.out, BytesMut::from(rest));
-            asked.out.extend_from_slice(&since);
-            drop(asked);
-            ready!(step);
-        }
-    }
-
-    /// The next frame that has arrived.
-    fn next_frame(&mut self) -> io::Result<Option<BytesMut>> {
-        let nonsense = |nonsense| io::Error::new(io::ErrorKind::InvalidData, nonsense);
-        let follow = self.frames.follow(&self.received[self.followed..]);
-        let (used, ended) = follow.map_err(nonsense)?;
-        self.followed += used;
-        Ok(ended.then(|| {
-            let frame = self.received.split_to(self.followed);
-            self.followed = 0;
-            frame
-        }))
-    }
-
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
-        loop {
-            if let Some(frame) = self.next_frame()? {
-                return Poll::Ready(Ok(frame));
-            }
-            let mut chunk = [0; CHUNK];
-            let mut chunk = ReadBuf::new(&mut chunk);
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
-            if chunk.filled().is_empty() {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
-            self.received.extend_from_slice(chunk.filled());
-        }
-    }
-
     fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Heard>> {
         loop {
             // Replies are read also while the server takes no commands.
-            if let Poll::Ready(written) = self.poll_write(cx) {
+            let take = |waker: &Waker, writing: &mut Vec<u8>| {
+                let mut asked = self.asked.state();
+                std::mem::swap(writing, &mut asked.out);
+                asked.reader = Some(waker.clone());
+            };
+            if let Poll::Ready(written) = self.framed.poll_write(cx, take) {
                 written?;
             }
-            let frame = ready!(self.poll_frame(cx))?;
-            let value = redis::parse_redis_value(&frame).map_err(io::Error::other)?;
-            if let Some(heard) = self.asked.state().take_in(value)? {
-                return Poll::Ready(Ok(heard));
+            match self.framed.next().map_err(nonsense)? {
+                None => ready!(self.framed.poll_read(cx))?,
+                Some(frame) => {
+                    let value = value(frame).map_err(nonsense)?;
+                    if let Some(heard) = self.asked.state().take_in(value)? {
+                        return Poll::Ready(Ok(heard));
+                    }
+                }
             }
         }
     }
@@ -228,9 +180,9 @@ impl Asked {
         let items = match value {
             Value::Array(items) => items,
             Value::ServerError(error) => {
-                match self.open.front().map(|open| &open.what) {
+                match self.open.front_mut().map(|open| &mut open.what) {
                     // The PING behind it says when it is over.
-                    Some(What::End { .. }) => {}
+                    Some(What::End { refused, .. }) if !*refused => *refused = true,
                     Some(_) => self.done(Err(Fault::from_server(error))),
                     None => return Err(unasked()),
                 }
@@ -266,7 +218,7 @@ impl Asked {
                 };
                 let asked = matches!(
                     self.open.front().map(|open| &open.what),
-                    Some(What::End { channel }) if *channel == left
+                    Some(What::End { channel, .. }) if *channel == left
                 );
                 Ok((!asked)
                     .then(|| String::from_utf8(left).ok())
@@ -348,7 +300,7 @@ fn ended() -> Fault {
 }
 
 fn unasked() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a reply to nothing")
+    nonsense(Nonsense::Unasked)
 }
 
 #[cfg(test)]
@@ -367,7 +319,7 @@ mod tests {
 
     fn both() -> Both {
         let (ours, server) = tokio::io::duplex(64 * 1024);
-        let (asking, listening) = listen(ours);
+        let (asking, listening) = listen(Framed::new(ours));
         Both {
             asking,
             listening,
@@ -425,6 +377,22 @@ mod tests {
             })
         };
         assert_eq!(both.hear(rest), [message("c", "1"), message("d", "2")]);
+    }
+
+    /// As by a server that is busy. The next reply was taken for the one to the PING.
+    #[test]
+    fn both_commands_that_end_a_subscription_may_be_refused() {
+        let mut both = both();
+        let asking = both.asking.clone();
+        let mut end = Box::pin(asking.unsubscribe("c", Reach::Everywhere));
+        let mut begin = Box::pin(asking.subscribe("d", Reach::Everywhere));
+        assert!((&mut end).now_or_never().is_none() && (&mut begin).now_or_never().is_none());
+        assert_eq!(both.hear("-BUSY\r\n"), []);
+        assert!((&mut end).now_or_never().is_none());
+        assert_eq!(both.hear("-BUSY\r\n"), []);
+        end.now_or_never().unwrap().unwrap_err();
+        assert_eq!(both.hear(&confirmed("subscribe", "d")), []);
+        begin.now_or_never().unwrap().unwrap();
     }
 
     #[test]
@@ -517,7 +485,7 @@ mod tests {
     #[test]
     fn commands_wait_until_the_server_takes_them() {
         let (ours, mut server) = tokio::io::duplex(16);
-        let (asking, mut listening) = listen(ours);
+        let (asking, mut listening) = listen(Framed::new(ours));
         let mut asked: Vec<_> = (0..20)
             .map(|number| {
                 let asking = asking.clone();

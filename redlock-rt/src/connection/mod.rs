@@ -3,7 +3,8 @@
 //! ```text
 //! Endpoint (URL) ─▶ Dialer ─▶ reach (finds the master) ─▶ Link (one live connection, EVALSHA)
 //!                                                   └──▶ Subscriber (pub/sub)
-//! Checked: the byte stream under each of them, whose replies are checked first
+//! Framed: the byte stream under each of them, whose replies are checked first
+//! Multiplexer: the commands of many callers on a Link
 //! Connection: a Link or none; dials anew after a failure, with back-off
 //! CurrentServer: the server process to which all of them lead
 //! Node: the connections to one server
@@ -14,15 +15,17 @@
 //! again after time-outs on a half-open link.
 
 mod addresses;
-mod checked;
 mod cluster;
 mod credentials;
 mod delivery;
 mod dialer;
 mod driver;
+mod encode;
 mod endpoint;
+mod exchange;
 mod fast;
 mod fault;
+mod framed;
 mod frames;
 mod greeting;
 mod info;
@@ -30,6 +33,7 @@ mod journal;
 mod link;
 mod listening;
 mod misfit;
+mod multiplexer;
 mod nodes;
 mod one_task;
 mod reach;
@@ -53,9 +57,9 @@ pub use self::credentials::Credentials;
 pub(crate) use self::delivery::{Delivery, before};
 pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::exchange::Exchange;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::journal::Right;
-pub(crate) use self::link::Exchange;
 pub(crate) use self::nodes::{Hint, Lane, Node, Nodes, To};
 pub(crate) use self::reconnect::Timeouts;
 pub use self::retry::RetryPolicy;

@@ -8,9 +8,10 @@ use tokio::sync::Notify;
 
 use super::delivery::before;
 use super::dialer::Dialer;
+use super::exchange::Exchange;
 use super::fault::Fault;
 use super::journal::Right;
-use super::link::{Exchange, Identity, Link, OnDown};
+use super::link::{Identity, Link, OnDown};
 use super::one_task::{self, OneTask, Tried, Turn};
 use super::retry::{Gate, RetryPolicy};
 use super::server::CurrentServer;
@@ -176,17 +177,19 @@ impl Connection {
             None => Box::pin(self.shared.link()).await?,
         };
         let limit = until.patience + self.shared.timeouts.reply();
+        // Also if this future is dropped: the server reads nothing behind a WAIT, so the calls of
+        // later callers would pile up.
+        let mut waiting = Waiting {
+            link: Arc::clone(&link),
+            answered: false,
+        };
         let answer = link.call_and_wait(&call, until);
-        match clock::timeout(limit, answer).await {
-            Ok(answer) => {
-                self.heard(&answer);
-                answer.map_err(|fault| fault.at(self.place()))
-            }
-            Err(_) => {
-                link.give_up("no answer in time");
-                Err(Fault::timed_out("no answer to WAIT").at(self.place()))
-            }
-        }
+        let Ok(answer) = clock::timeout(limit, answer).await else {
+            return Err(Fault::timed_out("no answer to WAIT").at(self.place()));
+        };
+        waiting.answered = true;
+        self.heard(&answer);
+        answer.map_err(|fault| fault.at(self.place()))
     }
 
     /// How many replicas the server has had at most since this connection was made, as far as it was
@@ -268,6 +271,20 @@ impl Connection {
             }
             Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
             Ok(_) | Err(_) => self.shared.gate.open(),
+        }
+    }
+}
+
+/// Gives up a link when dropped, unless the link has answered.
+struct Waiting {
+    link: Arc<Link>,
+    answered: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.link.give_up("no answer in time");
         }
     }
 }

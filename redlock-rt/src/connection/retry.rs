@@ -102,7 +102,7 @@ impl RetryPolicy {
     }
 
     /// Whether a call that was tried so often is not tried again.
-    pub(crate) fn is_over(&self, tries: u32) -> bool {
+    fn is_over(&self, tries: u32) -> bool {
         self.attempts.is_some_and(|attempts| tries >= attempts)
     }
 
@@ -112,12 +112,19 @@ impl RetryPolicy {
         (!self.is_over(*tries)).then(|| self.pause(*tries - 1))
     }
 
+    /// As [`next`](Self::next), with the moment of the next try; `None` also if that is not before
+    /// `until`.
+    pub(crate) fn again(&self, tries: &mut u32, until: Instant) -> Option<Instant> {
+        let again = clock::after(clock::now(), self.next(tries)?);
+        (again < until).then_some(again)
+    }
+
     pub(super) fn longest(&self) -> Duration {
         self.max_interval
     }
 
     /// The interval after so many others.
-    pub(crate) fn pause(&self, before: u32) -> Duration {
+    pub(super) fn pause(&self, before: u32) -> Duration {
         let growth = Growth {
             shortest: self.interval,
             longest: self.max_interval,

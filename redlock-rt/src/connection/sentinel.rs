@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::checked::Checked;
 use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
 use super::fault::Fault;
+use super::framed::Framed;
 use super::greeting::{Unanswered, ask};
 use super::reach::{Gathered, all_failed, gather};
 
@@ -66,7 +66,7 @@ where
 {
     let stream = open(Target::Address(sentinel.clone())).await;
     let stream = stream.map_err(|error| Fault::of_stream(error, reached))?;
-    let mut stream = Checked::new(stream);
+    let mut stream = Framed::new(stream);
     let mut commands = dialer.sentinel_login();
     let needed = commands.len();
     for subcommand in [GET_MASTER, "MASTER"] {

@@ -126,7 +126,7 @@ fn values(
         let (mut reader, mut decoder) = state?;
         match redis::parse_redis_value_async(&mut decoder, &mut reader).await {
             Ok(value) => Some((Ok(value), Some((reader, decoder)))),
-            Err(error) => Some((Err(Fault::of_dialing(error)), None)),
+            Err(error) => Some((Err(Fault::unreachable(error)), None)),
         }
     })
 }

@@ -274,9 +274,8 @@ impl Engine {
                 }
             };
             let passing = fault.is_passing_for(Caller::Call);
-            let pause = passing.then(|| retry.next(&mut tries)).flatten();
-            let again = pause.map(|pause| clock::after(clock::now(), pause));
-            match again.filter(|again| *again < entry.until) {
+            let again = passing.then(|| retry.again(&mut tries, entry.until));
+            match again.flatten() {
                 Some(again) => clock::sleep_until(again).await,
                 None => return Outcome::Failed(fault),
             }

@@ -51,11 +51,11 @@ impl Engine {
             return false;
         };
         let name = recipe.name().as_str();
-        let message = Message {
+        let message = || Message {
             channel: wake_channel(&self.id),
             payload: Turn::encode_now(number, name),
         };
-        self.tell(&message, news)
+        self.tell(message, news)
     }
 
     /// As [`ended`](Self::ended), for the waiters of this channel.
@@ -63,11 +63,11 @@ impl Engine {
         if let News::Announced(announcement, _) = news {
             self.look_for_rights(announcement);
         }
-        let message = Message {
+        let message = || Message {
             channel: channel.to_owned(),
             payload: String::new(),
         };
-        self.tell(&message, news)
+        self.tell(message, news)
     }
 
     fn look_for_rights(&self, announcement: &Announcement) {
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    fn tell(&self, message: &Message, news: &News) -> bool {
+    fn tell(&self, message: impl FnOnce() -> Message, news: &News) -> bool {
         let sent = match news {
             News::Nothing => return true,
             News::Announced(announcement, sent) if announcement.is_made => Some(*sent),

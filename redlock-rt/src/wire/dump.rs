@@ -1,6 +1,7 @@
 //! The form of a value in which `DUMP` returns it and `RESTORE` takes it.
 
 use crc::{CRC_64_REDIS, Crc};
+use smallvec::SmallVec;
 
 /// The oldest form of a hash: its size, then fields and values. Every server reads it.
 const HASH: u8 = 4;
@@ -9,29 +10,31 @@ const VERSION: u16 = 6;
 
 static CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
 
+/// Room for that of an owner of ours.
+pub(super) type Dump = SmallVec<[u8; 96]>;
+
 /// A hash with one field.
-pub(super) fn hash(field: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut dump = Vec::with_capacity(22 + field.len() + value.len());
-    dump.extend([HASH, 1]);
+pub(super) fn hash(field: &[u8], value: &[u8]) -> Dump {
+    let mut dump = Dump::from_slice(&[HASH, 1]);
     for text in [field, value] {
         push_len(&mut dump, text.len());
-        dump.extend(text);
+        dump.extend_from_slice(text);
     }
-    dump.extend(VERSION.to_le_bytes());
+    dump.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = CHECKSUM.checksum(&dump);
-    dump.extend(checksum.to_le_bytes());
+    dump.extend_from_slice(&checksum.to_le_bytes());
     dump
 }
 
 /// A length of up to 6, 14 or 32 bits, which the first two bits tell.
-fn push_len(dump: &mut Vec<u8>, len: usize) {
+fn push_len(dump: &mut Dump, len: usize) {
     match (u8::try_from(len), u16::try_from(len)) {
         (Ok(len @ ..64), _) => dump.push(len),
-        (_, Ok(len @ ..0x4000)) => dump.extend((0x4000 | len).to_be_bytes()),
+        (_, Ok(len @ ..0x4000)) => dump.extend_from_slice(&(0x4000 | len).to_be_bytes()),
         _ => {
             dump.push(0x80);
             // A name is far shorter than 4 GiB.
-            dump.extend(u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
+            dump.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
         }
     }
 }
@@ -59,14 +62,14 @@ mod tests {
     #[test]
     fn lengths_have_one_two_or_five_bytes() {
         for (len, expected) in [
-            (63, vec![63]),
-            (64, vec![0x40, 64]),
-            (0x3fff, vec![0x7f, 0xff]),
-            (0x4000, vec![0x80, 0, 0, 0x40, 0]),
+            (63, &[63][..]),
+            (64, &[0x40, 64]),
+            (0x3fff, &[0x7f, 0xff]),
+            (0x4000, &[0x80, 0, 0, 0x40, 0]),
         ] {
-            let mut dump = Vec::new();
+            let mut dump = Dump::new();
             push_len(&mut dump, len);
-            assert_eq!(dump, expected, "{len}");
+            assert_eq!(&dump[..], expected, "{len}");
         }
     }
 }

@@ -21,31 +21,38 @@ pub(crate) enum FastPath {
 }
 
 impl FastPath {
-    /// Passes the words of each command to `command`.
-    pub(crate) fn commands(self, call: &Call, publish: Publish, mut command: impl FnMut(&[&[u8]])) {
-        let mut words = [&b""[..]; 4];
-        for (place, word) in words.iter_mut().zip(call.words_for(publish)) {
-            *place = word.as_bytes();
-        }
-        match (self, words) {
-            (Self::Create, [key, lease, owner, _]) => {
-                command(&[b"RESTORE", key, lease, &dump::hash(owner, b"1")]);
+    /// The first command, made of its words.
+    pub(crate) fn first<C>(self, call: &Call, command: impl FnOnce(&[&[u8]]) -> C) -> C {
+        let mut words = call.words().map(str::as_bytes);
+        let mut next = || words.next().unwrap_or_default();
+        match self {
+            Self::Create => {
+                let (key, lease, owner) = (next(), next(), next());
+                command(&[b"RESTORE", key, lease, &dump::hash(owner, b"1")])
             }
-            (Self::Delete, [key, owner, channel, publish]) => {
-                command(&[b"HDEL", key, owner]);
-                if self.count(call) == 2 {
-                    command(&[publish, channel, b"0"]);
-                }
+            Self::Delete => {
+                let (key, owner) = (next(), next());
+                command(&[b"HDEL", key, owner])
             }
         }
     }
 
-    /// The number of commands.
-    pub(crate) fn count(self, call: &Call) -> usize {
-        match self {
-            Self::Delete if call.word_count() > 2 => 2,
-            Self::Create | Self::Delete => 1,
-        }
+    /// Whether there is a second command.
+    pub(crate) fn has_second(self, call: &Call) -> bool {
+        self == Self::Delete && call.publishes()
+    }
+
+    /// The second command.
+    pub(crate) fn second<C>(
+        self,
+        call: &Call,
+        publish: Publish,
+        command: impl FnOnce(&[&[u8]]) -> C,
+    ) -> C {
+        let mut words = call.words_for(publish).map(str::as_bytes).skip(2);
+        let mut next = || words.next().unwrap_or_default();
+        let (channel, publish) = (next(), next());
+        command(&[publish, channel, b"0"])
     }
 
     /// The reply of the script; `None`: the commands changed nothing. `published`: the reply to the
@@ -59,7 +66,7 @@ impl FastPath {
         Ok(match (self, &first) {
             (Self::Create, Reply::Text(text)) if text == "OK" => Some(Reply::Nil),
             (Self::Delete, Reply::Int(0)) => None,
-            (Self::Delete, Reply::Int(1)) if self.count(call) == 1 => Some(first),
+            (Self::Delete, Reply::Int(1)) if !call.publishes() => Some(first),
             (Self::Delete, Reply::Int(1)) => {
                 let receivers = match published {
                     Some(Reply::Int(receivers @ 0..)) => receivers.saturating_add(1),
@@ -89,17 +96,14 @@ mod tests {
     #[test]
     fn a_release_is_a_deletion_and_an_announcement_if_there_is_a_channel() {
         let sent = releases().map(|call| {
-            let mut sent = Vec::new();
-            FastPath::Delete.commands(&call, Publish::InShard, |words| {
-                let words = words.iter().map(|word| String::from_utf8_lossy(word));
-                sent.push(words.collect::<Vec<_>>().join(" "));
-            });
-            assert_eq!(sent.len(), FastPath::Delete.count(&call));
-            sent
+            let text = |words: &[&[u8]]| String::from_utf8(words.join(&b' ')).unwrap();
+            let second = || FastPath::Delete.second(&call, Publish::InShard, text);
+            let first = FastPath::Delete.first(&call, text);
+            (first, FastPath::Delete.has_second(&call).then(second))
         });
-        let announced = "SPUBLISH redisson_lock__channel:{n} 0";
-        assert_eq!(sent[0], ["HDEL n u:1", announced]);
-        assert_eq!(sent[1], ["HDEL n u:1"]);
+        let deleted = || "HDEL n u:1".to_owned();
+        let announced = "SPUBLISH redisson_lock__channel:{n} 0".to_owned();
+        assert_eq!(sent, [(deleted(), Some(announced)), (deleted(), None)]);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::fast_path::FastPath;
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
@@ -46,11 +48,12 @@ impl Script {
 
     pub(crate) fn sha(&self) -> &str {
         #[cfg(redlock_mutants)]
-        return sha1_smol::Sha1::from(self.text())
-            .digest()
-            .to_string()
-            .leak();
-        #[cfg(not(redlock_mutants))]
+        if self.text() != self.text {
+            return sha1_smol::Sha1::from(self.text())
+                .digest()
+                .to_string()
+                .leak();
+        }
         &self.sha
     }
 
@@ -96,7 +99,7 @@ pub(crate) struct Call {
     keys: usize,
     /// All words concatenated, and where each ends: one buffer per call instead of one per word.
     text: String,
-    ends: Vec<usize>,
+    ends: SmallVec<[u32; 6]>,
     /// The index of the word with the channel.
     channel: Option<usize>,
     /// The index of the word with the command that publishes.
@@ -119,8 +122,8 @@ impl Call {
         Self {
             script,
             keys: 0,
-            text: String::with_capacity(160),
-            ends: Vec::with_capacity(8),
+            text: String::with_capacity(128),
+            ends: SmallVec::new(),
             channel: None,
             publish: None,
             fast_path: None,
@@ -153,7 +156,7 @@ impl Call {
     pub(crate) fn number(mut self, number: u64) -> Self {
         // Writing to a String cannot fail.
         let _ = write!(self.text, "{number}");
-        self.ends.push(self.text.len());
+        self.word_ends();
         self
     }
 
@@ -171,6 +174,11 @@ impl Call {
         self.arg(PUBLISH)
     }
 
+    /// Whether the script publishes.
+    pub(super) fn publishes(&self) -> bool {
+        self.publish.is_some()
+    }
+
     /// The channel on which the script publishes.
     pub(crate) fn channel(&self) -> Option<&str> {
         self.words().nth(self.channel?)
@@ -178,7 +186,13 @@ impl Call {
 
     fn push(&mut self, word: &str) {
         self.text.push_str(word);
-        self.ends.push(self.text.len());
+        self.word_ends();
+    }
+
+    fn word_ends(&mut self) {
+        // Redis takes no command of 4 GiB.
+        let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+        self.ends.push(end);
     }
 
     pub(crate) fn script(&self) -> &'static Script {
@@ -193,11 +207,6 @@ impl Call {
         self.ends.len()
     }
 
-    /// The bytes of all words together.
-    pub(crate) fn size(&self) -> usize {
-        self.text.len()
-    }
-
     /// Keys, then arguments, for a server where this command publishes.
     pub(crate) fn words_for(&self, publish: Publish) -> impl Iterator<Item = &str> {
         let replaced = self.publish.filter(|_| publish == Publish::InShard);
@@ -210,10 +219,9 @@ impl Call {
 
     /// Keys, then arguments.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.text[start..end])
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let words = starts.zip(&self.ends);
+        words.map(|(start, end)| &self.text[*start as usize..*end as usize])
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use redis::Value;
 
 use super::layout::Layout;
-use crate::connection::checked::Checked;
 use crate::connection::dialer::{Dialer, Target};
 use crate::connection::endpoint::Address;
 use crate::connection::fault::Fault;
+use crate::connection::framed::Framed;
 use crate::connection::greeting::{Unanswered, ask};
 use crate::connection::reach::{Gathered, all_failed, gather};
 
@@ -63,7 +63,7 @@ async fn question(
 ) -> Result<Layout, Fault> {
     let (mut commands, _) = dialer.login().await?;
     let stream = dialer.dial(&Target::Address(node.clone()), within).await;
-    let mut stream = Checked::new(stream.map_err(|error| Fault::of_stream(error, reached))?);
+    let mut stream = Framed::new(stream.map_err(|error| Fault::of_stream(error, reached))?);
     let needed = commands.len();
     for subcommand in ["SLOTS", "INFO"] {
         commands.cmd("CLUSTER").arg(subcommand);

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::Cluster;
 use crate::clock;
+use crate::connection::Exchange;
 use crate::connection::cluster::news::{Redirect, SlotNews};
 use crate::connection::delivery::{Delivery, before};
 use crate::connection::fault::Fault;
-use crate::connection::link::Exchange;
 use crate::connection::nodes::{Lane, Node};
 use crate::connection::reconnect::Connection;
 use crate::wire::{Call, Reply, Slot};
@@ -34,8 +34,7 @@ impl Cluster {
         let reply = self.timeouts.reply();
         let Some(call) = call else {
             let outcome = delivery.finish(reply, until).await?;
-            // The node that was asked, unless the slot has moved since.
-            if let Some(node) = self.known(slot) {
+            if let Some(node) = delivery.take_asked() {
                 node.connection(lane).heard(&outcome);
             }
             return Some(outcome.map_err(|fault| {
@@ -54,18 +53,17 @@ impl Cluster {
                     started.map(|exchange| (node, exchange))
                 }
             };
-            let node = match started {
-                Ok((node, exchange)) => {
-                    delivery.carry(exchange);
-                    node
-                }
+            match started {
+                Ok((node, exchange)) => delivery.carry(exchange, node),
                 Err(fault) => {
                     self.is_in_doubt();
                     return Some(Err(fault));
                 }
-            };
+            }
             let answer = delivery.finish(reply, until).await?;
-            node.connection(lane).heard(&answer);
+            if let Some(node) = delivery.take_asked() {
+                node.connection(lane).heard(&answer);
+            }
             let fault = match answer {
                 Ok(reply) => return Some(Ok(reply)),
                 Err(fault) => fault,

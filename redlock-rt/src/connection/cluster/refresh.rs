@@ -67,22 +67,22 @@ impl Cluster {
 
     fn take_in(self: &Arc<Self>, told: Result<Layout, Fault>) {
         let now = clock::now();
-        let (succeeded, fault) = match told {
+        let fault = match told {
             Ok(layout) => {
                 self.current.is_reached();
                 self.apply(layout);
                 self.current.back();
-                (true, None)
+                None
             }
             Err(fault) => {
                 let fault = fault.at(self.current.place());
                 self.current.failed(&fault);
-                (false, Some(fault))
+                Some(fault)
             }
         };
         let refreshing = &mut self.state().refreshing;
         refreshing.ended = Some(now);
-        if succeeded {
+        if fault.is_none() {
             refreshing.succeeded = Some(now);
         }
         // Counted once the layout is in place.

@@ -201,10 +201,15 @@ impl Acquisition<'_> {
             Ok(AcquireReply::Orphaned) => {
                 return Err(self.named(Error::new(ErrorKind::Lost, ACTION)));
             }
-            Err(fault) if fault.is_passing_for(Caller::Waiter) && !self.was_the_last_try() => {
-                self.unanswered(fault);
+            Err(fault) => {
+                let passing = fault.is_passing_for(Caller::Waiter);
+                let retry = &self.engine.config.timeouts.retry;
+                let pause = passing.then(|| retry.next(&mut self.unanswered));
+                match pause.flatten() {
+                    Some(pause) => self.unanswered(fault, pause),
+                    None => return Err(self.named(fault.into_error(ACTION))),
+                }
             }
-            Err(fault) => return Err(self.named(fault.into_error(ACTION))),
         }
         Ok(None)
     }
@@ -265,19 +270,12 @@ impl Acquisition<'_> {
         self.unanswered = 0;
     }
 
-    /// Whether a try without an answer is not repeated.
-    fn was_the_last_try(&mut self) -> bool {
-        self.unanswered += 1;
-        self.engine.config.timeouts.retry.is_over(self.unanswered)
-    }
-
-    fn unanswered(&mut self, fault: Fault) {
+    fn unanswered(&mut self, fault: Fault, pause: Duration) {
         let name = self.recipe.name().as_str();
         self.engine.nodes.current().will_repeat(name, &fault);
         self.fault = Some(fault);
         let now = clock::now();
         self.pace.unanswered(now);
-        let pause = self.engine.config.timeouts.retry.pause(self.unanswered - 1);
         self.place.unanswered(clock::after(now, pause));
     }
 
@@ -341,9 +339,8 @@ pub(super) async fn try_acquire(
         // re-entry.
         let repeats = under.is_some_and(|hold| hold.is_valid());
         let repeats = repeats && fault.is_passing_for(Caller::Waiter);
-        let pause = repeats.then(|| retry.next(&mut tries)).flatten();
-        let again = pause.map(|pause| clock::after(clock::now(), pause));
-        match again.filter(|again| *again < until) {
+        let again = repeats.then(|| retry.again(&mut tries, until));
+        match again.flatten() {
             Some(again) => clock::sleep_until(again).await,
             None => break outcome,
         }

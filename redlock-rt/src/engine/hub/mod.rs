@@ -120,11 +120,16 @@ impl Hub {
     /// that published the message and has been answered; `None`: as far as is known, nothing was
     /// published. Listeners are notified by the message, or when the message is missed, or now.
     /// Returns whether there are listeners.
-    pub(super) fn announced(&self, message: &Message, sent: Option<Instant>) -> bool {
-        let channel = &*message.channel;
+    pub(super) fn announced(
+        &self,
+        message: impl FnOnce() -> Message,
+        sent: Option<Instant>,
+    ) -> bool {
         if self.channels.load(Ordering::Acquire) == 0 {
             return false;
         }
+        let message = message();
+        let channel = &*message.channel;
         let mut registry = lock(&self.registry);
         let before = registry.overdue_at();
         if sent.is_some_and(|sent| registry.expect(channel, sent, clock::now())) {
@@ -138,7 +143,7 @@ impl Hub {
         let listeners = registry.listeners(channel);
         drop(registry);
         for listener in &listeners {
-            listener.heard(message);
+            listener.heard(&message);
         }
         !listeners.is_empty()
     }

@@ -18,7 +18,8 @@ use crate::shim::{Mutex, lock};
 /// The listener is notified with none of them held.
 #[derive(Default)]
 pub(crate) struct Subscription {
-    attachment: Mutex<Option<Attachment>>,
+    /// Boxed, since every lock that is held has room for it.
+    attachment: Mutex<Option<Box<Attachment>>>,
     end: End,
 }
 
@@ -69,7 +70,7 @@ impl Subscription {
         let Some((attachment, confirmed)) = attach() else {
             return;
         };
-        *known = Some(attachment);
+        *known = Some(Box::new(attachment));
         drop(known);
         if confirmed {
             listener.joined();

@@ -1,0 +1,91 @@
+//! Commands as bytes (RESP2).
+
+use crate::wire::{Call, Publish};
+
+/// Appends a command; returns the length behind it.
+pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) -> usize {
+    header(out, b'*', words.len());
+    words.iter().for_each(|bytes| word(out, bytes));
+    out.len()
+}
+
+/// Appends the EVALSHA of a call; returns the length behind it.
+pub(super) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize {
+    header(out, b'*', 3 + call.word_count());
+    word(out, b"EVALSHA");
+    word(out, call.script().sha().as_bytes());
+    let mut digits = [0; MOST_DIGITS];
+    word(out, decimal(&mut digits, call.key_count()));
+    for text in call.words_for(publish) {
+        word(out, text.as_bytes());
+    }
+    out.len()
+}
+
+fn word(out: &mut Vec<u8>, bytes: &[u8]) {
+    header(out, b'$', bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
+    let mut digits = [0; MOST_DIGITS];
+    out.push(kind);
+    out.extend_from_slice(decimal(&mut digits, count));
+    out.extend_from_slice(b"\r\n");
+}
+
+const MOST_DIGITS: usize = 20;
+
+/// Without the formatting of `write!`: each word of each call has a length.
+fn decimal(digits: &mut [u8; MOST_DIGITS], mut number: usize) -> &[u8] {
+    let mut at = MOST_DIGITS;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The client library's encoding of the same words.
+    fn packed(words: &[&[u8]]) -> Vec<u8> {
+        let mut command = redis::Cmd::new();
+        words.iter().for_each(|word| {
+            command.arg(*word);
+        });
+        command.get_packed_command()
+    }
+
+    #[test]
+    fn a_command_is_the_same_bytes_as_that_of_the_client_library() {
+        let long = vec![b'x'; 12_345];
+        let cases: [&[&[u8]]; 4] = [
+            &[b"PING"],
+            &[b"SET", b"", b"\r\n"],
+            &[b"HDEL", b"k\0", &long],
+            &[&b"a"[..]; 101],
+        ];
+        let mut all = Vec::new();
+        for words in cases {
+            let before = all.len();
+            let end = command(&mut all, words);
+            assert_eq!(end, all.len());
+            assert_eq!(all[before..], packed(words));
+        }
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 7, 10, 4096, usize::MAX] {
+            let mut digits = [0; MOST_DIGITS];
+            assert_eq!(decimal(&mut digits, number), number.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A call in progress.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use super::encode;
+use super::fast::{Begun, Plain};
+use super::fault::Fault;
+use super::link::{Link, left};
+use super::multiplexer::Pending;
+use crate::clock;
+use crate::wire::{Call, FastPath, Malformed, Reply};
+
+/// A call in progress on one link.
+///
+/// It needs no runtime of its own, so another task may take it over at any point: a caller that
+/// stops hands it to the release queue, which reads the outcome.
+pub(crate) struct Exchange {
+    link: Arc<Link>,
+    call: Call,
+    step: Step,
+    made: Instant,
+    polled: bool,
+    /// The server has said that somebody has the lock, and the script is asked for how long.
+    found_taken: bool,
+    /// A reply that came while no caller waited.
+    answer: Option<Result<Reply, Fault>>,
+}
+
+/// How far a call is.
+enum Step {
+    Unsent(Road),
+    Plain(Plain),
+    Script {
+        road: Road,
+        sent: Pending,
+    },
+    /// What is rare, and would make the future of every call larger.
+    Apart(Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>),
+}
+
+/// How a call is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Road {
+    /// By plain commands, and by its script if they changed nothing.
+    Plain(FastPath),
+    /// By its script, which is loaded if the server does not know it.
+    Script,
+    /// As `Script`, but once: a script that had to be loaded was not run.
+    Once,
+    /// By its script, which is loaded in the same write.
+    Loading,
+    /// By its script, behind ASKING.
+    Asking,
+}
+
+impl Exchange {
+    /// The call is sent when the exchange is first polled.
+    pub(super) fn new(link: Arc<Link>, call: Call, road: Road) -> Self {
+        Self {
+            link,
+            call,
+            step: Step::Unsent(road),
+            made: clock::stamp(),
+            polled: false,
+            found_taken: false,
+            answer: None,
+        }
+    }
+
+    /// A moment before the call was sent. A lease is counted from here.
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether the call was handed to the connection, which the first poll does.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.polled
+    }
+
+    /// Whether the server has said that somebody has the lock, though the call is not over.
+    pub(crate) fn found_taken(&self) -> bool {
+        self.found_taken
+    }
+
+    /// Hands the call to the connection, and writes it to the socket as far as the socket accepts
+    /// it without waiting. Needs no runtime.
+    pub(crate) fn send(&mut self) {
+        if self.answer.is_none() {
+            // A caller that waits for the reply polls again, with a waker.
+            match self.poll_call(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => self.answer = Some(answer),
+                Poll::Pending => self.link.push(),
+            }
+        }
+    }
+
+    fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+        if !self.polled && self.link.is_left() {
+            return Poll::Ready(Err(Fault::unreachable(left())));
+        }
+        self.polled = true;
+        let answer = ready!(self.poll_steps(cx));
+        // A reply of the old server is true only there.
+        Poll::Ready(match self.link.is_left() {
+            true => Err(Fault::unanswered(left()).at(self.link.place())),
+            false => answer.map_err(|fault| self.link.said_here(fault)),
+        })
+    }
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+        loop {
+            self.step = match &mut self.step {
+                Step::Unsent(road) => match Step::send(*road, &self.link, &self.call, cx) {
+                    Ok(step) => step,
+                    Err(fault) => return Poll::Ready(Err(fault)),
+                },
+                Step::Plain(plain) => match ready!(plain.poll(&self.link, &self.call, cx)) {
+                    Ok(Begun::Answered(reply)) => return Poll::Ready(Ok(reply)),
+                    Ok(Begun::Unsettled { is_taken }) => {
+                        self.found_taken = is_taken;
+                        Step::Unsent(Road::Script)
+                    }
+                    Err(fault) => return Poll::Ready(Err(fault)),
+                },
+                Step::Script { road, sent } => {
+                    let (link, script) = (&self.link, self.call.script());
+                    let answer = match link.heard(ready!(Pin::new(sent).poll(cx))) {
+                        Ok(Err(error)) if error.code() == "NOSCRIPT" => {
+                            let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);
+                            self.step = Step::Apart(Box::pin(load(link, call, road)));
+                            continue;
+                        }
+                        Ok(answer) => {
+                            link.learned(script);
+                            answer.map_err(Fault::from_server)
+                        }
+                        Err(fault) => Err(fault),
+                    };
+                    if *road == Road::Script {
+                        link.fast_paths().heard(&self.call, &answer);
+                    }
+                    return Poll::Ready(answer);
+                }
+                Step::Apart(future) => return future.as_mut().poll(cx),
+            }
+        }
+    }
+
+    /// As [`Link::misread`], for this call.
+    pub(crate) fn misread(&self, malformed: Malformed) -> Fault {
+        self.link.misread(malformed)
+    }
+
+    /// The server's name in errors.
+    pub(super) fn place(&self) -> &Arc<str> {
+        self.link.place()
+    }
+
+    pub(super) fn into_link(self) -> Arc<Link> {
+        self.link
+    }
+
+    /// Stops waiting: the link is closed, since the call may still be in progress on it.
+    pub(crate) fn abandon(self) {
+        self.link.give_up("no answer in time");
+    }
+}
+
+impl Step {
+    fn send(road: Road, link: &Arc<Link>, call: &Call, cx: &Context<'_>) -> Result<Self, Fault> {
+        Ok(match road {
+            Road::Plain(path) => Self::Plain(Plain::send(path, link, call, cx)?),
+            Road::Script | Road::Once => {
+                let encode = |out: &mut Vec<u8>| [encode::evalsha(out, call, link.publish())];
+                let [sent] = link.send(Some(cx.waker()), encode)?;
+                Self::Script { road, sent }
+            }
+            Road::Loading => {
+                let (link, call) = (Arc::clone(link), call.clone());
+                Self::Apart(Box::pin(async move { link.load_and_run(&call).await }))
+            }
+            Road::Asking => {
+                let (link, call) = (Arc::clone(link), call.clone());
+                Self::Apart(Box::pin(async move { link.ask_and_run(&call).await }))
+            }
+        })
+    }
+}
+
+/// The server did not know the script of a call.
+async fn load(link: Arc<Link>, call: Call, road: Road) -> Result<Reply, Fault> {
+    link.load(call.script()).await?;
+    if road == Road::Once {
+        return Err(Fault::loaded());
+    }
+    // Another SCRIPT FLUSH may come in between: then the caller tries again.
+    let answer = link.run_known(&call).await;
+    link.fast_paths().heard(&call, &answer);
+    answer
+}
+
+impl Future for Exchange {
+    type Output = Result<Reply, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => self.poll_call(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange")
+            .field("made", &self.made)
+            .field("sent", &self.polled)
+            .finish_non_exhaustive()
+    }
+}

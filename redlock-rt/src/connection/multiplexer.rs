@@ -1,0 +1,738 @@
+//! The commands of many callers on one connection.
+//!
+//! A caller appends its commands to the bytes that are to be written, and waits for the replies in a
+//! place of its own. A future reads and writes the stream: one write takes all that is there, and
+//! one lock of the mutex answers all replies that one read brought.
+//!
+//! `redis::aio::MultiplexedConnection` passes each command through a channel and each reply through
+//! another one, which was most of a call's cost in the client.
+//!
+//! # Invariants
+//!
+//! 1. Replies come in the order of the commands, one for each.
+//! 2. A reply that comes before its command was written, or that no command is open for, ends the
+//!    connection: else the next command would get it.
+//! 3. A command is written although its caller has gone, unless the connection ends before. Its reply
+//!    is dropped.
+//! 4. No waker is woken, and none is dropped, while the mutex is held: what it wakes may send.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use redis::Value;
+use slab::Slab;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::fault::Fault;
+use super::framed::{Framed, value};
+use super::frames::Nonsense;
+
+/// Room for so many commands is kept for the next ones.
+const USUALLY_OPEN: usize = 1024;
+/// So often is the stream read before others run.
+const READS_AT_ONCE: usize = 16;
+
+/// Takes commands.
+#[derive(Debug, Default)]
+pub(super) struct Multiplexer {
+    state: Mutex<State>,
+    /// The number of places, for those who do not want to wait for the mutex.
+    places: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The commands that are to be written.
+    out: Vec<u8>,
+    /// The number of bytes that were ever appended to it.
+    appended: u64,
+    /// The commands without a reply.
+    open: VecDeque<Open>,
+    places: Slab<Place>,
+    /// The waker of the future, while it waits for commands.
+    idle: Option<Waker>,
+    ended: Option<Ended>,
+}
+
+/// A command without a reply.
+#[derive(Debug)]
+struct Open {
+    place: usize,
+    /// The command is written as soon as so many bytes are.
+    until: u64,
+}
+
+/// Where the reply to one command is put.
+#[derive(Debug)]
+enum Place {
+    Waiting(Option<Waker>),
+    /// The caller has gone.
+    Left,
+    Answered(Result<Value, Unanswered>),
+}
+
+/// What is wrong with a reply.
+pub(super) type Reason = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Why a command has no reply.
+#[derive(Debug, Clone)]
+pub(super) enum Unanswered {
+    /// The reply is none.
+    Nonsense(Reason),
+    /// The connection ended.
+    Ended(Ended),
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone)]
+pub(super) enum Ended {
+    /// The server sent what no server sends.
+    Nonsense(Reason),
+    Io(Arc<io::Error>),
+    /// This client closed it, or the runtime of its task ended.
+    Closed,
+}
+
+/// A command that was passed to the connection.
+#[derive(Debug)]
+pub(super) struct Pending {
+    multiplexer: Arc<Multiplexer>,
+    /// `None` once the reply was returned.
+    place: Option<usize>,
+}
+
+/// Reads and writes the stream. It ends with the connection; the connection also ends if it is
+/// dropped.
+pub(super) struct Driving<S> {
+    multiplexer: Arc<Multiplexer>,
+    framed: Framed<S>,
+    /// Of callers that were answered.
+    wakers: Vec<Waker>,
+}
+
+impl Unanswered {
+    /// The fault of the command, which may have run.
+    pub(super) fn fault(self) -> Fault {
+        match self {
+            Self::Nonsense(reason) => Fault::nonsense(reason),
+            Self::Ended(ended) => Fault::unanswered(ended.error()),
+        }
+    }
+}
+
+impl Ended {
+    /// What was wrong with the replies, if that is why.
+    pub(super) fn flaw(&self) -> Option<String> {
+        match self {
+            Self::Nonsense(reason) => Some(format!("the server sent {reason}")),
+            Self::Io(_) | Self::Closed => None,
+        }
+    }
+
+    pub(super) fn error(&self) -> io::Error {
+        match self {
+            Self::Nonsense(reason) => {
+                io::Error::new(io::ErrorKind::InvalidData, Arc::clone(reason))
+            }
+            Self::Io(error) => io::Error::new(error.kind(), error.to_string()),
+            Self::Closed => io::Error::new(io::ErrorKind::BrokenPipe, "the connection was closed"),
+        }
+    }
+}
+
+impl Multiplexer {
+    /// A multiplexer, and the future that drives the stream.
+    pub(super) fn new<S>(framed: Framed<S>) -> (Arc<Self>, Driving<S>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let multiplexer = Arc::<Self>::default();
+        let driving = Driving {
+            multiplexer: Arc::clone(&multiplexer),
+            framed,
+            wakers: Vec::new(),
+        };
+        (multiplexer, driving)
+    }
+
+    /// Passes `N` commands to the connection. `encode` appends them, and returns the length behind
+    /// each. Nothing comes between them. `waker` is woken by a reply, until the future of that reply
+    /// is polled with another one.
+    pub(super) fn send<const N: usize>(
+        self: &Arc<Self>,
+        waker: Option<&Waker>,
+        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
+    ) -> Result<[Pending; N], Ended> {
+        let mut state = self.state();
+        if let Some(ended) = &state.ended {
+            return Err(ended.clone());
+        }
+        let before = state.out.len();
+        let ends = encode(&mut state.out);
+        let places = ends.map(|end| {
+            let until = state.appended + (end - before) as u64;
+            let place = state.places.insert(Place::Waiting(waker.cloned()));
+            state.open.push_back(Open { place, until });
+            place
+        });
+        state.appended += (state.out.len() - before) as u64;
+        self.count(&state);
+        let idle = state.idle.take();
+        drop(state);
+        if let Some(driver) = idle {
+            driver.wake();
+        }
+        Ok(places.map(|place| Pending {
+            multiplexer: Arc::clone(self),
+            place: Some(place),
+        }))
+    }
+
+    /// How many commands have no reply, or one that its caller has not taken yet.
+    pub(super) fn in_progress(&self) -> usize {
+        self.places.load(Ordering::Relaxed)
+    }
+
+    /// Why the connection ended.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.state().ended.clone()
+    }
+
+    /// No poll of the future that begins later writes anything. The callers are told when that future
+    /// is polled or dropped.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.ended.get_or_insert(Ended::Closed);
+        state.out = Vec::new();
+    }
+
+    /// Ends the connection, and tells all callers.
+    pub(super) fn end(&self, why: Ended) {
+        let mut state = self.state();
+        let why = state.ended.get_or_insert(why).clone();
+        state.out = Vec::new();
+        let mut wakers: Vec<_> = state.idle.take().into_iter().collect();
+        while let Some(open) = state.open.pop_front() {
+            let unanswered = Unanswered::Ended(why.clone());
+            wakers.extend(state.answer(open.place, Err(unanswered)));
+        }
+        self.count(&state);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Puts the commands into the empty buffer `writing`, or keeps the waker if there are none.
+    fn take_commands(&self, waker: &Waker, writing: &mut Vec<u8>) {
+        let mut state = self.state();
+        std::mem::swap(writing, &mut state.out);
+        if !writing.is_empty() {
+            return;
+        }
+        let before = match &state.idle {
+            Some(known) if known.will_wake(waker) => None,
+            _ => state.idle.replace(waker.clone()),
+        };
+        if state.open.is_empty() {
+            state.open.shrink_to(USUALLY_OPEN);
+            if state.places.is_empty() && state.places.capacity() > USUALLY_OPEN {
+                state.places = Slab::new();
+            }
+        }
+        drop(state);
+        drop(before);
+    }
+
+    fn count(&self, state: &State) {
+        self.places.store(state.places.len(), Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns whom to wake.
+    fn answer(&mut self, place: usize, answer: Result<Value, Unanswered>) -> Option<Waker> {
+        match self.places.get_mut(place)? {
+            Place::Left => {
+                self.places.remove(place);
+                None
+            }
+            waiting => match std::mem::replace(waiting, Place::Answered(answer)) {
+                Place::Waiting(waker) => waker,
+                Place::Left | Place::Answered(_) => None,
+            },
+        }
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Value, Unanswered>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(place) = self.place else {
+            return Poll::Pending;
+        };
+        let mut state = self.multiplexer.state();
+        match state.places.get_mut(place) {
+            Some(Place::Waiting(Some(waker))) if waker.will_wake(cx.waker()) => {
+                return Poll::Pending;
+            }
+            Some(Place::Waiting(waker)) => {
+                let before = waker.replace(cx.waker().clone());
+                drop(state);
+                drop(before);
+                return Poll::Pending;
+            }
+            Some(Place::Answered(_)) => {}
+            Some(Place::Left) | None => return Poll::Pending,
+        }
+        let answered = state.places.remove(place);
+        self.multiplexer.count(&state);
+        drop(state);
+        self.place = None;
+        match answered {
+            Place::Answered(answer) => Poll::Ready(answer),
+            Place::Waiting(_) | Place::Left => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let mut state = self.multiplexer.state();
+        let Some(known) = state.places.get_mut(place) else {
+            return;
+        };
+        let before = std::mem::replace(known, Place::Left);
+        if matches!(before, Place::Answered(_)) {
+            state.places.remove(place);
+        }
+        self.multiplexer.count(&state);
+        drop(state);
+        drop(before);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
+    /// Answers all replies that were read. The callers are still to be woken.
+    fn take_replies(&mut self) -> Result<(), Reason> {
+        let mut state = self.multiplexer.state();
+        let taken = loop {
+            let reply = match self.framed.next() {
+                Ok(None) => break Ok(()),
+                Ok(Some(frame)) => value(frame).map_err(|error| Arc::new(error) as Reason),
+                Err(nonsense) => Err(Arc::new(nonsense) as Reason),
+            };
+            let open = state.open.front();
+            let Some(&Open { place, .. }) = open.filter(|open| open.until <= self.framed.written())
+            else {
+                break Err(reply.err().unwrap_or_else(unasked));
+            };
+            state.open.pop_front();
+            let failed = reply.as_ref().err().cloned();
+            let answer = reply.map_err(Unanswered::Nonsense);
+            self.wakers.extend(state.answer(place, answer));
+            if let Some(reason) = failed {
+                break Err(reason);
+            }
+        };
+        self.multiplexer.count(&state);
+        match taken {
+            Ok(()) if state.open.is_empty() && !self.framed.is_between() => Err(unasked()),
+            taken => taken,
+        }
+    }
+
+    fn poll_driving(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        for _ in 0..READS_AT_ONCE {
+            if let Some(ended) = self.multiplexer.ended() {
+                return Poll::Ready(ended);
+            }
+            // Before the first write: what came behind the greeting is a reply to nothing.
+            if let Err(reason) = self.take_replies() {
+                return Poll::Ready(Ended::Nonsense(reason));
+            }
+            self.wakers.drain(..).for_each(Waker::wake);
+            self.wakers.shrink_to(USUALLY_OPEN);
+            // Replies are read also while the server takes no commands.
+            let take = |waker: &Waker, writing: &mut Vec<u8>| {
+                self.multiplexer.take_commands(waker, writing);
+            };
+            if let Poll::Ready(Err(error)) = self.framed.poll_write(cx, take) {
+                return Poll::Ready(Ended::Io(Arc::new(error)));
+            }
+            if let Err(error) = ready!(self.framed.poll_read(cx)) {
+                return Poll::Ready(Ended::Io(Arc::new(error)));
+            }
+        }
+        // Callers may give up a server that sends without end.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+fn unasked() -> Reason {
+    Arc::new(Nonsense::Unasked)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driving<S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let ended = ready!(this.poll_driving(cx));
+        // A caller that is woken finds the reason.
+        this.multiplexer.end(ended);
+        this.wakers.drain(..).for_each(Waker::wake);
+        Poll::Ready(())
+    }
+}
+
+impl<S> Drop for Driving<S> {
+    fn drop(&mut self) {
+        self.multiplexer.end(Ended::Closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::super::encode;
+    use super::*;
+
+    /// A connection, and the server's end of it, which takes 16 KiB that are not read.
+    struct Both {
+        multiplexer: Arc<Multiplexer>,
+        driving: Driving<DuplexStream>,
+        server: DuplexStream,
+    }
+
+    fn both() -> Both {
+        let (ours, server) = tokio::io::duplex(16 * 1024);
+        let (multiplexer, driving) = Multiplexer::new(Framed::new(ours));
+        Both {
+            multiplexer,
+            driving,
+            server,
+        }
+    }
+
+    impl Both {
+        fn send(&self, word: &str) -> Pending {
+            let encode = |out: &mut Vec<u8>| [encode::command(out, &[word.as_bytes()])];
+            let [sent] = self.multiplexer.send(None, encode).unwrap();
+            sent
+        }
+
+        /// Returns whether the connection has ended.
+        fn drive(&mut self) -> bool {
+            (&mut self.driving).now_or_never().is_some()
+        }
+
+        /// What the server has received.
+        fn received(&mut self) -> String {
+            let mut bytes = vec![0; 64 * 1024];
+            let len = self.server.read(&mut bytes).now_or_never();
+            String::from_utf8(bytes[..len.map_or(0, Result::unwrap)].to_vec()).unwrap()
+        }
+
+        /// The server replies. Returns whether the connection has ended.
+        fn reply(&mut self, bytes: &[u8]) -> bool {
+            let written = self.server.write_all(bytes).now_or_never();
+            written.unwrap().unwrap();
+            self.drive()
+        }
+    }
+
+    #[track_caller]
+    fn answer(pending: Pending) -> Result<Value, Unanswered> {
+        pending.now_or_never().expect("it is answered")
+    }
+
+    fn ping(word: &str) -> String {
+        format!("*1\r\n${}\r\n{word}\r\n", word.len())
+    }
+
+    #[test]
+    fn each_caller_gets_the_reply_to_its_own_command() {
+        let mut both = both();
+        let words = ["ONE", "TWO", "THREE"];
+        let [one, two, mut three] = words.map(|word| both.send(word));
+        assert!(!both.drive());
+        assert_eq!(both.received(), words.map(ping).concat(), "in one write");
+        assert!(!both.reply(b":1\r\n$-1\r\n+O"));
+        assert_eq!(answer(one).unwrap(), Value::Int(1));
+        assert!((&mut three).now_or_never().is_none());
+        assert!(!both.reply(b"K\r\n"));
+        assert_eq!(answer(three).unwrap(), Value::Okay);
+        assert_eq!(answer(two).unwrap(), Value::Nil);
+        assert_eq!(both.multiplexer.in_progress(), 0);
+    }
+
+    #[test]
+    fn the_reply_to_a_caller_that_left_is_nobodys() {
+        let mut both = both();
+        let (left, stayed) = (both.send("LEFT"), both.send("STAYED"));
+        drop(left);
+        assert!(!both.drive());
+        assert_eq!(
+            both.received(),
+            ping("LEFT") + &ping("STAYED"),
+            "both are sent"
+        );
+        assert!(!both.reply(b":1\r\n:2\r\n"));
+        assert_eq!(answer(stayed).unwrap(), Value::Int(2));
+        let late = both.send("LATE");
+        assert!(!both.drive());
+        assert!(!both.reply(b":3\r\n"));
+        drop(late);
+        assert_eq!(both.multiplexer.in_progress(), 0);
+    }
+
+    /// Else the next command would get it.
+    #[test]
+    fn a_reply_that_nobody_asked_for_ends_the_connection() {
+        for asked in 0..3 {
+            let mut both = both();
+            let sent: Vec<_> = (0..asked).map(|_| both.send("PING")).collect();
+            assert!(!both.drive());
+            let replies = b"+PONG\r\n".repeat(asked + 1);
+            assert!(
+                both.reply(&replies[..replies.len() - 1]),
+                "its beginning is enough"
+            );
+            let why = both.multiplexer.ended().and_then(|ended| ended.flaw());
+            assert_eq!(why.as_deref(), Some("the server sent a reply to nothing"));
+            for sent in sent {
+                assert_eq!(answer(sent).unwrap(), Value::SimpleString("PONG".into()));
+            }
+            assert!(both.multiplexer.send(None, |out| [out.len()]).is_err());
+        }
+    }
+
+    #[test]
+    fn what_came_behind_the_greeting_is_no_reply_to_the_first_command() {
+        let (ours, mut server) = tokio::io::duplex(1024);
+        let mut framed = Framed::new(ours);
+        let greeting = server.write_all(b"+HELLO\r\n+MORE\r\n").now_or_never();
+        greeting.unwrap().unwrap();
+        framed.read().now_or_never().unwrap().unwrap();
+        let (multiplexer, mut driving) = Multiplexer::new(framed);
+        let [first] = multiplexer
+            .send(None, |out| [encode::command(out, &[b"PING"])])
+            .unwrap();
+        assert!((&mut driving).now_or_never().is_some());
+        assert!(answer(first).is_err());
+        assert_eq!(
+            server.read(&mut [0; 9]).now_or_never().map(Result::ok),
+            None,
+            "not sent"
+        );
+    }
+
+    /// It belongs to something else that the connection carries.
+    #[test]
+    fn a_reply_before_its_command_was_written_ends_the_connection() {
+        let mut both = both();
+        // As much as the stream takes.
+        let first = both.send(&"x".repeat(20_000));
+        assert!(!both.drive());
+        assert!(both.reply(b":1\r\n"));
+        assert!(matches!(
+            answer(first),
+            Err(Unanswered::Ended(Ended::Nonsense(_)))
+        ));
+    }
+
+    #[test]
+    fn nonsense_is_the_first_callers_and_ends_the_others() {
+        for nonsense in [&b"HTTP/1.1 400\r\n"[..], b">1\r\n:1\r\n", b"+\xff\r\n"] {
+            let mut both = both();
+            let sent = [both.send("A"), both.send("B"), both.send("C")];
+            assert!(!both.drive());
+            assert!(both.reply(&[b":1\r\n", nonsense].concat()));
+            let [one, two, three] = sent.map(answer);
+            assert_eq!(one.unwrap(), Value::Int(1));
+            assert!(matches!(two, Err(Unanswered::Nonsense(_))), "{two:?}");
+            assert!(
+                matches!(three, Err(Unanswered::Ended(Ended::Nonsense(_)))),
+                "{three:?}"
+            );
+        }
+    }
+
+    /// Redis cuts what it quotes of a command. Each call of a name with such a character ended its
+    /// connection.
+    #[test]
+    fn an_error_that_quotes_half_a_character_was_nonsense() {
+        let mut both = both();
+        let sent = both.send("RESTORE");
+        assert!(!both.drive());
+        assert!(!both.reply(b"-ERR unknown command 'RESTORE', with args: 'na\xc3'\r\n"));
+        let Ok(Value::ServerError(error)) = answer(sent) else {
+            unreachable!("it is an error of the server")
+        };
+        assert_eq!(error.code(), "ERR");
+    }
+
+    /// A stream that always has more of one long reply.
+    struct Endless {
+        reads: usize,
+    }
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.reads += 1;
+            into.put_slice(if self.reads == 1 { b"$9999\r\n" } else { b"x" });
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_server_that_sends_without_end_lets_others_run() {
+        let (multiplexer, driving) = Multiplexer::new(Framed::new(Endless { reads: 0 }));
+        let [_sent] = multiplexer
+            .send(None, |out| [encode::command(out, &[b"GET"])])
+            .unwrap();
+        let mut task = tokio_test::task::spawn(driving);
+        for _ in 0..3 {
+            assert!(task.poll().is_pending());
+            assert!(task.is_woken(), "it goes on");
+        }
+    }
+
+    #[test]
+    fn the_end_reaches_all_callers_and_the_next_one_too() {
+        let ends: [fn(&mut Both); 3] = [
+            |both| {
+                let (_, closed) = tokio::io::duplex(1);
+                drop(std::mem::replace(&mut both.server, closed));
+                assert!(both.drive());
+            },
+            |both| {
+                both.multiplexer.close();
+                assert!(both.drive());
+            },
+            |both| {
+                let (ours, _) = tokio::io::duplex(1);
+                let (_, other) = Multiplexer::new(Framed::new(ours));
+                drop(std::mem::replace(&mut both.driving, other));
+            },
+        ];
+        for end in ends {
+            let mut both = both();
+            let (written, queued) = (both.send("A"), both.send("B"));
+            assert!(!both.drive());
+            let mut late = both.send("C");
+            assert!((&mut late).now_or_never().is_none());
+            end(&mut both);
+            for sent in [written, queued, late] {
+                assert!(matches!(answer(sent), Err(Unanswered::Ended(_))));
+            }
+            assert!(both.multiplexer.send(None, |out| [out.len()]).is_err());
+        }
+    }
+
+    #[test]
+    fn after_the_end_nothing_is_written() {
+        let mut both = both();
+        let _sent = both.send("NEVER");
+        both.multiplexer.close();
+        assert!(both.drive());
+        assert_eq!(both.received(), "");
+    }
+
+    #[test]
+    fn a_command_longer_than_the_stream_takes_is_written_in_pieces() {
+        let mut both = both();
+        let (long, behind) = ("x".repeat(100_000), "BEHIND");
+        let (first, second) = (both.send(&long), both.send(behind));
+        let expected = ping(&long) + &ping(behind);
+        let mut received = String::new();
+        while received.len() < expected.len() {
+            assert!(!both.drive());
+            received += &both.received();
+        }
+        assert_eq!(received, expected);
+        assert!(!both.reply(b":1\r\n:2\r\n"));
+        assert_eq!(answer(first).unwrap(), Value::Int(1));
+        assert_eq!(answer(second).unwrap(), Value::Int(2));
+    }
+
+    #[test]
+    fn a_long_reply_comes_whole() {
+        let mut both = both();
+        let sent = both.send("GET");
+        assert!(!both.drive());
+        let text = "y".repeat(100_000);
+        let reply = format!("*2\r\n${}\r\n{text}\r\n:5\r\n", text.len());
+        for piece in reply.as_bytes().chunks(10_000) {
+            assert!(!both.reply(piece));
+        }
+        let expected = vec![Value::BulkString(text.into_bytes()), Value::Int(5)];
+        assert_eq!(answer(sent).unwrap(), Value::Array(expected));
+        assert!(!both.drive(), "it goes on");
+    }
+
+    #[test]
+    fn a_command_wakes_the_driver_once_and_a_reply_wakes_its_caller() {
+        #[derive(Default)]
+        struct Count(AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let [driver, caller] = [(); 2].map(|()| Arc::<Count>::default());
+        let counts = || [&driver, &caller].map(|count| count.0.swap(0, Ordering::Relaxed));
+        let mut both = both();
+        let waker = Waker::from(Arc::clone(&driver));
+        let polled = Pin::new(&mut both.driving).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let first = both.send("A");
+        let known = Waker::from(Arc::clone(&caller));
+        let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"B"])];
+        let [second] = both.multiplexer.send(Some(&known), encode).unwrap();
+        assert_eq!(counts(), [1, 0]);
+        assert!(!both.drive());
+        assert!(!both.reply(b":1\r\n"));
+        assert_eq!(counts()[1], 0);
+        assert!(!both.reply(b":2\r\n"));
+        assert_eq!(counts()[1], 1);
+        drop((first, second));
+    }
+}
