@@ -6,7 +6,7 @@ use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, RLockGuard, 
 use tests::{Recorder, eventually, lock_and_unlock, unique};
 use tokio::task::JoinSet;
 
-use crate::{DEADLINE, NEVER, counts};
+use crate::{DEADLINE, NEVER, counts, renewals::is_held};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -110,6 +110,37 @@ async fn held_locks_are_renewed_a_hundred_a_call() {
     recorder.mark();
     pass(60 * S).await;
     assert_eq!(recorder.counts(), counts([]));
+}
+
+/// In a long run, a hundred thousand. `benches/watchdog.rs` holds as many on a real server.
+#[tokio::test(start_paused = true)]
+async fn many_held_locks_are_renewed_in_time_a_hundred_a_call() {
+    const THIRDS: u32 = 15;
+    let soaks = std::env::var_os("REDLOCK_SOAK").is_some_and(|value| value != "0");
+    let locks = if soaks { 100_000 } else { 10_000 };
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
+    let mut guards = Vec::with_capacity(locks);
+    for part in 0..10 {
+        guards.extend(hold(&client, &format!("many:{part}"), locks / 10).await);
+        pass(S).await;
+    }
+    pass(20 * S).await;
+    recorder.mark();
+    let mut calls = 0;
+    for _ in 0..THIRDS {
+        pass(10 * S).await;
+        calls += recorder.counts()["EVALSHA"];
+        recorder.mark();
+        // None has been late.
+        assert!(guards.iter().all(is_held));
+    }
+    // Some are renewed early to fill a call, so there are a few more calls in the same time.
+    let full = THIRDS as usize * locks / 100;
+    println!("{calls} calls for {locks} locks, {THIRDS} times");
+    assert!(calls <= full + full / 10, "{calls} calls, {full} full ones");
+    drop(guards);
+    eventually(DEADLINE, async || client.stats().names == 0).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@
 mod calls;
 mod idle;
 mod renewals;
+mod waiters;
 mod waiting;
 
 use std::{collections::BTreeMap, time::Duration};

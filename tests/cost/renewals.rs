@@ -12,7 +12,7 @@ use crate::{DEADLINE, idle::recorded};
 const S: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-fn is_held(guard: &RLockGuard) -> bool {
+pub(crate) fn is_held(guard: &RLockGuard) -> bool {
     matches!(guard.state(), GuardState::Held { .. })
 }
 
@@ -74,6 +74,35 @@ async fn a_key_of_another_type_is_found_by_halving() {
     let calls = recorder.counts()["EVALSHA"];
     assert!(calls <= 20, "{calls} calls to find one of 100");
     tokio::time::sleep(60 * S).await;
+    assert!(guards.iter().all(is_held));
+}
+
+/// Sixteen calls were made one after the other: for as long, no other task of a thread could run.
+#[tokio::test(start_paused = true)]
+async fn between_the_calls_of_many_renewals_other_tasks_run() {
+    const LOCKS: usize = 2_000;
+    let engine = Engine::new();
+    let (client, recorder) = recorded(&engine, |builder| builder);
+    let guards = hold(&client, &unique("bursts"), LOCKS).await;
+    tokio::time::sleep(S).await;
+    recorder.mark();
+    let calls = || {
+        recorder
+            .frames()
+            .iter()
+            .filter(|frame| frame.is_call())
+            .count()
+    };
+    let (mut before, mut most) = (0, 0);
+    while before < LOCKS / 100 {
+        tokio::time::advance(MS).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            most = most.max(calls() - before);
+            before = calls();
+        }
+    }
+    assert!(most <= 3, "{most} calls at once");
     assert!(guards.iter().all(is_held));
 }
 

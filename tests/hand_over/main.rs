@@ -3,5 +3,6 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+mod crowd;
 mod local;
 mod others;

@@ -67,22 +67,25 @@ async fn shares(clients: &[(&Client, usize)], turns: usize) -> Vec<usize> {
     shares
 }
 
+/// A client without a way to the server.
+fn near(engine: &Engine, mode: Option<Duration>) -> Client {
+    let builder = Client::builder().embedded(engine).hand_over(mode);
+    builder.build().unwrap()
+}
+
+/// A client with slow connections.
+fn far(engine: &Engine, mode: Option<Duration>) -> Client {
+    let builder = Wires::to_engine(engine).slow().builder();
+    builder.hand_over(mode).build().unwrap()
+}
+
 /// The client with fast connections had 199 of 200 turns.
 #[tokio::test(start_paused = true)]
 async fn a_client_with_slow_connections_gets_its_share_of_a_saturated_lock() {
     for mode in MODES {
         let engine = Engine::new();
-        let near = Client::builder()
-            .embedded(&engine)
-            .hand_over(mode)
-            .build()
-            .unwrap();
-        let far = Wires::to_engine(&engine)
-            .slow()
-            .builder()
-            .hand_over(mode)
-            .build()
-            .unwrap();
+        let near = near(&engine, mode);
+        let far = far(&engine, mode);
         let turns = 200;
         let shares = shares(&[(&near, 4), (&far, 1)], turns).await;
         assert!(shares[1] >= turns / 4, "{shares:?}");
@@ -94,11 +97,7 @@ async fn a_client_with_slow_connections_gets_its_share_of_a_saturated_lock() {
 async fn a_client_that_is_alone_does_not_pause() {
     for mode in MODES {
         let engine = Engine::new();
-        let client = Client::builder()
-            .embedded(&engine)
-            .hand_over(mode)
-            .build()
-            .unwrap();
+        let client = near(&engine, mode);
         let start = Instant::now();
         let turns = 100;
         assert_eq!(shares(&[(&client, 4)], turns).await, [turns]);
@@ -111,11 +110,7 @@ async fn a_client_that_is_alone_does_not_pause() {
 async fn a_client_that_only_listens_costs_others_a_pause_now_and_then() {
     for mode in MODES {
         let engine = Engine::new();
-        let client = Client::builder()
-            .embedded(&engine)
-            .hand_over(mode)
-            .build()
-            .unwrap();
+        let client = near(&engine, mode);
         let idle = Client::builder().embedded(&engine);
         let idle = idle.linger(Duration::from_secs(60)).build().unwrap();
         let guard = client.rlock(NAME).lock().await.unwrap();
@@ -141,12 +136,7 @@ async fn a_shared_turn_costs_one_further_command_at_most() {
         let engine = Engine::new();
         let wires = Wires::to_engine(&engine);
         let near = wires.builder().hand_over(mode).build().unwrap();
-        let far = Wires::to_engine(&engine)
-            .slow()
-            .builder()
-            .hand_over(mode)
-            .build()
-            .unwrap();
+        let far = far(&engine, mode);
         // Subscribed, and what it is to know is known.
         let _ = shares(&[(&near, 4), (&far, 1)], 20).await;
         let (before, turns) = (wires.count(), 200);

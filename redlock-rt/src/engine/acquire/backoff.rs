@@ -128,7 +128,8 @@ impl Default for Backoff {
 pub(super) enum RetryPlan {
     /// The waiter is woken, and looks by itself only at long intervals.
     Woken,
-    Spins(SpinRetries),
+    /// Boxed, since every waiting future has room for it.
+    Spins(Box<SpinRetries>),
 }
 
 /// The retries of one waiter. Retries that become due behind other waiters of the process are
@@ -149,13 +150,13 @@ impl RetryPlan {
         let Some(backoff) = backoff else {
             return Self::Woken;
         };
-        Self::Spins(SpinRetries {
+        Self::Spins(Box::new(SpinRetries {
             backoff,
             retries: 0,
             due: now,
             unanswered: false,
             gives_up_at: backoff.whole().map(|whole| after(now, whole)),
-        })
+        }))
     }
 
     /// The end of the wait for a waiter that has not tried, because it is behind other waiters of

@@ -236,6 +236,7 @@ fn an_offer_beside_a_doubt_is_declined_or_taken_in_doubt() {
         let doubt = world.spawn(|world| {
             world.engine.watchdog.doubt();
             world.engine.watchdog.doubt_all(&world.engine.nodes);
+            while world.engine.watchdog.doubt_some() {}
         });
         let ends = world.spawn(move |world| world.end(guard));
         let guard = world.wait(first);

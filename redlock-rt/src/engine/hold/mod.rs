@@ -1,5 +1,6 @@
 //! A hold: one owner number in one lock, from the count's first 1 to its 0.
 
+mod crowd;
 mod holders;
 mod lease;
 mod request;
@@ -116,7 +117,7 @@ impl Hold {
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
         if profile.exclusive {
-            holders.rivals().acquired();
+            holders.rivals().acquired(sent);
             superseded.extend(holders.replace(&hold));
         } else if !profile.supersedes.is_empty() {
             holders.add(&hold);
@@ -146,7 +147,7 @@ impl Hold {
         let (lease, id) = Lease::next_of(legacy, request.terms, now);
         let hold = Self::with_lease(request, None, lease);
         let holders = hold.waiters.subject();
-        holders.rivals().acquired();
+        holders.rivals().goes_on();
         let follows = holders.follow(before, &hold);
         follows.then_some((hold, id))
     }
@@ -338,7 +339,7 @@ impl Hold {
         }
     }
 
-    /// Whether other clients received the announcement of the release.
+    /// How many other clients received the announcement of the release.
     fn compare_listeners(&self, news: &News) {
         let News::Announced(announcement, _) = news else {
             return;
@@ -351,7 +352,8 @@ impl Hold {
             return;
         };
         let own = u64::from(self.engine.hub.is_confirmed(channel));
-        let others = announcement.receivers > own;
+        let others = announcement.receivers.saturating_sub(own);
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
         self.waiters.subject().rivals().released(others);
     }
 

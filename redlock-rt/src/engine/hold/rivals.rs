@@ -11,21 +11,25 @@
 //! In a cluster, others may listen at another node, where they are not counted. So a release there is
 //! always followed by a pause, if it ends a chain of hand-overs, during which others could not try.
 //!
+//! Where many clients want the lock, those pause too that had it lately; see [`Crowd`].
+//!
 //! Pure state. A pause only delays a try, so a wrong guess costs no more than [`LONGEST`].
 //!
 //! # Invariants
 //!
 //! 1. A message is followed by a pause only if this client's release was announced by it, as far as
-//!    can be known, and each release by one pause at most.
+//!    can be known, and each release by one pause at most; or if this client gives way to a crowd.
 //! 2. Where nobody else listens there is no pause, except after an uncounted chain.
-//! 3. A pause is between [`SHORTEST`] and [`LONGEST`].
+//! 3. A pause is between [`SHORTEST`] and [`LONGEST`], where no crowd wants the lock.
 
 use std::time::{Duration, Instant};
+
+use super::crowd::Crowd;
 
 /// The shortest pause: others may be slower than the connection of this client.
 const SHORTEST: Duration = Duration::from_micros(200);
 /// The longest pause.
-const LONGEST: Duration = Duration::from_millis(2);
+pub(super) const LONGEST: Duration = Duration::from_millis(2);
 /// After so many pauses in a row that nobody used, most releases are followed by none,
 const IN_VAIN: u32 = 3;
 /// but one of so many is.
@@ -33,9 +37,13 @@ const ONE_OF: u32 = 16;
 /// A message that comes later is not the one of the release.
 const EXPECTED_FOR: Duration = Duration::from_millis(200);
 
-/// See the module.
+/// See the module. Boxed once there is something to know, since each lock that is held has room for it.
 #[derive(Debug, Default)]
-pub(crate) struct Rivals {
+pub(crate) struct Rivals(Option<Box<Known>>);
+
+/// What is known of the other clients.
+#[derive(Debug, Default)]
+struct Known {
     /// Others received the last announcement of this client.
     listen: bool,
     /// Pauses in a row that nobody used.
@@ -45,6 +53,7 @@ pub(crate) struct Rivals {
     /// How long an own announcement takes to be heard, on average.
     way: Option<Duration>,
     step: Step,
+    crowd: Crowd,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +70,59 @@ impl Rivals {
     /// This client begins to release, and has waiters that will hear of it. `unseen`: others could
     /// not try for a while, and may listen without being counted.
     pub(crate) fn releasing(&mut self, now: Instant, unseen: bool) {
+        if unseen {
+            self.0.get_or_insert_default();
+        }
+        if let Some(known) = &mut self.0 {
+            known.releasing(now, unseen);
+        }
+    }
+
+    /// Redis has answered the release: so many other clients received the announcement.
+    pub(crate) fn released(&mut self, others: u32) {
+        if others > 0 {
+            self.0.get_or_insert_default();
+        }
+        if let Some(known) = &mut self.0 {
+            known.released(others);
+        }
+    }
+
+    /// A message has come. Returns the pause before the next try.
+    pub(crate) fn heard(&mut self, now: Instant) -> Option<Duration> {
+        self.0.as_mut()?.heard(now)
+    }
+
+    /// A try of this client was refused.
+    pub(crate) fn refused(&mut self) {
+        if let Some(known) = &mut self.0 {
+            known.refused();
+        }
+    }
+
+    /// This client has the lock, by a call that was sent at `sent`.
+    pub(crate) fn acquired(&mut self, sent: Instant) {
+        if let Some(known) = &mut self.0 {
+            known.crowd.acquired(sent);
+            known.goes_on();
+        }
+    }
+
+    /// This client has the lock, which its own tasks hand over to each other.
+    pub(crate) fn goes_on(&mut self) {
+        if let Some(known) = &mut self.0 {
+            known.goes_on();
+        }
+    }
+
+    /// Whether others want the lock, as far as is known.
+    pub(crate) fn compete(&self) -> bool {
+        self.0.as_ref().is_some_and(|known| known.compete())
+    }
+}
+
+impl Known {
+    fn releasing(&mut self, now: Instant, unseen: bool) {
         self.step = Step::Idle;
         if !self.listen && !unseen {
             return;
@@ -72,19 +134,23 @@ impl Rivals {
         }
     }
 
-    /// Redis has answered the release. `others`: whether other clients received the announcement.
-    pub(crate) fn released(&mut self, others: bool) {
-        if !others {
+    fn released(&mut self, others: u32) {
+        if others == 0 {
             *self = Self {
                 way: self.way,
                 ..Self::default()
             };
         }
-        self.listen = others;
+        self.listen = others > 0;
+        self.crowd.released(others);
     }
 
-    /// A message has come. Returns the pause before the next try.
-    pub(crate) fn heard(&mut self, now: Instant) -> Option<Duration> {
+    fn heard(&mut self, now: Instant) -> Option<Duration> {
+        let pause = self.pause(now);
+        self.crowd.heard(now, pause)
+    }
+
+    fn pause(&mut self, now: Instant) -> Option<Duration> {
         match self.step {
             Step::Releasing(since) => {
                 let way = now.saturating_duration_since(since);
@@ -107,23 +173,21 @@ impl Rivals {
         }
     }
 
-    /// A try of this client was refused.
-    pub(crate) fn refused(&mut self) {
+    fn refused(&mut self) {
+        self.crowd.refused();
         if self.step == Step::Pausing {
             self.used();
         }
     }
 
-    /// This client has the lock.
-    pub(crate) fn acquired(&mut self) {
+    fn goes_on(&mut self) {
         if self.step == Step::Pausing {
             self.in_vain = self.in_vain.saturating_add(1);
         }
         self.step = Step::Idle;
     }
 
-    /// Whether others want the lock, as far as is known.
-    pub(crate) fn compete(&self) -> bool {
+    fn compete(&self) -> bool {
         self.listen && self.in_vain < IN_VAIN
     }
 
@@ -145,7 +209,7 @@ mod tests {
     fn turn(rivals: &mut Rivals, now: Instant, way: Duration, others: bool) -> Option<Duration> {
         rivals.releasing(now, false);
         let pause = rivals.heard(now + way);
-        rivals.released(others);
+        rivals.released(u32::from(others));
         pause
     }
 
@@ -171,7 +235,7 @@ mod tests {
     #[test]
     fn a_release_of_another_client_is_followed_by_no_pause() {
         let (mut rivals, now) = (Rivals::default(), Instant::now());
-        rivals.released(true);
+        rivals.released(1);
         assert_eq!(rivals.heard(now), None);
         assert!(turn(&mut rivals, now, MS, true).is_some());
         assert_eq!(rivals.heard(now + MS), None, "whoever tried first released");
@@ -180,16 +244,16 @@ mod tests {
     #[test]
     fn listeners_that_never_try_cost_a_pause_now_and_then() {
         let (mut rivals, now) = (Rivals::default(), Instant::now());
-        rivals.released(true);
+        rivals.released(1);
         let mut pauses = 0;
         for _ in 0..160 {
             pauses += u32::from(turn(&mut rivals, now, MS, true).is_some());
-            rivals.acquired();
+            rivals.acquired(now);
         }
         assert!((10..=14).contains(&pauses), "{pauses}");
         assert!(!rivals.compete());
         while turn(&mut rivals, now, MS, true).is_none() {
-            rivals.acquired();
+            rivals.acquired(now);
         }
         rivals.refused();
         assert!(rivals.compete());
@@ -202,8 +266,8 @@ mod tests {
         for _ in 0..40 {
             rivals.releasing(now, true);
             assert_eq!(rivals.heard(now + MS / 2), Some(MS));
-            rivals.acquired();
-            rivals.released(false);
+            rivals.acquired(now);
+            rivals.released(0);
             assert!(!rivals.compete());
             assert_eq!(turn(&mut rivals, now, MS, false), None, "no chain");
         }
@@ -227,14 +291,14 @@ mod tests {
                     }
                     1 | 2 => {
                         listen = step == 1;
-                        rivals.released(listen);
+                        rivals.released(u32::from(listen));
                     }
                     3 => if let Some(pause) = rivals.heard(now) {
                         pauses += 1;
                         prop_assert!(pause <= LONGEST && pauses <= releases);
                     },
                     4 => rivals.refused(),
-                    _ => rivals.acquired(),
+                    _ => rivals.acquired(now),
                 }
             }
         }

@@ -39,7 +39,7 @@ mod offers;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -154,13 +154,15 @@ pub(crate) enum OfferLook<O> {
 pub(crate) struct WaitQueue<T, O = Infallible> {
     waiting: BTreeMap<Ticket, Waiter>,
     /// Waiters whose wait is over and that have not been polled since.
-    done: HashMap<Ticket, T>,
+    done: BTreeMap<Ticket, T>,
     next: u64,
     permit: bool,
     trying: Option<Try>,
     closed: bool,
     /// When the head looks again although nothing was announced.
     retry_at: Option<Instant>,
+    /// When the head tries because of what was announced last, having let others try first.
+    paused_until: Option<Instant>,
     /// How the head fares, for those behind the head whose time runs out.
     health: Health,
     /// What the last head to be refused was told, for those behind the head whose time runs out.
@@ -174,12 +176,13 @@ impl<T, O> Default for WaitQueue<T, O> {
     fn default() -> Self {
         Self {
             waiting: BTreeMap::new(),
-            done: HashMap::new(),
+            done: BTreeMap::new(),
             next: 0,
             permit: false,
             trying: None,
             closed: false,
             retry_at: None,
+            paused_until: None,
             health: Health::Answering,
             refusal: Refusal::Held,
             offer: None,
@@ -197,6 +200,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         if first {
             self.permit = false;
             self.retry_at = None;
+            self.paused_until = None;
             self.health = Health::Answering;
             self.refusal = Refusal::Held;
         }
@@ -246,19 +250,21 @@ impl<T: Clone, O> WaitQueue<T, O> {
             return None;
         }
         self.permit = true;
+        self.paused_until = None;
         self.head_waker()
     }
 
-    /// As [`notify`](Self::notify), for a try at that moment. Under way is one that Redis may have
-    /// answered before, so the next is not put off.
+    /// As [`notify`](Self::notify), for a try at that moment, in place of an earlier such moment. A
+    /// permit that the head has not taken yet stays.
     #[must_use]
     pub(crate) fn notify_at(&mut self, at: Instant) -> Option<Waker> {
-        if self.permit || self.trying.is_some() {
+        if self.permit {
             return self.notify();
         }
-        self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+        let head = self.waiting.first_entry()?;
         // Told again, since the moment is another.
-        self.waiting.first_entry()?.get_mut().told = false;
+        head.into_mut().told = false;
+        self.paused_until = Some(at);
         self.head_waker()
     }
 
@@ -292,6 +298,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
         self.permit = !self.waiting.is_empty();
         self.retry_at = None;
+        self.paused_until = None;
         self.set_health(Health::Answering);
         wakers.extend(self.head_waker());
         wakers
@@ -314,7 +321,10 @@ impl<T: Clone, O> WaitQueue<T, O> {
         match departure {
             Departure::Served { .. } if mutant::on("readers_do_not_follow_each_other") => {}
             // Of a lock with one holder at a time, whatever was announced is over now.
-            Departure::Served { shared, more } => self.permit = shared && (self.permit || more),
+            Departure::Served { shared, more } => {
+                self.permit = shared && (self.permit || more);
+                self.paused_until = self.paused_until.filter(|_| shared);
+            }
             Departure::GaveUp { .. } if mutant::on("a_permit_is_not_passed_on") => {}
             Departure::GaveUp { passes_on } => self.permit |= tried || passes_on,
         }
@@ -390,6 +400,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
     /// The moment to look again has come for the head.
     pub(crate) fn retry(&mut self) {
         self.retry_at = None;
+        self.paused_until = None;
         self.permit = true;
     }
 
@@ -399,7 +410,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
 
     /// When `ticket` is to look again by itself; only the head does.
     pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
-        self.retry_at.filter(|_| self.is_head(ticket))
+        let moments = self.retry_at.into_iter().chain(self.paused_until);
+        moments.min().filter(|_| self.is_head(ticket))
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {

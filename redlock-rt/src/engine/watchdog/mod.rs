@@ -2,10 +2,10 @@
 //!
 //! # Lock order
 //!
-//! The schedule's mutex, then the moment of the last doubt, the homes, or a hold's lease. An ending
-//! guard takes the mutexes of the schedule and the lease. The task takes the same mutexes from the
-//! selection of the due holds until the batch is handed to the connection. So a renewal is either
-//! sent before the release began, or never.
+//! The schedule's mutex, then the moment of the last doubt, the holds in doubt, the homes, or a hold's
+//! lease. An ending guard takes the mutexes of the schedule and the lease. The task takes the same
+//! mutexes from the selection of the due holds until the batch is handed to the connection. So a
+//! renewal is either sent before the release began, or never.
 
 mod lanes;
 #[cfg(all(test, redlock_loom))]
@@ -14,6 +14,7 @@ mod losses;
 mod schedule;
 mod task;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +30,9 @@ use crate::shim::{AtomicBool, Mutex, lock};
 
 pub(crate) use self::task::run;
 
+/// The number of holds that are put in doubt before others run.
+const AT_A_TIME: usize = 100;
+
 /// The holds of a client, and when each is due.
 pub(crate) struct Watchdog {
     schedule: Mutex<Schedule<Arc<Hold>>>,
@@ -36,6 +40,9 @@ pub(crate) struct Watchdog {
     doubted: Mutex<Option<Instant>>,
     /// The runtimes in which the holds were acquired. Its mutex is taken inside the schedule's.
     homes: Mutex<Homes>,
+    /// The holds that are still to be put in doubt, with the moment since when they are. Its mutex is
+    /// taken inside the schedule's.
+    doubtful: Mutex<VecDeque<(u64, Instant)>>,
     pub(super) losses: Losses,
     pub(super) signal: Signal,
     /// Something happened after which the server may no longer have our locks.
@@ -48,6 +55,7 @@ impl Watchdog {
             schedule: Mutex::new(Schedule::default()),
             doubted: Mutex::new(None),
             homes: Mutex::new(Homes::default()),
+            doubtful: Mutex::new(VecDeque::new()),
             losses: Losses::new(),
             signal: Signal::default(),
             doubt: AtomicBool::new(false),
@@ -121,7 +129,7 @@ impl Watchdog {
         told || lock(&self.doubted).is_some_and(|since| sent <= since)
     }
 
-    /// Puts them in doubt, if that was asked for.
+    /// Notes which locks to put in doubt, if that was asked for.
     pub(super) fn doubt_all(&self, nodes: &Nodes) {
         if !self.doubt.swap(false, Ordering::AcqRel) {
             return;
@@ -133,19 +141,29 @@ impl Watchdog {
             Some(slots) => slots.contains(nodes.slot_of(hold.recipe.name())),
         };
         let now = clock::now();
-        let mut schedule = lock(&self.schedule);
+        let schedule = lock(&self.schedule);
+        // A hold that is added from here on is compared with this moment.
         *lock(&self.doubted) = Some(now);
-        let ids: Vec<u64> = schedule
-            .items()
-            .filter(|(_, hold)| is_in_doubt(hold))
-            .map(|(id, hold)| {
-                hold.doubt(now);
-                id
-            })
-            .collect();
-        for id in ids {
-            let _ = schedule.reset(id, now);
+        let items = schedule.items().filter(|(_, hold)| is_in_doubt(hold));
+        lock(&self.doubtful).extend(items.map(|(id, _)| (id, now)));
+    }
+
+    /// Puts some of them in doubt; returns whether there are more. So other tasks run in between, and
+    /// guards may end.
+    pub(super) fn doubt_some(&self) -> bool {
+        let mut schedule = lock(&self.schedule);
+        let mut doubtful = lock(&self.doubtful);
+        let some = doubtful.len().min(AT_A_TIME);
+        let some: Vec<_> = doubtful.drain(..some).collect();
+        let more = !doubtful.is_empty();
+        drop(doubtful);
+        for (id, since) in some {
+            if let Some(hold) = schedule.get(id) {
+                hold.doubt(since);
+                let _ = schedule.reset(id, since);
+            }
         }
+        more
     }
 
     /// Reports a lost lock.
@@ -157,10 +175,9 @@ impl Watchdog {
 
     /// The scheduled holds.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        lock(&self.schedule)
-            .items()
-            .map(|(_, hold)| Arc::clone(hold))
-            .collect()
+        let schedule = lock(&self.schedule);
+        let items = schedule.items();
+        items.map(|(_, hold)| Arc::clone(hold)).collect()
     }
 
     /// The runtimes in which the holds were acquired, each once.
@@ -176,10 +193,8 @@ impl Watchdog {
     /// The number of renewed holds.
     pub(crate) fn renewals(&self) -> usize {
         let now = clock::now();
-        lock(&self.schedule)
-            .items()
-            .filter(|(_, hold)| hold.is_renewed(now))
-            .count()
+        let holds = self.holds();
+        holds.iter().filter(|hold| hold.is_renewed(now)).count()
     }
 }
 

@@ -33,6 +33,11 @@ impl<T> Schedule<T> {
         self.hasten(at)
     }
 
+    pub(crate) fn get(&self, id: u64) -> Option<&T> {
+        let at = *self.moments.get(&id)?;
+        self.queue.get(&(at, id))
+    }
+
     /// Moves an item if it is still here. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn reset(&mut self, id: u64, at: Instant) -> bool {

@@ -62,6 +62,9 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
     let mut connecting: FuturesUnordered<Connecting> = FuturesUnordered::new();
     while !watchdog.signal.is_closed() {
         watchdog.doubt_all(&nodes);
+        while watchdog.doubt_some() {
+            tokio::task::yield_now().await;
+        }
         watchdog.losses.tell(clock::now());
         let mut more = true;
         while more {
@@ -75,6 +78,10 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
             );
             for (at, slot) in picked.unconnected {
                 connecting.push(connect(Arc::clone(&nodes), at, slot).boxed());
+            }
+            // However many locks there are, others run after each call.
+            if more {
+                tokio::task::yield_now().await;
             }
         }
         let wake_at = lock(&watchdog.schedule).arm(clock::now());

@@ -84,6 +84,83 @@ fn a_permit_that_came_too_late_for_the_head_is_the_next_heads() {
     assert_eq!(queue.poll(second, &waker), TRY);
 }
 
+#[test]
+fn a_pause_begins_anew_with_each_announcement_and_ends_with_a_permit() {
+    let (start, ms) = (Instant::now(), Duration::from_millis(1));
+    let (count, waker) = waker();
+    let mut queue = Queue::default();
+    let [head, second] = [(); 2].map(|()| queue.enter().0);
+    queue.set_retry(Some(start + 9 * ms));
+    for ticket in [head, second] {
+        let _ = queue.poll(ticket, &waker);
+        assert_eq!(queue.poll(ticket, &waker), Poll::Pending);
+    }
+    // The second later than the first, and the third earlier.
+    for after in [3, 5, 4] {
+        let told = queue.notify_at(start + after * ms);
+        told.into_iter().for_each(Waker::wake);
+        assert_eq!(queue.poll(head, &waker), HEAD);
+        assert_eq!(queue.poll(head, &waker), Poll::Pending);
+        assert_eq!(queue.retry_at(head), Some(start + after * ms));
+        assert_eq!(queue.retry_at(second), None);
+    }
+    assert_eq!(count.get(), 3);
+    assert!(queue.notify().is_some());
+    assert_eq!(queue.retry_at(head), Some(start + 9 * ms));
+    let _ = queue.notify_at(start + 5 * ms);
+    assert_eq!(queue.poll(head, &waker), TRY, "it was there before");
+}
+
+/// The try under way may have been answered before the release that was announced.
+#[test]
+fn a_pause_that_begins_in_a_try_is_the_next_trys() {
+    let (start, ms) = (Instant::now(), Duration::from_millis(1));
+    let (mut queue, [head, second]) = queue();
+    assert_eq!(queue.poll(head, Waker::noop()), TRY);
+    let _ = queue.notify_at(start + 2 * ms);
+    queue.tried(Some(start + 9 * ms), Health::Answering);
+    assert_eq!(queue.poll(head, Waker::noop()), HEAD);
+    assert_eq!(queue.poll(head, Waker::noop()), Poll::Pending);
+    assert_eq!(queue.retry_at(head), Some(start + 2 * ms));
+    // The next head goes on with it, unless the first was served.
+    let mut left = queue.leave(head, GAVE_UP).into_iter();
+    assert!(left.next().is_none(), "it has not been polled");
+    assert_eq!(queue.retry_at(second), Some(start + 2 * ms));
+    queue.retry();
+    assert_eq!(queue.poll(second, Waker::noop()), TRY);
+    let (third, _) = queue.enter();
+    let _ = queue.notify_at(start + 3 * ms);
+    let _ = queue.leave(second, served(false, false));
+    assert_eq!(queue.retry_at(third), None);
+}
+
+/// What a waiter costs the others does not depend on how many there are.
+#[test]
+fn among_ten_thousand_waiters_who_comes_or_goes_wakes_the_next_head_at_most() {
+    const WAITERS: usize = 10_000;
+    let (count, waker) = waker();
+    let mut queue = Queue::default();
+    let mut tickets: Vec<_> = (0..WAITERS).map(|_| queue.enter().0).collect();
+    for ticket in &tickets[1..] {
+        assert_eq!(queue.poll(*ticket, &waker), Poll::Pending);
+    }
+    // From the middle, as those do that give up.
+    for ticket in tickets.drain(WAITERS / 4..WAITERS / 2) {
+        assert!(queue.leave(ticket, GAVE_UP).is_none());
+    }
+    assert_eq!(count.get(), 0);
+    for (served_before, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(count.get(), served_before);
+        assert_eq!(queue.poll(ticket, &waker), HEAD);
+        let told = queue.notify();
+        assert!(told.is_none(), "it is awake");
+        assert_eq!(queue.poll(ticket, &waker), TRY);
+        let next = queue.leave(ticket, served(false, false));
+        next.into_iter().for_each(Waker::wake);
+    }
+    assert!(queue.is_empty());
+}
+
 /// A spin lock's head that has run out of retries while Redis is silent waits on.
 #[test]
 fn a_head_that_puts_a_permit_back_may_take_it_again() {

@@ -1,0 +1,130 @@
+//! Many clients want one lock: few of them try for it at each release, and each has its share.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use redlock_rt::{Client, embedded::Engine};
+use tests::Wires;
+use tokio::{
+    sync::Mutex,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+const MS: Duration = Duration::from_millis(1);
+const CLIENTS: usize = 8;
+const TASKS: usize = 4;
+/// The longest time for which a client lets others try, and the tick of the timers.
+const LONGEST: Duration = Duration::from_millis(5 + 1);
+
+/// Clients of one server that take turns.
+struct Crowd {
+    wires: Vec<Wires>,
+    clients: Vec<Client>,
+}
+
+/// What some turns cost and brought.
+#[derive(Debug)]
+struct Turns {
+    /// The calls of all clients for each turn.
+    calls: f64,
+    of: Vec<usize>,
+    /// The longest time from a release to the next turn.
+    free: Duration,
+}
+
+impl Crowd {
+    fn of(clients: usize) -> Self {
+        let engine = Engine::new();
+        let wires: Vec<_> = (0..clients).map(|_| Wires::to_engine(&engine)).collect();
+        let clients = wires.iter().map(|wires| {
+            // Each turn is a release and an acquisition.
+            let builder = wires.builder().hand_over(None);
+            builder.build().unwrap()
+        });
+        Self {
+            clients: clients.collect(),
+            wires,
+        }
+    }
+
+    /// Each client has some tasks that take turns, until there were `turns`, each for `hold`.
+    async fn take(&self, turns: usize, hold: Duration) -> Turns {
+        let before: Vec<_> = self.wires.iter().map(Wires::count).collect();
+        let taken = Arc::new(AtomicUsize::new(0));
+        // When the lock was released last.
+        let free_since = Arc::new(Mutex::new(Instant::now()));
+        let mut tasks = JoinSet::new();
+        for at in 0..self.clients.len() * TASKS {
+            let client = at % self.clients.len();
+            let lock = self.clients[client].rlock("crowded");
+            let (taken, free_since) = (taken.clone(), free_since.clone());
+            tasks.spawn(async move {
+                let (mut own, mut longest) = (0, Duration::ZERO);
+                while taken.fetch_add(1, Ordering::Relaxed) < turns {
+                    let guard = lock.lock().await.unwrap();
+                    let mut since = free_since.try_lock().unwrap();
+                    longest = longest.max(since.elapsed());
+                    own += 1;
+                    sleep(hold).await;
+                    *since = Instant::now();
+                    drop(since);
+                    guard.unlock().await.unwrap();
+                }
+                (client, own, longest)
+            });
+        }
+        let mut of = vec![0; self.clients.len()];
+        let mut free = Duration::ZERO;
+        for (client, own, longest) in tasks.join_all().await {
+            of[client] += own;
+            free = free.max(longest);
+        }
+        let wires = self.wires.iter().zip(before);
+        let calls: usize = wires
+            .map(|(wires, before)| {
+                let frames = wires.frames(before);
+                frames.iter().filter(|frame| frame.is_call()).count()
+            })
+            .sum();
+        #[allow(clippy::cast_precision_loss, reason = "they are few")]
+        let calls = calls as f64 / turns as f64;
+        Turns { calls, of, free }
+    }
+}
+
+/// Every client tried at each release: nine calls a turn.
+#[tokio::test(start_paused = true)]
+async fn a_turn_among_eight_clients_costs_four_calls() {
+    for hold in [Duration::ZERO, MS, MS * 2] {
+        let crowd = Crowd::of(CLIENTS);
+        let _ = crowd.take(40 * CLIENTS, hold).await;
+        let turns = crowd.take(100 * CLIENTS, hold).await;
+        println!("{hold:?}: {turns:?}");
+        assert!(turns.calls <= 4.0, "{turns:?}");
+        assert!(turns.of.iter().all(|of| *of >= 50), "{turns:?}");
+    }
+}
+
+/// The clients that are next have no tasks any more, and nobody says so.
+#[tokio::test(start_paused = true)]
+async fn a_free_lock_is_not_left_alone_although_clients_give_way() {
+    let crowd = Crowd::of(CLIENTS);
+    for hold in [Duration::ZERO, MS, MS * 5] {
+        for left in 1..CLIENTS {
+            let all = crowd.take(20 * CLIENTS, hold).await;
+            assert!(all.free <= LONGEST, "{all:?}");
+            let some = Crowd {
+                wires: crowd.wires[..left].to_vec(),
+                clients: crowd.clients[..left].to_vec(),
+            };
+            let few = some.take(20 * left, hold).await;
+            assert!(few.free <= LONGEST, "{left}: {few:?}");
+        }
+    }
+}
