@@ -56,6 +56,7 @@ const MUTANTS: &[&str] = &[
     "a_guard_outlives_its_deadline",
     "a_key_that_was_there_counts_as_created",
     "a_lease_of_a_reader_has_another_name",
+    "a_lost_part_stays_lost",
     "a_majority_is_one_less",
     "a_permit_is_not_passed_on",
     "a_reentry_is_not_counted",

@@ -1,4 +1,4 @@
-use tests::history::{Acquisition, Ms, Outcome, Pause, TimedCall};
+use tests::history::{Acquisition, Mode, Ms, Outcome, Pause, TimedCall};
 
 use super::{TERMS, asks, broken, history, strike};
 
@@ -60,4 +60,29 @@ fn who_stood_still_returns_when_it_goes_on() {
     pause.from = 308;
     history.pauses = vec![pause];
     assert_eq!(broken(&history), ["bound"]);
+}
+
+/// The servers are asked for 50 ms, and what was had is given back for as long.
+#[test]
+fn a_try_for_a_majority_gives_back_what_it_had() {
+    let tries = |returned, pause: Option<(Ms, Ms)>| {
+        let tries = Acquisition {
+            mode: Mode::Majority(3),
+            ..waits(0, returned)
+        };
+        let mut history = history([tries]);
+        history.pauses.extend(pause.map(|(from, until)| Pause {
+            process: 1,
+            from,
+            until,
+        }));
+        broken(&history)
+    };
+    let longest = 100 + 2 * TERMS.server + 1 + 5;
+    assert_eq!(tries(longest, None), [""; 0]);
+    assert_eq!(tries(longest + 1, None), ["bound"]);
+    // Its process stood still while the servers answered.
+    let late = 600 + TERMS.server + 1 + 5;
+    assert_eq!(tries(late, Some((110, 600))), [""; 0]);
+    assert_eq!(tries(late + 1, Some((110, 600))), ["bound"]);
 }

@@ -102,3 +102,24 @@ fn what_is_renewed_is_known_to_be_forgotten_at_the_next_renewal() {
     struck.strikes[0].only_wipes = true;
     assert_eq!(broken(&struck), RULE, "that fault is what was forgotten");
 }
+
+#[test]
+fn a_process_that_stood_still_reads_late_that_it_had_the_lock() {
+    let late = |wiped: Ms, stood_still: bool| {
+        let mut first = holds(1, 300, 350);
+        first.called = 90;
+        let mut history = history([holds(2, 200, 400), first]);
+        history.wiped.push(Wiped {
+            at: wiped,
+            until: wiped,
+            key: Some(KEY.to_owned()),
+        });
+        if stood_still {
+            history.strikes.push(strike(Some(1), 120, 290));
+        }
+        broken(&history)
+    };
+    assert_eq!(late(150, true), [""; 0]);
+    assert_eq!(late(150, false), RULE);
+    assert_eq!(late(80, true), RULE, "forgotten before");
+}

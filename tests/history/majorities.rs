@@ -1,4 +1,4 @@
-use tests::history::{Acquisition, History, Mode, Ms, Outcome, Part, Sight, Wiped};
+use tests::history::{Acquisition, Again, History, Mode, Ms, Outcome, Part, Sight, Wiped};
 
 use super::{KEY, LEASE, asks, broken, history, holds, sight, strike, with};
 
@@ -174,7 +174,8 @@ fn in_a_process_they_are_had_in_the_order_of_the_calls() {
     assert_eq!(broken(&late(100, 300)), ["fifo"]);
     assert_eq!(broken(&late(195, 300)), [""; 0], "it came later");
     assert_eq!(broken(&late(100, 200)), [""; 0], "it had left");
-    let mut tried = late(100, 300);
+    let mut tried = late(150, 240);
+    assert_eq!(broken(&tried), ["fifo"]);
     tried.acquisitions[1].bound = Some(0);
     assert_eq!(broken(&tried), [""; 0], "it did not queue");
 }
@@ -252,4 +253,44 @@ fn a_task_waits_for_another_of_its_process_whose_parts_were_forgotten() {
     assert_eq!(broken(&own(1, last)), [""; 0]);
     assert_eq!(broken(&own(1, last - 1)), ["serving"]);
     assert_eq!(broken(&own(2, last)), ["serving"], "another process");
+}
+
+/// One that is had once more from 300 to 400 ms, which these servers count from 290 ms on.
+fn twice(servers: &[usize], count: u32) -> History {
+    let twice = with(had(1, 10, 900), |grant| {
+        grant.again.push(Again {
+            called: 280,
+            at: Some(300),
+            ended: Some(400),
+        });
+    });
+    let mut history = on([(twice, &[0, 1, 2][..])]);
+    for server in servers {
+        let mut sight = sight(290, &["0"]);
+        sight.holders[0].1 = count;
+        shows(&mut history, *server, sight);
+    }
+    history
+}
+
+#[test]
+fn a_count_of_guards_that_were_not_asked_for_is_found() {
+    assert_eq!(broken(&twice(&[0, 1, 2], 2)), [""; 0]);
+    assert_eq!(broken(&twice(&[0, 1, 2], 3)), ["count"]);
+    let mut early = on([(had(1, 10, 900), &[0, 1, 2][..])]);
+    let mut sight = sight(290, &["0"]);
+    sight.holders[0].1 = 2;
+    shows(&mut early, 1, sight);
+    assert_eq!(broken(&early), ["count"]);
+}
+
+#[test]
+fn a_second_guard_that_a_minority_counts_is_found() {
+    assert_eq!(broken(&twice(&[1, 2], 2)), [""; 0]);
+    assert_eq!(broken(&twice(&[1], 2)), ["count"]);
+    let mut struck = twice(&[1], 2);
+    struck
+        .struck_servers
+        .push((Some(2), strike(Some(1), 200, 210)));
+    assert_eq!(broken(&struck), [""; 0]);
 }

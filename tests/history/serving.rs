@@ -95,6 +95,29 @@ fn permits_that_are_left_are_had() {
 }
 
 #[test]
+fn who_waits_behind_one_that_gives_up_is_served() {
+    let behind = |process, at| {
+        let gave_up = Acquisition {
+            mode: Mode::Permits { taken: 2, limit: 2 },
+            returned: Some((1500, Outcome::TimedOut)),
+            ..asks(process, 10)
+        };
+        let mut history = free_until(at);
+        history.acquisitions[0].mode = Mode::Permits { taken: 1, limit: 2 };
+        history.acquisitions.push(gave_up);
+        for (sight, number) in history.sights.iter_mut().zip([0, 1, 0]) {
+            sight.holders.clear();
+            sight.number = Some(number);
+        }
+        broken(&history)
+    };
+    assert_eq!(behind(2, 1500 + PROMPT), [""; 0]);
+    assert_eq!(behind(2, 1501 + PROMPT), ["serving"]);
+    assert_eq!(behind(1, 1000 + PROMPT), [""; 0], "another process's");
+    assert_eq!(behind(1, 1001 + PROMPT), ["serving"]);
+}
+
+#[test]
 fn a_reader_follows_other_readers() {
     let behind = |shared, at| {
         let mut history = free_until(at);

@@ -72,11 +72,18 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
     }
 }
 
-/// Whether Redis had forgotten the first of the two holds, and its guard's time to notice was not over.
+/// Whether Redis had forgotten one of the two holds when it gave the other, and the time of that guard to
+/// notice was not over.
 fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, until: Ms) -> bool {
     history.wiped(key).any(|wiped| {
-        let by = known_by(history, first, wiped);
-        is_between(wiped, first, next) && by.is_none_or(|by| until <= by)
+        let noticed = |span| known_by(history, span, wiped).is_some_and(|by| by < until);
+        let is_first = is_between(wiped, first, next) && !noticed(first);
+        // A process that stands still reads late that it had the lock.
+        let is_next = is_between(wiped, next, first)
+            && history
+                .struck(next.of.process, next.of.called, next.grant.at)
+                .any(|strike| !strike.only_wipes);
+        is_first || is_next && !noticed(next)
     })
 }
 

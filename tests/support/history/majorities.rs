@@ -8,6 +8,8 @@
 //!   keeps from its process.
 //! * `fifo`: in one process they are had in the order of the calls.
 //! * `serving`: who waits while a majority is free has it after the longest pause and a round.
+//! * `count`: no server counts more guards of a hold than were asked for, and a majority counts a
+//!   second one that was had, where nothing strikes and nothing is forgotten.
 //! * `repair`: a guard that is renewed has a part on each server that is free for longer than its
 //!   repair takes.
 
@@ -19,7 +21,7 @@ use super::{Acquisition, Grant, History, Mode, Ms, Sight, Violation, Wiped};
 /// The longest pause between two rounds.
 const PAUSE: Ms = 100;
 /// A round that began before lasts as long as a server may take, and so does giving it back.
-const ROUND: Ms = 2;
+pub(super) const ROUND: Ms = 2;
 /// A repair asks for what is missing, and then all others whether they are still there; another one
 /// may be under way.
 const REPAIR: Ms = 4;
@@ -44,6 +46,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         key.losses(broken);
         key.turns(broken);
         key.served(broken);
+        key.counted(broken);
         key.repaired(broken);
     }
 }
@@ -293,6 +296,62 @@ impl<'a> Key<'a> {
                 self.tell(broken, "serving", from + longest, &what);
             }
         }
+    }
+
+    /// The hold of which somebody is a part: its place in the history.
+    fn hold_of(&self, owner: &str) -> Option<(usize, &'a Grant)> {
+        let mut parts = self.history.parts.iter();
+        let part = parts.find(|part| part.owner == owner)?;
+        let one = &self.history.acquisitions[part.acquisition];
+        Some((part.acquisition, one.grant.as_ref()?))
+    }
+
+    fn counted(&self, broken: &mut Vec<Violation>) {
+        for (server, states) in self.states.iter().enumerate() {
+            for (sight, until) in states {
+                for (owner, count) in sight.holders.iter().filter(|(_, count)| *count > 1) {
+                    let Some((_, grant)) = self.hold_of(owner) else {
+                        continue;
+                    };
+                    let asked = grant.again.iter().filter(|again| again.called <= *until);
+                    let most = 1 + asked.count();
+                    if *count as usize > most {
+                        let what = format!(
+                            "server {server} counts {count} for {owner} until {until} ms, and it \
+                             had {most} guards at most"
+                        );
+                        self.tell(broken, "count", sight.at, &what);
+                    }
+                }
+            }
+        }
+        for (place, one, grant) in self.holds() {
+            for at in grant.again.iter().filter_map(|again| again.at) {
+                let calm = (0..self.servers()).all(|server| {
+                    self.is_calm(one.process, server, one.called, at)
+                        && self.wiped(server).all(|wiped| at < wiped.at)
+                });
+                let two = (0..self.servers()).filter(|server| self.counts_two(place, *server, at));
+                let two = two.count();
+                if calm && two < self.need() {
+                    let what = format!(
+                        "{} (process {}) was had once more at {at} ms, and {two} servers count that",
+                        grant.owner, one.process
+                    );
+                    self.tell(broken, "count", at, &what);
+                }
+            }
+        }
+    }
+
+    /// Whether a server counts two guards of this hold at that moment.
+    fn counts_two(&self, place: usize, server: usize, moment: Ms) -> bool {
+        let mut states = self.states[server].iter();
+        let then = states.rfind(|(sight, _)| sight.at <= moment);
+        let mut holders = then.into_iter().flat_map(|(sight, _)| &sight.holders);
+        holders.any(|(owner, count)| {
+            *count >= 2 && self.hold_of(owner).is_some_and(|(of, _)| of == place)
+        })
     }
 
     fn repaired(&self, broken: &mut Vec<Violation>) {

@@ -5,8 +5,8 @@
 //! come needs the time to connect and to subscribe as well. Where a fault struck the waiter, it has the
 //! time to recover from it.
 //!
-//! In each process the first that waits asks for all of them, so the rule is about that one; in a fair
-//! queue it is about the process whose waiter is first in Redis.
+//! In each process the first that waits asks for all of them, so the rule is about that one, and when it
+//! has left, about the next; in a fair queue it is about the process whose waiter is first in Redis.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +31,8 @@ struct Waiter<'a> {
     key: &'a str,
     process: u32,
     called: Ms,
+    /// Since when nobody of its process waits before it.
+    first: Ms,
     /// When it ended to wait.
     until: Ms,
     /// How many ways of a message it takes to serve it.
@@ -48,11 +50,12 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             for waiter in latch_waiters(history, key, sight) {
                 judge(history, sight, end, &waiter, broken);
             }
-            for one in firsts(history, &all, sight, end) {
+            for (one, first) in firsts(history, &all, sight, end) {
                 let waiter = Waiter {
                     key,
                     process: one.process,
                     called: one.called,
+                    first,
                     until: end_of(history, one),
                     ways: if sight.queue.is_empty() {
                         TOLD
@@ -94,7 +97,8 @@ fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
     // The end of a lease is not announced: a waiter knows when it will be, by its own clock.
     let loads = if terms.forgets_scripts { LOADED } else { 0 };
     let ways = (waiter.ways + loads) * terms.latency;
-    let told = sight.at + pause + unannounced + ways + terms.drift(terms.poll) + SLACK;
+    let since = sight.at.max(waiter.first);
+    let told = since + pause + unannounced + ways + terms.drift(terms.poll) + SLACK;
     let ready = waiter.called + SETUP * terms.latency + pause + SLACK;
     let prompt = told.max(ready);
     let begun = waiter.called.max(sight.at);
@@ -103,7 +107,7 @@ fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
     });
     strikes
         .filter(|strike| begun <= strike.until + strike.unheard + history.recovery())
-        .map(|strike| strike.until.max(begun) + history.recovery())
+        .map(|strike| strike.until.max(begun).max(since) + history.recovery())
         .fold(prompt, Ms::max)
 }
 
@@ -133,25 +137,36 @@ fn end_of(history: &History, one: &Acquisition) -> Ms {
     one.returned.as_ref().map_or(history.end, |(at, _)| *at)
 }
 
-/// Of each process the first that waits for what is free.
+/// Those of each process that wait for what is free while nobody of it waits before them, and since
+/// when that is so.
 fn firsts<'a>(
     history: &History,
     all: &[&'a Acquisition],
     sight: &Sight,
     end: Ms,
-) -> Vec<&'a Acquisition> {
+) -> Vec<(&'a Acquisition, Ms)> {
     let next = sight.queue.first().map(|owner| history.process_of(owner));
-    let mut firsts: BTreeMap<(u32, bool), &Acquisition> = BTreeMap::new();
+    let mut waiting: BTreeMap<(u32, bool), Vec<&Acquisition>> = BTreeMap::new();
     let ours = all.iter().filter(|one| !history.is_foreign(one.process));
     for one in ours.filter(|one| one.bound != Some(0)) {
         // Others come after the one that is first in Redis.
         let comes = next.is_none_or(|process| process == Some(one.process));
         if comes && one.called < end && end_of(history, one) > sight.at {
             let kind = (one.process, one.mode == Mode::Shared);
-            let first = firsts.entry(kind).or_insert(one);
-            if one.called < first.called {
-                *first = one;
-            }
+            waiting.entry(kind).or_default().push(one);
+        }
+    }
+    let mut firsts = Vec::new();
+    for mut waiting in waiting.into_values() {
+        waiting.sort_by_key(|one| one.called);
+        // In a fair queue each has a place of its own.
+        if !sight.queue.is_empty() {
+            waiting.truncate(1);
+        }
+        let mut before = 0;
+        for one in waiting {
+            firsts.push((one, before.max(one.called)));
+            before = before.max(end_of(history, one));
         }
     }
     let may = |one: &Acquisition| match one.mode {
@@ -159,7 +174,8 @@ fn firsts<'a>(
         Mode::Shared => sight.holders.is_empty() || sight.shared,
         Mode::Permits { taken, .. } => sight.number.is_some_and(|free| free >= u64::from(taken)),
     };
-    firsts.into_values().filter(|one| may(one)).collect()
+    firsts.retain(|(one, first)| may(one) && *first < end);
+    firsts
 }
 
 /// Those that wait for a latch that is open.
@@ -173,6 +189,7 @@ fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<W
             key,
             process: call.process,
             called: call.called,
+            first: call.called,
             until: call.over.unwrap_or(history.end),
             ways: LOOKED,
             announced: true,

@@ -3,10 +3,9 @@
 //! Every seed has weights of its own, so that some runs are calm and crowded, and others all faults.
 
 use super::java_plan;
-use super::plan::{
-    Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Step, Terms, Thing, Trouble, Turn,
-};
+use super::plan::{Cut, Ending, Meanwhile, Plan, Step, Terms, Thing, Turn};
 use super::quorum;
+use super::troubles::faults;
 use crate::Random;
 use crate::history::Ms;
 
@@ -25,7 +24,7 @@ pub(super) struct Weights {
 
 /// What a seed is about. Most draw from everything; the others bring together what seldom meets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Subject {
+pub(super) enum Subject {
     Anything,
     /// Few that wait briefly, short leases, and servers that are not reached for longer.
     Outages,
@@ -37,6 +36,10 @@ enum Subject {
     Repeats,
     /// Many of one client that want one thing, and give up.
     Crowds,
+    /// Messages that take a good part of a lease, and holders that keep what they have until it ends.
+    LongWays,
+    /// Many of one client that want one permit or two of a few, and those who want two give up.
+    Permits,
     /// Redisson's clients among ours.
     Java,
 }
@@ -55,6 +58,8 @@ impl Plan {
             18..26 => Subject::Stragglers,
             26..34 => Subject::Repeats,
             34..44 => Subject::Crowds,
+            44..50 => Subject::LongWays,
+            50..56 => Subject::Permits,
             _ => Subject::Anything,
         };
         // Drawn aside, so that all other seeds stay what they were.
@@ -73,7 +78,7 @@ impl Plan {
             think: one_of(random, &[1, 30, 400]) as Ms,
             hold: one_of(random, &[1, 30, 200]) as Ms,
         };
-        let (mut hosts, mut tasks) = (2 + random.below(4), 3);
+        let (mut hosts, mut fewest, mut tasks) = (2 + random.below(4), 1, 3);
         match subject {
             Subject::Outages => {
                 weights.bounded = 100;
@@ -95,16 +100,42 @@ impl Plan {
                 hosts = 2;
                 tasks = 6;
             }
+            Subject::LongWays => {
+                weights.cuts = weights.cuts.min(10);
+                weights.meanwhile = 0;
+                weights.plain_leases = 100;
+                weights.tries = 0;
+                weights.bounded = 10;
+                // Longer than a message takes, or whoever is near has it again and again.
+                weights.think = 400;
+                (hosts, tasks) = (2 + random.below(2), 1);
+            }
+            Subject::Permits => {
+                weights.cuts = 10;
+                weights.long = 15;
+                weights.tries = 0;
+                weights.think = 30;
+                // Another client would take what the first of these leaves.
+                (hosts, fewest, tasks) = (1, 5, 4);
+            }
             _ => {}
         }
-        let hosts = (0..hosts)
+        let mut hosts = (0..hosts)
             .map(|_| {
-                let tasks = 1 + random.below(tasks);
+                let tasks = fewest + random.below(tasks);
                 (0..tasks)
                     .map(|_| steps(random, &weights, &things, &terms))
                     .collect()
             })
             .collect::<Vec<Vec<Vec<Step>>>>();
+        for step in hosts.iter_mut().flatten().flatten() {
+            let Step::Turn(turn) = step else { continue };
+            match subject {
+                Subject::LongWays => outlast(random, turn),
+                Subject::Permits => give_up(random, turn),
+                _ => {}
+            }
+        }
         let faults = faults(random, &terms, &things, hosts.len(), subject);
         let mut plan = Self {
             seed,
@@ -162,11 +193,19 @@ fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
         return (0..3).map(|_| kinds[random.below(kinds.len())]).collect();
     }
     let count = match subject {
-        Subject::Crowds => 1,
+        Subject::Crowds | Subject::LongWays | Subject::Permits => 1,
         _ => 1 + random.below(3),
     };
+    let kinds = match subject {
+        // All that have leases.
+        Subject::LongWays => 8,
+        _ => 11,
+    };
     let mut things: Vec<Thing> = (0..count)
-        .map(|_| match random.below(11) {
+        .map(|_| match random.below(kinds) {
+            _ if subject == Subject::Permits => {
+                [Thing::Semaphore(2), Thing::Permits(2)][random.below(2)]
+            }
             0 | 1 => Thing::Reentrant,
             2 | 3 => Thing::Fair,
             4 => Thing::Fenced,
@@ -288,155 +327,20 @@ fn turn(
     }
 }
 
-/// How many kinds of faults [`trouble`] knows.
-const KINDS: usize = 18;
-
-fn faults(
-    random: &mut Random,
-    terms: &Terms,
-    things: &[Thing],
-    hosts: usize,
-    subject: Subject,
-) -> Vec<Fault> {
-    let count = match random.below(10) {
-        _ if subject == Subject::Crowds => 0,
-        _ if subject == Subject::Java => random.below(3),
-        _ if subject == Subject::Repeats => 6 + random.below(10),
-        _ if subject != Subject::Anything => 3 + random.below(6),
-        0 | 1 => 0,
-        2..=5 => 1 + random.below(3),
-        _ => 3 + random.below(8),
-    };
-    // Faults of one seed are of a few kinds, so that some kinds come alone.
-    let kinds: Vec<usize> = match subject {
-        Subject::Anything | Subject::Crowds | Subject::Java => (0..1 + random.below(4))
-            .map(|_| random.below(KINDS))
-            .collect(),
-        Subject::Outages => vec![0, 13],
-        Subject::Evictions => vec![14],
-        Subject::Stragglers => vec![6],
-        Subject::Repeats => vec![2],
-    };
-    let mut faults: Vec<Fault> = (0..count)
-        .map(|_| {
-            let latest = one_of(random, &[300, 3000, 8000]) as Ms;
-            let kind = kinds[random.below(kinds.len())];
-            Fault {
-                at: 5 + up_to(random, latest),
-                what: trouble(random, kind, terms, things, hosts),
-                server: 0,
-            }
-        })
-        .collect();
-    if subject == Subject::Repeats {
-        // Where the message has run.
-        for fault in &mut faults {
-            if let Trouble::Cut { place, .. } = &mut fault.what {
-                *place = [Place::After, Place::Reply][random.below(2)];
-            }
-        }
+/// A holder that keeps a lock until its lease is over.
+fn outlast(random: &mut Random, turn: &mut Turn) {
+    turn.renew &= random.percent(20);
+    if !turn.renew {
+        turn.hold = turn.lease.unwrap_or(0) + up_to(random, 100);
     }
-    if subject == Subject::Stragglers && random.percent(60) {
-        let with = Refusal::Kill;
-        let (host, lasts) = (None, 20_000);
-        let what = Trouble::Refuse { host, with, lasts };
-        faults.push(Fault {
-            at: 0,
-            what,
-            server: 0,
-        });
-    }
-    faults.sort_by_key(|fault| fault.at);
-    faults
 }
 
-pub(super) fn trouble(
-    random: &mut Random,
-    kind: usize,
-    terms: &Terms,
-    things: &[Thing],
-    hosts: usize,
-) -> Trouble {
-    let host = random.below(hosts);
-    // Short, about a time-out, or longer than a lease.
-    let lasts = match random.below(4) {
-        0 => 1 + up_to(random, 50),
-        1 | 2 => 50 + up_to(random, 2 * terms.response),
-        _ => terms.lease.min(4000) + up_to(random, 3000),
+/// Who wants two permits gives up soon, and who wants one waits and keeps it for longer than that.
+fn give_up(random: &mut Random, turn: &mut Turn) {
+    let wait = match turn.strong {
+        true => 100 + up_to(random, 600),
+        false => 3000,
     };
-    match kind {
-        0 => match random.below(3) {
-            0 => Trouble::Partition {
-                host,
-                up: true,
-                down: false,
-                lasts,
-            },
-            1 => Trouble::Partition {
-                host,
-                up: false,
-                down: true,
-                lasts,
-            },
-            _ => Trouble::Partition {
-                host,
-                up: true,
-                down: true,
-                lasts,
-            },
-        },
-        1 => Trouble::Slow {
-            host,
-            more: 5 + up_to(random, 300),
-            lasts,
-        },
-        2..=4 => Trouble::Cut {
-            host,
-            after: 1 + u32::try_from(random.below(12)).unwrap_or(0),
-            place: [Place::Before, Place::Middle, Place::After, Place::Reply][random.below(4)],
-        },
-        5 => Trouble::Silence { host },
-        6 => Trouble::Stray {
-            host,
-            lasts: 1 + up_to(random, 800),
-        },
-        7 | 8 => Trouble::Refuse {
-            host: random.percent(60).then_some(host),
-            with: [
-                Refusal::Busy,
-                Refusal::Loading,
-                Refusal::OutOfMemory,
-                Refusal::MaxClients,
-                Refusal::Dial,
-                Refusal::Forbidden,
-                Refusal::Login,
-                Refusal::Kill,
-            ][random.below(8)],
-            lasts,
-        },
-        9 => Trouble::CrashHost {
-            host,
-            silent: random.percent(50),
-            lasts,
-        },
-        10 => Trouble::PauseHost { host, lasts },
-        11 => Trouble::EndRuntime { host },
-        12 => Trouble::CrashServer {
-            keeps: random.percent(70),
-            silent: random.percent(20),
-            lasts,
-        },
-        13 => Trouble::PauseServer { lasts },
-        14 => Trouble::Evict {
-            thing: random.below(things.len()),
-        },
-        15 => Trouble::Replace { lasts },
-        _ => match random.below(5) {
-            0 => Trouble::SetClock {
-                by: lasts as i64 * if random.percent(50) { 1 } else { -1 },
-            },
-            1 | 2 => Trouble::Flush,
-            _ => Trouble::ForgetScripts,
-        },
-    }
+    turn.wait = Some(wait);
+    turn.hold += 200 + up_to(random, 800);
 }

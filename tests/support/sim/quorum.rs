@@ -3,13 +3,18 @@
 //! A majority of the servers is a RedLock's word for it, so what matters is how many of them a fault
 //! strikes at the same time: most plans strike a minority, and some a majority.
 
-use super::generate::{Weights, one_of, steps, terms, trouble, up_to};
+use super::generate::{Weights, one_of, steps, terms, up_to};
 use super::plan::{Fault, Plan, Servers, Step, Terms, Thing, Trouble};
+use super::troubles::trouble;
 use crate::Random;
 use crate::history::Ms;
 
 /// How many seeds in a hundred are about a RedLock.
 const SHARE: usize = 15;
+/// How many in a hundred of the plans with forgetful servers have one task only, with long holds.
+const ALONE: usize = 50;
+/// By how much these are longer: more than it takes to notice, with the longest lease there.
+const LONG: Ms = 1500;
 /// How many ways of a message a server has for its answer at least.
 const ANSWER: Ms = 6;
 
@@ -75,7 +80,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         think: one_of(random, &[1, 30, 400]) as Ms,
         hold: one_of(random, &[1, 30, 200]) as Ms,
     };
-    let hosts = (0..2 + random.below(3))
+    let mut hosts = (0..2 + random.below(3))
         .map(|_| {
             let tasks = 1 + random.below(3);
             let draw = |_| steps(random, &weights, &things, &terms);
@@ -83,6 +88,11 @@ pub(super) fn plan(seed: u64) -> Plan {
         })
         .collect::<Vec<Vec<Vec<Step>>>>();
     let faults = faults(random, (subject, servers.count), &terms, &things, &hosts);
+    if subject == Subject::Forgetful && random.percent(ALONE) {
+        hosts.truncate(1);
+        hosts[0].truncate(1);
+        hosts[0][0].iter_mut().for_each(lengthen);
+    }
     Plan {
         seed,
         terms,
@@ -142,6 +152,13 @@ fn faults(
     }
     faults.sort_by_key(|fault| fault.at);
     faults
+}
+
+/// Nobody else has a part that is missing, so it is seen for how long.
+fn lengthen(step: &mut Step) {
+    if let Step::Turn(turn) = step {
+        turn.hold += LONG;
+    }
 }
 
 /// A server forgets, and is there again at once, or nearly.
