@@ -462,6 +462,46 @@ async fn a_master_demoted_while_replicas_were_waited_for_had_no_wait() {
     stage.go_on(&[1]);
 }
 
+/// The script had run, and then the server was busy with another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_server_was_taken_for_one_without_wait() {
+    let stage = Stage::open(1).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let client = Client::builder().url(&proxy.url());
+    let client = client.replica_timeout(DEADLINE).build().unwrap();
+    let lock = client.rlock("busy");
+    let options = || asking(ReplicaAck::AtLeast(1)).wait(DEADLINE);
+    for _ in 0..2 {
+        let busy = "-BUSY Redis is busy running a script.\r\n";
+        proxy.answer("WAIT", busy, 1);
+        let guard = within(DEADLINE, lock.lock_with(options())).await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Redis reads nothing behind a WAIT, so the calls of later callers piled up there, and these were told
+/// of no replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_was_given_up_delayed_the_next_ones() {
+    let stage = Stage::open(2).await;
+    let client = Client::builder().url(&stage.servers.server(0).url());
+    let client = client.replica_timeout(PATIENCE).build().unwrap();
+    let lock = |at: usize| client.rlock(format!("given up:{at}"));
+    let options = || asking(ReplicaAck::AtLeast(2));
+    stage.is_warm(2).await;
+    let guard = lock(0).lock_with(options()).await.unwrap();
+    guard.unlock().await.unwrap();
+    stage.stop(&[1]);
+    for at in 1..9 {
+        let lock = lock(at);
+        let given_up = tokio::time::timeout(PATIENCE / 10, lock.lock_with(options()));
+        assert!(given_up.await.is_err());
+    }
+    let error = lock(9).lock_with(options()).await.unwrap_err();
+    assert_misses(&error, 2, 1);
+    stage.go_on(&[1]);
+}
+
 /// `RSemaphore.expire`, or EXPIRE by hand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_of_a_semaphore_with_a_ttl_were_taken_for_another_type() {

@@ -68,7 +68,7 @@ cases! {
         lock_of_an_owner_that_holds_it(5)
         extend(5);
     waiting:
-        lock_behind_another_waiter(30)
+        lock_behind_another_waiter(25)
         lock_behind_another_waiter_without_hand_over(40)
         lock_before_another_waiter(5)
         lock_that_connects_first_before_another_waiter(15)
@@ -98,7 +98,7 @@ cases! {
         lock_of_many_with_a_body(10)
         unlock_of_many(5)
         reenter_of_many(5)
-        lock_of_many_under_two_addresses(10)
+        lock_of_many_under_two_addresses(8)
         lock_of_many_whose_reply_is_lost(20)
         lock_of_many_whose_request_is_lost(20);
     outages:
@@ -109,9 +109,9 @@ cases! {
         unlock_whose_reply_is_lost(20)
         unlock_whose_request_is_lost(20)
         reenter_without_a_connection(40)
-        reenter_whose_reply_is_lost(20)
+        reenter_whose_reply_is_lost(10)
         extend_without_a_connection(40)
-        extend_whose_reply_is_lost(20);
+        extend_whose_reply_is_lost(10);
     rw:
         read(5)
         write(5)

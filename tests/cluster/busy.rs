@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_rt::{ErrorKind, LockOptions};
-use tests::{Cluster, RedisServer, eventually, lock_and_unlock, within};
+use tests::{
+    CALL, Cluster, Frame, Matcher, RedisServer, calls, eventually, lock_and_unlock, slot_of, within,
+};
 use tokio::task::{JoinHandle, block_in_place};
 
-use crate::{DEADLINE, builder};
+use crate::{DEADLINE, assert_clean, builder};
 
 const SPAN: Duration = Duration::from_secs(2);
 const CALLERS: usize = 100;
@@ -104,4 +106,61 @@ async fn a_node_that_refused_was_asked_by_each_of_a_hundred_tasks() {
     // 20, 40, 80, 160, 320, 500 ms, …, at least half of each; and the first call.
     assert!((3..=20).contains(&asked), "{asked}");
     assert!(turns > CALLERS, "{turns}");
+}
+
+/// A call was answered by the master that its slot had left meanwhile. The answer was taken for one of
+/// the next master, which refused all calls: so each caller there asked for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_the_last_master_sent_everybody_to_the_next() {
+    const BUSY: &str = "-BUSY Redis is busy running a script.\r\n";
+    let options = Cluster::options().masters(2).replicas(0).behind_proxies();
+    let cluster = block_in_place(|| options.start());
+    let proxies = cluster.proxies();
+    let seed = format!("redis+cluster://{}", cluster.node(0).address());
+    let options = builder(&cluster).url(&seed).response_timeout(DEADLINE);
+    let client = options.connect().await.unwrap();
+    let name = cluster.name_at(0, "last").await;
+    let renewed = format!("{{{name}}}:renewed");
+    let guard = client.rlock(&name).lock().await.unwrap();
+    let often = LockOptions::new().renew(SPAN / 20);
+    let kept = client.rlock(&renewed).lock_with(often).await.unwrap();
+
+    // The release is on its way while the slot moves. A renewal tells the client, on another
+    // connection.
+    let release = calls("rlock_release").mentioning(guard.hold_id().as_str());
+    let gate = proxies[0].hold_request(release.clone());
+    drop(guard);
+    gate.reached().await;
+    cluster.migrate(slot_of(&name), 1).await.finish().await;
+    proxies[1]
+        .wait_for_answer(Matcher::any().mentioning(&renewed))
+        .await;
+
+    let acquisitions = Matcher::command(CALL).mentioning("busy:");
+    proxies[1].answer(acquisitions, BUSY, usize::MAX);
+    let mut tasks = Vec::new();
+    for which in 0..CALLERS {
+        let lock = client.rlock(cluster.name_at(1, &format!("busy:{which}")).await);
+        tasks.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
+    }
+    let asked = || {
+        let frames = proxies[1].frames();
+        let asking = |frame: &&Frame| frame.is_call() && frame.mentions("busy:");
+        frames.iter().filter(asking).count()
+    };
+    eventually(DEADLINE, async || asked() > 1).await;
+    let before = asked();
+    gate.open();
+    proxies[0].wait_for_answer(release).await;
+    tokio::time::sleep(SPAN / 2).await;
+    let asked = asked() - before;
+    eprintln!("{CALLERS} tasks asked {before} times before the answer, and {asked} times after it");
+    assert!(asked <= 10, "{asked}");
+
+    proxies[1].clear();
+    for outcome in within(DEADLINE, join_all(tasks)).await {
+        outcome.unwrap().unwrap();
+    }
+    kept.unlock().await.unwrap();
+    assert_clean(&cluster, &name, &[&client]).await;
 }

@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use tests::{RedissonClient, RedissonUnlock, shared_cluster, unique, within};
+use tests::{Cluster, RedissonClient, RedissonUnlock, shared_cluster, unique, within};
 
 use crate::{assert_clean, client, lock_channel, subscribed};
+
+async fn theirs_at(cluster: &Cluster, at: usize) -> RedissonClient {
+    let url = cluster.node(at).url();
+    RedissonClient::connect_to_shard(&url).await.unwrap()
+}
 
 /// How soon a waiter gets a lock of the other side; its lease would end after 30 s.
 const SOON: Duration = Duration::from_secs(5);
@@ -17,9 +22,7 @@ async fn each_side_wakes_the_other() {
         let name = cluster.name_at(at, &format!("{prefix}:{at}")).await;
         let channel = lock_channel(&name);
         let ours = client(cluster).await;
-        let java = RedissonClient::connect_to_shard(&cluster.node(at).url())
-            .await
-            .unwrap();
+        let java = theirs_at(cluster, at).await;
         let theirs = java.rlock(name.clone());
         for _ in 0..3 {
             // Ours waits for theirs.
@@ -51,9 +54,7 @@ async fn a_fair_queue_has_waiters_of_both() {
     let name = unique("java-fair");
     let at = cluster.master_of(&name).await;
     let ours = client(cluster).await;
-    let java = RedissonClient::connect_to_shard(&cluster.node(at).url())
-        .await
-        .unwrap();
+    let java = theirs_at(cluster, at).await;
     let (lock, theirs) = (ours.fair_lock(&name), java.fair_lock(name.clone()));
     let queue = format!("redisson_lock_queue:{{{name}}}");
     let queued = async |count: usize| {

@@ -13,10 +13,11 @@ use crate::{DEADLINE, assert_clean, builder};
 const RESPONSE: Duration = Duration::from_millis(1200);
 const NAME: &str = "lost";
 
-/// A cluster of two masters, one of which clients reach through a proxy only.
+/// A cluster of two masters, which clients reach through proxies only.
 struct Stage {
     cluster: Cluster,
-    proxy: Proxy,
+    /// One for each master.
+    proxies: Vec<Proxy>,
     client: Client,
     lock: RLock,
     name: String,
@@ -24,10 +25,10 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+        let options = Cluster::options().masters(2).replicas(0).behind_proxies();
+        let cluster = block_in_place(|| options.start());
+        let proxies = cluster.proxies();
         let name = cluster.name_at(0, NAME).await;
-        let proxy = Proxy::to(cluster.node(0));
-        cluster.announce(0, proxy.address().port()).await;
         let options = builder(&cluster).response_timeout(RESPONSE);
         let options = options.connect_timeout(2 * RESPONSE);
         let url = format!("redis+cluster://{}", cluster.node(1).address());
@@ -35,14 +36,19 @@ impl Stage {
         let lock = client.rlock(&name);
         // Connects and loads the scripts, so that from here on each call is one frame.
         lock_and_unlock(&lock).await;
-        proxy.mark();
+        proxies[0].mark();
         Self {
             cluster,
-            proxy,
+            proxies,
             client,
             lock,
             name,
         }
+    }
+
+    /// In front of the master of the lock.
+    fn proxy(&self) -> &Proxy {
+        &self.proxies[0]
     }
 
     fn calls(&self, script: &str) -> Matcher {
@@ -54,14 +60,15 @@ impl Stage {
     }
 
     fn kills(&self) -> usize {
-        self.proxy.count(Matcher::from("CLIENT").mentioning("KILL"))
+        self.proxy()
+            .count(Matcher::from("CLIENT").mentioning("KILL"))
     }
 
     /// The client has ended the connection on which something was lost.
     fn assert_ended(&self, loss: Loss, before: usize) {
         let kills = self.kills() - before;
         assert!(kills >= 1, "{loss:?}: nothing was killed");
-        let scripts = self.proxy.connections(Which::Scripts);
+        let scripts = self.proxy().connections(Which::Scripts);
         assert!(scripts.len() <= 2, "{loss:?}: {scripts:?}");
     }
 }
@@ -71,7 +78,7 @@ async fn an_acquisition_that_was_lost_is_made_once() {
     let stage = Stage::set().await;
     for loss in Loss::ALL {
         let before = stage.kills();
-        stage.proxy.lose(loss, stage.calls("rlock_acquire"), 1);
+        stage.proxy().lose(loss, stage.calls("rlock_acquire"), 1);
         let options = LockOptions::new().wait(DEADLINE);
         let guard = within(DEADLINE, stage.lock.lock_with(options))
             .await
@@ -91,7 +98,7 @@ async fn a_release_that_was_lost_is_no_error() {
     for loss in Loss::ALL {
         let guard = stage.lock.lock().await.unwrap();
         let before = stage.kills();
-        stage.proxy.lose(loss, stage.calls("rlock_release"), 1);
+        stage.proxy().lose(loss, stage.calls("rlock_release"), 1);
         let released = within(DEADLINE, guard.unlock()).await.unwrap();
         assert_eq!(released, Unlocked::Released, "{loss:?}");
         assert_eq!(stage.hash().await, BTreeMap::new(), "{loss:?}");
@@ -105,12 +112,12 @@ async fn a_release_that_was_lost_is_no_error() {
 async fn a_cancelled_acquisition_that_was_lost_leaves_nothing() {
     let stage = Stage::set().await;
     for loss in Loss::ALL {
-        stage.proxy.lose(loss, stage.calls("rlock_acquire"), 1);
-        let before = stage.proxy.count(stage.calls("rlock_acquire"));
+        stage.proxy().lose(loss, stage.calls("rlock_acquire"), 1);
+        let before = stage.proxy().count(stage.calls("rlock_acquire"));
         let lock = stage.lock.clone();
         let caller = tokio::spawn(async move { lock.lock().await.map(drop) });
         eventually(DEADLINE, async || {
-            stage.proxy.count(stage.calls("rlock_acquire")) > before
+            stage.proxy().count(stage.calls("rlock_acquire")) > before
         })
         .await;
         caller.abort();

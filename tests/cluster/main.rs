@@ -37,10 +37,15 @@ async fn client(cluster: &Cluster) -> Client {
     builder.connect().await.unwrap()
 }
 
-/// Waits until so many connections are subscribed to a sharded channel at a node.
+/// Waits until so many connections are subscribed to a channel at a node: to a sharded one, where
+/// there are such.
 async fn subscribed(cluster: &Cluster, node: usize, channel: &str, count: usize) {
+    let sort = match cluster.has_sharded_channels(node).await {
+        true => "SHARDNUMSUB",
+        false => "NUMSUB",
+    };
     eventually(DEADLINE, async || {
-        let words = ["PUBSUB", "SHARDNUMSUB", channel];
+        let words = ["PUBSUB", sort, channel];
         let (_, there): (String, usize) = cluster.command(node, &words).await;
         match there == count {
             true => Ok(()),

@@ -105,14 +105,8 @@ async fn a_slot_that_moved_is_followed_although_no_node_tells_the_layout() {
     };
     for name in [&name, &sibling] {
         let before = calls(0).await;
-        let lock = client.rlock(name);
-        lock.try_lock()
-            .await
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        let guard = client.rlock(name).try_lock().await.unwrap();
+        guard.unwrap().unlock().await.unwrap();
         // What a node redirects does not count as a call.
         assert_eq!(calls(0).await, before, "{name}");
     }

@@ -125,10 +125,11 @@ pub(crate) async fn extend_lengthens<S: Subject>(world: &World) {
 pub(crate) async fn extend_never_shortens<S: Subject>(world: &World) {
     let client = world.client();
     let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let before = guard.state();
+    let before = until(&guard);
     guard.extend(LEASE).await.unwrap();
     assert_fresh(world.ttl().await, Duration::from_secs(30));
-    assert_eq!(guard.state(), before);
+    // A renewal in between, which a connection made anew asks for, may lengthen the lease.
+    assert!(until(&guard) >= before);
     guard.unlock().await.unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! The behaviour that locks of every kind have in common, on a real server, in a cluster and on the
-//! embedded engine; of one kind also with TLS and behind sentinels.
+//! The behaviour that locks of every kind have in common, wherever clients connect to: the embedded
+//! engine, a server, with TLS, behind sentinels, a cluster.
 //!
 //! [`every_behaviour`] is the one list. A kind of lock is an implementation of
 //! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
@@ -70,47 +70,24 @@ macro_rules! behaviours {
         $(mod $module {
             $(#[$runtime]
             async fn $behaviour() {
-                let behaviour = async |world: &_| crate::$module::$behaviour::<$kind>(world).await;
-                crate::world::run::<$backend, $kind>(stringify!($behaviour), behaviour).await;
+                crate::world::run::<$backend, $kind>(stringify!($behaviour), |world| {
+                    Box::pin(crate::$module::$behaviour::<$kind>(world))
+                })
+                .await;
             })+
         })+
     };
 }
 
-/// A kind on a backend with real servers.
-macro_rules! on_servers {
-    ($backend:ty, $kind:ty) => {
-        every_behaviour!(
-            tokio::test(flavor = "multi_thread", worker_threads = 2),
-            $backend,
-            $kind
-        );
-    };
-}
-
-/// Every kind on every backend; the last ones not in a cluster, since they need servers that are
-/// independent.
+/// Every kind wherever it can be: the last ones need servers that are independent, and a cluster
+/// refuses them.
 macro_rules! kinds {
     ($($name:ident = $kind:ty;)+ @independent $($single:ident = $other:ty;)+) => {
         $(mod $name {
-            /// With a paused clock, since the engine is in the same process.
-            mod embedded {
-                every_behaviour!(tokio::test(start_paused = true), tests::Embedded, $kind);
-            }
-            mod redis {
-                on_servers!(tests::Redis, $kind);
-            }
-            mod cluster {
-                on_servers!(tests::OneMaster, $kind);
-            }
+            tests::everywhere!(every_behaviour, $kind);
         })+
         $(mod $single {
-            mod embedded {
-                every_behaviour!(tokio::test(start_paused = true), tests::Embedded, $other);
-            }
-            mod redis {
-                on_servers!(tests::Redis, $other);
-            }
+            tests::where_servers_are_independent!(every_behaviour, $other);
         })+
     };
 }
@@ -127,12 +104,4 @@ kinds! {
     multi_one_by_one = crate::subject::OneByOne;
     @independent
     red = redlock_rt::RedLock;
-}
-
-// Everything is sent there as to a single server, once the client is connected.
-mod tls {
-    on_servers!(tests::Tls, redlock_rt::RLock);
-}
-mod sentinel {
-    on_servers!(tests::Watched, redlock_rt::RLock);
 }

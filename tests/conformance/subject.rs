@@ -33,6 +33,11 @@ pub(crate) trait Subject: 'static {
     /// The number of its servers.
     const SERVERS: usize = 1;
 
+    /// The list in Redis in which waiters have their places, if they have any there.
+    fn queue(_name: &str) -> Option<String> {
+        None
+    }
+
     /// The lock of this name.
     fn open(client: &Party, name: &str) -> Self::Lock;
 
@@ -77,6 +82,10 @@ impl Subject for RLock {
 impl Subject for FairLock {
     type Lock = Self;
     type Rival = Self;
+
+    fn queue(name: &str) -> Option<String> {
+        Some(format!("redisson_lock_queue:{{{name}}}"))
+    }
 
     fn open(client: &Party, name: &str) -> Self {
         client.fair_lock(name)

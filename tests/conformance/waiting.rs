@@ -96,6 +96,11 @@ pub(crate) async fn waiters_of_a_client_are_served_in_order<S: Subject>(world: &
             guard.unlock().await.unwrap();
         });
         waits(&client, waiter + 1).await;
+        if let Some(queue) = S::queue(&world.name) {
+            // The call of the next one would overtake that of this one on another thread.
+            let queued = async || world.redis::<usize>(&["LLEN", &queue]).await > waiter;
+            eventually(DEADLINE, queued).await;
+        }
     }
     guard.unlock().await.unwrap();
     within(DEADLINE, tasks.join_all()).await;

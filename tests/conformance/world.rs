@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::future::{LocalBoxFuture, join_all};
 use redis::FromRedisValue;
 use redlock_rt::{ClientBuilder, GuardState, HoldId};
 pub(crate) use tests::Log;
@@ -35,8 +35,11 @@ pub(crate) const MARGIN: Duration = Duration::from_millis(8);
 /// A poll interval longer than any test, so that only an announcement wakes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
+/// Not a type of its own for each behaviour, since there are thousands of tests.
+type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
+
 /// Runs one behaviour and checks that it has left nothing.
-pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: Behaviour) {
     let (backend, name) = (Arc::new(B::open(S::SERVERS)), unique(name));
     let mut servers = Vec::new();
     for server in 0..S::SERVERS {

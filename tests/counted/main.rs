@@ -1,4 +1,4 @@
-//! The behaviour of semaphores and latches, on a real server and on the embedded engine.
+//! The behaviour of semaphores and latches, wherever clients connect to.
 //!
 //! As in the suite of the locks, the lists below are complete: the behaviours of both semaphores, of
 //! one kind only, and of latches, each on each backend. A behaviour that is in no list is dead code,
@@ -24,8 +24,10 @@ macro_rules! behaviours {
         $(mod $module {
             $(#[$runtime]
             async fn $behaviour() {
-                let behaviour = async |world: &_| crate::$module::$behaviour(world).await;
-                crate::world::run::<$backend>(stringify!($behaviour), behaviour).await;
+                crate::world::run::<$backend>(stringify!($behaviour), |world| {
+                    Box::pin(crate::$module::$behaviour(world))
+                })
+                .await;
             })+
         })+
     };
@@ -37,8 +39,10 @@ macro_rules! behaviours_of {
         $(mod $module {
             $(#[$runtime]
             async fn $behaviour() {
-                let behaviour = async |world: &_| crate::$module::$behaviour::<$kind>(world).await;
-                crate::world::run::<$backend>(stringify!($behaviour), behaviour).await;
+                crate::world::run::<$backend>(stringify!($behaviour), |world| {
+                    Box::pin(crate::$module::$behaviour::<$kind>(world))
+                })
+                .await;
             })+
         })+
     };
@@ -112,25 +116,7 @@ macro_rules! every_latch {
 macro_rules! suites {
     ($($name:ident = $suite:ident, $kind:ty;)+) => {
         $(mod $name {
-            /// With a paused clock, since the engine is in the same process.
-            mod embedded {
-                $suite!(tokio::test(start_paused = true), tests::Embedded, $kind);
-            }
-            mod redis {
-                $suite!(
-                    tokio::test(flavor = "multi_thread", worker_threads = 2),
-                    tests::Redis,
-                    $kind
-                );
-            }
-            /// With all slots at one master, so that each call is checked for keys of several slots.
-            mod cluster {
-                $suite!(
-                    tokio::test(flavor = "multi_thread", worker_threads = 2),
-                    tests::OneMaster,
-                    $kind
-                );
-            }
+            tests::everywhere!($suite, $kind);
         })+
     };
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::LocalBoxFuture;
 use redlock_rt::Client;
 use tests::{Backend, eventually, within};
 use tokio::time::Instant;
@@ -23,9 +24,12 @@ pub(crate) const HELD: Duration = Duration::from_secs(3);
 /// permits are free.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
+/// Not a type of its own for each behaviour, since there are hundreds of tests.
+type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
+
 /// Runs one behaviour and checks that it has left nothing. A behaviour deletes its semaphore with
 /// [`gone`], which also checks the number of permits.
-pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
+pub(crate) async fn run<B: Backend>(name: &str, behaviour: Behaviour) {
     let world = World::open::<B>(name).await;
     within(6 * DEADLINE, behaviour(&world)).await;
     world.remove_notes().await;

@@ -62,7 +62,7 @@ async fn a_body_reenters_what_was_acquired_again_meanwhile() {
 }
 
 /// As above, with a server that joined after the body had started.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_reenters_what_joined_meanwhile() {
     let (clients, quorum) = embedded();
     let lock = quorum.redlock(NAME);

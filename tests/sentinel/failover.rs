@@ -7,9 +7,14 @@ use redlock_rt::{Client, GuardState, LockOptions, RLockGuard};
 use tests::{RedisServer, Replicated, Sentinels, trace_init, within};
 use tokio::task::{JoinHandle, block_in_place};
 
-const DEADLINE: Duration = Duration::from_secs(25);
-/// Longer than a failover takes, so that guards live through it.
-const LEASE: Duration = Duration::from_secs(12);
+/// Longer than the sentinels take on a busy machine, where they vote more than once.
+const DEADLINE: Duration = Duration::from_secs(100);
+/// So that guards live through it.
+const LEASE: Duration = Duration::from_secs(200);
+const RENEW: Duration = Duration::from_secs(4);
+/// Once all sentinels name the new master, a client takes no longer: a pause, and a few time-outs
+/// of a connection to the old one.
+const SOON: Duration = Duration::from_secs(5);
 
 /// How a master ends.
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +38,15 @@ async fn fail_over(end: End) {
     let servers = Replicated::start(RedisServer::options(), 2).await;
     let sentinels = Sentinels::options().watch(servers.server(0), 2, 3).await;
     let client = async || {
-        let builder = Client::builder().url(&sentinels.url("")).lease(LEASE);
-        builder.connect().await.unwrap()
+        let builder = Client::builder().url(&sentinels.url(""));
+        builder.lease(LEASE).connect().await.unwrap()
     };
     let (holder, other) = (client().await, client().await);
     let mut guards = Vec::new();
     for at in 0..8 {
-        guards.push(holder.rlock(format!("held:{at}")).lock().await.unwrap());
+        let lock = holder.rlock(format!("held:{at}"));
+        let options = LockOptions::new().renew(RENEW);
+        guards.push(lock.lock_with(options).await.unwrap());
     }
     // The replicas have them: what is not replicated may be lost, which is another test.
     for (replica, at) in [(1, 0), (1, 7), (2, 0), (2, 7)] {
@@ -48,6 +55,7 @@ async fn fail_over(end: End) {
     let lock = other.rlock("held:0");
     let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
 
+    let switched = sentinels.switched().await.unwrap();
     let began = Instant::now();
     block_in_place(|| match end {
         End::Killed => servers.server(0).kill(),
@@ -62,19 +70,19 @@ async fn fail_over(end: End) {
     let given_out = began.elapsed();
     let mut there = 0;
     for at in [1, 2] {
-        let info: String = servers.command(at, &["INFO", "replication"]).await;
-        if info.contains("role:master") {
-            there += servers.command::<usize>(at, &["EXISTS", "fresh"]).await;
-        }
+        there += servers.command::<usize>(at, &["EXISTS", "fresh"]).await;
     }
-    assert!(there == 1 && fresh.is_valid(), "it is on the new master");
+    assert!(there > 0 && fresh.is_valid(), "it is on the new master");
+    let switched = within(DEADLINE, switched).await.duration_since(began);
 
-    // Every lock was replicated, so every guard is held again, and was valid all the time.
+    // Every lock was replicated, so every guard is held again. On a busy machine two sentinels may be
+    // elected, and a second failover follows the first one.
     let mut longest = Duration::ZERO;
     for watched in watched {
         let (guard, said) = within(DEADLINE, watched).await.unwrap();
         eprintln!("{end:?}: {}: {said:?}", guard.name());
-        assert!(guard.is_valid(), "{said:?}");
+        let (says, _) = said.last().unwrap();
+        assert_eq!(*says, "renewed", "{said:?}");
         longest = longest.max(said.last().map_or(Duration::ZERO, |(_, at)| *at));
         if guard.name() == "held:0" {
             assert!(!waiter.is_finished(), "two holders");
@@ -84,10 +92,11 @@ async fn fail_over(end: End) {
     let guard = within(DEADLINE, waiter).await.unwrap();
     assert!(guard.is_valid());
     eprintln!(
-        "{end:?}: locks are given out again after {given_out:?}; the last guard was renewed after \
-         {longest:?}"
+        "{end:?}: all sentinels name the new master after {switched:?}; locks are given out again \
+         after {given_out:?}; the last guard was renewed after {longest:?}"
     );
-    assert!(given_out < Duration::from_secs(10), "{given_out:?}");
+    assert!(given_out < switched + SOON, "{given_out:?}");
+    assert!(longest < switched + RENEW + SOON, "{longest:?}");
 }
 
 /// What a guard said, and when it began to say so.

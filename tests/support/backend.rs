@@ -13,6 +13,9 @@ use crate::{
     connection_to, shared_server,
 };
 
+/// So many servers of one kind are shared.
+const MOST: usize = 3;
+
 /// A place that clients connect to.
 pub trait Backend: Send + Sync + 'static {
     /// Opens this many servers for one test.
@@ -28,12 +31,45 @@ pub trait Backend: Send + Sync + 'static {
     fn connect(&self, server: usize) -> impl Future<Output = MultiplexedConnection> + Send;
 }
 
+/// The tests of a suite wherever clients connect to, each place as a module. `$suite!` makes those of
+/// one place of the attribute of a test, a [`Backend`] and a kind of lock.
+#[macro_export]
+macro_rules! everywhere {
+    ($suite:ident, $kind:ty) => {
+        $crate::where_servers_are_independent!($suite, $kind);
+        $crate::where_servers_are_independent!(@ $suite, $kind, cluster = OneMaster);
+    };
+}
+
+/// As [`everywhere!`], for a kind of lock that no cluster has.
+#[macro_export]
+macro_rules! where_servers_are_independent {
+    ($suite:ident, $kind:ty) => {
+        /// With a paused clock, since the engine is in the same process.
+        mod embedded {
+            $suite!(tokio::test(start_paused = true), $crate::Embedded, $kind);
+        }
+        $crate::where_servers_are_independent!(
+            @ $suite, $kind, redis = Redis, tls = Tls, sentinel = Watched
+        );
+    };
+    (@ $suite:ident, $kind:ty, $($place:ident = $backend:ident),+) => {
+        $(mod $place {
+            $suite!(
+                tokio::test(flavor = "multi_thread", worker_threads = 2),
+                $crate::$backend,
+                $kind
+            );
+        })+
+    };
+}
+
 /// The shared server, and further shared servers.
 #[derive(Debug)]
 pub struct Redis;
 
 /// For locks over several servers.
-static OTHERS: [OnceLock<RedisServer>; 2] = [OnceLock::new(), OnceLock::new()];
+static OTHERS: [OnceLock<RedisServer>; MOST - 1] = [const { OnceLock::new() }; MOST - 1];
 
 impl Redis {
     fn url(server: usize) -> String {
@@ -103,78 +139,78 @@ impl Backend for OneMaster {
     }
 }
 
-/// A shared server to which clients speak TLS.
+/// Shared servers to which clients speak TLS.
 #[derive(Debug)]
 pub struct Tls;
 
 impl Tls {
-    fn server() -> &'static RedisServer {
-        static SERVER: OnceLock<RedisServer> = OnceLock::new();
-        SERVER.get_or_init(|| RedisServer::options().tls().start())
+    fn server(at: usize) -> &'static RedisServer {
+        static SERVERS: [OnceLock<RedisServer>; MOST] = [const { OnceLock::new() }; MOST];
+        SERVERS[at].get_or_init(|| RedisServer::options().tls().start())
     }
 }
 
 impl Backend for Tls {
-    fn open(servers: usize) -> Self {
-        assert_eq!(servers, 1, "one server is shared");
+    fn open(_servers: usize) -> Self {
         Self
     }
 
-    fn client(&self, _server: usize) -> ClientBuilder {
-        let server = Self::server();
+    fn client(&self, server: usize) -> ClientBuilder {
+        let server = Self::server(server);
         let builder = Client::builder().url(&server.tls_url());
         builder.tls_roots(server.ca_pem())
     }
 
     /// Without TLS, since a test reads what passes.
-    fn wires(&self, _server: usize) -> Wires {
-        Wires::to_address(Self::server().address())
+    fn wires(&self, server: usize) -> Wires {
+        Wires::to_address(Self::server(server).address())
     }
 
-    async fn connect(&self, _server: usize) -> MultiplexedConnection {
-        let connected = Self::server().connect().await;
+    async fn connect(&self, server: usize) -> MultiplexedConnection {
+        let connected = Self::server(server).connect().await;
         connected.expect("the server answers")
     }
 }
 
-/// A shared master with a replica, which clients find by asking three sentinels.
+/// Shared masters, which clients find by asking sentinels: the first with a replica and three
+/// sentinels.
 #[derive(Debug)]
 pub struct Watched;
 
 impl Watched {
-    fn servers() -> &'static (Replicated, Sentinels) {
-        static SERVERS: OnceLock<(Replicated, Sentinels)> = OnceLock::new();
-        SERVERS.get_or_init(|| {
+    fn servers(at: usize) -> &'static (Replicated, Sentinels) {
+        static SERVERS: [OnceLock<(Replicated, Sentinels)>; MOST] =
+            [const { OnceLock::new() }; MOST];
+        let (replicas, sentinels) = if at == 0 { (1, 3) } else { (0, 1) };
+        SERVERS[at].get_or_init(|| {
             blocking(|| async {
-                let servers = Replicated::start(RedisServer::options(), 1).await;
-                let sentinels = Sentinels::options();
+                let servers = Replicated::start(RedisServer::options(), replicas).await;
                 // Nothing is to be given up on a busy machine.
-                let sentinels = sentinels.down_after(Duration::from_secs(30));
-                let sentinels = sentinels.watch(servers.server(0), 1, 3).await;
-                (servers, sentinels)
+                let options = Sentinels::options().down_after(Duration::from_secs(30));
+                let watched = options.watch(servers.server(0), replicas, sentinels).await;
+                (servers, watched)
             })
         })
     }
 }
 
 impl Backend for Watched {
-    fn open(servers: usize) -> Self {
-        assert_eq!(servers, 1, "one master is shared");
+    fn open(_servers: usize) -> Self {
         Self
     }
 
-    fn client(&self, _server: usize) -> ClientBuilder {
-        let (_, sentinels) = Self::servers();
+    fn client(&self, server: usize) -> ClientBuilder {
+        let (_, sentinels) = Self::servers(server);
         Client::builder().url(&sentinels.url(""))
     }
 
-    fn wires(&self, _server: usize) -> Wires {
-        let (servers, _) = Self::servers();
+    fn wires(&self, server: usize) -> Wires {
+        let (servers, _) = Self::servers(server);
         Wires::to_address(servers.server(0).address())
     }
 
-    async fn connect(&self, _server: usize) -> MultiplexedConnection {
-        let (servers, _) = Self::servers();
+    async fn connect(&self, server: usize) -> MultiplexedConnection {
+        let (servers, _) = Self::servers(server);
         let connected = servers.server(0).connect().await;
         connected.expect("the master answers")
     }

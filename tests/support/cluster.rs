@@ -11,7 +11,7 @@ use std::{
 
 use redis::{FromRedisValue, RedisError, Value};
 
-use crate::{RedisServer, ServerOptions, eventually};
+use crate::{Proxy, RedisServer, ServerOptions, eventually};
 
 /// All slots of a cluster.
 const SLOTS: u16 = 16_384;
@@ -79,6 +79,12 @@ impl ClusterOptions {
     pub fn partial_coverage(mut self) -> Self {
         self.server = self.server.args(["--cluster-require-full-coverage", "no"]);
         self
+    }
+
+    /// Clients are led to a port of each node at which nobody listens before
+    /// [`proxies`](Cluster::proxies). So are replicas.
+    pub fn behind_proxies(self) -> Self {
+        self.each(ServerOptions::announced)
     }
 
     /// Options of each node, for instance a password.
@@ -247,19 +253,17 @@ impl Cluster {
         name.expect("it has a slot of some name")
     }
 
-    /// Has a node announce another port, such as that of a proxy, and waits until all nodes have heard
-    /// of it.
-    pub async fn announce(&self, node: usize, port: u16) {
-        let port = port.to_string();
-        let words = ["CONFIG", "SET", "cluster-announce-port", &port];
-        self.command::<()>(node, &words).await;
-        for at in self.all() {
-            eventually(DEADLINE, async || {
-                let nodes: String = self.command(at, &["CLUSTER", "NODES"]).await;
-                nodes.contains(&format!("127.0.0.1:{port}@"))
-            })
-            .await;
-        }
+    /// A proxy in front of each node of a cluster that was started
+    /// [for them](ClusterOptions::behind_proxies).
+    pub fn proxies(&self) -> Vec<Proxy> {
+        self.nodes.iter().map(Proxy::announced_by).collect()
+    }
+
+    /// Whether a node has sharded channels, as from Redis 7.0.
+    pub async fn has_sharded_channels(&self, at: usize) -> bool {
+        let words = ["COMMAND", "INFO", "SSUBSCRIBE"];
+        let known: Vec<Value> = self.command(at, &words).await;
+        known.iter().any(|known| *known != Value::Nil)
     }
 
     /// Kills a node with SIGKILL.
@@ -413,6 +417,12 @@ impl Cluster {
             let words = ["CLUSTER", "REPLICATE", &master];
             self.command::<()>(replica, &words).await;
         }
+        // They met each other at other ports.
+        let announced = self.nodes.iter().filter_map(RedisServer::announced_port);
+        let announced: Vec<u16> = announced.map(|port| port.number()).collect();
+        let heard = |lines: &[Line], port| lines.iter().any(|line| line.port == Some(port));
+        self.agree(|lines| announced.iter().all(|port| heard(lines, *port)))
+            .await;
         let following = |lines: &[Line]| lines.iter().filter(|line| line.master.is_some()).count();
         self.agree(|lines| following(lines) == replicas.len()).await;
         self.is_well().await;
@@ -546,6 +556,7 @@ impl Migration<'_> {
 /// A line of CLUSTER NODES.
 struct Line {
     id: String,
+    port: Option<u16>,
     is_myself: bool,
     /// Its name is known, and it has answered.
     is_known: bool,
@@ -556,7 +567,7 @@ struct Line {
 impl Line {
     fn read(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [id, _address, flags, master, _, _, _, link, slots @ ..] = words.as_slice() else {
+        let [id, address, flags, master, _, _, _, link, slots @ ..] = words.as_slice() else {
             return None;
         };
         let has = |flag: &str| flags.split(',').any(|other| other == flag);
@@ -567,12 +578,20 @@ impl Line {
         });
         Some(Self {
             id: (*id).to_owned(),
+            port: port_of(address),
             is_myself: has("myself"),
             is_known: !has("handshake") && !has("noaddr") && *link == "connected",
             master: (*master != "-").then(|| (*master).to_owned()),
             slots: ranges.flatten().collect(),
         })
     }
+}
+
+/// The port in HOST:PORT@BUS, behind which there may be a name.
+fn port_of(address: &str) -> Option<u16> {
+    let (at, _) = address.split_once('@')?;
+    let (_, port) = at.rsplit_once(':')?;
+    port.parse().ok()
 }
 
 /// The cluster shared by the tests of this binary, started at the first call: three masters without

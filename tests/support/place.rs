@@ -70,7 +70,7 @@ impl Proxied {
                 (Servers::Watched(server, sentinels), vec![proxy])
             }
             Place::Cluster => {
-                let (cluster, proxies) = cluster().await;
+                let (cluster, proxies) = cluster();
                 (Servers::Cluster(cluster), proxies)
             }
         };
@@ -174,20 +174,14 @@ impl Drop for Proxied {
     }
 }
 
-async fn cluster() -> (Cluster, Vec<Proxy>) {
+fn cluster() -> (Cluster, Vec<Proxy>) {
     let left = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     if let Some(left) = left {
         return left;
     }
     // A replica would connect to its master through the proxy.
-    let options = Cluster::options().replicas(0);
+    let options = Cluster::options().replicas(0).behind_proxies();
     let cluster = options.node_timeout(UNDISTURBED).start();
-    let proxies: Vec<Proxy> = cluster
-        .all()
-        .map(|at| Proxy::to(cluster.node(at)))
-        .collect();
-    for (at, proxy) in proxies.iter().enumerate() {
-        cluster.announce(at, proxy.address().port()).await;
-    }
+    let proxies = cluster.proxies();
     (cluster, proxies)
 }

@@ -4,9 +4,10 @@ use std::{
     fs,
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use futures::StreamExt;
 use redis::{FromRedisValue, RedisError};
 use tempfile::TempDir;
 
@@ -139,6 +140,31 @@ impl Sentinels {
         self.all[at].ask(&self.options, &[what]).await
     }
 
+    /// The moment at which the last sentinel has announced another master, none of which was
+    /// announced before this returns.
+    ///
+    /// # Errors
+    /// When a sentinel does not answer.
+    pub async fn switched(&self) -> Result<impl Future<Output = Instant> + use<>, RedisError> {
+        let mut announced = Vec::new();
+        for sentinel in &self.all {
+            let client = redis::Client::open(sentinel.url(&self.options))?;
+            let mut listener = client.get_async_pubsub().await?;
+            listener.subscribe("+switch-master").await?;
+            announced.push(tokio::spawn(async move {
+                let heard = listener.on_message().next().await;
+                heard.map(|_| Instant::now())
+            }));
+        }
+        Ok(async move {
+            let mut last = None;
+            for announced in announced {
+                last = last.max(announced.await.expect("it listens"));
+            }
+            last.expect("the sentinels run")
+        })
+    }
+
     /// Kills one of the sentinels for good.
     pub fn kill(&self, at: usize) {
         self.all[at].process().kill();
@@ -192,16 +218,20 @@ impl Sentinel {
         options: &SentinelOptions,
         what: &[&str],
     ) -> Result<T, RedisError> {
+        let mut sentinel = connection_to(&self.url(options)).await?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg(what).arg(SERVICE);
+        question.query_async(&mut sentinel).await
+    }
+
+    /// Without TLS.
+    fn url(&self, options: &SentinelOptions) -> String {
         let credentials = match &options.password {
             Some(password) => format!(":{password}@"),
             None => String::new(),
         };
         let port = self.plain.as_ref().unwrap_or(&self.port);
-        let url = format!("redis://{credentials}{}", port.address());
-        let mut sentinel = connection_to(&url).await?;
-        let mut question = redis::cmd("SENTINEL");
-        question.arg(what).arg(SERVICE);
-        question.query_async(&mut sentinel).await
+        format!("redis://{credentials}{}", port.address())
     }
 
     fn process(&self) -> MutexGuard<'_, ChildProcess> {

@@ -45,7 +45,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
-    port: ReservedPort,
+    port: Arc<ReservedPort>,
     state: Arc<State>,
     listening: Listening,
 }
@@ -60,9 +60,17 @@ impl Proxy {
 
     /// A proxy whose clients speak TLS, with the certificate of this server, which must have one.
     pub fn with_tls(server: &RedisServer) -> Self {
-        let mut proxy = Self::start(server.address(), Some(server.tls_acceptor()));
+        let tls = Some(server.tls_acceptor());
+        let mut proxy = Self::start(server.address(), tls);
         proxy.url = server.tls_url_at(proxy.address().port());
         proxy
+    }
+
+    /// A proxy at the port that this node of a cluster announces.
+    pub(crate) fn announced_by(server: &RedisServer) -> Self {
+        let port = server.announced_port().expect("it announces another one");
+        let listener = TcpListener::bind(port.address()).expect("the port is free");
+        Self::listening((Arc::clone(port), listener), server.address(), None)
     }
 
     /// A proxy in front of this address.
@@ -75,9 +83,17 @@ impl Proxy {
             let port = ReservedPort::pick();
             // A process outside the harness may have taken the port meanwhile.
             if let Ok(listener) = TcpListener::bind(port.address()) {
-                break (port, listener);
+                break (Arc::new(port), listener);
             }
         };
+        Self::listening((port, listener), upstream, tls)
+    }
+
+    fn listening(
+        (port, listener): (Arc<ReservedPort>, TcpListener),
+        upstream: SocketAddr,
+        tls: Option<TlsAcceptor>,
+    ) -> Self {
         let state = Arc::new(State::default());
         let listening = Listening::start(listener, (upstream, tls), state.clone());
         let url = format!("redis://{}", port.address());

@@ -114,18 +114,22 @@ impl RedissonClient {
         let surroundings = Surroundings::of_process(url)?;
         let mut connection = surroundings.connection().await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
-        redis::cmd("PUBSUB")
-            .arg("SHARDNUMSUB")
-            .exec_async(&mut connection)
-            .await?;
-        let resp3 = format!("{url}/?protocol=resp3");
-        let subscriptions = Subscriptions::connect_to_shard(&resp3).await?;
+        let mut asks = redis::cmd("PUBSUB");
+        let sharded = asks.arg("SHARDNUMSUB").exec_async(&mut connection).await;
+        let (subscriptions, publish) = match sharded {
+            Ok(()) => {
+                let resp3 = format!("{url}/?protocol=resp3");
+                (Subscriptions::connect_to_shard(&resp3).await?, "SPUBLISH")
+            }
+            // Below Redis 7.0.
+            Err(_) => (Subscriptions::connect(&surroundings).await?, "PUBLISH"),
+        };
         Ok(Self::over(
             surroundings,
             connection,
             subscriptions,
             WATCHDOG,
-            "SPUBLISH",
+            publish,
         ))
     }
 

@@ -189,6 +189,12 @@ fn arguments(options: &ServerOptions, ports: &Ports, files: &Files) -> Vec<Strin
             tls.number()
         )));
     }
+    if let Some(announced) = &ports.announced {
+        arguments.extend(words(&format!(
+            "--cluster-announce-port {}",
+            announced.number()
+        )));
+    }
     arguments.extend_from_slice(&options.arguments);
     arguments
 }

@@ -8,7 +8,7 @@ mod tls;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -45,6 +45,9 @@ pub(crate) struct Ports {
     tls: Option<ReservedPort>,
     // Where the other nodes of a cluster connect; nothing but the reservation is needed.
     _bus: Option<ReservedPort>,
+    /// Announced in place of the node's own, and known from its start: below Redis 7.0 it cannot be
+    /// set later.
+    announced: Option<Arc<ReservedPort>>,
 }
 
 impl Ports {
@@ -62,10 +65,12 @@ impl Ports {
             // The bus belongs to the port at which the nodes know each other.
             (true, true) => (ReservedPort::pick(), Some(first)),
         };
+        let announced = options.announced.then(|| Arc::new(ReservedPort::pick()));
         Self {
             plain,
             tls,
             _bus: bus,
+            announced,
         }
     }
 }
@@ -149,6 +154,11 @@ impl RedisServer {
             true => self.tls_port(),
             false => self.port(),
         }
+    }
+
+    /// The port that a node of a cluster announces for its proxy, if it has one.
+    pub(crate) fn announced_port(&self) -> Option<&Arc<ReservedPort>> {
+        self.ports.announced.as_ref()
     }
 
     /// The program that is a server, and with an argument a sentinel.

@@ -14,6 +14,7 @@ pub struct ServerOptions {
     pub(super) certificates: Option<PathBuf>,
     pub(super) unix_socket: bool,
     pub(super) cluster: bool,
+    pub(super) announced: bool,
     pub(super) password: Option<String>,
     pub(super) arguments: Vec<String>,
 }
@@ -59,6 +60,13 @@ impl ServerOptions {
     pub(crate) fn cluster(mut self) -> Self {
         self.cluster = true;
         self.replication().args(["--cluster-enabled", "yes"])
+    }
+
+    /// Announces another port than its own to clients and to the other nodes, for a
+    /// [proxy](crate::Proxy::announced_by).
+    pub(crate) fn announced(mut self) -> Self {
+        self.announced = true;
+        self
     }
 
     /// Can be a replica of a server with the same options, soon after it was made one.
