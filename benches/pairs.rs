@@ -1,4 +1,5 @@
-//! Runs a fixed number of lock + unlock pairs and nothing else, for profilers:
+//! Runs a fixed number of lock + unlock pairs and nothing else, and prints what a pair took of it:
+//! allocations, CPU time of the client, CPU time of the server. For profilers too:
 //!
 //! ```text
 //! export CARGO_TARGET_DIR=target/profiling CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
@@ -10,11 +11,22 @@
 //! two runs of different length excludes the start. (Valgrind shows no vDSO, without which rustix
 //! reads clocks only through libc.)
 
+use std::{
+    alloc::System,
+    io::{self, Write},
+    time::Duration,
+};
+
 use clap::{Parser, ValueEnum};
 use futures::future::join_all;
 use raw::Raw;
 use redlock_rt::Client;
+use rustix::time::{ClockId, clock_gettime};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tests::RedisServer;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Does lock + unlock pairs, for profilers.
 #[derive(Debug, Parser)]
@@ -37,6 +49,40 @@ enum Side {
     Raw,
 }
 
+#[path = "compare/pair.rs"]
+mod pair;
+
+use self::pair::Pair;
+
+/// What was used up to a moment.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    allocations: usize,
+    client: Duration,
+    server: f64,
+}
+
+impl Used {
+    async fn now(server: &RedisServer) -> Self {
+        let stats = ALLOCATOR.stats();
+        let client = clock_gettime(ClockId::ProcessCPUTime);
+        let client = Duration::try_from(client).expect("the time is not negative");
+        let connection = tests::connection_to(&server.url()).await;
+        let mut connection = connection.expect("the server answers");
+        let info: redis::InfoDict = redis::cmd("INFO")
+            .arg("cpu")
+            .query_async(&mut connection)
+            .await
+            .expect("the server answers");
+        let seconds = |field| info.get::<f64>(field).expect("the server says it");
+        Self {
+            allocations: stats.allocations + stats.reallocations,
+            client,
+            server: seconds("used_cpu_sys_main_thread") + seconds("used_cpu_user_main_thread"),
+        }
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let options = Options::parse();
@@ -45,30 +91,42 @@ async fn main() {
         Side::Ours => {
             let client = Client::connect(&server.url()).await;
             let client = client.expect("the server answers");
-            let tasks = (0..options.tasks).map(|task| {
-                let lock = client.rlock(format!("pairs:{task:02}"));
-                tokio::spawn(async move {
-                    for _ in 0..options.pairs {
-                        let guard = lock.lock().await.expect("it is free");
-                        guard.unlock().await.expect("the server answers");
-                    }
-                })
-            });
-            join_all(tasks).await;
+            let locks = (0..options.tasks).map(|task| client.rlock(format!("pairs:{task:02}")));
+            run(&server, &options, locks).await;
         }
         Side::Raw => {
             let raw = Raw::connect(server.address()).await;
             let raw = raw.expect("the server answers");
-            let tasks = (0..options.tasks).map(|task| {
-                let mut lock = raw.lock(&format!("pairs:{task:02}"), task);
-                tokio::spawn(async move {
-                    for _ in 0..options.pairs {
-                        lock.acquire().await.expect("the server answers");
-                        lock.release().await.expect("the server answers");
-                    }
-                })
-            });
-            join_all(tasks).await;
+            let locks = (0..options.tasks).map(|task| raw.lock(&format!("pairs:{task:02}"), task));
+            run(&server, &options, locks).await;
         }
     }
+}
+
+async fn run<P: Pair>(server: &RedisServer, options: &Options, pairs: impl Iterator<Item = P>) {
+    let tasks = pairs.map(|pair| works(pair, options.pairs / 10));
+    // Connected, with all scripts loaded, and with buffers of their usual size.
+    let pairs = join_all(tasks.map(tokio::spawn)).await;
+    let before = Used::now(server).await;
+    let tasks = pairs
+        .into_iter()
+        .map(|pair| works(pair.expect("no task panics"), options.pairs));
+    join_all(tasks.map(tokio::spawn)).await;
+    let after = Used::now(server).await;
+    let pairs = (options.tasks * options.pairs) as f64;
+    let allocations = (after.allocations - before.allocations) as f64 / pairs;
+    let micros = |seconds: f64| seconds * 1e6 / pairs;
+    let _ = writeln!(
+        io::stdout(),
+        "a pair took {allocations:.1} allocations, {:.1} us of CPU here, {:.1} us there",
+        micros((after.client - before.client).as_secs_f64()),
+        micros(after.server - before.server),
+    );
+}
+
+async fn works<P: Pair>(mut pair: P, times: u64) -> P {
+    for _ in 0..times {
+        pair.pair().await;
+    }
+    pair
 }

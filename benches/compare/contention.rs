@@ -1,280 +1,191 @@
-//! Many tasks and one lock: turns per second, waits and their cost for the server, how they are shared
-//! with a client like Redisson's, and the time of a hand-over.
+//! Many tasks and one lock: in one process, in several clients, and beside a client like Redisson's.
 
 use std::{
-    future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
-use hdrhistogram::Histogram;
-use raw::{Raw, RawLock};
-use redis::aio::MultiplexedConnection;
-use redlock_rt::{Client, RLock};
-use tests::{RedisServer, RedissonClient};
+use raw::RawLock;
+use redlock_rt::{Client, Kind, Lock, RLock};
+use tests::{RedisServer, RedissonClient, RedissonRLock};
 use tokio::sync::Mutex;
 
 use crate::{
-    rounds::{Effort, Quartiles, Rates},
-    scenes::client,
+    figures::{Scene, Unit},
+    pair::Pair,
+    peers::Peers,
+    rounds::{Effort, Rounds, interleaved},
+    scenes::{calling, client, raw, some},
+    sides::{Side, Tasks},
 };
 
-/// How long the lock is held before its hand-over, so that the other client waits.
-const HOLD: Duration = Duration::from_millis(1);
+/// The tasks of one process that want a lock.
 const TASKS: usize = 32;
-/// The tasks of each client that share a lock.
-const RIVALS: u64 = 4;
+/// The numbers of clients that want a lock.
+const CLIENTS: [u64; 4] = [1, 2, 4, 8];
+/// The tasks of each client, where several want a lock.
+const RIVALS: usize = 4;
+/// How long the lock is held where it is shared with another client.
+const HOLD: Duration = Duration::from_millis(1);
 
-/// What one side did with 32 tasks of one process and one key.
-#[derive(Debug)]
-pub(crate) struct Crowd {
-    /// Turns per second.
-    pub(crate) rates: Rates,
-    /// From the call to the lock, in microseconds.
-    pub(crate) waits: Histogram<u64>,
-    /// Calls per turn: scripts, and plain commands in their place.
-    pub(crate) commands: f64,
+/// A lock that is taken and released by scripts alone, in which there may be HDEL too.
+struct Scripted<K: Kind>(Lock<K>);
+
+impl<K: Kind> Pair for Scripted<K> {
+    const CALLS: &'static [&'static str] = &["evalsha"];
+
+    async fn pair(&mut self) -> Instant {
+        self.0.pair().await
+    }
 }
 
 /// The tasks of this process take turns without Redis, and with the bare crate beneath.
-#[derive(Clone)]
 struct Queued(Arc<Mutex<RawLock>>);
 
-/// A task's turn.
-trait Turn: Clone + Send + 'static {
-    /// Returns when it had the lock.
-    fn turn(&self) -> impl Future<Output = Instant> + Send;
+impl Pair for Queued {
+    async fn pair(&mut self) -> Instant {
+        self.0.lock().await.pair().await
+    }
 }
 
-impl Turn for RLock {
-    async fn turn(&self) -> Instant {
-        let guard = self.lock().await.expect("it comes free");
+/// A lock that is held for a time.
+struct Held(RLock);
+
+impl Pair for Held {
+    async fn pair(&mut self) -> Instant {
+        let guard = self.0.lock().await.expect("it comes free");
         let held = Instant::now();
+        tokio::time::sleep(HOLD).await;
         guard.unlock().await.expect("the server answers");
         held
     }
 }
 
-impl Turn for Queued {
-    async fn turn(&self) -> Instant {
-        let mut lock = self.0.lock().await;
-        let taken = lock.acquire().await.expect("the server answers");
-        assert_eq!(taken, None, "the lock is free");
+/// The same by a thread of a client like Redisson's.
+struct Rival(RedissonRLock, u64);
+
+impl Pair for Rival {
+    async fn pair(&mut self) -> Instant {
+        let Self(lock, thread) = self;
+        let acquired = lock.lock(*thread, None).await.expect("the server answers");
+        assert!(acquired, "it waits without limit");
         let held = Instant::now();
-        lock.release().await.expect("the server answers");
+        tokio::time::sleep(HOLD).await;
+        lock.unlock(*thread).await.expect("the server answers");
         held
     }
 }
 
-/// Three sides in turn: hand-overs inside the process, a release and an acquisition each turn, and a
-/// queue of the process with the bare crate.
-pub(crate) async fn contended(server: &RedisServer, effort: Effort) -> Vec<Crowd> {
-    let handing = client(server).await;
-    let calling = Client::builder().url(&server.url()).hand_over(None);
-    let calling = calling.connect().await.expect("the server answers");
-    let raw = Raw::connect(server.address())
-        .await
-        .expect("the server answers");
-    let queued = Queued(Arc::new(Mutex::new(raw.lock("bench:contended:raw", 0))));
-    let handing = handing.rlock("bench:contended:handing");
-    let calling = calling.rlock("bench:contended:calling");
-    let mut connection = server.connect().await.expect("the server answers");
-    let names = ["handing over", "a call each", "FIFO + raw"];
-    let mut crowds = names.map(|name| Crowd {
-        rates: Rates {
-            name,
-            rounds: Vec::with_capacity(effort.rounds),
-        },
-        waits: Histogram::new(3).expect("three digits are allowed"),
-        commands: 0.0,
+/// Tasks of one process, with locks of several kinds, and with the bare crate behind a queue.
+pub(crate) async fn contended(server: &RedisServer, effort: Effort) -> Scene {
+    let (handing, calling) = (client(server).await, calling(server).await);
+    let mut sides = [
+        ours(&handing, "bench:contended:handing"),
+        Tasks::boxed(
+            "a call each",
+            vec![calling.rlock("bench:contended:calling"); TASKS],
+        ),
+        scripted("FairLock", &handing.fair_lock("bench:contended:fair")),
+        scripted("FencedLock", &handing.fenced_lock("bench:contended:fenced")),
+        queued(server).await,
+    ];
+    let about = "32 tasks of one process, one key";
+    scene(server, "contended", about, &mut sides, effort.in_one()).await
+}
+
+/// The same with other crates. The turns are long, since those look again after up to a fifth of a second.
+pub(crate) async fn against_peers(server: &RedisServer, peers: &Peers) -> Option<Scene> {
+    let mut sides = peers.contended(TASKS);
+    if sides.is_empty() {
+        return None;
+    }
+    let client = client(server).await;
+    sides.insert(0, ours(&client, "bench:peers"));
+    sides.push(queued(server).await);
+    let effort = Effort {
+        rounds: 3,
+        turns: 1,
+        slice: Duration::from_secs(2),
+    };
+    let about = "32 tasks of one process, one key, with other crates";
+    Some(scene(server, "peers", about, &mut sides, effort).await)
+}
+
+fn ours(client: &Client, name: &str) -> Box<dyn Side> {
+    Tasks::boxed("redlock-rt", vec![client.rlock(name); TASKS])
+}
+
+fn scripted<K: Kind>(name: &str, lock: &Lock<K>) -> Box<dyn Side> {
+    Tasks::boxed(name, (0..TASKS).map(|_| Scripted(lock.clone())))
+}
+
+async fn queued(server: &RedisServer) -> Box<dyn Side> {
+    let lock = raw(server).await.lock("bench:contended:raw", 0);
+    let lock = Arc::new(Mutex::new(lock));
+    let tasks = (0..TASKS).map(|_| Queued(Arc::clone(&lock)));
+    Tasks::boxed("FIFO + raw", tasks)
+}
+
+async fn scene(
+    server: &RedisServer,
+    name: &str,
+    about: &str,
+    sides: &mut [Box<dyn Side>],
+    effort: Effort,
+) -> Scene {
+    let connection = server.connect().await.expect("the server answers");
+    let rounds = interleaved(sides, effort, Some(connection)).await;
+    Scene::against_last(name, about, Unit::Turns, &rounds)
+}
+
+/// Several clients, none of which hands over inside its process.
+pub(crate) async fn clients(server: &RedisServer, effort: Effort) -> Scene {
+    let mut sides = Vec::new();
+    for count in CLIENTS {
+        let clients = join_all((0..count).map(|_| calling(server))).await;
+        let name = format!("bench:clients:{count}");
+        let locks = clients.iter().map(|client| client.rlock(&name));
+        let tasks: Vec<RLock> = locks.flat_map(|lock| vec![lock; RIVALS]).collect();
+        sides.push(Tasks::boxed(some(count, "client"), tasks));
+    }
+    let connection = server.connect().await.expect("the server answers");
+    let rounds = interleaved(&mut sides, effort.in_one(), Some(connection)).await;
+    let about = "4 tasks of each client, one key";
+    Scene::new("clients", about, Unit::Turns, &rounds)
+}
+
+/// A saturated lock, shared with a client like Redisson's; first by a client that hands over inside
+/// its process, then by one that does not.
+pub(crate) async fn shared(server: &RedisServer, effort: Effort) -> [Scene; 2] {
+    let clients = [client(server).await, calling(server).await];
+    let other = RedissonClient::connect(&server.url()).await;
+    let other = other.expect("the server answers");
+    let mut pairs = clients.map(|client| -> [Box<dyn Side>; 2] {
+        let ours = (0..RIVALS).map(|_| Held(client.rlock("bench:shared")));
+        let rivals = (0..RIVALS as u64).map(|thread| Rival(other.rlock("bench:shared"), thread));
+        [
+            Tasks::boxed("redlock-rt", ours),
+            Tasks::boxed("like Redisson", rivals),
+        ]
     });
-    let mut sums = [0.0; 3];
-    let span = effort.slice * u32::try_from(effort.turns).unwrap_or(1);
-    for round in 0..=effort.rounds {
-        for place in 0..3 {
-            let side = match round % 2 {
-                0 => place,
-                _ => 2 - place,
-            };
-            let before = commands(&mut connection).await;
-            let (done, seconds, waits) = match side {
-                0 => turns(&handing, span).await,
-                1 => turns(&calling, span).await,
-                _ => turns(&queued, span).await,
-            };
-            // The first round warms up.
-            if round > 0 {
-                let crowd = &mut crowds[side];
-                crowd.rates.rounds.push(done / seconds);
-                crowd.commands += commands(&mut connection).await - before;
-                crowd.waits += waits;
-                sums[side] += done;
-            }
-        }
-    }
-    for (crowd, all) in crowds.iter_mut().zip(sums) {
-        crowd.commands /= all;
-    }
-    crowds.into()
-}
-
-/// Lets all tasks take turns for `span`; returns the number of turns, the seconds and the waits.
-async fn turns<T: Turn>(lock: &T, span: Duration) -> (f64, f64, Histogram<u64>) {
-    let start = Instant::now();
-    let end = start + span;
-    let tasks = (0..TASKS).map(|_| {
-        let lock = lock.clone();
-        tokio::spawn(async move {
-            let mut waits = Histogram::<u64>::new(3).expect("three digits are allowed");
-            loop {
-                let asked = Instant::now();
-                if asked >= end {
-                    return waits;
-                }
-                let wait = lock.turn().await.duration_since(asked);
-                waits.record(micros(wait)).expect("it grows");
-            }
-        })
-    });
-    let mut all = Histogram::new(3).expect("three digits are allowed");
-    for ended in join_all(tasks).await {
-        all += ended.expect("no task panics");
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    (all.len() as f64, seconds, all)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// How a saturated lock is shared with a client like Redisson's.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) name: &'static str,
-    /// The other client's share of the turns, by round.
-    pub(crate) share: Quartiles,
-    pub(crate) turns: f64,
-    /// In milliseconds.
-    pub(crate) longest_wait: f64,
-    pub(crate) longest_wait_of_other: f64,
-}
-
-pub(crate) async fn shared(server: &RedisServer, effort: Effort) -> Vec<Shared> {
-    let handing = client(server).await;
-    let calling = Client::builder().url(&server.url()).hand_over(None);
-    let calling = calling.connect().await.expect("the server answers");
-    let other = RedissonClient::connect(&server.url())
-        .await
-        .expect("the server answers");
-    let span = effort.slice * u32::try_from(effort.turns).unwrap_or(1) * 2;
-    let mut sides = ["handing over", "a call each"].map(|name| (name, Vec::new(), 0.0, [0.0; 2]));
+    let mut all = pairs
+        .each_ref()
+        .map(|sides| sides.each_ref().map(|side| Rounds::new(&**side, effort)));
+    let span = effort.in_one().slice * 2;
     for round in 0..effort.rounds {
         for place in 0..2 {
             let at = (round + place) % 2;
-            let ours = [&handing, &calling][at];
-            let waits = rivals(ours, &other, span).await;
-            let [own, others] = waits.each_ref().map(|waits| waits.len() as f64);
-            let (_, shares, turns, longest) = &mut sides[at];
-            shares.push(others / (own + others));
-            *turns += own + others;
-            for (longest, waits) in longest.iter_mut().zip(&waits) {
-                *longest = f64::max(*longest, waits.max() as f64 / 1000.0);
+            let works = pairs[at].iter_mut().map(|side| side.work(span));
+            for (side, work) in all[at].iter_mut().zip(join_all(works).await) {
+                side.works[round].add(&work);
             }
         }
     }
-    let sides = sides.into_iter();
-    sides
-        .map(|(name, shares, turns, [own, other])| Shared {
-            name,
-            share: Quartiles::of(shares),
-            turns,
-            longest_wait: own,
-            longest_wait_of_other: other,
-        })
-        .collect()
-}
-
-/// Tasks of both clients take turns of a millisecond for `span`; returns the waits of each.
-async fn rivals(ours: &Client, other: &RedissonClient, span: Duration) -> [Histogram<u64>; 2] {
-    let end = Instant::now() + span;
-    let mut waits = [(); 2].map(|()| Histogram::new(3).expect("three digits are allowed"));
-    let own = (0..RIVALS).map(|_| {
-        let lock = ours.rlock("bench:shared");
-        tokio::spawn(async move {
-            let mut waits = Vec::new();
-            while Instant::now() < end {
-                let asked = Instant::now();
-                let guard = lock.lock().await.expect("it comes free");
-                waits.push(asked.elapsed());
-                tokio::time::sleep(HOLD).await;
-                guard.unlock().await.expect("the server answers");
-            }
-            waits
-        })
-    });
-    let others = (0..RIVALS).map(|thread| {
-        let lock = other.rlock("bench:shared");
-        tokio::spawn(async move {
-            let mut waits = Vec::new();
-            while Instant::now() < end {
-                let asked = Instant::now();
-                lock.lock(thread, None).await.expect("the server answers");
-                waits.push(asked.elapsed());
-                tokio::time::sleep(HOLD).await;
-                lock.unlock(thread).await.expect("the server answers");
-            }
-            waits
-        })
-    });
-    let tasks: Vec<_> = own.chain(others).collect();
-    for (at, ended) in join_all(tasks).await.into_iter().enumerate() {
-        let side = usize::from(at as u64 >= RIVALS);
-        for wait in ended.expect("no task panics") {
-            waits[side].record(micros(wait)).expect("it grows");
-        }
-    }
-    waits
-}
-
-async fn commands(connection: &mut MultiplexedConnection) -> f64 {
-    let info: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(connection)
-        .await
-        .expect("the server answers");
-    // HDEL and RESTORE are in no script of ours that runs here.
-    let calls = |line: &str| {
-        let (command, counts) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let is_call = ["evalsha", "restore", "hdel"].contains(&command);
-        let count: f64 = counts.split(',').next()?.parse().ok()?;
-        is_call.then_some(count)
-    };
-    info.lines().filter_map(calls).sum()
-}
-
-/// From the call of unlock in one client to the guard in another, in microseconds.
-pub(crate) async fn handover(server: &RedisServer, turns: usize) -> Histogram<u64> {
-    let clients = [client(server).await, client(server).await];
-    let locks = clients.map(|client| client.rlock("bench:handover"));
-    let mut latencies = Histogram::new(3).expect("three digits are allowed");
-    let mut guard = locks[0].lock().await.expect("it is free");
-    for turn in 1..=turns {
-        let lock = locks[turn % 2].clone();
-        let next = tokio::spawn(async move {
-            let guard = lock.lock().await.expect("it comes free");
-            (guard, Instant::now())
-        });
-        tokio::time::sleep(HOLD).await;
-        let released = Instant::now();
-        guard.unlock().await.expect("the server answers");
-        let (next, held) = next.await.expect("no task panics");
-        // Saturated, it would be clamped to the range of an empty histogram.
-        let latency = micros(held.duration_since(released));
-        latencies.record(latency).expect("it grows");
-        guard = next;
-    }
-    guard.unlock().await.expect("the server answers");
-    latencies
+    let [handing, calling] = all;
+    let about = "beside 4 threads of a client like Redisson's, each holds for 1 ms";
+    [
+        Scene::against_last("shared", about, Unit::Turns, &handing),
+        Scene::against_last("shared, a call each", about, Unit::Turns, &calling),
+    ]
 }

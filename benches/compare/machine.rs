@@ -1,12 +1,15 @@
 //! The machine of the figures.
 
-use std::{fs, thread};
+use std::{
+    fmt::{self, Display, Formatter},
+    fs, thread,
+};
 
-use redis::aio::MultiplexedConnection;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use tests::RedisServer;
 
 /// The machine and the server.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) cpu: String,
@@ -14,30 +17,35 @@ pub(crate) struct Machine {
     pub(crate) redis: String,
 }
 
-impl Machine {
-    pub(crate) async fn ask(connection: &mut MultiplexedConnection) -> Self {
-        let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let info: String = redis::cmd("INFO")
-            .arg("server")
-            .query_async(connection)
-            .await
-            .expect("the server answers");
-        Self {
-            cores: thread::available_parallelism().map_or(0, Into::into),
-            cpu: field(&cpu, "model name"),
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
-                .map_or_else(|_| unknown(), |release| release.trim().to_owned()),
-            redis: field(&info, "redis_version"),
-        }
+impl Display for Machine {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            cores,
+            cpu,
+            kernel,
+            redis,
+        } = self;
+        write!(
+            f,
+            "{cores} cores of {cpu}, Linux {kernel}, with redis-server {redis}"
+        )
     }
+}
 
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "cores": self.cores,
-            "cpu": self.cpu,
-            "kernel": self.kernel,
-            "redis": self.redis,
-        })
+pub(crate) async fn ask(server: &RedisServer) -> Machine {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut connection = server.connect().await.expect("the server answers");
+    let info: String = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut connection)
+        .await
+        .expect("the server answers");
+    Machine {
+        cores: thread::available_parallelism().map_or(0, Into::into),
+        cpu: field(&cpu, "model name"),
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map_or_else(|_| unknown(), |release| version(&release)),
+        redis: field(&info, "redis_version"),
     }
 }
 
@@ -54,6 +62,12 @@ fn field(text: &str, name: &str) -> String {
         (key.trim() == name).then(|| value.trim().to_owned())
     };
     text.lines().find_map(value).unwrap_or_else(unknown)
+}
+
+/// Without the name of the build.
+fn version(release: &str) -> String {
+    let parts: Vec<&str> = release.trim().split('.').take(2).collect();
+    parts.join(".")
 }
 
 fn unknown() -> String {

@@ -1,29 +1,51 @@
-//! The speed of redlock-rt beside the bare `redis` crate, measured in one run on one server.
+//! The speed of redlock-rt beside the bare `redis` crate, measured in one run on one server, with a
+//! runtime of one thread and with one of a thread per core.
 //!
 //! ```text
 //! cargo run --release -p benches --bin compare
+//! cargo run --release -p benches --features peers --bin compare -- --write
 //! ```
 //!
-//! With `--features peers` it measures other lock crates too: `compare/peers.rs`.
+//! The second measures other lock crates too (`compare/peers.rs`), and writes the table of README.md
+//! and the files of docs/plots (`compare/files.rs`).
 //!
-//! Both sides do the same work in interleaved rounds, so that other work of the machine affects both
+//! All sides do the same work in interleaved rounds, so that other work of the machine affects all
 //! alike; see `rounds`. The raw side is `raw.rs`.
 
 mod contention;
+mod figures;
+mod files;
+mod handover;
 mod machine;
-#[cfg(feature = "peers")]
+mod pair;
+#[cfg_attr(not(feature = "peers"), path = "no_peers.rs")]
 mod peers;
+mod plot;
 mod report;
 mod rounds;
+mod rows;
+#[cfg(test)]
+mod sample;
 mod scenes;
 mod sides;
+mod table;
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Parser, ValueEnum};
 use tests::RedisServer;
+use tokio::runtime::{Builder, Runtime};
 
-use self::{machine::Machine, report::Report, rounds::Effort};
+use self::{
+    figures::Scene,
+    peers::Peers,
+    report::{Report, Run},
+    rounds::Effort,
+};
 
 /// Measures redlock-rt against the redis crate alone.
 #[derive(Debug, Parser)]
@@ -33,25 +55,28 @@ struct Options {
     rounds: usize,
     /// Turns of each side in a round.
     #[arg(long, default_value_t = 20)]
-    turns: usize,
+    turns: u32,
     /// Milliseconds of a turn.
     #[arg(long, default_value_t = 25)]
     slice: u64,
-    /// Hand-overs that are timed.
-    #[arg(long, default_value_t = 1000)]
-    handovers: usize,
     /// Only this; may be given several times.
     #[arg(long)]
     only: Vec<Part>,
-    /// Use a runtime of one thread instead of one thread per core.
+    /// Only this runtime.
     #[arg(long)]
-    current_thread: bool,
+    runtime: Option<Flavor>,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
     /// Fail if a goal is missed.
     #[arg(long)]
     check: bool,
+    /// Write the table of README.md, and docs/plots.
+    #[arg(long, conflicts_with_all = ["only", "runtime"])]
+    write: bool,
+    /// Write them of the figures in docs/plots, without measuring.
+    #[arg(long, conflicts_with_all = ["only", "runtime", "write"])]
+    rewrite: bool,
 }
 
 /// A part of the comparison.
@@ -60,73 +85,111 @@ enum Part {
     Uncontended,
     Distinct,
     Contended,
+    Clients,
     Shared,
     Handover,
     Embedded,
-    /// Other lock crates.
-    #[cfg(feature = "peers")]
-    Peers,
+}
+
+/// A runtime of tokio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Flavor {
+    CurrentThread,
+    MultiThread,
+}
+
+impl Flavor {
+    fn build(self) -> Runtime {
+        let mut builder = match self {
+            Self::CurrentThread => Builder::new_current_thread(),
+            Self::MultiThread => Builder::new_multi_thread(),
+        };
+        builder.enable_all().build().expect("a runtime starts")
+    }
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let mut builder = match options.current_thread {
-        true => tokio::runtime::Builder::new_current_thread(),
-        false => tokio::runtime::Builder::new_multi_thread(),
+    let report = match options.rewrite {
+        true => files::read(),
+        false => measure(&options),
     };
-    let runtime = builder.enable_all().build().expect("a runtime starts");
-    let report = runtime.block_on(measure(&options));
-    report.print(options.json);
+    let text = match options.json {
+        true => report.json(),
+        false => report.to_string(),
+    };
+    // The reader may have closed the pipe.
+    let _ = io::stdout().write_all(text.as_bytes());
+    if options.write || options.rewrite {
+        files::write(&report);
+    }
     if options.check && !report.goals_are_met() {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }
 
-async fn measure(options: &Options) -> Report {
+fn measure(options: &Options) -> Report {
+    let server = RedisServer::start();
+    let flavors = match options.runtime {
+        Some(flavor) => vec![flavor],
+        None => vec![Flavor::CurrentThread, Flavor::MultiThread],
+    };
+    let run = |flavor: Flavor| {
+        let runtime = flavor.build();
+        let load_before = machine::load();
+        let scenes = runtime.block_on(scenes(&server, options));
+        Run {
+            threads: runtime.metrics().num_workers(),
+            load_before,
+            load_after: machine::load(),
+            scenes,
+        }
+    };
+    let machine = Flavor::CurrentThread
+        .build()
+        .block_on(machine::ask(&server));
+    Report {
+        machine,
+        rounds: options.rounds,
+        turns: options.turns,
+        slice: options.slice,
+        runs: flavors.into_iter().map(run).collect(),
+    }
+}
+
+async fn scenes(server: &RedisServer, options: &Options) -> Vec<Scene> {
     let effort = Effort {
         rounds: options.rounds,
         turns: options.turns,
         slice: Duration::from_millis(options.slice),
     };
     let wanted = |part| options.only.is_empty() || options.only.contains(&part);
-    let server = RedisServer::start();
-    let mut connection = server.connect().await.expect("the server answers");
-    let mut report = Report::new(
-        Machine::ask(&mut connection).await,
-        effort,
-        options.current_thread,
-    );
+    let peers = Peers::connect(server).await;
+    let mut scenes = Vec::new();
     if wanted(Part::Uncontended) {
-        report
-            .scenes
-            .push(scenes::uncontended(&server, effort).await);
+        scenes.push(scenes::uncontended(server, &peers, effort).await);
     }
     if wanted(Part::Distinct) {
-        report.scenes.push(scenes::distinct(&server, effort).await);
+        scenes.push(scenes::distinct(server, &peers, 64, effort).await);
+        scenes.push(scenes::distinct(server, &peers, 256, effort).await);
     }
     if wanted(Part::Contended) {
-        report.contended = contention::contended(&server, effort).await;
+        scenes.push(contention::contended(server, effort).await);
+        scenes.extend(contention::against_peers(server, &peers).await);
+    }
+    if wanted(Part::Clients) {
+        scenes.push(contention::clients(server, effort).await);
     }
     if wanted(Part::Shared) {
-        report.shared = contention::shared(&server, effort).await;
+        scenes.extend(contention::shared(server, effort).await);
     }
     if wanted(Part::Handover) {
-        report.handover = Some(contention::handover(&server, options.handovers).await);
+        scenes.push(handover::between_clients(server, effort).await);
     }
     if wanted(Part::Embedded) {
-        report
-            .scenes
-            .push(scenes::embedded_uncontended(effort).await);
-        report.scenes.push(scenes::embedded_distinct(effort).await);
+        scenes.push(scenes::embedded(1, effort).await);
+        scenes.push(scenes::embedded(64, effort).await);
     }
-    #[cfg(feature = "peers")]
-    if wanted(Part::Peers) {
-        report
-            .scenes
-            .push(peers::uncontended(&server, effort).await);
-        report.scenes.push(peers::contended(&server).await);
-    }
-    report.load_after = machine::load();
-    report
+    scenes
 }

@@ -1,97 +1,109 @@
-//! The comparisons.
+//! Locks that are free: one task, or tasks with a key each.
+
+use std::time::Instant;
 
 use raw::Raw;
-use redlock_rt::{Client, embedded::Engine};
+use redlock_rt::{Client, RLock, embedded::Engine};
 use tests::RedisServer;
 
 use crate::{
-    rounds::{Effort, Rates, interleaved},
+    figures::{Scene, Unit},
+    pair::Pair,
+    peers::Peers,
+    rounds::{Effort, interleaved},
     sides::{Side, Tasks},
 };
 
-/// A comparison whose baseline is the last side.
-#[derive(Debug)]
-pub(crate) struct Scene {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    /// The goal for the ratio of the first side to the last.
-    pub(crate) goal: Option<f64>,
-    pub(crate) rates: Vec<Rates>,
-}
+/// A lock whose guard is dropped instead of unlocked.
+struct Dropping(RLock);
 
-pub(crate) async fn uncontended(server: &RedisServer, effort: Effort) -> Scene {
-    Scene {
-        name: "uncontended",
-        about: "1 task",
-        goal: Some(0.95),
-        rates: on_server(server, 1, effort).await,
+impl Pair for Dropping {
+    async fn pair(&mut self) -> Instant {
+        let guard = self.0.lock().await.expect("it comes free");
+        let held = Instant::now();
+        drop(guard);
+        held
     }
 }
 
-pub(crate) async fn distinct(server: &RedisServer, effort: Effort) -> Scene {
-    Scene {
-        name: "distinct",
-        about: "64 tasks, each with a key of its own",
-        goal: Some(0.90),
-        rates: on_server(server, 64, effort).await,
-    }
-}
-
-pub(crate) async fn embedded_uncontended(effort: Effort) -> Scene {
-    Scene {
-        name: "embedded_uncontended",
-        about: "1 task, embedded engine instead of a server",
-        goal: None,
-        rates: on_embedded(1, effort).await,
-    }
-}
-
-pub(crate) async fn embedded_distinct(effort: Effort) -> Scene {
-    Scene {
-        name: "embedded_distinct",
-        about: "64 tasks, each with a key of its own, embedded engine",
-        goal: None,
-        rates: on_embedded(64, effort).await,
-    }
-}
-
-async fn on_server(server: &RedisServer, tasks: u64, effort: Effort) -> Vec<Rates> {
-    let client = client(server).await;
-    let raw = Raw::connect(server.address())
+pub(crate) async fn uncontended(server: &RedisServer, peers: &Peers, effort: Effort) -> Scene {
+    let dropping = client(server).await.rlock("bench:dropping");
+    let dropping = Tasks::boxed("dropping", [Dropping(dropping)]);
+    on_server(server, peers, 1, vec![dropping], effort)
         .await
-        .expect("the server answers");
-    against_raw(&client, &raw, tasks, effort).await
+        .with_goal(0.95)
 }
 
-async fn on_embedded(tasks: u64, effort: Effort) -> Vec<Rates> {
+pub(crate) async fn distinct(
+    server: &RedisServer,
+    peers: &Peers,
+    tasks: u64,
+    effort: Effort,
+) -> Scene {
+    on_server(server, peers, tasks, Vec::new(), effort)
+        .await
+        .with_goal(0.90)
+}
+
+async fn on_server(
+    server: &RedisServer,
+    peers: &Peers,
+    tasks: u64,
+    more: Vec<Box<dyn Side>>,
+    effort: Effort,
+) -> Scene {
+    let (client, raw) = (client(server).await, raw(server).await);
+    let mut sides = more;
+    sides.insert(0, ours(&client, tasks));
+    sides.extend(peers.distinct(tasks));
+    sides.push(raws(&raw, tasks));
+    let connection = server.connect().await.expect("the server answers");
+    let rounds = interleaved(&mut sides, effort, Some(connection)).await;
+    let about = "a lock and unlock of each task's own key";
+    Scene::against_last(&some(tasks, "task"), about, Unit::Pairs, &rounds)
+}
+
+pub(crate) async fn embedded(tasks: u64, effort: Effort) -> Scene {
     let engine = Engine::new();
     let client = Client::builder().embedded(&engine).build();
+    let client = client.expect("the defaults are valid");
     let raw = Raw::over(engine.connect()).await;
-    against_raw(
-        &client.expect("the defaults are valid"),
-        &raw.expect("the engine answers"),
-        tasks,
-        effort,
-    )
-    .await
+    let raw = raw.expect("the engine answers");
+    let mut sides = [ours(&client, tasks), raws(&raw, tasks)];
+    let rounds = interleaved(&mut sides, effort, None).await;
+    let about = "embedded engine instead of a server";
+    let name = some(tasks, "task") + ", embedded";
+    Scene::against_last(&name, about, Unit::Pairs, &rounds)
 }
 
-async fn against_raw(client: &Client, raw: &Raw, tasks: u64, effort: Effort) -> Vec<Rates> {
-    let mut sides: [Box<dyn Side>; 2] = [
-        Tasks::boxed(
-            "redlock-rt",
-            (0..tasks).map(|task| client.rlock(format!("bench:ours:{task:02}"))),
-        ),
-        Tasks::boxed(
-            "raw redis",
-            (0..tasks).map(|task| raw.lock(&format!("bench:raws:{task:02}"), task)),
-        ),
-    ];
-    interleaved(&mut sides, effort).await
+fn ours(client: &Client, tasks: u64) -> Box<dyn Side> {
+    let locks = (0..tasks).map(|task| client.rlock(format!("bench:ours:{task:03}")));
+    Tasks::boxed("redlock-rt", locks)
+}
+
+fn raws(raw: &Raw, tasks: u64) -> Box<dyn Side> {
+    let locks = (0..tasks).map(|task| raw.lock(&format!("bench:raws:{task:03}"), task));
+    Tasks::boxed("raw", locks)
+}
+
+/// `1 task`, `64 tasks`.
+pub(crate) fn some(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 pub(crate) async fn client(server: &RedisServer) -> Client {
-    Client::connect(&server.url())
-        .await
-        .expect("the server answers")
+    let client = Client::connect(&server.url()).await;
+    client.expect("the server answers")
+}
+
+/// A client each of whose turns is a release and an acquisition.
+pub(crate) async fn calling(server: &RedisServer) -> Client {
+    let client = Client::builder().url(&server.url()).hand_over(None);
+    client.connect().await.expect("the server answers")
+}
+
+pub(crate) async fn raw(server: &RedisServer) -> Raw {
+    let raw = Raw::connect(server.address()).await;
+    raw.expect("the server answers")
 }

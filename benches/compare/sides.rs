@@ -1,88 +1,121 @@
-//! The sides of a comparison, and the rate of one of them.
+//! The sides of a comparison, and what one of them does in a turn.
 
 use std::{
     fmt,
-    future::Future,
     time::{Duration, Instant},
 };
 
 use futures::future::{BoxFuture, FutureExt, join_all};
-use raw::RawLock;
-use redlock_rt::{RLock, Unlocked};
+use hdrhistogram::Histogram;
 
-/// A task's work: one lock and one unlock.
-pub(crate) trait Pair: Send + 'static {
-    fn pair(&mut self) -> impl Future<Output = ()> + Send;
-}
-
-impl Pair for RLock {
-    async fn pair(&mut self) {
-        let guard = self.lock().await.expect("the lock is free or comes free");
-        let unlocked = guard.unlock().await.expect("the server answers");
-        assert_eq!(unlocked, Unlocked::Released);
-    }
-}
-
-impl Pair for RawLock {
-    async fn pair(&mut self) {
-        let held = self.acquire().await.expect("the server answers");
-        assert_eq!(held, None, "the lock is free");
-        let free = self.release().await.expect("the server answers");
-        assert_eq!(free, Some(true));
-    }
-}
+use crate::pair::Pair;
 
 /// One side of a comparison.
 pub(crate) trait Side {
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
-    /// Works for `span`, with all tasks at once; returns pairs per second.
-    fn work(&mut self, span: Duration) -> BoxFuture<'_, f64>;
+    /// The commands that the server counts once for each call of this side; none if that
+    /// is not known.
+    fn calls(&self) -> &'static [&'static str];
+
+    /// Works for `span`, with all tasks at once.
+    fn work(&mut self, span: Duration) -> BoxFuture<'_, Work>;
+}
+
+/// What a side did in some time.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    pub(crate) time: Duration,
+    /// One for each pair: from the call to the lock, in microseconds.
+    pub(crate) waits: Histogram<u64>,
+}
+
+impl Work {
+    pub(crate) fn nothing() -> Self {
+        Self {
+            time: Duration::ZERO,
+            waits: Histogram::new(3).expect("three digits are allowed"),
+        }
+    }
+
+    pub(crate) fn record(&mut self, wait: Duration) {
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        // Saturated, it would be clamped to the range of an empty histogram.
+        self.waits.record(micros).expect("it grows");
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.time += more.time;
+        self.waits.add(&more.waits).expect("it grows");
+    }
+
+    /// Pairs per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.waits.len() as f64 / self.time.as_secs_f64()
+    }
+
+    /// The median wait, in microseconds.
+    pub(crate) fn median(&self) -> f64 {
+        self.waits.value_at_quantile(0.5) as f64
+    }
 }
 
 /// Tasks that do the same.
 pub(crate) struct Tasks<P> {
-    name: &'static str,
-    pairs: Vec<P>,
+    name: String,
+    /// The work of each task, and its waits in the last turn.
+    tasks: Vec<(P, Vec<Duration>)>,
 }
 
 impl<P: Pair> Tasks<P> {
-    pub(crate) fn boxed(name: &'static str, pairs: impl Iterator<Item = P>) -> Box<dyn Side> {
+    pub(crate) fn boxed(
+        name: impl Into<String>,
+        pairs: impl IntoIterator<Item = P>,
+    ) -> Box<dyn Side> {
         Box::new(Self {
-            name,
-            pairs: pairs.collect(),
+            name: name.into(),
+            tasks: pairs.into_iter().map(|pair| (pair, Vec::new())).collect(),
         })
     }
 
-    async fn run(&mut self, span: Duration) -> f64 {
+    async fn run(&mut self, span: Duration) -> Work {
         let start = Instant::now();
         let end = start + span;
-        let tasks = std::mem::take(&mut self.pairs).into_iter().map(|mut pair| {
+        let tasks = std::mem::take(&mut self.tasks).into_iter();
+        let tasks = tasks.map(|(mut pair, mut waits)| {
             tokio::spawn(async move {
-                let mut done = 0_u32;
-                while Instant::now() < end {
-                    pair.pair().await;
-                    done += 1;
+                waits.clear();
+                loop {
+                    let asked = Instant::now();
+                    if asked >= end {
+                        return (pair, waits);
+                    }
+                    waits.push(pair.pair().await.duration_since(asked));
                 }
-                (pair, done)
             })
         });
-        let mut all = 0.0;
-        for ended in join_all(tasks).await {
-            let (pair, done) = ended.expect("no task panics");
-            self.pairs.push(pair);
-            all += f64::from(done);
+        let ended = join_all(tasks).await;
+        let mut work = Work::nothing();
+        work.time = start.elapsed();
+        for task in ended {
+            let (pair, waits) = task.expect("no task panics");
+            waits.iter().for_each(|&wait| work.record(wait));
+            self.tasks.push((pair, waits));
         }
-        all / start.elapsed().as_secs_f64()
+        work
     }
 }
 
 impl<P: Pair> Side for Tasks<P> {
-    fn name(&self) -> &'static str {
-        self.name
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn work(&mut self, span: Duration) -> BoxFuture<'_, f64> {
+    fn calls(&self) -> &'static [&'static str] {
+        P::CALLS
+    }
+
+    fn work(&mut self, span: Duration) -> BoxFuture<'_, Work> {
         self.run(span).boxed()
     }
 }
@@ -91,7 +124,7 @@ impl<P> fmt::Debug for Tasks<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tasks")
             .field("name", &self.name)
-            .field("tasks", &self.pairs.len())
+            .field("tasks", &self.tasks.len())
             .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,125 @@
+//! The table of README.
+
+use crate::{
+    figures::Unit,
+    report::{Report, Run},
+    rows::{ROWS, Row, longest, ratio, value},
+};
+
+const NONE: &str = "–";
+
+/// The rows that were measured, and how, in Markdown.
+pub(crate) fn table(report: &Report) -> String {
+    let rows = || ROWS.iter().filter(|row| row.is_in(report));
+    let fastest = |row: &Row, run| row.fastest_peer(run).is_some();
+    let peers = rows().any(|row| report.runs.iter().any(|run| fastest(row, run)));
+    let mut head = vec![String::new()];
+    for run in &report.runs {
+        head.extend([run.runtime(), "of the baseline".into()]);
+    }
+    head.push("calls each".into());
+    if peers {
+        head.push("fastest other crate, of the baseline".into());
+    }
+    let rule = vec!["---".to_owned(); head.len()];
+    let body = rows().map(|row| cells(row, report, peers));
+    let lines = [head, rule].into_iter().chain(body);
+    let lines: String = lines
+        .map(|cells| format!("| {} |\n", cells.join(" | ")).replace("|  |", "| |"))
+        .collect();
+    format!("{lines}\n{}\n", how(report))
+}
+
+fn cells(row: &Row, report: &Report, peers: bool) -> Vec<String> {
+    let runs = &report.runs;
+    let mut cells = vec![row.label.to_owned()];
+    for run in runs {
+        let found = row.scene(run).zip(row.figures(run));
+        cells.push(found.map_or_else(
+            || NONE.into(),
+            |(scene, figures)| value(figures, scene.unit),
+        ));
+        let of_baseline = row.figures(run).and_then(|figures| figures.ratio);
+        cells.push(of_baseline.map_or_else(|| NONE.into(), |of| ratio(of.median)));
+    }
+    cells.push(each(runs, |run| {
+        Some(match row.figures(run)?.calls? {
+            few if few < 0.01 => "below 0.01".into(),
+            calls => format!("{calls:.2}"),
+        })
+    }));
+    if peers {
+        cells.push(each(runs, |run| {
+            let peer = row.fastest_peer(run)?;
+            let (name, of) = (&peer.name, ratio(peer.ratio?.median));
+            Some(match row.scene(run)?.unit {
+                Unit::Turns => format!("{name} {of}, {}", longest(&peer.waits)),
+                Unit::Pairs | Unit::Micros => format!("{name} {of}"),
+            })
+        }));
+    }
+    cells
+}
+
+/// What all runs say, once if it is the same.
+fn each(runs: &[Run], tell: impl Fn(&Run) -> Option<String>) -> String {
+    let mut told: Vec<String> = runs.iter().filter_map(tell).collect();
+    told.dedup();
+    match told.is_empty() {
+        true => NONE.to_owned(),
+        false => told.join("; "),
+    }
+}
+
+fn how(report: &Report) -> String {
+    let loads = report.runs.iter();
+    let loads = loads.flat_map(|run| [run.load_before, run.load_after]);
+    let mut loads: Vec<f64> = loads.flatten().collect();
+    loads.sort_by(f64::total_cmp);
+    let load = match (loads.first(), loads.last()) {
+        (Some(low), Some(high)) => format!("{low:.1} to {high:.1}"),
+        _ => "unknown".into(),
+    };
+    format!(
+        "Medians of {} rounds of {} ms a side, on {} on the same cores; load {load}.",
+        report.rounds,
+        u64::from(report.turns) * report.slice,
+        report.machine,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::report;
+
+    #[test]
+    fn a_row_tells_all_runtimes() {
+        let expected = "\
+| | 1 thread | of the baseline | 2 threads | of the baseline | calls each | fastest other crate, of the baseline |
+| --- | --- | --- | --- | --- | --- | --- |
+| 1 task | 6 610 pairs/s | 1.01 | 13 500 pairs/s | 0.99 | 2.00 | fast 1.10; fast 1.30 |
+| 32 tasks, 1 key | – | – | 496 000 turns/s, p99 4.1 ms, max 1.6 s | 66 | below 0.01 | quick 1.75, p99 4.1 ms, max 1.6 s |
+| hand-over between 2 clients | 120 us | 1.05 | – | – | – | – |
+
+Medians of 9 rounds of 500 ms a side, on 2 cores of a CPU, Linux 6.18, with redis-server 7.0.15 on the same cores; \
+load 1.0 to 1.2.
+";
+        assert_eq!(table(&report()), expected);
+    }
+
+    #[test]
+    fn without_other_crates_there_is_no_column_of_them() {
+        let mut report = report();
+        for run in &mut report.runs {
+            for scene in &mut run.scenes {
+                scene
+                    .sides
+                    .retain(|side| !["fast", "slow", "quick"].contains(&&*side.name));
+            }
+        }
+        let table = table(&report);
+        assert!(table.contains("| 2.00 |\n"), "{table}");
+        assert!(!table.contains("other crate"), "{table}");
+    }
+}
