@@ -358,7 +358,8 @@ async fn nothing_is_subscribed_to_or_published() {
         within(DEADLINE, both).await;
     }
     let counts = monitor.counts().await;
-    assert!(counts["EVALSHA"] > 30, "{counts:?}");
+    // In each round three acquisitions, three releases and a re-entry.
+    assert!(counts.values().sum::<usize>() > 6 * 7, "{counts:?}");
     let lines = monitor.lines().await;
     let told: Vec<_> = lines
         .iter()

@@ -29,9 +29,11 @@ async fn has_connections(cluster: &Cluster, expected: [usize; 2]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_has_a_connection_for_each_purpose_that_it_is_used_for() {
     const RENEW: Duration = Duration::from_millis(50);
+    // A connection whose server answers later is closed.
+    const ACKS: Duration = Duration::from_secs(1);
     let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
     let client = builder(&cluster)
-        .replica_timeout(RENEW)
+        .replica_timeout(ACKS)
         .linger(DEADLINE)
         .build()
         .unwrap();
