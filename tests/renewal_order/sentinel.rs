@@ -72,10 +72,10 @@ struct Script {
 
 impl Sentinel {
     pub(crate) fn new(wires: &Wires) -> Self {
-        let text = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../redlock-rt/src/wire/lua/renew.lua"
-        ));
+        let text = concat!(
+            include_str!("../../redlock-rt/src/wire/lua/permit_ids.lua"),
+            include_str!("../../redlock-rt/src/wire/lua/renew.lua"),
+        );
         let sha = sha1_smol::Sha1::from(text).digest().to_string();
         Self {
             wires: wires.clone(),

@@ -6,7 +6,7 @@ use super::recipe::Recipe;
 use super::script::{Call, millis, script};
 use crate::name::HoldId;
 
-script!(RENEW = "renew");
+script!(RENEW = "permit_ids" + "renew");
 
 /// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {
@@ -41,6 +41,7 @@ mod tests {
     use super::*;
     use crate::name::LockName;
     use crate::wire::RLockWire;
+    use crate::wire::script::headers::assert_has_preludes;
 
     #[test]
     fn keys_come_first() {
@@ -61,5 +62,6 @@ mod tests {
             ["a", "b", "30000", "u:1", "", "", "0", "u:2", "", ""]
         );
         assert_eq!(call.key_count(), 2);
+        assert_has_preludes(&call);
     }
 }

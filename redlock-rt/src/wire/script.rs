@@ -248,6 +248,19 @@ pub(super) mod headers {
         assert_eq!(call.key_count(), count(call, "KEYS"), "keys of {name}");
         let args = call.words().count() - call.key_count();
         assert_eq!(args, count(call, "ARGV"), "args of {name}");
+        assert_has_preludes(call);
+    }
+
+    /// The header also lists the texts that come before its own.
+    #[track_caller]
+    pub(in crate::wire) fn assert_has_preludes(call: &Call) {
+        let name = call.script().name();
+        let lines: Vec<_> = call.script().text().lines().collect();
+        let is_header = |at: &usize| lines[*at].starts_with("-- KEYS: ");
+        let headers: Vec<_> = (0..lines.len()).filter(is_header).collect();
+        let listed = lines[headers.last().unwrap() - 1].strip_prefix("-- Prelude: ");
+        let listed = listed.map_or(0, |names| names.split(", ").count());
+        assert_eq!(headers.len() - 1, listed, "preludes of {name}");
     }
 
     /// The numbered items of a header line and of the indented lines that continue it.

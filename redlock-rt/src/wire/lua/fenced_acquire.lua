@@ -9,10 +9,10 @@
 -- Invariants:
 -- * A token is greater than every earlier token, even if that was lost (flushed, evicted, not
 --   replicated), as long as the clock of Redis is not behind the last token: it is at least the
---   microseconds since 1970. INCR makes it grow when the clock stops or goes back, and refuses a
---   key that is not a counter (WRONGTYPE) before the lock is touched.
--- * A number of 16 digits is exact in Lua, but its tostring is not. The counter of another client
---   may be larger than Lua can count (2^53): only its text is passed on.
+--   microseconds since 1970. INCR makes it grow when the clock stops or goes back. A key that is not a
+--   counter is refused (WRONGTYPE) before the lock is touched.
+-- * Tokens are handled as text: tostring of a number of 16 digits is not exact, and the counter of
+--   another client may be larger than Lua can count (2^53).
 -- * An owner number is used for one hold only. So if the owner is here, this same call ran before
 --   and its reply was lost: the script returns the token of the hold, since no other token was
 --   given while the owner is here. If the token was lost, a new one is created.
@@ -25,20 +25,22 @@ local repeated = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1
 if ttl ~= -2 and not repeated then
     return not_a_lock(KEYS[1]) or ttl
 end
-local token = repeated and redis.call('GET', KEYS[2])
+local last = redis.call('GET', KEYS[2])
+if last and not string.find(last, '^%-?%d+$') then
+    return redis.error_reply('WRONGTYPE the counter of fencing tokens holds no number')
+end
+local token = repeated and last
 if not token then
-    local counted = redis.pcall('INCR', KEYS[2])
-    if type(counted) == 'table' then
-        if string.find(counted.err, 'not an integer') then
-            return redis.error_reply('WRONGTYPE the counter of fencing tokens holds no number')
-        end
-        return counted
-    end
-    token = redis.call('GET', KEYS[2])
     local time = redis.call('TIME')
-    local now = time[1] * 1000000 + time[2]
-    if tonumber(token) < now then
-        token = string.format('%.0f', now)
+    token = time[1] .. string.sub('00000' .. time[2], -6)
+    -- Texts of the same length compare as their numbers do.
+    local ahead = last and string.sub(last, 1, 1) ~= '-' and #last >= #token
+    if ahead and (#last > #token or last >= token) then
+        local counted = redis.pcall('INCR', KEYS[2])
+        if type(counted) == 'table' then
+            return counted
+        end
+        token = redis.call('GET', KEYS[2])
     end
     if tonumber(ARGV[3]) > 0 then
         redis.call('SET', KEYS[2], token, 'PX', ARGV[3])

@@ -41,17 +41,6 @@ local function add(permits)
     end
 end
 
--- Converts concatenated hexadecimal ids to the bytes that the set contains.
-local function raw_ids(digits)
-    local ids = {}
-    for id in string.gmatch(digits, string.rep('%x', 32)) do
-        ids[#ids + 1] = string.gsub(id, '%x%x', function(byte)
-            return string.char(tonumber(byte, 16))
-        end)
-    end
-    return ids
-end
-
 local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
 if #over > 0 then
     redis.call('ZREM', KEYS[2], unpack(over))

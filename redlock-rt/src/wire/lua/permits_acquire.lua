@@ -1,6 +1,6 @@
 -- Takes permits with a lease.
 --
--- Prelude: permits
+-- Prelude: permit_ids, permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   that this owner was withdrawn (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal,

@@ -1,6 +1,6 @@
 -- Gives one permit back by its id, for callers without a guard.
 --
--- Prelude: permits
+-- Prelude: permit_ids, permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms), 3 note
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 id of the permit in hexadecimal, 4 ms for which the operation

@@ -1,6 +1,6 @@
 -- Sets the leases of permits from now on.
 --
--- Prelude: permits
+-- Prelude: permit_ids, permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal,
 --   concatenated, 5 whether a lease may become shorter (1 or 0)

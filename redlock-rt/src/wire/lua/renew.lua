@@ -1,5 +1,6 @@
 -- Lengthens the leases of many holds in one call; the watchdog's script, for locks of every kind.
 --
+-- Prelude: permit_ids
 -- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
 -- ARGV: 4i-3 lease of hold i in ms (0: only look), 4i-2 field of hold i, 4i-1 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
@@ -22,21 +23,14 @@
 local replies = {}
 local now
 
--- The byte of two hexadecimal digits, computed once.
-local bytes = setmetatable({}, {__index = function(known, digits)
-    known[digits] = string.char(tonumber(digits, 16))
-    return known[digits]
-end})
-
 local function renew_permits(set, digits, lease)
     if not now then
         local time = redis.call('TIME')
         now = time[1] * 1000 + math.floor(time[2] / 1000)
     end
     local alive, deadline = 1, string.format('%.0f', now + lease)
-    local ids, wanted = string.gsub(digits, '%x%x', bytes), {}
-    for at = 1, #ids, 16 do
-        local id = string.sub(ids, at, at + 15)
+    local wanted = {}
+    for _, id in ipairs(raw_ids(digits)) do
         local score = tonumber(redis.call('ZSCORE', set, id) or 0)
         if score <= now then
             alive = 0

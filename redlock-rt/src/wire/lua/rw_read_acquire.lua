@@ -19,9 +19,10 @@
 -- * The keys of a read hold are in the slot of their lock.
 -- Redisson: ReadLock.tryLockInner.
 local lock, lease = KEYS[1], tonumber(ARGV[1])
-local mode = redis.call('HGET', lock, 'mode')
 local ttl = redis.call('PTTL', lock)
-if redis.call('HEXISTS', lock, ARGV[2]) == 0 then
+local repeated = ttl ~= -2 and redis.call('HEXISTS', lock, ARGV[2]) == 1
+if not repeated then
+    local mode = ttl ~= -2 and redis.call('HGET', lock, 'mode')
     if ARGV[4] ~= '' then
         if mode ~= 'write' or redis.call('HEXISTS', lock, ARGV[4]) == 0 then
             return -2
@@ -40,7 +41,7 @@ if redis.call('HEXISTS', lock, ARGV[2]) == 0 then
     end
 end
 local hold = ARGV[3] .. ':1'
-if redis.call('PTTL', hold) < lease then
+if not repeated or redis.call('PTTL', hold) < lease then
     redis.call('SET', hold, 1, 'PX', ARGV[1])
 end
 if ttl == -2 then

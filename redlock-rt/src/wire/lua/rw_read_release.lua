@@ -46,8 +46,12 @@ local function longest_of(field, count)
     return longest
 end
 local own, ended = leases(ARGV[1]), 0
+local fields = redis.pcall('HLEN', lock)
+local crowded = type(fields) == 'number' and fields > FEW + 1
 local function give_up(hold)
-    ended = math.max(ended, redis.call('PTTL', own .. hold))
+    if crowded then
+        ended = math.max(ended, redis.call('PTTL', own .. hold))
+    end
     return redis.call('DEL', own .. hold) == 1
 end
 local hold = 1
@@ -62,11 +66,8 @@ for rest = hold, math.min(tonumber(count) or 0, 1000) do
     give_up(rest)
 end
 redis.call('HDEL', lock, ARGV[1])
-local fields, ttl = redis.call('HLEN', lock), redis.call('PTTL', lock)
-if fields > 1 and redis.call('HGET', lock, 'mode') == 'write' then
-    return 1
-end
-if fields > FEW and ttl > 0 then
+local ttl = crowded and redis.call('PTTL', lock)
+if crowded and ttl > 0 and redis.call('HGET', lock, 'mode') ~= 'write' then
     local drawn = redis.pcall('HRANDFIELD', lock, -DRAWN, 'WITHVALUES')
     for at = 1, #drawn, 2 do
         local rest = drawn[at] ~= 'mode' and longest_of(drawn[at], drawn[at + 1]) or 0
@@ -79,6 +80,11 @@ if fields > FEW and ttl > 0 then
     end
 end
 local all = redis.call('HGETALL', lock)
+for at = 1, #all, 2 do
+    if all[at] == 'mode' and all[at + 1] == 'write' and #all > 2 then
+        return 1
+    end
+end
 local longest = 0
 for at = 1, #all, 2 do
     local rest = all[at] ~= 'mode' and longest_of(all[at], all[at + 1]) or 0
@@ -91,6 +97,7 @@ if longest == 0 then
     redis.call('DEL', lock)
     return announce()
 end
+ttl = ttl or redis.call('PTTL', lock)
 redis.call('PEXPIRE', lock, string.format('%.0f', longest))
 if longest < ttl and longest < SOON then
     return announce()

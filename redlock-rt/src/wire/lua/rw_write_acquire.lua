@@ -22,8 +22,8 @@
 --   that does not end stops the server.
 -- Redisson: WriteLock.tryLockInner, where re-entry adds the leases up.
 local lock, owner, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
-local mode = redis.call('HGET', lock, 'mode')
 local ttl = redis.call('PTTL', lock)
+local mode = ttl ~= -2 and redis.call('HGET', lock, 'mode')
 local function is_alive(reader, count)
     for hold = 1, math.min(tonumber(count) or 0, 1000) do
         local key = ARGV[5] .. ':' .. reader .. ':rwlock_timeout:' .. hold
