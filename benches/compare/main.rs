@@ -16,6 +16,7 @@ mod contention;
 mod figures;
 mod files;
 mod handover;
+mod held;
 mod machine;
 mod pair;
 #[cfg_attr(not(feature = "peers"), path = "no_peers.rs")]
@@ -42,6 +43,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use self::{
     figures::Scene,
+    held::Kept,
     peers::Peers,
     report::{Report, Run},
     rounds::Effort,
@@ -77,6 +79,21 @@ struct Options {
     /// Write them of the figures in docs/plots, without measuring.
     #[arg(long, conflicts_with_all = ["only", "runtime", "write"])]
     rewrite: bool,
+    /// Print the bytes of what is kept, and nothing else; `compare` starts itself with this.
+    #[arg(long, hide = true, requires_all = ["of", "at"])]
+    keep: Option<Kept>,
+    /// The crate.
+    #[arg(long, hide = true, default_value = "")]
+    of: String,
+    /// The URL of the server.
+    #[arg(long, hide = true, default_value = "")]
+    at: String,
+}
+
+impl Options {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
 }
 
 /// A part of the comparison.
@@ -89,6 +106,7 @@ enum Part {
     Shared,
     Handover,
     Embedded,
+    Held,
 }
 
 /// A runtime of tokio.
@@ -110,6 +128,11 @@ impl Flavor {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(kept) = options.keep {
+        let runtime = Flavor::CurrentThread.build();
+        runtime.block_on(held::keep(kept, &options.of, &options.at));
+        return ExitCode::SUCCESS;
+    }
     let report = match options.rewrite {
         true => files::read(),
         false => measure(&options),
@@ -146,15 +169,19 @@ fn measure(options: &Options) -> Report {
             scenes,
         }
     };
-    let machine = Flavor::CurrentThread
-        .build()
-        .block_on(machine::ask(&server));
+    let runs = flavors.into_iter().map(run).collect();
+    let runtime = Flavor::CurrentThread.build();
+    let held = match options.wants(Part::Held) {
+        true => runtime.block_on(held::held(&server)),
+        false => Vec::new(),
+    };
     Report {
-        machine,
+        machine: runtime.block_on(machine::ask(&server)),
+        held,
         rounds: options.rounds,
         turns: options.turns,
         slice: options.slice,
-        runs: flavors.into_iter().map(run).collect(),
+        runs,
     }
 }
 
@@ -164,8 +191,8 @@ async fn scenes(server: &RedisServer, options: &Options) -> Vec<Scene> {
         turns: options.turns,
         slice: Duration::from_millis(options.slice),
     };
-    let wanted = |part| options.only.is_empty() || options.only.contains(&part);
-    let peers = Peers::connect(server).await;
+    let wanted = |part| options.wants(part);
+    let peers = Peers::connect(&server.url()).await;
     let mut scenes = Vec::new();
     if wanted(Part::Uncontended) {
         scenes.push(scenes::uncontended(server, &peers, effort).await);

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use async_redis_lock::{Locker, Options};
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::{RedisDistributedLock, RedisLockProvider};
+use futures::future::{BoxFuture, FutureExt};
 use redisson::{AsyncRLock, AsyncRedissonClient, RedissonConfig};
 use rslock::LockManager;
-use tests::RedisServer;
 
 use crate::{
+    held::{Locker, Lockers},
     pair::Pair,
     sides::{Side, Tasks},
 };
@@ -92,18 +93,62 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) async fn connect(server: &RedisServer) -> Self {
-        let url = server.url();
-        let config = RedissonConfig::single_server(&url).with_pool_size(CONNECTIONS);
+    pub(crate) async fn connect(url: &str) -> Self {
+        let config = RedissonConfig::single_server(url).with_pool_size(CONNECTIONS);
         let redisson = AsyncRedissonClient::new(config).await;
-        let provider = RedisLockProvider::new(&url).await;
-        let locker = Locker::from_redis_url(&url).await;
+        let provider = RedisLockProvider::new(url).await;
+        let locker = Locker::from_redis_url(url).await;
         Self {
-            manager: LockManager::new(vec![url]),
+            manager: LockManager::new(vec![url.to_owned()]),
             redisson: redisson.expect("the server answers"),
             provider: provider.expect("the server answers"),
             locker: locker.expect("the server answers"),
         }
+    }
+
+    /// Ways to lock a name and to keep the lock, as each crate does by default.
+    pub(crate) async fn lockers(url: &str) -> Lockers {
+        let Self {
+            manager,
+            redisson,
+            provider,
+            locker,
+        } = Self::connect(url).await;
+        let rslock = Locker::new(true, move |name: String| {
+            let manager = manager.clone();
+            async move {
+                let lock = manager.acquire_no_guard(name.as_str(), LEASE).await;
+                lock.expect("it comes free")
+            }
+        });
+        let redisson = Locker::new(true, move |name: String| {
+            let lock = redisson.get_lock(&name);
+            async move {
+                lock.lock().await.expect("it comes free");
+                lock
+            }
+        });
+        let distributed = Locker::new(false, move |name: String| {
+            let lock = provider.create_lock(&name);
+            async move {
+                let handle = lock.try_acquire().await.expect("the server answers");
+                handle.expect("it is free")
+            }
+        });
+        let async_redis_lock = Locker::new(true, move |name: String| {
+            let locker = locker.clone();
+            async move {
+                let options = Options::new().timeout(None);
+                let lock = locker.acquire_with_options(&options, &name).await;
+                lock.expect("it comes free")
+            }
+        });
+        Lockers::from([
+            ("rslock", rslock),
+            ("redisson", redisson),
+            ("distributed-lock-redis", distributed),
+            ("async-redis-lock", async_redis_lock),
+        ])
     }
 
     /// Tasks with a key each.

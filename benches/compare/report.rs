@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     figures::{Figures, Quartiles, Scene, Unit},
+    held::Held,
     machine::Machine,
     scenes::some,
+    table::of_held,
 };
 
 /// Everything that was measured.
@@ -19,6 +21,7 @@ pub(crate) struct Report {
     /// In milliseconds.
     pub(crate) slice: u64,
     pub(crate) runs: Vec<Run>,
+    pub(crate) held: Vec<Held>,
 }
 
 /// What was measured with one runtime.
@@ -60,7 +63,11 @@ impl Display for Report {
             "{} rounds of {} x {} ms a side; medians, with the quartiles in brackets",
             self.rounds, self.turns, self.slice
         )?;
-        self.runs.iter().try_for_each(|run| write!(f, "\n{run}"))
+        self.runs.iter().try_for_each(|run| write!(f, "\n{run}"))?;
+        match self.held.is_empty() {
+            true => Ok(()),
+            false => write!(f, "\n{}", of_held(&self.held)),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     figures::{Figures, Quartiles, Scene, Unit, Waits},
+    held::Held,
     machine::Machine,
     report::{Report, Run},
 };
@@ -65,6 +66,10 @@ pub(crate) fn report() -> Report {
         },
         rounds: 9,
         turns: 20,
+        held: vec![
+            held("redlock-rt", 1.05, Some(641.9), 1223.0),
+            held("slow", 0.0, None, 2001.0),
+        ],
         slice: 25,
         runs: vec![run(1, one), run(2, two)],
     }
@@ -86,6 +91,15 @@ fn scene(name: &str, unit: Unit, sides: Vec<Figures>) -> Scene {
         unit,
         goal: None,
         sides,
+    }
+}
+
+fn held(name: &str, calls: f64, lock: Option<f64>, task: f64) -> Held {
+    Held {
+        name: name.into(),
+        calls,
+        lock,
+        task: Some(task),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::{
     figures::Unit,
+    held::Held,
     report::{Report, Run},
-    rows::{ROWS, Row, longest, ratio, value},
+    rows::{ROWS, Row, count, longest, ratio, value},
 };
 
 const NONE: &str = "–";
@@ -27,7 +28,34 @@ pub(crate) fn table(report: &Report) -> String {
     let lines: String = lines
         .map(|cells| format!("| {} |\n", cells.join(" | ")).replace("|  |", "| |"))
         .collect();
-    format!("{lines}\n{}\n", how(report))
+    let held = match report.held.is_empty() {
+        true => String::new(),
+        false => of_held(&report.held) + "\n",
+    };
+    format!("{lines}\n{held}{}\n", how(report))
+}
+
+/// What is held, and what waits.
+pub(crate) fn of_held(held: &[Held]) -> String {
+    let line = |label: &str, cell: &dyn Fn(&Held) -> String| {
+        let cells: Vec<String> = held.iter().map(cell).collect();
+        format!("| {label} | {} |\n", cells.join(" | "))
+    };
+    let bytes = |bytes: Option<f64>| {
+        let some = |bytes| format!("{} bytes", count(bytes));
+        bytes.map_or_else(|| NONE.into(), some)
+    };
+    [
+        line("", &|held| held.name.clone()).replace("|  |", "| |"),
+        line("---", &|_| "---".into()),
+        line("1000 held locks", &|held| match held.calls {
+            0.0 => "not renewed".into(),
+            calls => format!("{calls:.1} calls/s"),
+        }),
+        line("memory of a held lock", &|held| bytes(held.lock)),
+        line("memory of a waiting task", &|held| bytes(held.task)),
+    ]
+    .concat()
 }
 
 fn cells(row: &Row, report: &Report, peers: bool) -> Vec<String> {
@@ -101,6 +129,12 @@ mod tests {
 | 1 task | 6 610 pairs/s | 1.01 | 13 500 pairs/s | 0.99 | 2.00 | fast 1.10; fast 1.30 |
 | 32 tasks, 1 key | – | – | 496 000 turns/s, p99 4.1 ms, max 1.6 s | 66 | below 0.01 | quick 1.75, p99 4.1 ms, max 1.6 s |
 | hand-over between 2 clients | 120 us | 1.05 | – | – | – | – |
+
+| | redlock-rt | slow |
+| --- | --- | --- |
+| 1000 held locks | 1.1 calls/s | not renewed |
+| memory of a held lock | 642 bytes | – |
+| memory of a waiting task | 1 220 bytes | 2 000 bytes |
 
 Medians of 9 rounds of 500 ms a side, on 2 cores of a CPU, Linux 6.18, with redis-server 7.0.15 on the same cores; \
 load 1.0 to 1.2.
