@@ -13,7 +13,7 @@ use super::nodes::{Node, Nodes, To};
 use super::reconnect::Connection;
 use crate::clock;
 use crate::mutant;
-use crate::wire::{Call, Malformed, Reply};
+use crate::wire::{Announcement, Call, Malformed, Reply};
 
 /// The delivery of one command, over as many connections as it takes.
 #[derive(Debug, Default)]
@@ -29,6 +29,9 @@ pub(crate) struct Delivery {
     pub(crate) sent: Option<Instant>,
     /// The call in progress was sent by a caller that did not wait for the reply.
     unattended: bool,
+    /// What became of the announcement of the last call that was answered, where the reply does not
+    /// say it.
+    published: Option<i64>,
 }
 
 impl Delivery {
@@ -135,6 +138,7 @@ impl Delivery {
                 Err(fault)
             }
             Ok(answer) => {
+                self.published = exchange.as_ref().and_then(Exchange::published);
                 self.answered_on = exchange.map(Exchange::into_link);
                 answer
             }
@@ -175,7 +179,13 @@ impl Delivery {
             open_since: self.open_since.or(self.sent),
             sent: self.sent,
             unattended: false,
+            published: None,
         }
+    }
+
+    /// The announcement of the last call that was answered, where the reply does not say it.
+    pub(crate) fn announcement(&self) -> Option<Announcement> {
+        self.published.map(Announcement::of)
     }
 
     /// When the first try without a reply was sent.

@@ -16,8 +16,8 @@ pub(super) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize
     word(out, call.script().sha().as_bytes());
     let mut digits = [0; MOST_DIGITS];
     word(out, decimal(&mut digits, call.key_count()));
-    for text in call.words_for(publish) {
-        word(out, text.as_bytes());
+    for bytes in call.words_for(publish) {
+        word(out, bytes);
     }
     out.len()
 }

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::link::{Link, left};
 use super::multiplexer::Pending;
 use crate::clock;
-use crate::wire::{Call, FastPath, Malformed, Reply};
+use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.
 ///
@@ -27,6 +27,8 @@ pub(crate) struct Exchange {
     polled: bool,
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
+    /// What became of the announcement, where the reply does not say it; see [`Carried`].
+    published: Option<i64>,
     /// A reply that came while no caller waited.
     answer: Option<Result<Reply, Fault>>,
 }
@@ -68,6 +70,7 @@ impl Exchange {
             made: clock::stamp(),
             polled: false,
             found_taken: false,
+            published: None,
             answer: None,
         }
     }
@@ -120,7 +123,10 @@ impl Exchange {
                     Err(fault) => return Poll::Ready(Err(fault)),
                 },
                 Step::Plain(plain) => match ready!(plain.poll(&self.link, &self.call, cx)) {
-                    Ok(Begun::Answered(reply)) => return Poll::Ready(Ok(reply)),
+                    Ok(Begun::Answered(Carried { reply, published })) => {
+                        self.published = published;
+                        return Poll::Ready(Ok(reply));
+                    }
                     Ok(Begun::Unsettled { is_taken }) => {
                         self.found_taken = is_taken;
                         Step::Unsent(Road::Script)
@@ -149,6 +155,11 @@ impl Exchange {
                 Step::Apart(future) => return future.as_mut().poll(cx),
             }
         }
+    }
+
+    /// What became of the announcement, where the reply does not say it.
+    pub(super) fn published(&self) -> Option<i64> {
+        self.published
     }
 
     /// As [`Link::misread`], for this call.

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
-use redis::ServerError;
+use redis::{ServerError, Value};
 
 use super::encode;
 use super::fault::{Cause, Fault};
-use super::link::Link;
+use super::link::{Link, reply};
 use super::multiplexer::Pending;
 use crate::mutant;
-use crate::wire::{Call, FastPath, Reply, Slot};
+use crate::wire::{Answer, Call, Carried, FastPath, Reply, Slot};
 
 /// The number of places for names that were found taken.
 const PLACES: usize = 1024;
@@ -109,7 +109,7 @@ impl FastPaths {
 
 /// A call that was begun by plain commands.
 pub(super) enum Begun {
-    Answered(Reply),
+    Answered(Carried),
     /// They changed nothing: the script is to be asked. `is_taken`: the lock is there, perhaps by an
     /// earlier try of the same call.
     Unsettled {
@@ -162,40 +162,40 @@ impl Plain {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Begun, Fault>> {
         if let Some(first) = &mut self.first {
-            let answer = link.heard(ready!(Pin::new(first).poll(cx)));
+            let answer = link.heard_as(ready!(Pin::new(first).poll(cx)), answer);
             self.first = None;
-            let reply = match answer? {
-                Ok(reply) => reply,
+            let first = match answer? {
+                Ok(first) => first,
                 Err(error) => return Poll::Ready(refused(link, call, error)),
             };
-            if reply != Reply::Int(1) || self.second.is_none() {
+            if first != Answer::Int(1) || self.second.is_none() {
                 // The second one says nothing more.
                 self.second = None;
-                return Poll::Ready(self.concluded(link, call, reply, None));
+                return Poll::Ready(self.concluded(link, call, first, None));
             }
         }
         let published = match &mut self.second {
             Some(second) => {
-                let answer = link.heard(ready!(Pin::new(second).poll(cx)));
+                let answer = link.heard_as(ready!(Pin::new(second).poll(cx)), answer);
                 answer.map_err(without_the_rest)?.ok()
             }
             None => None,
         };
-        Poll::Ready(self.concluded(link, call, Reply::Int(1), published))
+        Poll::Ready(self.concluded(link, call, Answer::Int(1), published))
     }
 
     fn concluded(
         &self,
         link: &Link,
         call: &Call,
-        first: Reply,
-        published: Option<Reply>,
+        first: Answer,
+        published: Option<Answer>,
     ) -> Result<Begun, Fault> {
-        let reply = self.path.reply(call, first, published);
-        match reply.map_err(|malformed| link.misread(malformed))? {
-            Some(reply) => {
+        let carried = self.path.carried(call, first, published);
+        match carried.map_err(|malformed| link.misread(malformed))? {
+            Some(carried) => {
                 link.fast_paths().worked(self.path);
-                Ok(Begun::Answered(reply))
+                Ok(Begun::Answered(carried))
             }
             None => Ok(Begun::Unsettled { is_taken: false }),
         }
@@ -206,8 +206,19 @@ impl Plain {
 fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault> {
     let is_taken = link.fast_paths().refused(call, error)?;
     Ok(match mutant::on("a_key_that_was_there_counts_as_created") {
-        true if is_taken => Begun::Answered(Reply::Nil),
+        true if is_taken => Begun::Answered(Carried {
+            reply: Reply::Nil,
+            published: None,
+        }),
         _ => Begun::Unsettled { is_taken },
+    })
+}
+
+fn answer(value: Value) -> Result<Answer, Fault> {
+    Ok(match value {
+        Value::Okay => Answer::Okay,
+        Value::Int(number) => Answer::Int(number),
+        other => Answer::Other(reply(other)?),
     })
 }
 

@@ -430,6 +430,15 @@ impl Link {
         &self,
         answer: Result<Value, Unanswered>,
     ) -> Result<Result<Reply, ServerError>, Fault> {
+        self.heard_as(answer, reply)
+    }
+
+    /// As [`heard`](Self::heard), read in another way.
+    pub(super) fn heard_as<T>(
+        &self,
+        answer: Result<Value, Unanswered>,
+        read: fn(Value) -> Result<T, Fault>,
+    ) -> Result<Result<T, ServerError>, Fault> {
         match answer {
             Ok(value) => {
                 if !self.has_answered() {
@@ -445,7 +454,7 @@ impl Link {
                         }
                         Ok(Err(error))
                     }
-                    value => Ok(Ok(reply(value)?)),
+                    value => Ok(Ok(read(value)?)),
                 }
             }
             Err(Unanswered::Ended(ended)) => Err(Fault::unanswered(self.ended(&ended))),
@@ -525,7 +534,7 @@ fn load_command(script: &Script) -> [&[u8]; 3] {
     [b"SCRIPT", b"LOAD", script.text().as_bytes()]
 }
 
-fn reply(value: Value) -> Result<Reply, Fault> {
+pub(super) fn reply(value: Value) -> Result<Reply, Fault> {
     Ok(match value {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Int(number),

@@ -23,6 +23,7 @@ impl News {
     /// Separates a reply from the result of its announcement.
     pub(super) fn split(reply: Reply, delivery: &Delivery) -> (Reply, Self) {
         let (reply, announcement) = reply.split();
+        let announcement = announcement.or_else(|| delivery.announcement());
         let news = match (announcement, delivery.sent) {
             (Some(announcement), Some(sent)) => Self::Announced(announcement, sent),
             // An earlier try may have run, and then that try has published.

@@ -321,7 +321,7 @@ mod tests {
         let client = ClientId::random();
         let call = beat(&client, &[first, second]);
         assert_eq!(call.key_count(), 8);
-        let words: Vec<_> = call.words().skip(8).collect();
+        let words = &call.texts()[8..];
         let expected = [
             "PUBLISH",
             "redlock_wake",

@@ -20,10 +20,37 @@ pub(crate) enum FastPath {
     Delete,
 }
 
+/// The reply to a plain command. The usual ones take no memory.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    Okay,
+    Int(i64),
+    Other(Reply),
+}
+
+impl From<Answer> for Malformed {
+    fn from(answer: Answer) -> Self {
+        Self(match answer {
+            Answer::Okay => Reply::Text("OK".into()),
+            Answer::Int(number) => Reply::Int(number),
+            Answer::Other(reply) => reply,
+        })
+    }
+}
+
+/// What the plain commands of a call have done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Carried {
+    /// The reply of the script, without the result of its announcement.
+    pub(crate) reply: Reply,
+    /// That result, as a script returns it ([`Announcement::of`](super::Announcement::of)).
+    pub(crate) published: Option<i64>,
+}
+
 impl FastPath {
     /// The first command, made of its words.
     pub(crate) fn first<C>(self, call: &Call, command: impl FnOnce(&[&[u8]]) -> C) -> C {
-        let mut words = call.words().map(str::as_bytes);
+        let mut words = call.words();
         let mut next = || words.next().unwrap_or_default();
         match self {
             Self::Create => {
@@ -49,34 +76,35 @@ impl FastPath {
         publish: Publish,
         command: impl FnOnce(&[&[u8]]) -> C,
     ) -> C {
-        let mut words = call.words_for(publish).map(str::as_bytes).skip(2);
+        let mut words = call.words_for(publish).skip(2);
         let mut next = || words.next().unwrap_or_default();
         let (channel, publish) = (next(), next());
         command(&[publish, channel, b"0"])
     }
 
-    /// The reply of the script; `None`: the commands changed nothing. `published`: the reply to the
-    /// second one; `None`: there is none, or it was refused.
-    pub(crate) fn reply(
+    /// What the commands have done in place of the script; `None`: they changed nothing. `published`:
+    /// the reply to the second one; `None`: there is none, or it was refused.
+    pub(crate) fn carried(
         self,
         call: &Call,
-        first: Reply,
-        published: Option<Reply>,
-    ) -> Result<Option<Reply>, Malformed> {
-        Ok(match (self, &first) {
-            (Self::Create, Reply::Text(text)) if text == "OK" => Some(Reply::Nil),
-            (Self::Delete, Reply::Int(0)) => None,
-            (Self::Delete, Reply::Int(1)) if !call.publishes() => Some(first),
-            (Self::Delete, Reply::Int(1)) => {
-                let receivers = match published {
-                    Some(Reply::Int(receivers @ 0..)) => receivers.saturating_add(1),
-                    Some(other) => return Err(Malformed(other)),
+        first: Answer,
+        published: Option<Answer>,
+    ) -> Result<Option<Carried>, Malformed> {
+        let (reply, published) = match (self, first) {
+            (Self::Create, Answer::Okay) => (Reply::Nil, None),
+            (Self::Delete, Answer::Int(0)) => return Ok(None),
+            (Self::Delete, Answer::Int(1)) if !call.publishes() => (Reply::Int(1), None),
+            (Self::Delete, Answer::Int(1)) => {
+                let made = match published {
+                    Some(Answer::Int(receivers @ 0..)) => receivers.saturating_add(1),
+                    Some(other) => return Err(other.into()),
                     None => 0,
                 };
-                Some(Reply::List(vec![first, Reply::Int(receivers)]))
+                (Reply::Int(1), Some(made))
             }
-            _ => return Err(Malformed(first)),
-        })
+            (_, other) => return Err(other.into()),
+        };
+        Ok(Some(Carried { reply, published }))
     }
 }
 
@@ -109,20 +137,24 @@ mod tests {
     #[test]
     fn a_reply_that_the_commands_cannot_give_is_none_of_the_script() {
         let [announced, silent] = releases();
-        let reply = |call, first, second| FastPath::Delete.reply(call, first, second);
-        let (one, none) = (Reply::Int(1), Reply::Int(0));
-        let list = |made| Some(Reply::List(vec![Reply::Int(1), Reply::Int(made)]));
-        assert_eq!(
-            reply(&announced, one.clone(), Some(Reply::Int(3))),
-            Ok(list(4))
-        );
-        assert_eq!(reply(&announced, one.clone(), None), Ok(list(0)));
-        assert_eq!(reply(&announced, none.clone(), None), Ok(None));
-        assert_eq!(reply(&silent, one.clone(), None), Ok(Some(Reply::Int(1))));
-        assert!(reply(&announced, one, Some(Reply::Nil)).is_err());
-        assert!(reply(&announced, Reply::Int(2), None).is_err());
-        let created = |first| FastPath::Create.reply(&silent, first, None);
-        assert_eq!(created(Reply::Text("OK".into())), Ok(Some(Reply::Nil)));
+        let carried = |call, first, second| FastPath::Delete.carried(call, first, second);
+        let (one, none) = (Answer::Int(1), Answer::Int(0));
+        let released = |published| {
+            let reply = Reply::Int(1);
+            Ok(Some(Carried { reply, published }))
+        };
+        let heard = carried(&announced, one.clone(), Some(Answer::Int(3)));
+        assert_eq!(heard, released(Some(4)));
+        assert_eq!(carried(&announced, one.clone(), None), released(Some(0)));
+        assert_eq!(carried(&announced, none.clone(), None), Ok(None));
+        assert_eq!(carried(&silent, one.clone(), None), released(None));
+        assert!(carried(&announced, one, Some(Answer::Other(Reply::Nil))).is_err());
+        assert!(carried(&announced, Answer::Int(2), None).is_err());
+        assert!(carried(&announced, Answer::Okay, None).is_err());
+        let created = |first| FastPath::Create.carried(&silent, first, None);
+        let (reply, published) = (Reply::Nil, None);
+        let taken = Carried { reply, published };
+        assert_eq!(created(Answer::Okay), Ok(Some(taken)));
         assert!(created(none).is_err());
     }
 }

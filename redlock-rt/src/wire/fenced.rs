@@ -147,7 +147,7 @@ mod tests {
             let call = wire(ttl).acquire(&ask);
             assert_agrees(&call);
             assert_eq!(
-                call.words().collect::<Vec<_>>(),
+                call.texts(),
                 ["n", "redisson_lock_token:{n}", "1000", "u:1", word]
             );
         }

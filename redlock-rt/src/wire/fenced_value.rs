@@ -97,14 +97,11 @@ mod tests {
         let wire = FencedValueWire::new(LockName::new(None, "n").unwrap());
         let minute = Some(Duration::from_secs(60));
         let set = wire.set("v", 7, minute);
-        assert_eq!(
-            set.words().collect::<Vec<_>>(),
-            ["n", "redlock_fence:{n}", "7", "60000", "v"]
-        );
+        assert_eq!(set.texts(), ["n", "redlock_fence:{n}", "7", "60000", "v"]);
         assert_agrees(&set);
         let exec = wire.exec("return 1", &["a"], 7, None);
         assert_eq!(
-            exec.words().collect::<Vec<_>>(),
+            exec.texts(),
             ["n", "redlock_fence:{n}", "7", "0", "return 1", "a"]
         );
         assert_agrees(&exec);

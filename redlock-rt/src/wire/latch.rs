@@ -158,7 +158,7 @@ mod tests {
         let set = wire.set(3, Some(Duration::from_secs(5)), &id);
         let channel = "redisson_countdownlatch__channel__{n}";
         assert_eq!(
-            set.words().collect::<Vec<_>>(),
+            set.texts(),
             [
                 "n",
                 "redlock_latch_end:{n}",

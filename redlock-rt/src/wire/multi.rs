@@ -67,7 +67,7 @@ mod tests {
         let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
         let holds: [(&dyn Recipe, _); 2] = [(&a, &one), (&b, &two)];
         let call = acquire_all(holds.into_iter(), Duration::from_secs(1));
-        let words: Vec<_> = call.words().collect();
+        let words = call.texts();
         assert_eq!(words, ["a", "b", "1000", "u:1", "u:2"]);
         assert_eq!(call.key_count(), 2);
     }

@@ -313,15 +313,15 @@ mod tests {
 
     /// Each word of a call that is a key, is the start of keys that its script builds, or is a
     /// channel; not that of a client's turns.
-    fn words_with_a_slot(call: &Call) -> Vec<&str> {
+    fn words_with_a_slot(call: &Call) -> Vec<&[u8]> {
         let keys = call.key_count();
         let words = call.words_for(Publish::InShard).enumerate();
         let known = ["redisson_", "redlock_"];
         words
             .filter(|(at, word)| {
-                let derived = known.iter().any(|known| word.starts_with(known));
-                let is_key = *at < keys || derived || word.ends_with("rwlock_timeout");
-                is_key && *word != keys::WAKE
+                let derived = known.iter().any(|known| word.starts_with(known.as_bytes()));
+                let is_key = *at < keys || derived || word.ends_with(b"rwlock_timeout");
+                is_key && *word != keys::WAKE.as_bytes()
             })
             .map(|(_, word)| word)
             .collect()

@@ -58,7 +58,7 @@ mod tests {
             renewal(&b, &two, Duration::ZERO),
         ]);
         assert_eq!(
-            call.words().collect::<Vec<_>>(),
+            call.texts(),
             ["a", "b", "30000", "u:1", "", "", "0", "u:2", "", ""]
         );
         assert_eq!(call.key_count(), 2);

@@ -30,6 +30,17 @@ pub(crate) struct Announcement {
     pub(crate) waiter: Option<HoldId>,
 }
 
+impl Announcement {
+    /// `made`: one more than the number of those that received it; 0: it was refused.
+    pub(crate) fn of(made: i64) -> Self {
+        Self {
+            is_made: made > 0,
+            receivers: u64::try_from(made - 1).unwrap_or(0),
+            waiter: None,
+        }
+    }
+}
+
 impl Reply {
     /// The reply of a script that may have published, with the result of the PUBLISH.
     pub(crate) fn split(self) -> (Self, Option<Announcement>) {
@@ -44,9 +55,8 @@ impl Reply {
             _ => return (Self::List(items), None),
         };
         let announcement = Announcement {
-            is_made: made > 0,
-            receivers: u64::try_from(made - 1).unwrap_or(0),
             waiter,
+            ..Announcement::of(made)
         };
         (items.swap_remove(0), Some(announcement))
     }

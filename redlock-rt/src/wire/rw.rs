@@ -287,7 +287,11 @@ mod tests {
                 rest: None,
                 under: None,
             };
-            write.acquire(&ask).words().last().map(str::to_owned)
+            write
+                .acquire(&ask)
+                .texts()
+                .last()
+                .map(|last| (*last).to_owned())
         };
         assert_eq!(last(true).as_deref(), Some("5000"));
         assert_eq!(last(false).as_deref(), Some("0"));

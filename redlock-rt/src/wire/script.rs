@@ -1,6 +1,6 @@
 //! Lua scripts and calls of them.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -92,13 +92,17 @@ macro_rules! script {
 }
 pub(super) use script;
 
-/// One call of a script: its keys, then its arguments.
+/// One call of a script: its keys, then its arguments. One allocation, unless the words are long;
+/// and it is small to move, since the futures on its way have room for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct Call(Box<Words>);
+
+#[derive(Debug, Clone)]
+struct Words {
     script: &'static Script,
     keys: usize,
-    /// All words concatenated, and where each ends: one buffer per call instead of one per word.
-    text: String,
+    /// All words concatenated, and where each ends.
+    text: SmallVec<[u8; 160]>,
     ends: SmallVec<[u32; 6]>,
     /// The index of the word with the channel.
     channel: Option<usize>,
@@ -119,109 +123,116 @@ pub(crate) enum Publish {
 
 impl Call {
     pub(crate) fn new(script: &'static Script) -> Self {
-        Self {
+        Self(Box::new(Words {
             script,
             keys: 0,
-            text: String::with_capacity(128),
+            text: SmallVec::new(),
             ends: SmallVec::new(),
             channel: None,
             publish: None,
             fast_path: None,
-        }
+        }))
     }
 
     /// These commands may be sent in place of the script.
     pub(super) fn or(mut self, fast_path: FastPath) -> Self {
-        self.fast_path = Some(fast_path);
+        self.0.fast_path = Some(fast_path);
         self
     }
 
     pub(crate) fn fast_path(&self) -> Option<FastPath> {
-        self.fast_path
+        self.0.fast_path
     }
 
     /// Adds a key; keys come before arguments.
     pub(crate) fn key(mut self, key: &str) -> Self {
-        debug_assert_eq!(self.keys, self.ends.len(), "keys come before arguments");
-        self.keys += 1;
-        self.push(key);
-        self
+        let words = &mut *self.0;
+        debug_assert_eq!(words.keys, words.ends.len(), "keys come before arguments");
+        words.keys += 1;
+        self.arg(key)
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Self {
-        self.push(arg);
+        self.0.text.extend_from_slice(arg.as_bytes());
+        self.0.word_ends();
         self
     }
 
     pub(crate) fn number(mut self, number: u64) -> Self {
-        // Writing to a String cannot fail.
-        let _ = write!(self.text, "{number}");
-        self.word_ends();
+        // Writing to memory cannot fail.
+        let _ = write!(self.0.text, "{number}");
+        self.0.word_ends();
         self
     }
 
     /// Adds the channel on which the script publishes, and the command for it.
     /// [`Reply::split`](super::Reply::split) reads the reply.
     pub(super) fn announcing(mut self, channel: &str) -> Self {
-        self.channel = Some(self.ends.len());
+        self.0.channel = Some(self.0.ends.len());
         self.arg(channel).publishing()
     }
 
     /// Adds the command that publishes. Which one it is the server decides to which the call is sent;
     /// see [`words_for`](Self::words_for).
     pub(super) fn publishing(mut self) -> Self {
-        self.publish = Some(self.ends.len());
+        self.0.publish = Some(self.0.ends.len());
         self.arg(PUBLISH)
     }
 
     /// Whether the script publishes.
     pub(super) fn publishes(&self) -> bool {
-        self.publish.is_some()
+        self.0.publish.is_some()
     }
 
     /// The channel on which the script publishes.
     pub(crate) fn channel(&self) -> Option<&str> {
-        self.words().nth(self.channel?)
-    }
-
-    fn push(&mut self, word: &str) {
-        self.text.push_str(word);
-        self.word_ends();
-    }
-
-    fn word_ends(&mut self) {
-        // Redis takes no command of 4 GiB.
-        let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
-        self.ends.push(end);
+        let channel = self.words().nth(self.0.channel?)?;
+        std::str::from_utf8(channel).ok()
     }
 
     pub(crate) fn script(&self) -> &'static Script {
-        self.script
+        self.0.script
     }
 
     pub(crate) fn key_count(&self) -> usize {
-        self.keys
+        self.0.keys
     }
 
     pub(crate) fn word_count(&self) -> usize {
-        self.ends.len()
+        self.0.ends.len()
     }
 
     /// Keys, then arguments, for a server where this command publishes.
-    pub(crate) fn words_for(&self, publish: Publish) -> impl Iterator<Item = &str> {
-        let replaced = self.publish.filter(|_| publish == Publish::InShard);
+    pub(crate) fn words_for(&self, publish: Publish) -> impl Iterator<Item = &[u8]> {
+        let replaced = self.0.publish.filter(|_| publish == Publish::InShard);
         let words = self.words().enumerate();
         words.map(move |(index, word)| match replaced == Some(index) {
-            true => SPUBLISH,
+            true => SPUBLISH.as_bytes(),
             false => word,
         })
     }
 
     /// Keys, then arguments.
-    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        let words = starts.zip(&self.ends);
-        words.map(|(start, end)| &self.text[*start as usize..*end as usize])
+    pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
+        let Words { text, ends, .. } = &*self.0;
+        let starts = std::iter::once(&0).chain(ends);
+        let words = starts.zip(ends);
+        words.map(|(start, end)| &text[*start as usize..*end as usize])
+    }
+
+    /// As [`words`](Self::words).
+    #[cfg(test)]
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let texts = self.words().map(std::str::from_utf8);
+        texts.collect::<Result<_, _>>().unwrap()
+    }
+}
+
+impl Words {
+    fn word_ends(&mut self) {
+        // Redis takes no command of 4 GiB.
+        let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+        self.ends.push(end);
     }
 }
 
@@ -296,7 +307,7 @@ mod tests {
     #[test]
     fn words_come_back_in_order() {
         let call = Call::new(&PROBE).key("k").arg("").number(30_000).arg("x y");
-        assert_eq!(call.words().collect::<Vec<_>>(), ["k", "", "30000", "x y"]);
+        assert_eq!(call.texts(), ["k", "", "30000", "x y"]);
         assert_eq!(call.key_count(), 1);
     }
 
@@ -304,13 +315,12 @@ mod tests {
     fn the_server_decides_how_a_script_publishes() {
         let call = Call::new(&PROBE).key("PUBLISH").arg("o").arg("PUBLISH");
         let call = call.publishing().number(3);
-        let words = |publish| call.words_for(publish).collect::<Vec<_>>();
-        let plain = ["PUBLISH", "o", "PUBLISH", "PUBLISH", "3"];
-        assert_eq!(words(Publish::Everywhere), plain);
-        let sharded = ["PUBLISH", "o", "PUBLISH", "SPUBLISH", "3"];
-        assert_eq!(words(Publish::InShard), sharded);
+        let words = |publish| call.words_for(publish).collect::<Vec<_>>().join(&b' ');
+        assert_eq!(words(Publish::Everywhere), b"PUBLISH o PUBLISH PUBLISH 3");
+        assert_eq!(words(Publish::InShard), b"PUBLISH o PUBLISH SPUBLISH 3");
         let silent = Call::new(&PROBE).key("k").arg("PUBLISH");
-        assert_eq!(silent.words_for(Publish::InShard).last(), Some("PUBLISH"));
+        let last = silent.words_for(Publish::InShard).last();
+        assert_eq!(last, Some(&b"PUBLISH"[..]));
     }
 
     #[test]

@@ -12,8 +12,8 @@ impl Slot {
     pub(crate) const ONLY: Self = Self(0);
 
     /// The slot of a key or of a sharded channel.
-    pub(crate) fn of(key: &str) -> Self {
-        let crc = hashed(key.as_bytes()).iter().fold(0, |crc: u16, &byte| {
+    pub(crate) fn of(key: impl AsRef<[u8]>) -> Self {
+        let crc = hashed(key.as_ref()).iter().fold(0, |crc: u16, &byte| {
             let at = (crc >> 8) ^ u16::from(byte);
             (crc << 8) ^ TABLE[usize::from(at)]
         });

@@ -57,7 +57,7 @@ mod tests {
         let ids = permits.ids(&two);
         let leases = permits.lease_keys(&two).unwrap();
         assert_eq!(
-            call.words().collect::<Vec<_>>(),
+            call.texts(),
             [
                 "a",
                 "a",

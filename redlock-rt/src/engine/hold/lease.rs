@@ -16,6 +16,8 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use crate::clock::after;
 pub use crate::error::LostReason;
 use crate::mutant;
@@ -148,7 +150,8 @@ struct Tenant {
 pub(crate) struct Lease {
     phase: Phase,
     deadline: Instant,
-    tenants: Vec<Tenant>,
+    /// Nearly always one.
+    tenants: SmallVec<[Tenant; 1]>,
     next_id: u32,
     /// When the watchdog is to act next.
     next_renewal: Instant,
@@ -184,7 +187,7 @@ impl Lease {
         let mut lease = Self {
             phase: Phase::Held,
             deadline: sent,
-            tenants: Vec::with_capacity(1),
+            tenants: SmallVec::new(),
             next_id: 0,
             next_renewal: sent,
             verify_at: look_every.map(|every| after(sent, every)),

@@ -5,6 +5,7 @@ mod holders;
 mod lease;
 mod request;
 mod rivals;
+mod turn;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,8 @@ pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
 pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Legacy, Plan, Terms};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::Request;
+pub(crate) use self::turn::Turn;
+use self::turn::Turns;
 use super::Engine;
 use super::hand_over::Offer;
 use super::news::News;
@@ -90,9 +93,7 @@ pub(crate) struct Hold {
     lease: Mutex<Lease>,
     /// Woken when the lease was lengthened or lost.
     changed: Notify,
-    /// State-changing commands of one hold are sent one at a time, also those whose caller has
-    /// gone.
-    pub(crate) serial: Arc<tokio::sync::Mutex<()>>,
+    turns: Turns,
     waiters: Arc<Waiting>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
@@ -168,7 +169,7 @@ impl Hold {
             slot: OnceLock::new(),
             lease: Mutex::new(lease),
             changed: Notify::new(),
-            serial: Arc::default(),
+            turns: Turns::new(),
             waiters: Arc::clone(&request.waiters),
             repeated: request.repeated,
             asked_for: request.terms.lease,

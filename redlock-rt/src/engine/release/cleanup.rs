@@ -10,13 +10,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::OwnedMutexGuard;
-
 use super::tally::Open;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault, To, before};
 use crate::engine::Engine;
-use crate::engine::hold::{Hold, Request};
+use crate::engine::hold::{Hold, Request, Turn};
 use crate::engine::news::News;
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
@@ -98,7 +96,7 @@ pub(crate) struct Cleanup {
     /// What is known about the announcement.
     news: News,
     /// Held from the first try to the last, by any runner.
-    turn: Option<OwnedMutexGuard<()>>,
+    turn: Option<Turn>,
     /// When the lease is over by the local clock, with a margin.
     lapses: Instant,
     /// The lease of a lock that a late command takes or renews.
@@ -174,7 +172,7 @@ impl Cleanup {
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => {
                 let turn = match self.turn.take() {
-                    None => Arc::clone(&hold.serial).try_lock_owned().ok(),
+                    None => Turn::try_take(hold),
                     kept => kept,
                 };
                 let Some(turn) = turn else { return };
@@ -249,9 +247,9 @@ impl Cleanup {
             Err(fault) => return Some(Progress::Over(Err(fault))),
         }
         if let (Subject::Hold(hold), None) = (&self.subject, &self.turn) {
-            self.turn = Some(match Arc::clone(&hold.serial).try_lock_owned() {
-                Ok(turn) => turn,
-                Err(_) => before(until, Arc::clone(&hold.serial).lock_owned()).await?,
+            self.turn = Some(match Turn::try_take(hold) {
+                Some(turn) => turn,
+                None => before(until, Turn::take(hold)).await?,
             });
         }
         loop {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::place::Place;
 use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
 use super::weak_map::WeakMap;
 use crate::clock;
@@ -19,7 +20,6 @@ use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::mutant;
 use crate::name::LockName;
-use crate::shim::{Mutex, lock};
 
 /// What the waiters of one map wait for. One value stands beside each queue.
 pub(crate) trait Subject: Default + Send + Sync + 'static {
@@ -62,7 +62,7 @@ pub(crate) struct WaiterMap<S: Subject> {
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: Key,
-    queue: Mutex<WaitQueue<S::Outcome, S::Offer>>,
+    queue: Place<S::Outcome, S::Offer>,
     subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
@@ -85,7 +85,7 @@ impl<S: Subject> WaiterMap<S> {
             Arc::new(Waiters {
                 map: Arc::clone(self),
                 key,
-                queue: Mutex::default(),
+                queue: Place::default(),
                 subject: S::default(),
                 subscription: Subscription::default(),
             })
@@ -149,7 +149,7 @@ impl<S: Subject> Waiters<S> {
         // Checked only after the waiter has joined and attached: if the hold is still valid, its
         // end gives the waiter a permit, by the announcement or by `notify`.
         if first && !self.try_unless_taken() {
-            lock(&self.queue).set_retry(Some(retry_at));
+            self.queue.with(|queue| queue.set_retry(Some(retry_at)));
         }
         guard
     }
@@ -165,7 +165,7 @@ impl<S: Subject> Waiters<S> {
 
     /// Joins the queue. Returns also whether the queue was empty.
     fn join(self: &Arc<Self>) -> (WaiterGuard<S>, bool) {
-        let (ticket, first) = lock(&self.queue).enter();
+        let (ticket, first) = self.queue.with(WaitQueue::enter);
         self.map.waiting.fetch_add(1, Ordering::SeqCst);
         let guard = WaiterGuard {
             waiters: Arc::clone(self),
@@ -199,29 +199,31 @@ impl<S: Subject> Waiters<S> {
 
     /// Something happened that may let a try succeed.
     pub(crate) fn notify(&self) {
-        let waker = lock(&self.queue).notify();
+        let waker = self.queue.if_any(WaitQueue::notify).flatten();
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
     fn close(&self) {
-        let mut queue = lock(&self.queue);
-        let (wakers, offer) = (queue.close(), queue.take_stranded());
-        drop(queue);
+        let closed = self
+            .queue
+            .with(|queue| (queue.close(), queue.take_stranded()));
+        let (wakers, offer) = closed;
         drop(offer);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether nobody else has anything to try: the subject is taken, or left to the head.
     pub(crate) fn is_taken(&self) -> bool {
-        self.subject.is_taken() || lock(&self.queue).has_offer()
+        let has_offer = || self.queue.if_any(|queue| queue.has_offer());
+        self.subject.is_taken() || has_offer().unwrap_or(false)
     }
 
     /// Leaves to the head what a holder of this client holds. Returns whether a timer must be set for
     /// [`look_at_offer`](Self::look_at_offer), or the offer, if nobody can take it.
     pub(crate) fn offer(&self, offer: S::Offer) -> Result<bool, S::Offer> {
-        let accepted = lock(&self.queue).offer(offer)?;
+        let accepted = self.queue.with(|queue| queue.offer(offer))?;
         if let Some(waker) = accepted.waker {
             waker.wake();
         }
@@ -230,7 +232,7 @@ impl<S: Subject> Waiters<S> {
 
     /// Takes the offer back, if there is one, and drops it.
     pub(crate) fn withdraw_offer(&self) {
-        let offer = lock(&self.queue).withdraw_offer();
+        let offer = self.queue.if_any(WaitQueue::withdraw_offer);
         drop(offer);
     }
 
@@ -240,8 +242,8 @@ impl<S: Subject> Waiters<S> {
         now: Instant,
         until: impl FnOnce(&S::Offer) -> Instant,
     ) -> Option<Instant> {
-        let look = lock(&self.queue).look_at_offer(now, until);
-        match look {
+        let look = self.queue.if_any(|queue| queue.look_at_offer(now, until));
+        match look.unwrap_or(OfferLook::Gone) {
             OfferLook::Again(at) => Some(at),
             OfferLook::Gone => None,
             // Dropped with no lock held.
@@ -257,26 +259,26 @@ impl<S: Subject> Waiters<S> {
     }
 
     pub(crate) fn set_health(&self, health: Health) {
-        lock(&self.queue).set_health(health);
+        self.queue.with(|queue| queue.set_health(health));
     }
 
     pub(crate) fn health(&self) -> Health {
-        lock(&self.queue).health()
+        self.fares().0
     }
 
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
-        lock(&self.queue).set_refusal(refusal);
+        self.queue.with(|queue| queue.set_refusal(refusal));
     }
 
     /// The state of the head, for a waiter whose time runs out.
     pub(crate) fn fares(&self) -> (Health, Refusal) {
-        let queue = lock(&self.queue);
-        (queue.health(), queue.refusal())
+        let fares = self.queue.if_any(|queue| (queue.health(), queue.refusal()));
+        fares.unwrap_or_default()
     }
 
     /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.queue).is_empty()
+        self.queue.if_any(|queue| queue.is_empty()).unwrap_or(true)
     }
 }
 
@@ -304,7 +306,8 @@ impl<S: Subject> Listener for Waiters<S> {
         let Some(pause) = self.subject.pause(now) else {
             return self.notify();
         };
-        let waker = lock(&self.queue).notify_at(clock::after(now, pause));
+        let at = clock::after(now, pause);
+        let waker = self.queue.if_any(|queue| queue.notify_at(at)).flatten();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -340,7 +343,8 @@ pub(crate) enum Called<T, O> {
 impl<S: Subject> WaiterGuard<S> {
     /// As [`WaitQueue::poll`].
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
-        lock(&self.waiters.queue).poll(self.ticket, waker)
+        let queue = &self.waiters.queue;
+        queue.with(|queue| queue.poll(self.ticket, waker))
     }
 
     /// Waits until the waiter is woken.
@@ -356,7 +360,7 @@ impl<S: Subject> WaiterGuard<S> {
                 waited |= wake.is_pending();
                 wake
             });
-            let retry_at = lock(queue).retry_at(ticket);
+            let retry_at = queue.with(|queue| queue.retry_at(ticket));
             let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                 return Called::Wake(wake.await);
             };
@@ -367,13 +371,13 @@ impl<S: Subject> WaiterGuard<S> {
                 // Woken by a head whose wait was over, as this one's is: a try would end before its
                 // reply. The permit is for the next head.
                 Ok(Wake::Try) if waited && is_over => {
-                    lock(queue).put_back(ticket);
+                    queue.with(|queue| queue.put_back(ticket));
                     return Called::TimedOut;
                 }
                 Ok(wake) => return Called::Wake(wake),
                 Err(_) if is_over => return Called::TimedOut,
                 // Only the head has a moment to retry at.
-                Err(_) if retry_at.is_some_and(|at| now >= at) => lock(queue).retry(),
+                Err(_) if retry_at.is_some_and(|at| now >= at) => queue.with(WaitQueue::retry),
                 Err(_) => {}
             }
         }
@@ -382,12 +386,13 @@ impl<S: Subject> WaiterGuard<S> {
     /// The try is over without success; the head tries again at `retry_at` if nothing is announced
     /// before (`None`: only then).
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
-        lock(&self.waiters.queue).tried(retry_at, health);
+        let queue = &self.waiters.queue;
+        queue.with(|queue| queue.tried(retry_at, health));
     }
 
     /// The try found what ends the wait of all that waited when it began.
     pub(crate) fn finish(&self, outcome: &S::Outcome) {
-        let wakers = lock(&self.waiters.queue).finish(outcome);
+        let wakers = self.waiters.queue.with(|queue| queue.finish(outcome));
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -401,10 +406,11 @@ impl<S: Subject> WaiterGuard<S> {
     /// at the latest.
     pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
         self.served = Some((shared, more));
-        let mut queue = lock(&self.waiters.queue);
-        queue.set_retry(Some(retry_at));
-        queue.set_refusal(Refusal::Held);
-        queue.set_health(Health::Answering);
+        self.waiters.queue.with(|queue| {
+            queue.set_retry(Some(retry_at));
+            queue.set_refusal(Refusal::Held);
+            queue.set_health(Health::Answering);
+        });
     }
 
     pub(crate) fn waiters(&self) -> &Arc<Waiters<S>> {
@@ -421,11 +427,10 @@ impl<S: Subject> Drop for WaiterGuard<S> {
             },
         };
         let waiters = &self.waiters;
-        let mut queue = lock(&waiters.queue);
-        let next = queue.leave(self.ticket, departure);
-        let alone = queue.is_empty();
-        let offer = queue.take_stranded();
-        drop(queue);
+        let (next, alone, offer) = waiters.queue.with(|queue| {
+            let next = queue.leave(self.ticket, departure);
+            (next, queue.is_empty(), queue.take_stranded())
+        });
         drop(offer);
         waiters.map.waiting.fetch_sub(1, Ordering::AcqRel);
         if alone {

@@ -9,7 +9,9 @@
 #[cfg(test)]
 mod count_waker;
 mod latch;
+mod line;
 mod map;
+mod place;
 mod queue;
 mod weak_map;
 

@@ -44,6 +44,7 @@ use std::convert::Infallible;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::line::Line;
 use crate::mutant;
 
 /// A place in the queue. The later it was given, the greater.
@@ -152,8 +153,8 @@ pub(crate) enum OfferLook<O> {
 /// The queue; see the module. `T` is what a try may find for all, `O` an offer.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T, O = Infallible> {
-    waiting: BTreeMap<Ticket, Waiter>,
-    /// Waiters whose wait is over and that have not been polled since.
+    waiting: Line<Waiter>,
+    /// Waiters whose wait is over and that have not left yet.
     done: BTreeMap<Ticket, T>,
     next: u64,
     permit: bool,
@@ -175,7 +176,7 @@ pub(crate) struct WaitQueue<T, O = Infallible> {
 impl<T, O> Default for WaitQueue<T, O> {
     fn default() -> Self {
         Self {
-            waiting: BTreeMap::new(),
+            waiting: Line::default(),
             done: BTreeMap::new(),
             next: 0,
             permit: false,
@@ -204,14 +205,14 @@ impl<T: Clone, O> WaitQueue<T, O> {
             self.health = Health::Answering;
             self.refusal = Refusal::Held;
         }
-        self.waiting.insert(ticket, Waiter::default());
+        self.waiting.push(ticket, Waiter::default());
         (ticket, first)
     }
 
     /// Asks for news; the waker is woken when there are some.
     pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Wake<T, O>> {
-        if let Some(outcome) = self.done.remove(&ticket) {
-            return Poll::Ready(Wake::Done(outcome));
+        if let Some(outcome) = self.done.get(&ticket) {
+            return Poll::Ready(Wake::Done(outcome.clone()));
         }
         if self.closed {
             return Poll::Ready(Wake::Closed);
@@ -229,7 +230,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
                 }
             });
         }
-        if let Some(waiter) = self.waiting.get_mut(&ticket) {
+        if let Some(waiter) = self.waiting.get_mut(ticket) {
             if head && !waiter.told {
                 waiter.told = true;
                 return Poll::Ready(Wake::Head);
@@ -261,9 +262,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         if self.permit {
             return self.notify();
         }
-        let head = self.waiting.first_entry()?;
         // Told again, since the moment is another.
-        head.into_mut().told = false;
+        self.waiting.first_mut()?.told = false;
         self.paused_until = Some(at);
         self.head_waker()
     }
@@ -289,10 +289,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         let Some(Try { first_later, .. }) = self.trying.take() else {
             return Vec::new();
         };
-        let later = self.waiting.split_off(&first_later);
-        let told = std::mem::replace(&mut self.waiting, later);
-        let mut wakers = Vec::with_capacity(told.len() + 1);
-        for (ticket, waiter) in told {
+        let mut wakers = Vec::new();
+        for (ticket, waiter) in self.waiting.take_before(first_later) {
             self.done.insert(ticket, outcome.clone());
             wakers.extend(waiter.waker);
         }
@@ -310,11 +308,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.done.remove(&ticket);
         let tried = self.trying.take_if(|trying| trying.by == ticket).is_some();
         let head = self.is_head(ticket);
-        self.waiting.remove(&ticket);
-        if self.waiting.is_empty() {
-            // A map that had entries keeps 368 bytes, and the queue stays while the lock is held.
-            self.waiting = BTreeMap::new();
-        }
+        self.waiting.remove(ticket);
         if !head {
             return None;
         }
@@ -433,17 +427,21 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.refusal
     }
 
-    /// Whether nobody is here, not even a waiter that was told and has not been polled since.
+    /// Whether nobody is here, not even a waiter that was told and has not left yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.done.is_empty()
     }
 
+    /// Whether a new queue may take its place: nobody has a ticket of this one.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_empty() && self.offer.is_none() && !self.watched && !self.closed
+    }
+
     fn is_head(&self, ticket: Ticket) -> bool {
-        let head = self.waiting.first_key_value();
-        head.is_some_and(|(head, _)| *head == ticket)
+        self.waiting.first() == Some(ticket)
     }
 
     fn head_waker(&mut self) -> Option<Waker> {
-        self.waiting.first_entry()?.get_mut().waker.take()
+        self.waiting.first_mut()?.waker.take()
     }
 }

@@ -14,7 +14,7 @@ use super::lanes::{At, Lanes, is_same};
 use super::schedule::Schedule;
 use crate::clock;
 use crate::connection::{Caller, Cause, Delivery, Exchange, Fault, Hint, Lane, Nodes, To, Verdict};
-use crate::engine::hold::{Hold, LostReason, Plan};
+use crate::engine::hold::{Hold, LostReason, Plan, Turn};
 use crate::mutant;
 use crate::shim::lock;
 use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, renew};
@@ -406,7 +406,7 @@ async fn alone(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>, hold: Arc<Hold>, at: 
         followed: true,
         outcome: Ok(Vec::new()),
     };
-    let Ok(turn) = Arc::clone(&hold.serial).try_lock_owned() else {
+    let Some(turn) = Turn::try_take(&hold) else {
         // Another command of the hold is in progress.
         let mut schedule = lock(&watchdog.schedule);
         let _ = schedule.reset(hold.number, hold.retry_at(now));

@@ -33,7 +33,7 @@ fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<
 /// As `LatchWait::run` without its timers.
 fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
     loop {
-        let wake = poll_fn(|cx| lock(&place.waiters.queue).poll(place.ticket, cx.waker()));
+        let wake = poll_fn(|cx| place.poll(cx.waker()));
         match block_on(wake) {
             Wake::Head => {}
             Wake::Try => match open.load(Ordering::Acquire) {

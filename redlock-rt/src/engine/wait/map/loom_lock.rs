@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::loom::future::block_on;
 use ::loom::thread;
 
-use super::{WaiterGuard, Wake, lock};
+use super::{WaiterGuard, Wake};
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, Request, Waiting, key_of};
@@ -63,7 +63,7 @@ impl World {
     fn tries(&self, place: &WaiterGuard<Holders<Hold>>) {
         block_on(poll_fn(|cx| {
             loop {
-                let wake = lock(&self.waiters.queue).poll(place.ticket, cx.waker());
+                let wake = place.poll(cx.waker());
                 match wake {
                     std::task::Poll::Ready(Wake::Head) => {
                         self.waiters.listen(&self.engine.hub, &self.channel);

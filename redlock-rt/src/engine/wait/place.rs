@@ -1,0 +1,42 @@
+//! The place of a queue.
+
+use crate::shim::{Mutex, lock};
+
+use super::queue::WaitQueue;
+
+/// The queue of a name, while somebody has a ticket of it. Boxed, since each lock that is held has a
+/// place for one.
+///
+/// Its mutex is held for a moment, and no other is taken inside.
+#[derive(Debug)]
+pub(super) struct Place<T, O>(Mutex<Option<Box<WaitQueue<T, O>>>>);
+
+impl<T, O> Default for Place<T, O> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Clone, O> Place<T, O> {
+    /// Acts on the queue; a new one, if there is none.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> R {
+        let mut place = lock(&self.0);
+        let queue = place.get_or_insert_default();
+        let result = act(queue);
+        if queue.is_idle() {
+            *place = None;
+        }
+        result
+    }
+
+    /// As [`with`](Self::with), if there is a queue: a new one would not be changed by this.
+    pub(super) fn if_any<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> Option<R> {
+        let mut place = lock(&self.0);
+        let queue = place.as_mut()?;
+        let result = act(queue);
+        if queue.is_idle() {
+            *place = None;
+        }
+        Some(result)
+    }
+}
