@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+
 use super::exchange::Exchange;
 use super::fault::Fault;
 use super::link::Link;
@@ -31,7 +33,41 @@ pub(crate) struct Delivery {
     unattended: bool,
     /// What became of the announcement of the last call that was answered, where the reply does not
     /// say it.
-    published: Option<i64>,
+    published: Option<u32>,
+}
+
+/// How long to wait for a reply.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    at: tokio::time::Instant,
+    /// The server has more time than that.
+    cut_short: bool,
+}
+
+/// A call on the connection to the only server.
+struct Sent<'a> {
+    delivery: &'a mut Delivery,
+    connection: &'a Connection,
+    limit: Limit,
+}
+
+impl<'a> Sent<'a> {
+    fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
+        Self {
+            limit: delivery.limit(connection.timeouts().reply(), until),
+            delivery,
+            connection,
+        }
+    }
+
+    /// As [`Delivery::finish`].
+    async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
+        let exchange = self.delivery.exchange.as_mut()?;
+        let answer = clock::timeout_at(self.limit.at, exchange).await;
+        let answer = self.delivery.finished(answer.ok(), self.limit)?;
+        self.connection.heard(&answer);
+        Some(answer)
+    }
 }
 
 impl Delivery {
@@ -62,36 +98,68 @@ impl Delivery {
     ///
     /// The call in progress stays here, for the next caller of this method. The same is true after
     /// `until`.
-    pub(crate) async fn attempt(
-        &mut self,
-        to: To<'_>,
+    ///
+    /// No `async fn`, as those that it awaits: the future of such a function keeps its arguments to its
+    /// end, beside what they were moved to, and all waiting tasks have room for these futures.
+    pub(crate) fn attempt<'a>(
+        &'a mut self,
+        to: To<'a>,
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
-    ) -> Option<Result<Reply, Fault>> {
-        match to.nodes {
-            Nodes::One(node) => {
-                let connection = node.connection(to.lane);
-                if self.exchange.is_none() {
-                    if let Err(fault) = connection.pass(until).await {
-                        return Some(Err(fault));
-                    }
-                    match start(connection, call(), until).await? {
-                        Ok(exchange) => self.exchange = Some(exchange),
-                        Err(fault) => return Some(Err(fault)),
-                    }
-                }
-                let reply = connection.timeouts().reply();
-                let answer = self.finish(reply, until).await?;
-                connection.heard(&answer);
-                Some(answer)
-            }
-            Nodes::Cluster(cluster) => {
-                let call = self.exchange.is_none().then(call);
-                let (cluster, to) = (Arc::clone(cluster), (to.slot, to.lane));
-                // Boxed: the future of every call would contain it.
-                Box::pin(async move { cluster.attempt(self, to, call, until).await }).await
+    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
+        let mut way = self.way(to, call, until);
+        async move {
+            match &mut way {
+                Ok(sent) => sent.answer().await,
+                Err(rarer) => rarer.await,
             }
         }
+    }
+
+    /// Starts a call, unless one is in progress. Or how else to get the reply, where something else is
+    /// to be waited for first.
+    fn way<'a>(
+        &'a mut self,
+        to: To<'a>,
+        call: impl FnOnce() -> Call,
+        until: Option<Instant>,
+    ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
+        let node = match to.nodes {
+            Nodes::One(node) => node,
+            Nodes::Cluster(cluster) => {
+                let call = self.exchange.is_none().then(call);
+                let to = (to.slot, to.lane);
+                return Err(Box::pin(cluster.attempt(self, to, call, until)));
+            }
+        };
+        let connection = node.connection(to.lane);
+        if self.exchange.is_none() {
+            match connection.try_call(call()) {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(call) => {
+                    return Err(Box::pin(self.dial_first(connection, call, until)));
+                }
+            }
+        }
+        Ok(Sent::new(self, connection, until))
+    }
+
+    /// As [`attempt`](Self::attempt), where the server refuses all calls, or there is no connection.
+    async fn dial_first(
+        &mut self,
+        connection: &Connection,
+        call: Call,
+        until: Option<Instant>,
+    ) -> Option<Result<Reply, Fault>> {
+        if let Err(fault) = connection.pass(until).await {
+            return Some(Err(fault));
+        }
+        let dialing = until.filter(|_| !mutant::on("a_wait_has_no_bound_while_dialing"));
+        match before(dialing, connection.call(call)).await? {
+            Ok(exchange) => self.exchange = Some(exchange),
+            Err(fault) => return Some(Err(fault)),
+        }
+        Sent::new(self, connection, until).answer().await
     }
 
     /// A call to this node, to wait for next.
@@ -112,8 +180,17 @@ impl Delivery {
         reply: Duration,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
+        let limit = self.limit(reply, until);
         let exchange = self.exchange.as_mut()?;
-        let sent = *self.sent.insert(exchange.made());
+        let answer = clock::timeout_at(limit.at, exchange).await;
+        self.finished(answer.ok(), limit)
+    }
+
+    fn limit(&mut self, reply: Duration, until: Option<Instant>) -> Limit {
+        if let Some(exchange) = &self.exchange {
+            self.sent = Some(exchange.made());
+        }
+        let sent = self.sent.unwrap_or_else(clock::now);
         // One timer for both limits, since a timer is a good part of the cost of a call. A call
         // without a waiting caller may have been in an idle runtime since, with its reply unread.
         let since = if self.unattended { clock::now() } else { sent };
@@ -124,28 +201,40 @@ impl Delivery {
             Some(until) if until < patience => (until, clock::after(until, reply / 4) < patience),
             _ => (patience, false),
         };
-        let answer = clock::timeout_at(clock::to_tokio(limit), &mut *exchange).await;
-        if answer.is_err() && cut_short {
+        Limit {
+            at: clock::to_tokio(limit),
+            cut_short,
+        }
+    }
+
+    /// `answer`: that of the call in progress; `None`: there was none in time.
+    fn finished(
+        &mut self,
+        answer: Option<Result<Reply, Fault>>,
+        limit: Limit,
+    ) -> Option<Result<Reply, Fault>> {
+        if answer.is_none() && limit.cut_short {
             return None;
         }
         let exchange = self.exchange.take();
+        let sent = self.sent;
         self.unattended = false;
         Some(match answer {
-            Ok(Err(fault)) => {
+            Some(Err(fault)) => {
                 if fault.may_have_run() {
-                    self.open_since.get_or_insert(sent);
+                    self.open_since = self.open_since.or(sent);
                 }
                 Err(fault)
             }
-            Ok(answer) => {
+            Some(answer) => {
                 self.published = exchange.as_ref().and_then(Exchange::published);
                 self.answered_on = exchange.map(Exchange::into_link);
                 answer
             }
-            Err(_) => {
+            None => {
                 // The call may still run: the connection is closed, and the next connection kills
                 // its client before anything else is sent.
-                self.open_since.get_or_insert(sent);
+                self.open_since = self.open_since.or(sent);
                 let fault = Fault::timed_out("no answer within the response time-out");
                 Err(match exchange {
                     Some(exchange) => {
@@ -185,7 +274,7 @@ impl Delivery {
 
     /// The announcement of the last call that was answered, where the reply does not say it.
     pub(crate) fn announcement(&self) -> Option<Announcement> {
-        self.published.map(Announcement::of)
+        self.published.map(|made| Announcement::of(made.into()))
     }
 
     /// When the first try without a reply was sent.
@@ -218,21 +307,6 @@ impl Delivery {
         self.exchange = None;
         self.open_since = None;
     }
-}
-
-/// Starts a call, after connecting if there is no connection; `None`: `until` came first.
-async fn start(
-    connection: &Connection,
-    call: Call,
-    until: Option<Instant>,
-) -> Option<Result<Exchange, Fault>> {
-    let call = match connection.try_call(call) {
-        Ok(exchange) => return Some(Ok(exchange)),
-        Err(call) => call,
-    };
-    let until = until.filter(|_| !mutant::on("a_wait_has_no_bound_while_dialing"));
-    // Boxed, as every waiting future would contain it.
-    Box::pin(before(until, connection.call(call))).await
 }
 
 /// `None` where `until` comes before the future's output.

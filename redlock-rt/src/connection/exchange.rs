@@ -28,9 +28,9 @@ pub(crate) struct Exchange {
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
     /// What became of the announcement, where the reply does not say it; see [`Carried`].
-    published: Option<i64>,
-    /// A reply that came while no caller waited.
-    answer: Option<Result<Reply, Fault>>,
+    published: Option<u32>,
+    /// A reply that came while no caller waited. Boxed, since it is rare.
+    answer: Option<Box<Result<Reply, Fault>>>,
 }
 
 /// How far a call is.
@@ -96,7 +96,7 @@ impl Exchange {
         if self.answer.is_none() {
             // A caller that waits for the reply polls again, with a waker.
             match self.poll_call(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(answer) => self.answer = Some(answer),
+                Poll::Ready(answer) => self.answer = Some(Box::new(answer)),
                 Poll::Pending => self.link.push(),
             }
         }
@@ -158,7 +158,7 @@ impl Exchange {
     }
 
     /// What became of the announcement, where the reply does not say it.
-    pub(super) fn published(&self) -> Option<i64> {
+    pub(super) fn published(&self) -> Option<u32> {
         self.published
     }
 
@@ -220,7 +220,7 @@ impl Future for Exchange {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.answer.take() {
-            Some(answer) => Poll::Ready(answer),
+            Some(answer) => Poll::Ready(*answer),
             None => self.poll_call(cx),
         }
     }

@@ -122,11 +122,12 @@ impl Connection {
     ///
     /// Nothing is sent before the returned exchange is polled.
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
-        match self.try_call(call) {
-            Ok(exchange) => Ok(exchange),
+        let link = match self.shared.live() {
+            Some(link) => link,
             // Boxed: it is rare, and would be most of the size of every waiting future.
-            Err(call) => Ok(Box::pin(self.shared.link()).await?.call(call)),
-        }
+            None => Box::pin(self.shared.link()).await?,
+        };
+        Ok(link.call(call))
     }
 
     /// As [`call`](Self::call), for keys of a slot on its way to this node.
@@ -147,9 +148,11 @@ impl Connection {
         Some(self.shared.live()?.last_call(call))
     }
 
-    /// As [`call`](Self::call) if there is a live connection; otherwise returns the call.
+    /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
+    /// otherwise returns the call.
     pub(crate) fn try_call(&self, call: Call) -> Result<Exchange, Call> {
-        match self.shared.live() {
+        let refuses = self.shared.gate.is_refusing();
+        match self.shared.live().filter(|_| !refuses) {
             Some(link) => Ok(link.call(call)),
             None => Err(call),
         }

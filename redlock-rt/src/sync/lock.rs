@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::{LockGuard, note_failure};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
-use crate::engine::{Ack, AcquireParams, Backoff, Engine, Handle, Terms};
+use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
@@ -51,7 +51,7 @@ pub struct Lock<K: Kind> {
     pub(super) engine: Handle,
     pub(super) wire: Result<Arc<dyn LockRecipe>, BadName>,
     /// Set for a kind whose waiters are not woken.
-    pub(super) backoff: Option<Backoff>,
+    pub(super) backoff: Option<Arc<Backoff>>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -85,7 +85,7 @@ impl<K: Kind> Lock<K> {
     }
 
     pub(super) fn spinning(mut self, backoff: Backoff) -> Self {
-        self.backoff = Some(backoff);
+        self.backoff = Some(Arc::new(backoff));
         self
     }
 
@@ -145,7 +145,8 @@ impl<K: Kind> Lock<K> {
     /// # }
     /// ```
     pub async fn lock(&self) -> Result<LockGuard<K>, Error> {
-        self.lock_with(LockOptions::new()).await
+        static DEFAULT: LockOptions = LockOptions::none();
+        self.acquire(&DEFAULT).await
     }
 
     /// Acquires the lock if it is free at this moment.
@@ -183,35 +184,41 @@ impl<K: Kind> Lock<K> {
     /// owner held the lock, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of zero,
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        if let Some(ack) = options.ack(&self.engine) {
-            // Boxed: it is rare, and would add to the size of every waiting future.
-            return Box::pin(self.lock_on_replicas(options, ack, false)).await;
-        }
-        let (recipe, terms, params) = self.prepare(&options)?;
-        let guard = self.engine.lock(&recipe, terms, params).await?;
-        Ok(LockGuard::lasting(guard, &options))
+        self.acquire(&options).await
     }
 
     /// As [`lock_with`](Self::lock_with), for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        if let Some(ack) = options.ack(&self.engine) {
-            return Box::pin(self.lock_on_replicas(options, ack, true)).await;
-        }
         let (recipe, terms, params) = self.prepare(&options)?;
-        let guard = self.engine.lock_for_body(&recipe, terms, params).await?;
+        let engine = &self.engine;
+        let guard = match options.ack(engine) {
+            None => engine.lock_for_body(&recipe, terms, params).await?,
+            Some(ack) => {
+                let guard = engine.lock_on_replicas(&recipe, terms, params, ack, true);
+                Box::pin(guard).await?
+            }
+        };
         Ok(LockGuard::lasting(guard, &options))
     }
 
-    async fn lock_on_replicas(
-        &self,
-        options: LockOptions,
-        ack: Ack,
-        for_body: bool,
-    ) -> Result<LockGuard<K>, Error> {
-        let (recipe, terms, params) = self.prepare(&options)?;
-        let engine = &self.engine;
-        let guard = engine.lock_on_replicas(&recipe, terms, params, ack, for_body);
-        Ok(LockGuard::lasting(guard.await?, &options))
+    /// No `async fn`: the future of such a function has room for its arguments twice.
+    fn acquire<'a>(
+        &'a self,
+        options: &'a LockOptions,
+    ) -> impl Future<Output = Result<LockGuard<K>, Error>> + Send + 'a {
+        async move {
+            let (recipe, terms, params) = self.prepare(options)?;
+            let engine = &self.engine;
+            let guard = match options.ack(engine) {
+                None => engine.lock(recipe, terms, params).await?,
+                // Boxed: it is rare, and would add to the size of every waiting future.
+                Some(ack) => {
+                    let guard = engine.lock_on_replicas(&recipe, terms, params, ack, false);
+                    Box::pin(guard).await?
+                }
+            };
+            Ok(LockGuard::lasting(guard, options))
+        }
     }
 
     fn prepare<'a>(
@@ -219,11 +226,11 @@ impl<K: Kind> Lock<K> {
         options: &'a LockOptions,
     ) -> Result<(Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
         let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
-        let terms = options.terms_of(&self.engine, &*recipe, self.backoff)?;
+        let terms = options.terms_of(&self.engine, &*recipe, self.backoff.as_deref())?;
         let params = AcquireParams {
             wait: options.waiting(),
             owner: options.acting_as(),
-            backoff: self.backoff.as_ref(),
+            backoff: self.backoff.as_deref(),
         };
         Ok((recipe, terms, params))
     }
@@ -368,7 +375,7 @@ impl<K: Kind> Clone for Lock<K> {
         Self {
             engine: self.engine.clone(),
             wire: self.wire.clone(),
-            backoff: self.backoff,
+            backoff: self.backoff.clone(),
             kind: PhantomData,
         }
     }

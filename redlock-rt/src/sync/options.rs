@@ -84,6 +84,18 @@ impl LockOptions {
         Self::default()
     }
 
+    /// As [`new`](Self::new), for a static.
+    pub(super) const fn none() -> Self {
+        Self {
+            wait: None,
+            lease: None,
+            renew: None,
+            max_hold: None,
+            owner: None,
+            rare: None,
+        }
+    }
+
     /// Sets how long to wait; zero tries once. The wait limits everything: queueing, connecting,
     /// subscribing and trying. Defaults to `None`: no limit.
     #[must_use]
@@ -240,14 +252,14 @@ impl LockOptions {
         &self,
         engine: &Engine,
         recipe: &dyn Recipe,
-        backoff: Option<Backoff>,
+        backoff: Option<&Backoff>,
     ) -> Result<Terms, Error> {
         let check = || {
             let terms = self.terms(engine)?;
             if !recipe.profile().exclusive {
                 self.without_min_hold()?;
             }
-            let backoff_flaw = || backoff.and_then(|backoff| backoff.flaw());
+            let backoff_flaw = || backoff.and_then(Backoff::flaw);
             match recipe.flaw(terms.lease).or_else(backoff_flaw) {
                 Some(flaw) => Err(Error::bad_input(CHECK, flaw)),
                 None => Ok(terms),

@@ -235,7 +235,7 @@ impl PermitExpirableSemaphore {
                 let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
                 Box::pin(inner).await
             }
-            None => engine.lock(&recipe, terms, params).await,
+            None => engine.lock(recipe, terms, params).await,
         };
         let guard = guard.map_err(acquiring)?;
         Ok(LeasedPermit::new(guard, &wire))

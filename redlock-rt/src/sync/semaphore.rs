@@ -186,7 +186,7 @@ impl Semaphore {
                 let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
                 Box::pin(inner).await
             }
-            None => engine.lock(&recipe, terms, params).await,
+            None => engine.lock(recipe, terms, params).await,
         };
         Ok(SemaphorePermit {
             inner: inner.map_err(acquiring)?,

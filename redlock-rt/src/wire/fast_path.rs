@@ -44,7 +44,7 @@ pub(crate) struct Carried {
     /// The reply of the script, without the result of its announcement.
     pub(crate) reply: Reply,
     /// That result, as a script returns it ([`Announcement::of`](super::Announcement::of)).
-    pub(crate) published: Option<i64>,
+    pub(crate) published: Option<u32>,
 }
 
 impl FastPath {
@@ -96,7 +96,9 @@ impl FastPath {
             (Self::Delete, Answer::Int(1)) if !call.publishes() => (Reply::Int(1), None),
             (Self::Delete, Answer::Int(1)) => {
                 let made = match published {
-                    Some(Answer::Int(receivers @ 0..)) => receivers.saturating_add(1),
+                    Some(Answer::Int(receivers @ 0..)) => u32::try_from(receivers)
+                        .unwrap_or(u32::MAX)
+                        .saturating_add(1),
                     Some(other) => return Err(other.into()),
                     None => 0,
                 };

@@ -12,7 +12,7 @@ use crate::engine::hold::{Hold, Request, Terms, Waiting};
 use crate::engine::release::{Cleanup, Open, OrphanedAttempt};
 use crate::error::Error;
 use crate::mutant;
-use crate::wire::{AcquireReply, Recipe};
+use crate::wire::{AcquireReply, Recipe, Reply};
 
 /// If an attempt is dropped before the owner number has a hold, the release queue makes sure that
 /// it never gets one.
@@ -31,8 +31,8 @@ pub(super) struct Attempt {
 impl Attempt {
     pub(super) fn new(
         engine: &Arc<Engine>,
-        recipe: &Arc<dyn Recipe>,
-        waiters: &Arc<Waiting>,
+        recipe: Arc<dyn Recipe>,
+        waiters: Arc<Waiting>,
         terms: Terms,
     ) -> Self {
         Self {
@@ -48,8 +48,8 @@ impl Attempt {
     /// As [`new`](Self::new), for a hold in another mode of a lock that is held.
     pub(super) fn under(
         hold: &Arc<Hold>,
-        recipe: &Arc<dyn Recipe>,
-        waiters: &Arc<Waiting>,
+        recipe: Arc<dyn Recipe>,
+        waiters: Arc<Waiting>,
         terms: Terms,
     ) -> Self {
         let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);
@@ -60,23 +60,30 @@ impl Attempt {
         attempt
     }
 
-    /// Asks for the lock once; `None`: the deadline came first. The call may be repeated, since the
-    /// same owner asks for the same hold.
-    pub(super) async fn send(
+    /// Asks for the lock once; `None`: the deadline came first. [`heard`](Self::heard) reads the answer.
+    /// The call may be repeated, since the same owner asks for the same hold.
+    pub(super) fn ask(
         &mut self,
         waits: bool,
         deadline: Option<Instant>,
-    ) -> Option<Result<AcquireReply, Fault>> {
+    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send {
         let request = &self.request;
         let Request { engine, recipe, .. } = request;
-        let profile = recipe.profile();
         self.open
-            .get_or_insert_with(|| engine.releases.open(profile.is_lasting()));
-        let call = || request.call(waits, deadline);
-        let answer = self
-            .delivery
-            .attempt(engine.to(recipe.name()), call, deadline)
-            .await;
+            .get_or_insert_with(|| engine.releases.open(recipe.profile().is_lasting()));
+        let call = move || request.call(waits, deadline);
+        let to = engine.to(recipe.name());
+        self.delivery.attempt(to, call, deadline)
+    }
+
+    /// Reads what [`ask`](Self::ask) returned.
+    pub(super) fn heard(
+        &mut self,
+        waits: bool,
+        answer: Option<Result<Reply, Fault>>,
+    ) -> Option<Result<AcquireReply, Fault>> {
+        let recipe = &self.request.recipe;
+        let profile = recipe.profile();
         let reply = answer.map(|reply| {
             let reply = reply?;
             let queue = recipe.queue();

@@ -1,5 +1,6 @@
 //! The queue in which a waiter waits inside this process.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,11 +56,11 @@ impl LocalWait {
     }
 
     /// Waits until the waiter is woken.
-    pub(super) async fn called(
+    pub(super) fn called(
         &mut self,
         deadline: Option<Instant>,
-    ) -> Called<std::convert::Infallible, Box<Offer>> {
-        self.guard.called(deadline).await
+    ) -> impl Future<Output = Called<Infallible, Box<Offer>>> + Send {
+        self.guard.called(deadline)
     }
 
     /// The waiter was refused, and tries again at `retry_at` or when something is announced. For a

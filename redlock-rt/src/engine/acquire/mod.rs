@@ -9,11 +9,14 @@ mod owner;
 mod reentry;
 mod together;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+
 pub use self::backoff::Backoff;
-use self::one::{acquire, try_acquire};
+use self::one::{Acquisition, try_acquire};
 pub use self::owner::Owner;
 use self::owner::{keep, owned};
 use self::reentry::EnclosingHold;
@@ -59,33 +62,58 @@ impl Engine {
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
         let guard = match for_body {
             true => self.lock_for_body(recipe, terms, params).await?,
-            false => self.lock(recipe, terms, params).await?,
+            false => self.lock(Arc::clone(recipe), terms, params).await?,
         };
         self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
     /// Re-enters a hold of the caller's frames or of its owner, or acquires the lock anew.
-    pub(crate) async fn lock(
-        self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
+    ///
+    /// Begins when it is called. It is no `async fn`, as those that it awaits: the future of such a
+    /// function keeps its arguments to its end, beside what they were moved to.
+    pub(crate) fn lock<'a>(
+        self: &'a Arc<Self>,
+        recipe: Arc<dyn Recipe>,
         terms: Terms,
-        params: AcquireParams<'_>,
-    ) -> Result<HoldGuard, Error> {
-        self.open(ACTION, recipe.name())?;
+        params: AcquireParams<'a>,
+    ) -> impl Future<Output = Result<HoldGuard, Error>> + Send + 'a {
+        let mut way = self.way(recipe, terms, params);
+        async move {
+            match &mut way {
+                Ok(acquisition) => acquisition.run().await,
+                Err(rarer) => rarer.await,
+            }
+        }
+    }
+
+    /// How to get the lock: by waiting for it, or in one of the rarer ways. Those are boxed: unboxed,
+    /// each would add its size to every waiting future.
+    fn way<'a>(
+        self: &'a Arc<Self>,
+        recipe: Arc<dyn Recipe>,
+        terms: Terms,
+        params: AcquireParams<'a>,
+    ) -> Result<Acquisition<'a>, BoxFuture<'a, Result<HoldGuard, Error>>> {
+        if let Err(error) = self.open(ACTION, recipe.name()) {
+            return Err(Box::pin(ready(Err(error))));
+        }
         let wait = params.wait;
         if wait.is_some_and(|wait| wait.is_zero()) {
-            return Box::pin(self.lock_now(recipe, terms, params.owner)).await;
+            return Err(Box::pin(async move {
+                self.lock_now(&recipe, terms, params.owner).await
+            }));
         }
-        // The rarer ways are boxed: unboxed, each would add its size to every waiting future.
         if let Some(owner) = params.owner {
-            return Box::pin(self.lock_as(owner, recipe, terms, params)).await;
+            return Err(Box::pin(async move {
+                self.lock_as(owner, &recipe, terms, params).await
+            }));
         }
-        match reentry::enclosing(&self.id, &**recipe) {
-            Some(around) => {
+        match reentry::enclosing(&self.id, &*recipe) {
+            Some(around) => Err(Box::pin(async move {
                 let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-                Box::pin(self.lock_inside(around, recipe, terms, deadline)).await
-            }
-            None => acquire(self, recipe, terms, params, wait).await,
+                self.lock_inside(around, &recipe, terms, deadline).await
+            })),
+            None => Ok(Acquisition::new(self, recipe, terms, params, wait)),
         }
     }
 
@@ -121,7 +149,8 @@ impl Engine {
             }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        let guard = acquire(self, recipe, terms, params, rest).await?;
+        let mut acquisition = Acquisition::new(self, Arc::clone(recipe), terms, params, rest);
+        let guard = acquisition.run().await?;
         Ok(keep(&mut turn, &slot, guard))
     }
 
@@ -189,7 +218,7 @@ impl Engine {
             .filter(|_| recipe.profile().exclusive)
             .and_then(|around| around.turn)
         else {
-            return self.lock(recipe, terms, params).await;
+            return self.lock(Arc::clone(recipe), terms, params).await;
         };
         self.open(ACTION, recipe.name())?;
         let started = clock::now();
@@ -210,7 +239,7 @@ impl Engine {
             wait: params.wait.map(rest),
             ..params
         };
-        let mut guard = self.lock(recipe, terms, params).await?;
+        let mut guard = self.lock(Arc::clone(recipe), terms, params).await?;
         guard.keep(turn);
         Ok(guard)
     }

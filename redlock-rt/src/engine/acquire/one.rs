@@ -9,6 +9,7 @@
 //!
 //! The wait limits all of this: queueing, connecting, subscribing, trying.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
-use crate::engine::hold::{Hold, LostReason, Terms, key_of};
+use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
@@ -35,30 +36,10 @@ const SEMAPHORE: &str = "redlock_rt::semaphore";
 /// the lease is too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
-/// Waits for the lock, at most for `wait`.
-///
-/// # Cancel safety
-///
-/// Dropping the future at any point leaves nothing behind: it gives up the place in the queue, and
-/// hands a try in progress to the release queue, which frees the lock if the try succeeded.
-pub(super) async fn acquire(
-    engine: &Arc<Engine>,
-    recipe: &Arc<dyn Recipe>,
-    terms: Terms,
-    params: AcquireParams<'_>,
-    wait: Option<Duration>,
-) -> Result<HoldGuard, Error> {
-    let mut acquisition = Acquisition::new(engine, recipe, terms, params, wait);
-    acquisition.run().await
-}
-
 /// A waiting caller.
-struct Acquisition<'a> {
-    engine: &'a Arc<Engine>,
-    recipe: &'a Arc<dyn Recipe>,
+pub(super) struct Acquisition<'a> {
     owner: Option<&'a Owner>,
     started: Instant,
-    wait: Option<Duration>,
     deadline: Option<Instant>,
     pace: RetryPlan,
     /// Why Redis did not answer the last try.
@@ -68,74 +49,104 @@ struct Acquisition<'a> {
     expired_on_arrival: u32,
     /// Whether the log line about permits that were never set was written.
     warned: bool,
-    _asking: Option<Asking>,
+    /// Boxed, since few callers have an owner.
+    _asking: Option<Box<Asking>>,
     place: LocalWait,
     attempt: Attempt,
 }
 
 impl<'a> Acquisition<'a> {
-    /// A separate function, since the future would otherwise contain room for each part.
-    fn new(
-        engine: &'a Arc<Engine>,
-        recipe: &'a Arc<dyn Recipe>,
+    /// A caller that waits at most for `wait`.
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        recipe: Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'a>,
         wait: Option<Duration>,
     ) -> Self {
         let started = clock::stamp();
-        let waiters = engine.locks.waiters(key_of(&**recipe, None));
-        let attempt = Attempt::new(engine, recipe, &waiters, terms);
+        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let attempt = Attempt::new(engine, recipe, waiters, terms);
         Self {
-            engine,
-            recipe,
             owner: params.owner,
             started,
-            wait,
             deadline: wait.map(|wait| clock::after(started, wait)),
             pace: RetryPlan::new(params.backoff.copied(), started),
             fault: None,
             unanswered: 0,
             expired_on_arrival: 0,
             warned: false,
-            _asking: params.owner.map(|owner| owner.ask(&attempt.request)),
+            _asking: asking(params.owner, &attempt),
             place: LocalWait::enter(&attempt, started),
             attempt,
         }
     }
 }
 
+fn asking(owner: Option<&Owner>, attempt: &Attempt) -> Option<Box<Asking>> {
+    owner.map(|owner| Box::new(owner.ask(&attempt.request)))
+}
+
 impl Acquisition<'_> {
-    async fn run(&mut self) -> Result<HoldGuard, Error> {
+    /// Waits for the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping this at any point leaves nothing behind: it gives up the place in the queue, and
+    /// hands a try in progress to the release queue, which frees the lock if the try succeeded.
+    pub(super) async fn run(&mut self) -> Result<HoldGuard, Error> {
         loop {
             // The runtime of the client's tasks may have ended while this caller waited.
-            self.engine.ensure_tasks();
+            self.engine().ensure_tasks();
             let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
             match self.place.called(until.min()).await {
-                Called::TimedOut => self.timed_out()?,
-                Called::Wake(Wake::Head) => self.place.listen(self.engine, self.recipe),
-                Called::Wake(Wake::Closed) => {
-                    return Err(self.engine.shut_down_error(ACTION, self.recipe.name()));
-                }
-                Called::Wake(Wake::Try) => {
-                    if let Some(guard) = self.try_once().await? {
-                        return Ok(guard);
-                    }
-                }
-                Called::Wake(Wake::Offered(offer)) => {
-                    if let Some(guard) = self.take(offer)? {
-                        return Ok(guard);
-                    }
-                }
-                Called::Wake(Wake::Done(never)) => match never {},
+                Called::Wake(Wake::Try) => {}
+                called => match self.called(called)? {
+                    Some(guard) => return Ok(guard),
+                    None => continue,
+                },
+            }
+            self.tries();
+            let answer = self.attempt.ask(true, self.deadline).await;
+            let outcome = self.attempt.heard(true, answer);
+            if let Some(guard) = self.tried(outcome)? {
+                return Ok(guard);
             }
         }
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.attempt.request.engine
+    }
+
+    fn recipe(&self) -> &Arc<dyn Recipe> {
+        &self.attempt.request.recipe
+    }
+
+    /// The waiter was woken, and not for a try.
+    fn called(
+        &mut self,
+        called: Called<Infallible, Box<Offer>>,
+    ) -> Result<Option<HoldGuard>, Error> {
+        match called {
+            Called::TimedOut => self.timed_out()?,
+            Called::Wake(Wake::Head) => self.place.listen(self.engine(), self.recipe()),
+            Called::Wake(Wake::Closed) => {
+                let name = self.recipe().name();
+                return Err(self.engine().shut_down_error(ACTION, name));
+            }
+            Called::Wake(Wake::Offered(offer)) => return self.take(offer),
+            Called::Wake(Wake::Done(never)) => match never {},
+            Called::Wake(Wake::Try) => {}
+        }
+        Ok(None)
     }
 
     /// The wait or the retries have run out. Retries that Redis did not answer do not count.
     fn timed_out(&mut self) -> Result<(), Error> {
         let (now, (health, _)) = (clock::now(), self.place.fares());
         if self.pace.gives_up_at().is_some_and(|at| at <= now) {
-            if !self.engine.is_silent(health, self.started) {
+            if !self.engine().is_silent(health, self.started) {
                 return Err(self.out_of_retries());
             }
             if self.deadline.is_none_or(|deadline| now < deadline) {
@@ -156,26 +167,34 @@ impl Acquisition<'_> {
         };
         match taken {
             Taken::Guard(guard) => {
-                let retry_at = self.engine.next_poll(now);
+                let retry_at = self.engine().next_poll(now);
                 self.place.served(false, false, retry_at);
                 Ok(Some(guard))
             }
             Taken::Declined(offer) => {
                 // Before the release is sent, so that its announcement is not missed.
-                self.place.declined(self.engine.next_poll(now));
+                self.place.declined(self.engine().next_poll(now));
                 drop(offer);
                 Ok(None)
             }
-            Taken::Closed => Err(self.engine.shut_down_error(ACTION, self.recipe.name())),
+            Taken::Closed => Err(self.engine().shut_down_error(ACTION, self.recipe().name())),
         }
     }
 
-    /// Asks Redis as the head of the local queue; `None`: waits on.
-    async fn try_once(&mut self) -> Result<Option<HoldGuard>, Error> {
+    /// Asks Redis as the head of the local queue.
+    fn tries(&mut self) {
         let asked = clock::stamp();
         self.pace.tries(asked);
         self.place.set_health(Health::Asking(asked));
-        let Some(outcome) = self.attempt.send(true, self.deadline).await else {
+    }
+
+    /// What Redis has answered; `None`: the time ran out before. Returns `None` if the caller waits
+    /// on.
+    fn tried(
+        &mut self,
+        outcome: Option<Result<AcquireReply, Fault>>,
+    ) -> Result<Option<HoldGuard>, Error> {
+        let Some(outcome) = outcome else {
             if self.attempt.found_taken() {
                 self.place.set_refusal(Refusal::Held);
                 self.place.set_health(Health::Answering);
@@ -203,7 +222,7 @@ impl Acquisition<'_> {
             }
             Err(fault) => {
                 let passing = fault.is_passing_for(Caller::Waiter);
-                let retry = &self.engine.config.timeouts.retry;
+                let retry = self.engine().config.timeouts.retry;
                 let pause = passing.then(|| retry.next(&mut self.unanswered));
                 match pause.flatten() {
                     Some(pause) => self.unanswered(fault, pause),
@@ -219,20 +238,26 @@ impl Acquisition<'_> {
         let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
         let guard = self.attempt.succeed(token, now)?;
         if let Some(guard) = unless_expired(guard) {
-            let shared = !self.recipe.profile().exclusive;
+            let shared = !self.recipe().profile().exclusive;
             let more = shared && acquired.leaves_more();
-            let retry_at = self.engine.next_look(now, acquired.next_expiry);
+            let retry_at = self.engine().next_look(now, acquired.next_expiry);
             self.place.served(shared, more, retry_at);
             return Ok(Some(guard));
         }
         self.expired_on_arrival += 1;
         if self.expired_on_arrival == MOST_EXPIRED_ON_ARRIVAL {
-            return Err(expired_on_arrival(self.recipe));
+            return Err(expired_on_arrival(self.recipe()));
         }
-        let Self { engine, recipe, .. } = self;
-        let request = &self.attempt.request;
-        self.attempt = Attempt::new(engine, recipe, &request.waiters, request.terms);
-        self._asking = self.owner.map(|owner| owner.ask(&self.attempt.request));
+        let Request {
+            engine,
+            recipe,
+            waiters,
+            terms,
+            ..
+        } = &self.attempt.request;
+        let (recipe, waiters) = (Arc::clone(recipe), Arc::clone(waiters));
+        self.attempt = Attempt::new(engine, recipe, waiters, *terms);
+        self._asking = asking(self.owner, &self.attempt);
         self.place.enter_again(&self.attempt);
         Ok(None)
     }
@@ -247,7 +272,7 @@ impl Acquisition<'_> {
     /// There is nothing to have yet.
     fn unset(&mut self) -> Result<(), Error> {
         if self.deadline.is_none() && !std::mem::replace(&mut self.warned, true) {
-            let name = self.recipe.name().as_str();
+            let name = self.recipe().name().as_str();
             tracing::warn!(target: SEMAPHORE, name, "waiting for permits that were never set");
         }
         self.place.set_refusal(Refusal::Unset);
@@ -257,7 +282,7 @@ impl Acquisition<'_> {
     fn wait_on(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
         self.answered();
         let now = clock::now();
-        let latest = self.engine.next_look(now, ttl);
+        let latest = self.engine().next_look(now, ttl);
         let Some(retry_at) = self.pace.refused(now, latest) else {
             return Err(self.out_of_retries());
         };
@@ -271,8 +296,8 @@ impl Acquisition<'_> {
     }
 
     fn unanswered(&mut self, fault: Fault, pause: Duration) {
-        let name = self.recipe.name().as_str();
-        self.engine.nodes.current().will_repeat(name, &fault);
+        let name = self.recipe().name().as_str();
+        self.engine().nodes.current().will_repeat(name, &fault);
         self.fault = Some(fault);
         let now = clock::now();
         self.pace.unanswered(now);
@@ -286,19 +311,16 @@ impl Acquisition<'_> {
 
     fn out_of_time(&mut self) -> Error {
         let fares = self.place.fares();
+        let wait = self
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(self.started));
         let fault = self.fault.take();
-        out_of_time(
-            self.engine,
-            self.recipe,
-            fares,
-            self.started,
-            self.wait,
-            fault,
-        )
+        let (engine, recipe) = (self.engine(), self.recipe());
+        out_of_time(engine, recipe, fares, self.started, wait, fault)
     }
 
     fn named(&self, error: Error) -> Error {
-        error.named(self.recipe.name().as_arc())
+        error.named(self.recipe().name().as_arc())
     }
 }
 
@@ -326,12 +348,13 @@ pub(super) async fn try_acquire(
     }
     let waiters = engine.locks.waiters(key_of(&**recipe, None));
     let mut attempt = match under {
-        Some(hold) => Attempt::under(hold, recipe, &waiters, terms),
-        None => Attempt::new(engine, recipe, &waiters, terms),
+        Some(hold) => Attempt::under(hold, Arc::clone(recipe), waiters, terms),
+        None => Attempt::new(engine, Arc::clone(recipe), waiters, terms),
     };
     let (retry, mut tries) = (&engine.config.timeouts.retry, 0);
     let outcome = loop {
-        let outcome = attempt.send(false, Some(until)).await;
+        let answer = attempt.ask(false, Some(until)).await;
+        let outcome = attempt.heard(false, answer);
         let Some(Err(fault)) = &outcome else {
             break outcome;
         };

@@ -87,7 +87,7 @@ impl Attempts {
     fn new(engine: &Arc<Engine>, recipes: &[Arc<dyn Recipe>], terms: Terms) -> Self {
         let request = |recipe: &Arc<dyn Recipe>| {
             let waiters = engine.locks.waiters(key_of(&**recipe, None));
-            Request::new(engine, recipe, &waiters, terms)
+            Request::new(engine, Arc::clone(recipe), waiters, terms)
         };
         Self {
             requests: recipes.iter().map(request).collect(),

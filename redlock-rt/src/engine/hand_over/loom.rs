@@ -64,7 +64,8 @@ impl World {
             renew: Some(LEASE / 3),
             max_hold: None,
         };
-        Request::new(&self.engine, &self.recipe, &self.waiters, terms)
+        let (recipe, waiters) = (Arc::clone(&self.recipe), Arc::clone(&self.waiters));
+        Request::new(&self.engine, recipe, waiters, terms)
     }
 
     fn enter(&self) -> Place {

@@ -27,18 +27,18 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn new(
         engine: &Arc<Engine>,
-        recipe: &Arc<dyn Recipe>,
-        waiters: &Arc<Waiting>,
+        recipe: Arc<dyn Recipe>,
+        waiters: Arc<Waiting>,
         terms: Terms,
     ) -> Self {
         let number = engine.next_number();
         Self {
             engine: Arc::clone(engine),
-            recipe: Arc::clone(recipe),
+            recipe,
             id: engine.id.hold_id(number),
             number,
             under: None,
-            waiters: Arc::clone(waiters),
+            waiters,
             terms,
             repeated: false,
         }

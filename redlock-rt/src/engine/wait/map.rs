@@ -343,56 +343,78 @@ pub(crate) enum Called<T, O> {
 impl<S: Subject> WaiterGuard<S> {
     /// As [`WaitQueue::poll`].
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
-        let queue = &self.waiters.queue;
-        queue.with(|queue| queue.poll(self.ticket, waker))
+        self.with_queue(|queue| queue.poll(self.ticket, waker))
     }
 
     /// Waits until the waiter is woken.
-    pub(crate) async fn called(
-        &mut self,
+    ///
+    /// No `async fn`: the future of such a function has room for its arguments twice.
+    pub(crate) fn called(
+        &self,
         deadline: Option<Instant>,
-    ) -> Called<S::Outcome, S::Offer> {
-        let (queue, ticket) = (&self.waiters.queue, self.ticket);
-        let mut waited = false;
-        loop {
-            let wake = poll_fn(|cx| {
-                let wake = self.poll(cx.waker());
-                waited |= wake.is_pending();
-                wake
-            });
-            let retry_at = queue.with(|queue| queue.retry_at(ticket));
-            let Some(until) = retry_at.into_iter().chain(deadline).min() else {
-                return Called::Wake(wake.await);
-            };
-            let called = clock::timeout_at(clock::to_tokio(until), wake).await;
-            let now = clock::now();
-            let is_over = deadline.is_some_and(|deadline| now >= deadline);
-            match called {
-                // Woken by a head whose wait was over, as this one's is: a try would end before its
-                // reply. The permit is for the next head.
-                Ok(Wake::Try) if waited && is_over => {
-                    queue.with(|queue| queue.put_back(ticket));
-                    return Called::TimedOut;
+    ) -> impl Future<Output = Called<S::Outcome, S::Offer>> + Send {
+        async move {
+            let mut waited = false;
+            loop {
+                let wake = poll_fn(|cx| {
+                    let wake = self.poll(cx.waker());
+                    waited |= wake.is_pending();
+                    wake
+                });
+                let retry_at = self.with_queue(|queue| queue.retry_at(self.ticket));
+                let Some(until) = retry_at.into_iter().chain(deadline).min() else {
+                    return Called::Wake(wake.await);
+                };
+                let woken = clock::timeout_at(clock::to_tokio(until), wake).await;
+                if let Some(called) = self.judged(woken.ok(), waited, retry_at, deadline) {
+                    return called;
                 }
-                Ok(wake) => return Called::Wake(wake),
-                Err(_) if is_over => return Called::TimedOut,
-                // Only the head has a moment to retry at.
-                Err(_) if retry_at.is_some_and(|at| now >= at) => queue.with(WaitQueue::retry),
-                Err(_) => {}
             }
         }
+    }
+
+    /// The waiter was woken, or a timer was. Returns `None` if it waits on.
+    fn judged(
+        &self,
+        wake: Option<Wake<S::Outcome, S::Offer>>,
+        waited: bool,
+        retry_at: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Option<Called<S::Outcome, S::Offer>> {
+        let now = clock::now();
+        let is_over = deadline.is_some_and(|deadline| now >= deadline);
+        match wake {
+            // Woken by a head whose wait was over, as this one's is: a try would end before its
+            // reply. The permit is for the next head.
+            Some(Wake::Try) if waited && is_over => {
+                self.with_queue(|queue| queue.put_back(self.ticket));
+                Some(Called::TimedOut)
+            }
+            Some(wake) => Some(Called::Wake(wake)),
+            None if is_over => Some(Called::TimedOut),
+            None => {
+                // Only the head has a moment to retry at.
+                if retry_at.is_some_and(|at| now >= at) {
+                    self.with_queue(WaitQueue::retry);
+                }
+                None
+            }
+        }
+    }
+
+    fn with_queue<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
+        self.waiters.queue.with(act)
     }
 
     /// The try is over without success; the head tries again at `retry_at` if nothing is announced
     /// before (`None`: only then).
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
-        let queue = &self.waiters.queue;
-        queue.with(|queue| queue.tried(retry_at, health));
+        self.with_queue(|queue| queue.tried(retry_at, health));
     }
 
     /// The try found what ends the wait of all that waited when it began.
     pub(crate) fn finish(&self, outcome: &S::Outcome) {
-        let wakers = self.waiters.queue.with(|queue| queue.finish(outcome));
+        let wakers = self.with_queue(|queue| queue.finish(outcome));
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -406,7 +428,7 @@ impl<S: Subject> WaiterGuard<S> {
     /// at the latest.
     pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
         self.served = Some((shared, more));
-        self.waiters.queue.with(|queue| {
+        self.with_queue(|queue| {
             queue.set_retry(Some(retry_at));
             queue.set_refusal(Refusal::Held);
             queue.set_health(Health::Answering);

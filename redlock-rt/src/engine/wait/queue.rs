@@ -115,13 +115,6 @@ pub(crate) enum Refusal {
     Unset,
 }
 
-#[derive(Debug, Default)]
-struct Waiter {
-    waker: Option<Waker>,
-    /// Whether the waiter knows that it is the head.
-    told: bool,
-}
-
 /// A try under way.
 #[derive(Debug, Clone, Copy)]
 struct Try {
@@ -153,7 +146,10 @@ pub(crate) enum OfferLook<O> {
 /// The queue; see the module. `T` is what a try may find for all, `O` an offer.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T, O = Infallible> {
-    waiting: Line<Waiter>,
+    /// With whom to wake.
+    waiting: Line<Option<Waker>>,
+    /// The head that knows that it is the head.
+    told: Option<Ticket>,
     /// Waiters whose wait is over and that have not left yet.
     done: BTreeMap<Ticket, T>,
     next: u64,
@@ -177,6 +173,7 @@ impl<T, O> Default for WaitQueue<T, O> {
     fn default() -> Self {
         Self {
             waiting: Line::default(),
+            told: None,
             done: BTreeMap::new(),
             next: 0,
             permit: false,
@@ -205,7 +202,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
             self.health = Health::Answering;
             self.refusal = Refusal::Held;
         }
-        self.waiting.push(ticket, Waiter::default());
+        self.waiting.push(ticket, None);
         (ticket, first)
     }
 
@@ -231,13 +228,13 @@ impl<T: Clone, O> WaitQueue<T, O> {
             });
         }
         if let Some(waiter) = self.waiting.get_mut(ticket) {
-            if head && !waiter.told {
-                waiter.told = true;
+            if head && self.told != Some(ticket) {
+                self.told = Some(ticket);
                 return Poll::Ready(Wake::Head);
             }
-            let known = waiter.waker.as_ref();
+            let known = waiter.as_ref();
             if !known.is_some_and(|known| known.will_wake(waker)) {
-                waiter.waker = Some(waker.clone());
+                *waiter = Some(waker.clone());
             }
         }
         Poll::Pending
@@ -262,8 +259,11 @@ impl<T: Clone, O> WaitQueue<T, O> {
         if self.permit {
             return self.notify();
         }
+        if self.waiting.is_empty() {
+            return None;
+        }
         // Told again, since the moment is another.
-        self.waiting.first_mut()?.told = false;
+        self.told = None;
         self.paused_until = Some(at);
         self.head_waker()
     }
@@ -292,7 +292,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         let mut wakers = Vec::new();
         for (ticket, waiter) in self.waiting.take_before(first_later) {
             self.done.insert(ticket, outcome.clone());
-            wakers.extend(waiter.waker);
+            wakers.extend(waiter);
         }
         self.permit = !self.waiting.is_empty();
         self.retry_at = None;
@@ -388,7 +388,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
         let waiters = self.waiting.values_mut();
-        waiters.filter_map(|waiter| waiter.waker.take()).collect()
+        waiters.filter_map(Option::take).collect()
     }
 
     /// The moment to look again has come for the head.
@@ -442,6 +442,6 @@ impl<T: Clone, O> WaitQueue<T, O> {
     }
 
     fn head_waker(&mut self) -> Option<Waker> {
-        self.waiting.first_mut()?.waker.take()
+        self.waiting.first_mut()?.take()
     }
 }

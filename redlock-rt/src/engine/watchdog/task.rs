@@ -594,7 +594,7 @@ mod tests {
             max_hold: None,
         };
         let guard = engine
-            .lock(&recipe, terms, AcquireParams::default())
+            .lock(Arc::clone(&recipe), terms, AcquireParams::default())
             .await
             .unwrap();
         let node = engine.nodes.node(Slot::ONLY).await.unwrap();

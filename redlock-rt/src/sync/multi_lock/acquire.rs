@@ -152,7 +152,7 @@ impl Asking<'_> {
             let params = AcquireParams {
                 wait: rest,
                 owner: self.options.acting_as(),
-                backoff: part.backoff.as_ref(),
+                backoff: part.backoff.as_deref(),
             };
             let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
             let ack = self.options.ack(engine);
@@ -162,7 +162,7 @@ impl Asking<'_> {
                     Box::pin(guard).await?
                 }
                 (None, true) => engine.lock_for_body(&recipe, meanwhile, params).await?,
-                (None, false) => engine.lock(&recipe, meanwhile, params).await?,
+                (None, false) => engine.lock(recipe, meanwhile, params).await?,
             };
             taken.push(GroupPart { place, guard });
         }

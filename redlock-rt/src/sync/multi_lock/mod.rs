@@ -32,7 +32,7 @@ const ACTION: &str = "acquire locks";
 pub struct Part {
     engine: Handle,
     wire: Result<Arc<dyn LockRecipe>, BadName>,
-    backoff: Option<Backoff>,
+    backoff: Option<Arc<Backoff>>,
 }
 
 impl<K: Kind> From<&Lock<K>> for Part {
@@ -40,7 +40,7 @@ impl<K: Kind> From<&Lock<K>> for Part {
         Self {
             engine: lock.engine.clone(),
             wire: lock.wire.clone(),
-            backoff: lock.backoff,
+            backoff: lock.backoff.clone(),
         }
     }
 }
@@ -115,7 +115,7 @@ pub struct MultiLock {
 struct Checked {
     engine: Handle,
     recipe: Arc<dyn LockRecipe>,
-    backoff: Option<Backoff>,
+    backoff: Option<Arc<Backoff>>,
     server: ServerId,
 }
 
@@ -379,7 +379,8 @@ impl MultiLock {
         let wait = options.waiting();
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.iter() {
-            terms.push(options.terms_of(&part.engine, &*part.recipe, part.backoff)?);
+            let backoff = part.backoff.as_deref();
+            terms.push(options.terms_of(&part.engine, &*part.recipe, backoff)?);
         }
         let asking = Asking {
             parts,

@@ -199,7 +199,7 @@ impl Shared {
         contenders: &Arc<Contenders>,
         deadline: Option<Instant>,
     ) -> Option<Turn> {
-        let mut turn = contenders.enter_unannounced();
+        let turn = contenders.enter_unannounced();
         match turn.called(deadline).await {
             Called::Wake(Wake::Done(never) | Wake::Offered(never)) => match never {},
             Called::Wake(Wake::Head | Wake::Try | Wake::Closed) => Some(turn),

@@ -178,7 +178,8 @@ impl RepairJob {
                 Some(hold) => hold.reenter(terms, Some(until)).await,
                 None => {
                     let engine = &self.engines[place];
-                    engine.lock(&self.recipes[place], terms, params).await
+                    let recipe = Arc::clone(&self.recipes[place]);
+                    engine.lock(recipe, terms, params).await
                 }
             }
         };

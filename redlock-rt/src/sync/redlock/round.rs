@@ -176,7 +176,10 @@ impl Asking<'_> {
                     .lock_for_body(recipe, self.terms[place], params)
                     .await
             }
-            false => engine.lock(recipe, self.terms[place], params).await,
+            false => {
+                let recipe = Arc::clone(recipe);
+                engine.lock(recipe, self.terms[place], params).await
+            }
         }
     }
 }

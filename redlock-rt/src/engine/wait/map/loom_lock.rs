@@ -40,7 +40,7 @@ impl World {
             max_hold: None,
         };
         let now = clock::now();
-        let request = Request::new(&engine, &recipe, &waiters, terms);
+        let request = Request::new(&engine, Arc::clone(&recipe), Arc::clone(&waiters), terms);
         let guard = HoldGuard::acquired(&request, None, now, now);
         let channel = recipe.channel().unwrap().to_owned();
         (
