@@ -20,7 +20,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// and its id, and the text of each of the two calls.
 const OF_A_PAIR: usize = 6;
 /// The bytes of a held lock.
-const OF_A_HOLD: usize = 1040;
+const OF_A_HOLD: usize = 880;
 /// The bytes of a task that waits, with the task.
 const OF_A_WAITER: usize = 1160;
 

@@ -216,25 +216,29 @@ impl HoldGuard {
     ///
     /// The release continues in the background.
     pub(crate) async fn unlock(self) -> Result<Unlocked, Error> {
-        let until = self.hold.engine.patience(clock::now());
-        self.unlock_until(until).await
+        let now = clock::now();
+        let until = self.hold.engine.patience(now);
+        self.unlock_at(now, until).await
     }
 
     /// As [`unlock`](Self::unlock), at most until then.
-    pub(crate) async fn unlock_until(mut self, until: Instant) -> Result<Unlocked, Error> {
+    pub(crate) async fn unlock_until(self, until: Instant) -> Result<Unlocked, Error> {
+        self.unlock_at(clock::now(), until).await
+    }
+
+    async fn unlock_at(mut self, now: Instant, until: Instant) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
         let (leave, mut pending) = match self.hand_over() {
             HandOver::Done => return Ok(Unlocked::Released),
             HandOver::Refused(pending) => (Leave::Last, *pending),
             HandOver::Impossible => {
-                let Some(left) = self.leave() else {
+                let Some(left) = self.leave(now) else {
                     return Ok(Unlocked::AlreadyExpired);
                 };
                 left
             }
         };
         let hold = Arc::clone(&self.hold);
-        let now = clock::now();
         if hold.lost_reason(now).is_some() {
             // The key may outlive the local deadline by the margin, or by an outage. It is freed in
             // the background; the caller need not wait to learn that the lock was lost.
@@ -261,18 +265,17 @@ impl HoldGuard {
 
     /// Ends the guard and leaves the hold in Redis as it is, without renewal.
     pub(crate) fn forget(mut self) {
-        if let Some((Leave::Last, mut pending)) = self.leave() {
+        if let Some((Leave::Last, mut pending)) = self.leave(clock::now()) {
             pending.only_forgets();
         }
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
-    pub(super) fn leave(&mut self) -> Option<(Leave, PendingCleanup)> {
+    pub(super) fn leave(&mut self, now: Instant) -> Option<(Leave, PendingCleanup)> {
         if std::mem::replace(&mut self.left, true) {
             return None;
         }
         let hold = &self.hold;
-        let now = clock::now_in_drop();
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
         let open = PendingCleanup::open(hold);
         hold.report_expiry(now);
@@ -300,7 +303,7 @@ impl Drop for HoldGuard {
             HandOver::Done => {}
             // Begins the release, as below.
             HandOver::Refused(pending) => drop(pending),
-            HandOver::Impossible => drop(self.leave()),
+            HandOver::Impossible => drop(self.leave(clock::now_in_drop())),
         }
     }
 }

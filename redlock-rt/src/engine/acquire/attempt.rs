@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ACTION;
-use crate::clock;
 use crate::connection::{Delivery, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
@@ -159,6 +158,6 @@ pub(super) fn abandon(orphan: OrphanedAttempt) {
 
 /// The guard of a hold; `None` if the lease was over before the guard could be returned, as if the
 /// lock had never been acquired.
-pub(super) fn unless_expired(guard: HoldGuard) -> Option<HoldGuard> {
-    guard.state_at(clock::now()).is_valid().then_some(guard)
+pub(super) fn unless_expired(guard: HoldGuard, now: Instant) -> Option<HoldGuard> {
+    guard.state_at(now).is_valid().then_some(guard)
 }

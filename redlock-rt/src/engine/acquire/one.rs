@@ -237,7 +237,7 @@ impl Acquisition<'_> {
         let now = clock::now();
         let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
         let guard = self.attempt.succeed(token, now)?;
-        if let Some(guard) = unless_expired(guard) {
+        if let Some(guard) = unless_expired(guard, now) {
             let shared = !self.recipe().profile().exclusive;
             let more = shared && acquired.leaves_more();
             let retry_at = self.engine().next_look(now, acquired.next_expiry);
@@ -370,8 +370,9 @@ pub(super) async fn try_acquire(
     };
     match outcome.unwrap_or_else(|| Err(engine.no_answer())) {
         Ok(AcquireReply::Acquired(acquired)) => {
-            let guard = attempt.succeed(acquired.token, clock::now())?;
-            let guard = unless_expired(guard);
+            let now = clock::now();
+            let guard = attempt.succeed(acquired.token, now)?;
+            let guard = unless_expired(guard, now);
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }
         Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(Err(Refusal::Held)),

@@ -13,12 +13,18 @@ pub(crate) trait MayExpire {
 /// The holds of one name and kind; `H` is a hold.
 #[derive(Debug)]
 pub(crate) struct Holders<H> {
-    /// For a kind with one holder at a time.
-    one: Mutex<Weak<H>>,
-    /// For a kind with several holders, which another kind supersedes.
-    several: Mutex<Several<H>>,
+    holds: Mutex<Holds<H>>,
     /// For a kind with one holder at a time.
     rivals: Mutex<Rivals>,
+}
+
+#[derive(Debug)]
+struct Holds<H> {
+    /// For a kind with one holder at a time.
+    one: Weak<H>,
+    /// For a kind with several holders, which another kind supersedes. Boxed, since each lock that is
+    /// held has room for it.
+    several: Option<Box<Several<H>>>,
 }
 
 /// Holds, most of which have not ended.
@@ -29,13 +35,21 @@ struct Several<H> {
     sweep_at: usize,
 }
 
+impl<H> Default for Several<H> {
+    fn default() -> Self {
+        Self {
+            holds: Vec::new(),
+            sweep_at: 0,
+        }
+    }
+}
+
 impl<H> Default for Holders<H> {
     fn default() -> Self {
         Self {
-            one: Mutex::new(Weak::new()),
-            several: Mutex::new(Several {
-                holds: Vec::new(),
-                sweep_at: 0,
+            holds: Mutex::new(Holds {
+                one: Weak::new(),
+                several: None,
             }),
             rivals: Mutex::default(),
         }
@@ -53,24 +67,24 @@ impl<H: MayExpire> Holders<H> {
     /// Sets the one holder; returns the hold that was there before.
     pub(super) fn replace(&self, hold: &Arc<H>) -> Option<Arc<H>> {
         let new = Arc::downgrade(hold);
-        let before = std::mem::replace(&mut *lock(&self.one), new);
+        let before = std::mem::replace(&mut lock(&self.holds).one, new);
         before.upgrade()
     }
 
     /// As [`replace`](Self::replace), if the one holder is still `before`. Returns whether it was.
     pub(super) fn follow(&self, before: &Arc<H>, hold: &Arc<H>) -> bool {
-        let mut one = lock(&self.one);
-        let is_last = std::ptr::eq(one.as_ptr(), Arc::as_ptr(before));
+        let mut holds = lock(&self.holds);
+        let is_last = std::ptr::eq(holds.one.as_ptr(), Arc::as_ptr(before));
         if is_last {
-            *one = Arc::downgrade(hold);
+            holds.one = Arc::downgrade(hold);
         }
         is_last
     }
 
     /// Adds one of several holds. A sweep whenever the number has doubled costs O(1) per hold.
     pub(super) fn add(&self, hold: &Arc<H>) {
-        let mut several = lock(&self.several);
-        let Several { holds, sweep_at } = &mut *several;
+        let mut known = lock(&self.holds);
+        let Several { holds, sweep_at } = &mut **known.several.get_or_insert_default();
         if holds.len() >= *sweep_at {
             holds.retain(|hold| hold.strong_count() > 0);
             *sweep_at = 2 * holds.len().max(8);
@@ -80,27 +94,27 @@ impl<H: MayExpire> Holders<H> {
 
     /// The hold has ended.
     pub(super) fn remove(&self, hold: &H) {
-        let mut one = lock(&self.one);
-        if std::ptr::eq(one.as_ptr(), hold) {
-            *one = Weak::new();
+        let mut holds = lock(&self.holds);
+        if std::ptr::eq(holds.one.as_ptr(), hold) {
+            holds.one = Weak::new();
         }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<H>> {
-        let one = lock(&self.one).upgrade();
-        let several = lock(&self.several);
-        let several = several.holds.iter().filter_map(Weak::upgrade);
-        one.into_iter().chain(several).collect()
+        let known = lock(&self.holds);
+        let several = known.several.iter().flat_map(|several| &several.holds);
+        let all = std::iter::once(&known.one).chain(several);
+        all.filter_map(Weak::upgrade).collect()
     }
 
     /// The one holder.
     pub(crate) fn one(&self) -> Option<Arc<H>> {
-        lock(&self.one).upgrade()
+        lock(&self.holds).one.upgrade()
     }
 
     /// Whether this client has a valid hold, for a kind with one holder at a time.
     pub(crate) fn is_held(&self) -> bool {
-        let one = lock(&self.one).upgrade();
+        let one = self.one();
         one.is_some_and(|hold| hold.is_valid())
     }
 }

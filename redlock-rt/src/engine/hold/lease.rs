@@ -145,6 +145,19 @@ struct Tenant {
     until: Option<Instant>,
 }
 
+/// What few holds have, and for a short time. Boxed, since each lock that is held has room for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Rare {
+    /// When to verify that the hold exists, renewed or not, since it is in doubt.
+    verify_at: Option<Instant>,
+    /// Since when the hold is in doubt: a reply to an earlier command does not end the doubt.
+    doubted: Option<Instant>,
+    /// How often to verify the hold without a doubt, if other clients may shorten the lease.
+    look_every: Option<Duration>,
+    /// Until then the lock stays locked after the last guard has ended.
+    min_hold: Option<Instant>,
+}
+
 /// The lease of one hold and the guards that share it.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -155,16 +168,9 @@ pub(crate) struct Lease {
     next_id: u32,
     /// When the watchdog is to act next.
     next_renewal: Instant,
-    /// When to verify that the hold exists, renewed or not, since it is in doubt.
-    verify_at: Option<Instant>,
-    /// Since when the hold is in doubt: a reply to an earlier command does not end the doubt.
-    doubted: Option<Instant>,
-    /// How often to verify the hold without a doubt, if other clients may shorten the lease.
-    look_every: Option<Duration>,
+    rare: Option<Box<Rare>>,
     /// It has no lease.
     permanent: bool,
-    /// Until then the lock stays locked after the last guard has ended.
-    min_hold: Option<Instant>,
     /// [`take_expiry`](Self::take_expiry) has reported the expiry.
     expiry_taken: bool,
     /// `None`: the hold is not handed over.
@@ -190,11 +196,14 @@ impl Lease {
             tenants: SmallVec::new(),
             next_id: 0,
             next_renewal: sent,
-            verify_at: look_every.map(|every| after(sent, every)),
-            doubted: None,
-            look_every,
+            rare: look_every.map(|every| {
+                Box::new(Rare {
+                    verify_at: Some(after(sent, every)),
+                    look_every,
+                    ..Rare::default()
+                })
+            }),
             permanent: terms.lease == Duration::MAX,
-            min_hold: None,
             expiry_taken: false,
             chain: Some(Chain { sent, turns: 1 }),
         };
@@ -231,7 +240,7 @@ impl Lease {
         let endless = mutant::on("a_chain_of_hand_overs_has_no_end");
         let short = now < after(chain.sent, limit.time) && chain.turns < limit.turns;
         let rest = self.deadline.saturating_duration_since(now);
-        let free = self.min_hold.is_none() && self.phase == Phase::Held && tenant.id == id;
+        let free = self.rare().min_hold.is_none() && self.phase == Phase::Held && tenant.id == id;
         let renewed = tenant.renew.is_some() && rest >= tenant.lease / 2;
         if !(free && renewed && (short || endless)) {
             return None;
@@ -341,11 +350,16 @@ impl Lease {
 
     /// Keeps the lock taken at least until then, also after the last guard.
     pub(crate) fn set_min_hold(&mut self, until: Instant) {
-        self.min_hold = self.min_hold.max(Some(until));
+        let rare = self.rare.get_or_insert_default();
+        rare.min_hold = rare.min_hold.max(Some(until));
     }
 
     pub(crate) fn min_hold(&self) -> Option<Instant> {
-        self.min_hold
+        self.rare().min_hold
+    }
+
+    fn rare(&self) -> Rare {
+        self.rare.as_deref().copied().unwrap_or_default()
     }
 
     /// The hold count for Redis.
@@ -430,7 +444,7 @@ impl Lease {
         }
         let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
-        let next = renewal.into_iter().chain(self.verify_at).min();
+        let next = renewal.into_iter().chain(self.rare().verify_at).min();
         match next {
             Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
             Some(at) => Plan::Wait(at.min(self.deadline)),
@@ -449,7 +463,7 @@ impl Lease {
     /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
         let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
-        let interval = renewals.chain(self.look_every).min();
+        let interval = renewals.chain(self.rare().look_every).min();
         interval.unwrap_or_default() / 10
     }
 
@@ -459,7 +473,7 @@ impl Lease {
         self.tick(now);
         match self.phase {
             Phase::Held => {
-                let look = self.look_every.map(|_| Duration::ZERO);
+                let look = self.rare().look_every.map(|_| Duration::ZERO);
                 self.wanted(now).or(look)
             }
             // After a failure there is a pause. A hold that is not held is not renewed.
@@ -473,9 +487,12 @@ impl Lease {
         self.unchain();
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Held;
-            if self.doubted.is_none_or(|since| sent >= since) {
-                self.doubted = None;
-                self.verify_at = self.look_every.map(|every| after(now, every));
+            if let Some(rare) = &mut self.rare
+                && rare.doubted.is_none_or(|since| sent >= since)
+            {
+                rare.doubted = None;
+                rare.verify_at = rare.look_every.map(|every| after(now, every));
+                self.rare.take_if(|rare| **rare == Rare::default());
             }
             if !ttl.is_zero() && !mutant::on("a_renewal_lengthens_nothing") {
                 self.lengthen(sent, ttl);
@@ -497,7 +514,9 @@ impl Lease {
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Suspect;
             self.next_renewal = retry_at;
-            self.verify_at = self.verify_at.map(|_| retry_at);
+            if let Some(rare) = &mut self.rare {
+                rare.verify_at = rare.verify_at.map(|_| retry_at);
+            }
         }
     }
 
@@ -531,8 +550,9 @@ impl Lease {
     pub(crate) fn doubt(&mut self, now: Instant) {
         self.unchain();
         if !self.permanent {
-            self.verify_at = Some(now);
-            self.doubted = Some(now);
+            let rare = self.rare.get_or_insert_default();
+            rare.verify_at = Some(now);
+            rare.doubted = Some(now);
         }
     }
 

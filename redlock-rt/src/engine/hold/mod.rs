@@ -8,6 +8,7 @@ mod rivals;
 mod turn;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,7 +20,6 @@ pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Legacy, Plan, Te
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::Request;
 pub(crate) use self::turn::Turn;
-use self::turn::Turns;
 use super::Engine;
 use super::hand_over::Offer;
 use super::news::News;
@@ -59,7 +59,7 @@ pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
     Key {
         kind: recipe.profile().kind,
         name: recipe.name().clone(),
-        number,
+        number: number.and_then(NonZeroU64::new),
     }
 }
 
@@ -91,9 +91,10 @@ pub(crate) struct Hold {
     /// The slot of its explicit owner.
     slot: OnceLock<OwnerSlot>,
     lease: Mutex<Lease>,
-    /// Woken when the lease was lengthened or lost.
+    /// Woken when the lease was lengthened or lost, or a turn ended.
     changed: Notify,
-    turns: Turns,
+    /// Somebody has the [`Turn`].
+    busy: AtomicBool,
     waiters: Arc<Waiting>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
@@ -169,7 +170,7 @@ impl Hold {
             slot: OnceLock::new(),
             lease: Mutex::new(lease),
             changed: Notify::new(),
-            turns: Turns::new(),
+            busy: AtomicBool::new(false),
             waiters: Arc::clone(&request.waiters),
             repeated: request.repeated,
             asked_for: request.terms.lease,
@@ -227,8 +228,9 @@ impl Hold {
     }
 
     /// The call that ends the hold and keeps the lock taken for a while.
-    pub(crate) fn min_hold_call(&self, now: Instant) -> Option<Call> {
-        let rest = self.lease().min_hold()?.checked_duration_since(now)?;
+    pub(crate) fn min_hold_call(&self) -> Option<Call> {
+        let until = self.lease().min_hold()?;
+        let rest = until.checked_duration_since(clock::now())?;
         if rest.is_zero() {
             return None;
         }
@@ -267,12 +269,12 @@ impl Hold {
         self.lease().retry_at(now)
     }
 
-    /// Is woken when the lease was extended or lost.
+    /// Is woken when the lease was extended or lost, or a turn ended.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
 
-    /// Wakes those that wait for a change of the lease.
+    /// Wakes those that wait for a change.
     pub(crate) fn notify_changed(&self) {
         self.changed.notify_waiters();
     }

@@ -35,7 +35,7 @@ pub(crate) enum Goal {
 
 /// The call that ends a hold.
 fn end_of(hold: &Hold) -> Call {
-    match (hold.min_hold_call(clock::now()), hold.repeated) {
+    match (hold.min_hold_call(), hold.repeated) {
         (Some(call), _) => call,
         (None, true) => hold.recipe.withdraw(&hold.id),
         (None, false) => hold.recipe.release(&hold.id),

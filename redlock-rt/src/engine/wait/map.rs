@@ -7,6 +7,7 @@ mod loom_lock;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
@@ -47,7 +48,7 @@ pub(crate) struct Key {
     pub(crate) kind: &'static str,
     pub(crate) name: LockName,
     /// The owner number of a waiter that has its own place in Redis; it is alone in its queue.
-    pub(crate) number: Option<u64>,
+    pub(crate) number: Option<NonZeroU64>,
 }
 
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.

@@ -1,21 +1,43 @@
 //! A schedule ordered by time. Pure state.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
 
 /// Items with one moment each.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    moments: HashMap<u64, Instant>,
+    moments: HashMap<u64, Instant, BuildHasherDefault<OfNumbers>>,
     queue: BTreeMap<(Instant, u64), T>,
     /// When the task next looks by itself, or was told to look.
     armed: Option<Instant>,
 }
 
+/// Hashes numbers that this client gave: nobody chooses them to collide.
+#[derive(Debug, Default)]
+struct OfNumbers(u64);
+
+impl Hasher for OfNumbers {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // An odd number, which spreads what it is multiplied with over all bits.
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(self.0 ^ u64::from(*byte));
+        }
+    }
+}
+
 impl<T> Default for Schedule<T> {
     fn default() -> Self {
         Self {
-            moments: HashMap::new(),
+            moments: HashMap::default(),
             queue: BTreeMap::new(),
             armed: None,
         }

@@ -79,7 +79,7 @@ impl World {
     fn release(&self, mut guard: HoldGuard) -> thread::JoinHandle<()> {
         let (engine, channel) = (Arc::clone(&self.engine), self.channel.clone());
         thread::spawn(move || {
-            drop(guard.leave());
+            drop(guard.leave(clock::now()));
             let hub = Arc::clone(&engine.hub);
             let message = thread::spawn(move || hub.delivered(&channel));
             let announcement = Announcement {
