@@ -201,7 +201,10 @@ impl<K: Kind> Lock<K> {
         Ok(LockGuard::lasting(guard, &options))
     }
 
-    /// No `async fn`: the future of such a function has room for its arguments twice.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an async fn has room for its arguments twice"
+    )]
     fn acquire<'a>(
         &'a self,
         options: &'a LockOptions,

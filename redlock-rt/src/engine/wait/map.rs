@@ -348,8 +348,10 @@ impl<S: Subject> WaiterGuard<S> {
     }
 
     /// Waits until the waiter is woken.
-    ///
-    /// No `async fn`: the future of such a function has room for its arguments twice.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an async fn has room for its arguments twice"
+    )]
     pub(crate) fn called(
         &self,
         deadline: Option<Instant>,
