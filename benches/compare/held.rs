@@ -56,16 +56,16 @@ pub(crate) struct Held {
 pub(crate) type Guard = Box<dyn Any + Send>;
 
 /// A way to lock a name.
-pub(crate) struct Locker {
+pub(crate) struct Keeper {
     lock: Box<dyn Fn(String) -> BoxFuture<'static, Guard> + Send>,
     /// Whether it waits until the lock comes free.
     waits: bool,
 }
 
 /// The ways of the crates.
-pub(crate) type Lockers = BTreeMap<&'static str, Locker>;
+pub(crate) type Keepers = BTreeMap<&'static str, Keeper>;
 
-impl Locker {
+impl Keeper {
     pub(crate) fn new<G, F>(waits: bool, lock: impl Fn(String) -> F + Send + 'static) -> Self
     where
         G: Send + 'static,
@@ -87,19 +87,19 @@ impl Locker {
 }
 
 /// All crates, each with its defaults.
-async fn lockers(url: &str) -> Lockers {
+async fn keepers(url: &str) -> Keepers {
     let client = Client::connect(url).await.expect("the server answers");
-    let mut lockers = Peers::lockers(url).await;
-    let ours = Locker::new(true, move |name| {
+    let mut keepers = Peers::keepers(url).await;
+    let ours = Keeper::new(true, move |name| {
         let lock = client.rlock(name);
         async move { lock.lock().await.expect("it comes free") }
     });
-    lockers.insert(OURS, ours);
-    lockers
+    keepers.insert(OURS, ours);
+    keepers
 }
 
 pub(crate) async fn held(server: &RedisServer) -> Vec<Held> {
-    let names: Vec<_> = lockers(&server.url()).await.into_keys().collect();
+    let names: Vec<_> = keepers(&server.url()).await.into_keys().collect();
     let calls = calls(server, &names).await;
     let mut held = Vec::new();
     for (name, calls) in names.into_iter().zip(calls) {
@@ -121,13 +121,13 @@ async fn calls(server: &RedisServer, names: &[&'static str]) -> Vec<f64> {
     let mut kept = Vec::new();
     for name in names {
         let proxy = Proxy::to(server);
-        let mut lockers = lockers(&proxy.url()).await;
-        let locker = lockers.remove(name).expect("it is the same list");
+        let mut keepers = keepers(&proxy.url()).await;
+        let keeper = keepers.remove(name).expect("it is the same list");
         let mut guards = Vec::new();
         for number in 0..COUNTED {
-            guards.push(locker.lock(format!("bench:held:{name}:{number}")).await);
+            guards.push(keeper.lock(format!("bench:held:{name}:{number}")).await);
         }
-        kept.push((proxy, locker, guards));
+        kept.push((proxy, keeper, guards));
     }
     kept.iter().for_each(|(proxy, ..)| proxy.mark());
     tokio::time::sleep(WINDOW).await;
@@ -150,26 +150,26 @@ fn memory(url: &str, name: &str, kept: Kept) -> Option<f64> {
 
 /// Prints the bytes of one, in a process that does nothing else.
 pub(crate) async fn keep(kept: Kept, name: &str, url: &str) {
-    let mut lockers = lockers(url).await;
-    let Some(locker) = lockers.remove(name) else {
+    let mut keepers = keepers(url).await;
+    let Some(keeper) = keepers.remove(name) else {
         return;
     };
     let mut guards = Vec::with_capacity(KEPT + FIRST);
     let one = format!("bench:kept:{name}");
     if kept == Kept::Waiting {
-        if !locker.waits {
+        if !keeper.waits {
             return;
         }
-        guards.push(locker.lock(one.clone()).await);
+        guards.push(keeper.lock(one.clone()).await);
     }
     let mut more = async |from: usize, to: usize| match kept {
         Kept::Held => {
             for number in from..to {
-                guards.push(locker.lock(format!("{one}:{number:05}")).await);
+                guards.push(keeper.lock(format!("{one}:{number:05}")).await);
             }
         }
         Kept::Waiting => {
-            let tasks = (from..to).map(|_| tokio::spawn((locker.lock)(one.clone())));
+            let tasks = (from..to).map(|_| tokio::spawn((keeper.lock)(one.clone())));
             let tasks: Vec<_> = tasks.collect();
             tokio::time::sleep(SETTLED).await;
             assert!(tasks.iter().all(|task| !task.is_finished()), "they wait");

@@ -1,6 +1,6 @@
 //! In place of `peers.rs` without the feature `peers`: no other lock crates.
 
-use crate::{held::Lockers, sides::Side};
+use crate::{held::Keepers, sides::Side};
 
 pub(crate) struct Peers;
 
@@ -9,8 +9,8 @@ impl Peers {
         Self
     }
 
-    pub(crate) async fn lockers(_: &str) -> Lockers {
-        Lockers::new()
+    pub(crate) async fn keepers(_: &str) -> Keepers {
+        Keepers::new()
     }
 
     pub(crate) fn distinct(&self, _: u64) -> Vec<Box<dyn Side>> {

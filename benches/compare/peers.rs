@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use async_redis_lock::{Locker, Options};
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::{RedisDistributedLock, RedisLockProvider};
-use futures::future::{BoxFuture, FutureExt};
 use redisson::{AsyncRLock, AsyncRedissonClient, RedissonConfig};
 use rslock::LockManager;
 
 use crate::{
-    held::{Locker, Lockers},
+    held::{Keeper, Keepers},
     pair::Pair,
     sides::{Side, Tasks},
 };
@@ -107,35 +106,35 @@ impl Peers {
     }
 
     /// Ways to lock a name and to keep the lock, as each crate does by default.
-    pub(crate) async fn lockers(url: &str) -> Lockers {
+    pub(crate) async fn keepers(url: &str) -> Keepers {
         let Self {
             manager,
             redisson,
             provider,
             locker,
         } = Self::connect(url).await;
-        let rslock = Locker::new(true, move |name: String| {
+        let rslock = Keeper::new(true, move |name: String| {
             let manager = manager.clone();
             async move {
                 let lock = manager.acquire_no_guard(name.as_str(), LEASE).await;
                 lock.expect("it comes free")
             }
         });
-        let redisson = Locker::new(true, move |name: String| {
+        let redisson = Keeper::new(true, move |name: String| {
             let lock = redisson.get_lock(&name);
             async move {
                 lock.lock().await.expect("it comes free");
                 lock
             }
         });
-        let distributed = Locker::new(false, move |name: String| {
+        let distributed = Keeper::new(false, move |name: String| {
             let lock = provider.create_lock(&name);
             async move {
                 let handle = lock.try_acquire().await.expect("the server answers");
                 handle.expect("it is free")
             }
         });
-        let async_redis_lock = Locker::new(true, move |name: String| {
+        let async_redis_lock = Keeper::new(true, move |name: String| {
             let locker = locker.clone();
             async move {
                 let options = Options::new().timeout(None);
@@ -143,7 +142,7 @@ impl Peers {
                 lock.expect("it comes free")
             }
         });
-        Lockers::from([
+        Keepers::from([
             ("rslock", rslock),
             ("redisson", redisson),
             ("distributed-lock-redis", distributed),
