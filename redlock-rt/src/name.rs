@@ -119,7 +119,7 @@ impl ClientId {
         let mut text = SmallVec::<[u8; 64]>::from_slice(self.0.as_bytes());
         // Writing to memory cannot fail.
         let _ = write!(text, ":{number}");
-        HoldId(String::from_utf8_lossy(&text).into())
+        HoldId::from_wire(std::str::from_utf8(&text).expect("it is ASCII"))
     }
 
     /// The number of a hold of this client.
