@@ -65,7 +65,7 @@ impl<W> Line<W> {
             behind: self.behind.split_off(&ticket),
         };
         match self.first.take_if(|(first, _)| *first >= ticket) {
-            // Then all are.
+            // Nobody is before it, and `behind` is empty now.
             Some(first) => later.first = Some(first),
             None => later.first = later.behind.pop_first(),
         }
