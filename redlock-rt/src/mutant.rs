@@ -70,11 +70,14 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
         "semaphore_acquire" if on("a_withdrawn_acquisition_is_let_in") => {
             replaced("redis.call('EXISTS', KEYS[3]) == 1", "false")
         }
+        "rlock_pass" | "fenced_pass" if on("a_pass_does_not_look_whose_the_lock_is") => {
+            replaced("redis.call('HDEL', lock, from) == 1", "true")
+        }
         "fair_acquire" if on("a_fair_lock_goes_to_whoever_asks") => {
             replaced("(not head or head == owner)", "true")
         }
         "fenced_acquire" if on("a_token_does_not_follow_the_clock") => {
-            replaced("tonumber(token) < now", "false")
+            replaced("if ahead and (#last > #token or last >= token)", "if last")
         }
         "fair_acquire" if on("a_deadline_of_redisson_is_not_brought_nearer") => {
             replaced("waiter.score - left.counts", "waiter.score")

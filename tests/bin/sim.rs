@@ -58,6 +58,8 @@ const MUTANTS: &[&str] = &[
     "a_lease_of_a_reader_has_another_name",
     "a_lost_part_stays_lost",
     "a_majority_is_one_less",
+    "a_pass_does_not_look_whose_the_lock_is",
+    "a_passed_token_is_that_of_the_giver",
     "a_permit_is_not_passed_on",
     "a_reentry_is_not_counted",
     "a_release_does_not_look_whose_the_lock_is",

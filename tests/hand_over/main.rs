@@ -6,3 +6,4 @@
 mod crowd;
 mod local;
 mod others;
+mod passes;

@@ -9,6 +9,7 @@
 mod acquisitions;
 mod late;
 mod others;
+mod passes;
 mod reentries;
 mod releases;
 mod stage;
@@ -99,6 +100,10 @@ cases! {
         a_reentry_cut_off_from_its_reply
         a_reentry_that_is_cut_off
         a_reentry_with_the_outcome_unknown_is_set_back;
+    passes:
+        a_pass_whatever_is_lost
+        a_pass_that_is_repeated_too_late_is_released
+        a_pass_that_is_refused_is_a_release;
     others:
         a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder
         questions_are_repeated;
@@ -121,6 +126,8 @@ short! {
         a_release_that_is_lost
         a_release_cut_off_from_its_reply
         a_repeated_release_frees_no_newer_hold_of_another_client;
+    passes:
+        a_pass_that_is_refused_is_a_release;
     reentries:
         a_reentry_whose_reply_is_lost;
     late:

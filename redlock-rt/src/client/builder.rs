@@ -446,7 +446,7 @@ impl ClientBuilder {
     }
 
     /// Sets for how long the tasks of this client may hand an [`RLock`](crate::RLock) over to each
-    /// other without a call to Redis. Defaults to 10 ms. `None` or zero: never.
+    /// other without a call to Redis, or with one call in place of two. Defaults to 10 ms. `None` or zero: never.
     ///
     /// When a guard ends and another task of the client waits for the lock, that task goes on with
     /// the hold: its guard is a new one, with the same [`hold_id`](crate::LockGuard::hold_id), and
@@ -457,9 +457,13 @@ impl ClientBuilder {
     /// [`Released`](crate::Unlocked::Released), and for everybody else the lock
     /// [is locked](crate::Lock::is_locked).
     ///
+    /// A [`FencedLock`](crate::FencedLock), which needs a token for each guard, and an `RLock` that is not
+    /// renewed, whose guards each have their lease, are passed on by one call, which releases and
+    /// acquires: each guard has its own `hold_id`, and nothing is announced to other clients.
+    ///
     /// The time is also how long a forced release, or a Redis that forgot the lock, goes unnoticed at
-    /// most because of this. While other clients want the lock, at most two guards in a row share a
-    /// hold.
+    /// most because of this. While other clients want the lock, at most two guards follow each other in
+    /// this way.
     pub fn hand_over(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.hand_over = time.into().unwrap_or_default();
         self

@@ -494,6 +494,11 @@ impl Fault {
         self.stage == Stage::Dialing
     }
 
+    /// Whether the server refused the command before any of it took effect.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.stage == Stage::Refused
+    }
+
     /// Whether the command may have run although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
         self.stage == Stage::Unanswered

@@ -230,7 +230,7 @@ impl HoldGuard {
         const ACTION: &str = "release lock";
         let (leave, mut pending) = match self.hand_over() {
             HandOver::Done => return Ok(Unlocked::Released),
-            HandOver::Refused(pending) => (Leave::Last, *pending),
+            HandOver::Release(pending) => (Leave::Last, *pending),
             HandOver::Impossible => {
                 let Some(left) = self.leave(now) else {
                     return Ok(Unlocked::AlreadyExpired);
@@ -302,7 +302,7 @@ impl Drop for HoldGuard {
         match self.hand_over() {
             HandOver::Done => {}
             // Begins the release, as below.
-            HandOver::Refused(pending) => drop(pending),
+            HandOver::Release(pending) => drop(pending),
             HandOver::Impossible => drop(self.leave(clock::now_in_drop())),
         }
     }

@@ -28,14 +28,16 @@
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
+mod pass;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(super) use self::pass::Pass;
 use super::Engine;
 use super::guard::HoldGuard;
-use super::hold::{ChainLimit, Hold, Legacy, Request, key_of};
+use super::hold::{ChainLimit, Hold, Legacy, Request, Road, Waiting, Wish, key_of};
 use super::release::{Cleanup, Goal, Open, PendingCleanup};
 use crate::clock;
 use crate::mutant;
@@ -49,8 +51,9 @@ const SHARED_TURNS: u32 = 2;
 pub(super) enum HandOver {
     /// It is left to the next waiter.
     Done,
-    /// The guard has ended, and there was no waiter to take the hold.
-    Refused(Box<PendingCleanup>),
+    /// The guard has ended, and its release is to run: there was no waiter to take the hold, or the release
+    /// acquires for one.
+    Release(Box<PendingCleanup>),
     /// The guard is unchanged.
     Impossible,
 }
@@ -96,12 +99,14 @@ impl Offer {
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
         let sent = self.legacy.chain.sent;
-        let fits = self.legacy.fits(&request.terms) && now < self.until;
+        let alike = self.hold.recipe.variant() == request.recipe.variant();
+        let fits = alike && self.legacy.fits(&request.terms) && now < self.until;
         if !fits || engine.watchdog.is_doubted_since(sent) {
             return Taken::Declined(self);
         }
         let request = Request {
             id: self.hold.id.clone(),
+            repeated: request.repeated || self.hold.repeated,
             ..request.clone()
         };
         let next = Hold::next_of(&self.hold, &request, &self.legacy, now);
@@ -155,9 +160,9 @@ impl fmt::Debug for Offer {
 impl Engine {
     fn chain_end(&self, legacy: &Legacy) -> Instant {
         if mutant::on("a_chain_of_hand_overs_has_no_end") {
-            return clock::after(legacy.chain.sent, legacy.lease);
+            return clock::after(legacy.chain.began, legacy.lease);
         }
-        clock::after(legacy.chain.sent, self.config.hand_over)
+        clock::after(legacy.chain.began, self.config.hand_over)
     }
 
     /// Whoever has this lock here hands it over no more: it is freed by force.
@@ -173,14 +178,16 @@ impl Engine {
 }
 
 impl HoldGuard {
-    /// Leaves the hold to the next waiter of this client, if there is one and the hold allows it.
+    /// Leaves the lock to the next waiter of this client, if there is one and the hold allows it:
+    /// without a call, or by the call that ends the hold.
     pub(super) fn hand_over(&mut self) -> HandOver {
         let hold = &self.hold;
         let engine = &hold.engine;
         let waiters = hold.waiters();
         let time = engine.config.hand_over;
+        let profile = hold.recipe.profile();
         // Without the task, nobody would end an offer in time.
-        let possible = !self.left && !time.is_zero() && hold.recipe.profile().hands_over;
+        let possible = !self.left && !time.is_zero() && (profile.hands_over || profile.passes);
         if !possible || waiters.is_empty() || engine.is_closing() || !clock::is_there() {
             return HandOver::Impossible;
         }
@@ -193,32 +200,78 @@ impl HoldGuard {
         };
         let limit = ChainLimit { time, turns };
         let now = clock::now();
+        if profile.hands_over
+            && let Some((legacy, open)) = self.end_chained(limit, Road::WithoutCall, now)
+        {
+            return self.offer(legacy, open, now);
+        }
+        let waiters = Arc::clone(self.hold.waiters());
+        match profile.passes {
+            true => self.pass(&waiters, limit, now),
+            false => HandOver::Impossible,
+        }
+    }
+
+    /// Ends the guard, if the hold may go on by this road.
+    fn end_chained(
+        &mut self,
+        limit: ChainLimit,
+        road: Road,
+        now: Instant,
+    ) -> Option<(Legacy, Open)> {
+        let hold = &self.hold;
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
         let open = PendingCleanup::open(hold);
-        let legacy = engine.watchdog.unwatch_if(hold, || {
-            let legacy = hold.hand_over(self.id, limit, now);
+        let legacy = hold.engine.watchdog.unwatch_if(hold, || {
+            let legacy = hold.hand_over(self.id, limit, road, now);
             (legacy, legacy.is_some())
-        });
-        let Some(legacy) = legacy else {
-            return HandOver::Impossible;
-        };
+        })?;
         self.left = true;
+        Some((legacy, open))
+    }
+
+    fn offer(&self, legacy: Legacy, open: Open, now: Instant) -> HandOver {
+        let hold = &self.hold;
         let offer = Box::new(Offer::new(hold, legacy, open));
         let until = offer.until;
-        match waiters.offer(offer) {
+        match hold.waiters().offer(offer) {
             Ok(unwatched) => {
                 if unwatched {
-                    engine.releases.look_at(waiters, until);
+                    hold.engine.releases.look_at(hold.waiters(), until);
                 }
                 HandOver::Done
             }
             Err(offer) => match offer.into_release() {
                 Some(release) => {
                     hold.releases(now);
-                    HandOver::Refused(Box::new(release))
+                    HandOver::Release(Box::new(release))
                 }
                 None => HandOver::Done,
             },
         }
+    }
+
+    /// Makes the release acquire for the head of these waiters, if that one wants it.
+    fn pass(&mut self, waiters: &Arc<Waiting>, limit: ChainLimit, now: Instant) -> HandOver {
+        let variant = self.hold.recipe.variant();
+        let Some(legacy) = self.hold.lease().would_leave() else {
+            return HandOver::Impossible;
+        };
+        let fits = |wish: &Option<Wish>| {
+            wish.is_some_and(|wish| wish.variant == variant && legacy.suits(wish.lease, wish.renew))
+        };
+        if !waiters.begin_pass(fits) {
+            return HandOver::Impossible;
+        }
+        let Some((legacy, open)) = self.end_chained(limit, Road::Pass, now) else {
+            waiters.cancel_pass();
+            return HandOver::Impossible;
+        };
+        let mut release = Cleanup::new(&self.hold, Goal::End);
+        match Pass::new(&self.hold, &legacy, waiters) {
+            Some(pass) => release.passes_on(pass),
+            None => waiters.cancel_pass(),
+        }
+        HandOver::Release(Box::new(PendingCleanup::opened(release, open)))
     }
 }

@@ -10,7 +10,8 @@ use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
 use crate::name::{HoldId, LockName};
 
-script!(ACQUIRE = "lock_hash" + "fenced_acquire");
+script!(ACQUIRE = ["lock_hash", "take", "fencing"] + "fenced_acquire");
+script!(PASS = ["lock_hash", "take", "fencing"] + "fenced_pass");
 script!(TOKEN = "fenced_token");
 
 /// The calls of a FencedLock.
@@ -73,6 +74,22 @@ impl Recipe for FencedWire {
             Err(Reply::Nil) => Err(Malformed(Reply::Nil)),
             Err(held) => AcquireReply::try_from(held),
         }
+    }
+
+    fn pass(&self, from: &HoldId, ask: &Ask<'_>) -> Option<Call> {
+        Some(
+            Call::new(&PASS)
+                .key(self.name().as_str())
+                .key(&self.token_key)
+                .number(millis(ask.lease))
+                .arg(from.as_str())
+                .arg(ask.owner.as_str())
+                .number(self.token_ttl.map_or(0, millis)),
+        )
+    }
+
+    fn variant(&self) -> u64 {
+        self.token_ttl.map_or(0, millis)
     }
 
     fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
@@ -146,10 +163,11 @@ mod tests {
         for (ttl, word) in [(None, "0"), (Some(Duration::from_secs(60)), "60000")] {
             let call = wire(ttl).acquire(&ask);
             assert_agrees(&call);
-            assert_eq!(
-                call.texts(),
-                ["n", "redisson_lock_token:{n}", "1000", "u:1", word]
-            );
+            let tokens = "redisson_lock_token:{n}";
+            assert_eq!(call.texts(), ["n", tokens, "1000", "u:1", word]);
+            let call = wire(ttl).pass(&HoldId::from_wire("u:0"), &ask).unwrap();
+            assert_agrees(&call);
+            assert_eq!(call.texts(), ["n", tokens, "1000", "u:0", "u:1", word]);
         }
         assert_agrees(&ask_token(wire(None).name()));
     }

@@ -11,6 +11,8 @@ pub(crate) struct Profile {
     pub(crate) exclusive: bool,
     /// A task of the client may go on with the hold of another one.
     pub(crate) hands_over: bool,
+    /// A release may acquire the lock for a waiter of the client ([`Recipe::pass`](super::Recipe)).
+    pub(crate) passes: bool,
     pub(crate) leases: Leases,
     /// How often a hold is checked at least, renewed or not, if other clients may shorten its
     /// lease.
@@ -68,6 +70,7 @@ const PLAIN: Profile = Profile {
     kind: "",
     exclusive: true,
     hands_over: false,
+    passes: false,
     leases: Leases::One,
     look_every: None,
     leaves_traces: false,
@@ -81,6 +84,7 @@ const PLAIN: Profile = Profile {
 pub(super) const RLOCK: Profile = Profile {
     kind: "rlock",
     hands_over: true,
+    passes: true,
     reenters: &["rlock"],
     ..PLAIN
 };
@@ -93,6 +97,7 @@ pub(super) const SPIN: Profile = Profile {
 
 pub(super) const FENCED: Profile = Profile {
     kind: "fenced",
+    passes: true,
     reenters: &["fenced"],
     ..PLAIN
 };

@@ -9,7 +9,8 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::script::{Call, millis, script};
 use crate::name::{HoldId, LockName};
 
-script!(ACQUIRE = "lock_hash" + "rlock_acquire");
+script!(ACQUIRE = "lock_hash" + "take" + "rlock_acquire");
+script!(PASS = "lock_hash" + "take" + "rlock_pass");
 script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
@@ -45,6 +46,16 @@ impl Recipe for RLockWire {
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         acquire(&self.name, ask)
+    }
+
+    fn pass(&self, from: &HoldId, ask: &Ask<'_>) -> Option<Call> {
+        Some(
+            Call::new(&PASS)
+                .key(self.name.as_str())
+                .number(millis(ask.lease))
+                .arg(from.as_str())
+                .arg(ask.owner.as_str()),
+        )
     }
 
     fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
@@ -135,14 +146,16 @@ mod tests {
         let wire = RLockWire::new(LockName::new(None, "n").unwrap());
         let owner = HoldId::from_wire("u:1");
         let lease = Duration::from_secs(1);
+        let ask = Ask {
+            owner: &owner,
+            lease,
+            waits: true,
+            rest: None,
+            under: None,
+        };
         let calls = [
-            wire.acquire(&Ask {
-                owner: &owner,
-                lease,
-                waits: true,
-                rest: None,
-                under: None,
-            }),
+            wire.acquire(&ask),
+            wire.pass(&HoldId::from_wire("u:0"), &ask).unwrap(),
             wire.update(&owner, lease, 2).unwrap(),
             wire.release(&owner),
             wire.min_hold(&owner, lease).unwrap(),

@@ -127,7 +127,8 @@ impl Matcher {
         Self { which, ..self }
     }
 
-    pub(crate) fn matches(&self, frame: &Frame) -> bool {
+    /// Whether it holds for this frame.
+    pub fn matches(&self, frame: &Frame) -> bool {
         (self.test)(frame)
     }
 

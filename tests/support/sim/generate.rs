@@ -42,7 +42,14 @@ pub(super) enum Subject {
     Permits,
     /// Redisson's clients among ours.
     Java,
+    /// Many of one client that want a lock on the same terms, briefly, so that each call that ends a hold
+    /// acquires for the next one.
+    Passes,
 }
+
+/// How many seeds of a hundred are about passes, and what they are drawn by.
+const PASSES: usize = 10;
+const ASIDE: u64 = 0x7061_7373_6573;
 
 impl Plan {
     /// The plan of this seed.
@@ -64,8 +71,13 @@ impl Plan {
         };
         // Drawn aside, so that all other seeds stay what they were.
         let java = java_plan::is_drawn(seed);
-        let subject = if java { Subject::Java } else { subject };
-        let terms = terms(random);
+        let passes = !java && Random::new(seed ^ ASIDE).percent(PASSES);
+        let subject = match (java, passes) {
+            (true, _) => Subject::Java,
+            (_, true) => Subject::Passes,
+            _ => subject,
+        };
+        let mut terms = terms(random);
         let things = things(random, subject);
         let mut weights = Weights {
             tries: one_of(random, &[0, 10, 40]),
@@ -118,6 +130,14 @@ impl Plan {
                 // Another client would take what the first of these leaves.
                 (hosts, fewest, tasks) = (1, 5, 4);
             }
+            Subject::Passes => {
+                weights.bounded = weights.bounded.min(40);
+                weights.meanwhile = weights.meanwhile.min(20);
+                (weights.think, weights.hold) = (1, one_of(random, &[1, 4]) as Ms);
+                // Several turns fit into a chain.
+                terms.latency = [(1, 1), (1, 3)][random.below(2)];
+                (hosts, fewest, tasks) = (1 + random.below(2), 3, 4);
+            }
             _ => {}
         }
         let mut hosts = (0..hosts)
@@ -128,9 +148,16 @@ impl Plan {
                     .collect()
             })
             .collect::<Vec<Vec<Vec<Step>>>>();
+        let (mut lease, mut renew) = (None, true);
+        if passes && random.percent(60) {
+            lease = Some(300 + up_to(random, 1500));
+            renew = random.percent(30);
+        }
         for step in hosts.iter_mut().flatten().flatten() {
             let Step::Turn(turn) = step else { continue };
             match subject {
+                // A few on other terms.
+                Subject::Passes if random.percent(90) => (turn.lease, turn.renew) = (lease, renew),
                 Subject::LongWays => outlast(random, turn),
                 Subject::Permits => give_up(random, turn),
                 _ => {}
@@ -182,6 +209,11 @@ fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
     let few = |random: &mut Random| 1 + u32::try_from(random.below(3)).unwrap_or(0);
     if subject == Subject::Java {
         return java_plan::things(random);
+    }
+    if subject == Subject::Passes {
+        let kinds = [Thing::Fenced, Thing::Reentrant, Thing::Fair];
+        let count = 1 + random.below(2);
+        return (0..count).map(|_| kinds[random.below(3)]).collect();
     }
     if subject == Subject::Evictions {
         let kinds = [

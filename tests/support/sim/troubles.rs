@@ -29,8 +29,14 @@ pub(super) fn faults(
     };
     // Faults of one seed are of a few kinds, so that some kinds come alone.
     let kinds: Vec<usize> = match subject {
-        Subject::Anything | Subject::Crowds | Subject::Permits | Subject::Java => (0..1 + random
-            .below(4))
+        // What is passed on is lost on the way, or has gone before.
+        Subject::Passes if random.percent(40) => vec![14],
+        Subject::Passes if random.percent(40) => vec![2],
+        Subject::Anything
+        | Subject::Crowds
+        | Subject::Permits
+        | Subject::Java
+        | Subject::Passes => (0..1 + random.below(4))
             .map(|_| random.below(KINDS))
             .collect(),
         Subject::Outages => vec![0, 13],
@@ -41,7 +47,11 @@ pub(super) fn faults(
     };
     let mut faults: Vec<Fault> = (0..count)
         .map(|_| {
-            let latest = one_of(random, &[300, 3000, 8000]) as Ms;
+            let latest = match subject {
+                // The turns are short, and so is the run.
+                Subject::Passes => one_of(random, &[40, 150]),
+                _ => one_of(random, &[300, 3000, 8000]),
+            } as Ms;
             let kind = kinds[random.below(kinds.len())];
             Fault {
                 at: 5 + up_to(random, latest),

@@ -8,7 +8,7 @@ use crate::connection::{Delivery, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, Request, Terms, Waiting};
-use crate::engine::release::{Cleanup, Open, OrphanedAttempt};
+use crate::engine::release::{Open, OrphanedAttempt, abandon};
 use crate::error::Error;
 use crate::mutant;
 use crate::wire::{AcquireReply, Recipe, Reply};
@@ -147,13 +147,6 @@ impl Drop for Attempt {
         };
         abandon(orphan);
     }
-}
-
-/// Hands an attempt whose caller has gone to the release queue.
-pub(super) fn abandon(orphan: OrphanedAttempt) {
-    let engine = Arc::clone(&orphan.request.engine);
-    engine.releases.push(Cleanup::orphan(orphan));
-    engine.ensure_tasks();
 }
 
 /// The guard of a hold; `None` if the lease was over before the guard could be returned, as if the

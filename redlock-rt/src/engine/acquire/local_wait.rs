@@ -20,7 +20,8 @@ pub(super) struct LocalWait {
 }
 
 impl LocalWait {
-    pub(super) fn enter(attempt: &Attempt, now: Instant) -> Self {
+    /// `passes`: it may go on where another task of this client ends.
+    pub(super) fn enter(attempt: &Attempt, passes: bool, now: Instant) -> Self {
         let Request {
             engine,
             recipe,
@@ -29,9 +30,10 @@ impl LocalWait {
             ..
         } = &attempt.request;
         let poll = engine.next_poll(now);
+        let wish = attempt.request.wish().filter(|_| passes);
         let own = || engine.locks.waiters(key_of(&**recipe, Some(*number)));
         let Some((ticket, own)) = engine.fair.enter(recipe, *number, own) else {
-            let mut guard = waiters.enter(&engine.hub, recipe.channel(), poll);
+            let mut guard = waiters.enter_for(&engine.hub, recipe.channel(), poll, wish);
             if recipe.permits() > 1 {
                 guard.passes_on();
             }
@@ -41,17 +43,17 @@ impl LocalWait {
             };
         };
         Self {
-            guard: own.enter(&engine.hub, None, poll),
+            guard: own.enter_for(&engine.hub, None, poll, wish),
             ticket: Some(ticket),
         }
     }
 
     /// Tries again at once, as another owner.
-    pub(super) fn enter_again(&mut self, attempt: &Attempt) {
+    pub(super) fn enter_again(&mut self, attempt: &Attempt, passes: bool) {
         let now = clock::now();
         match self.ticket {
             None => self.guard.tried(Some(now), Health::Answering),
-            Some(_) => *self = Self::enter(attempt, now),
+            Some(_) => *self = Self::enter(attempt, passes, now),
         }
     }
 

@@ -77,7 +77,7 @@ impl<'a> Acquisition<'a> {
             expired_on_arrival: 0,
             warned: false,
             _asking: asking(params.owner, &attempt),
-            place: LocalWait::enter(&attempt, started),
+            place: LocalWait::enter(&attempt, params.owner.is_none(), started),
             attempt,
         }
     }
@@ -258,7 +258,7 @@ impl Acquisition<'_> {
         let (recipe, waiters) = (Arc::clone(recipe), Arc::clone(waiters));
         self.attempt = Attempt::new(engine, recipe, waiters, *terms);
         self._asking = asking(self.owner, &self.attempt);
-        self.place.enter_again(&self.attempt);
+        self.place.enter_again(&self.attempt, self.owner.is_none());
         Ok(None)
     }
 

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ACTION;
-use super::attempt::abandon;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Request, Terms, key_of};
-use crate::engine::release::{Open, OrphanedAttempt};
+use crate::engine::release::{Open, OrphanedAttempt, abandon};
 use crate::error::Error;
 use crate::wire::{Recipe, Together, acquire_all, is_taken_together};
 

@@ -16,10 +16,11 @@ use super::{HandOver, Offer, Taken};
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, LostReason, Plan, Request, Waiting, key_of};
+use crate::engine::release::PendingCleanup;
 use crate::engine::wait::{Health, WaiterGuard, Wake};
 use crate::engine::{Config, Engine, HoldGuard, Terms};
 use crate::name::LockName;
-use crate::wire::{RLockWire, Recipe};
+use crate::wire::{RLockWire, Recipe, Reply};
 
 const LEASE: Duration = Duration::from_secs(6000);
 /// Longer than a model runs.
@@ -32,6 +33,7 @@ struct World {
     engine: Arc<Engine>,
     recipe: Arc<dyn Recipe>,
     waiters: Arc<Waiting>,
+    renew: Option<Duration>,
     /// The guards at this moment.
     guards: AtomicUsize,
 }
@@ -39,6 +41,15 @@ struct World {
 impl World {
     /// With a guard that can be handed over.
     fn new() -> (Arc<Self>, HoldGuard) {
+        Self::renewing(Some(LEASE / 3))
+    }
+
+    /// With a guard whose lock can be passed on.
+    fn passing() -> (Arc<Self>, HoldGuard) {
+        Self::renewing(None)
+    }
+
+    fn renewing(renew: Option<Duration>) -> (Arc<Self>, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
         let mut config = Config::for_tests(Connector::new(connect), LEASE);
@@ -51,6 +62,7 @@ impl World {
             engine,
             recipe,
             waiters,
+            renew,
             guards: AtomicUsize::new(1),
         };
         let now = clock::now();
@@ -61,7 +73,7 @@ impl World {
     fn request(&self) -> Request {
         let terms = Terms {
             lease: LEASE,
-            renew: Some(LEASE / 3),
+            renew: self.renew,
             max_hold: None,
         };
         let (recipe, waiters) = (Arc::clone(&self.recipe), Arc::clone(&self.waiters));
@@ -69,8 +81,24 @@ impl World {
     }
 
     fn enter(&self) -> Place {
+        let retry_at = clock::after(clock::now(), LEASE);
+        let wish = self.request().wish();
         self.waiters
-            .enter(&self.engine.hub, None, clock::after(clock::now(), LEASE))
+            .enter_for(&self.engine.hub, None, retry_at, wish)
+    }
+
+    /// The call of a guard that ends while somebody waits.
+    fn passes(&self, mut guard: HoldGuard) -> PendingCleanup {
+        self.guards.fetch_sub(1, Ordering::AcqRel);
+        match guard.hand_over() {
+            HandOver::Release(pass) => *pass,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Redis answers it.
+    fn answered(pass: PendingCleanup) {
+        pass.pass_answered(Reply::List(vec![Reply::Int(1), Reply::Nil]));
     }
 
     fn end(&self, guard: HoldGuard) {
@@ -82,7 +110,7 @@ impl World {
     fn leave(&self, mut guard: HoldGuard) {
         match guard.hand_over() {
             HandOver::Done => return,
-            HandOver::Refused(release) => drop(release),
+            HandOver::Release(release) => drop(release),
             HandOver::Impossible => drop(guard),
         }
         self.waiters.notify();
@@ -351,5 +379,135 @@ fn beside_a_second_offer_one_is_released() {
             world.end(guard);
         }
         world.is_released(2);
+    });
+}
+
+#[test]
+fn a_pass_to_a_waiter_that_is_cancelled_is_the_next_ones() {
+    model(|| {
+        let (world, guard) = World::passing();
+        let [first, second] = [(); 2].map(|()| world.enter());
+        let pass = world.passes(guard);
+        let answered = world.spawn(move |_| World::answered(pass));
+        let cancelled = world.spawn(move |_| drop(first));
+        let guard = world.wait(second);
+        answered.join().unwrap();
+        cancelled.join().unwrap();
+        if let Some(guard) = guard {
+            world.end(guard);
+        }
+        world.is_released(1);
+    });
+}
+
+#[test]
+fn a_pass_to_the_only_waiter_that_is_cancelled_is_released() {
+    model(|| {
+        let (world, guard) = World::passing();
+        let first = world.enter();
+        let pass = world.passes(guard);
+        let answered = world.spawn(move |_| World::answered(pass));
+        drop(first);
+        answered.join().unwrap();
+        world.is_released(1);
+    });
+}
+
+/// Whoever comes while it is under way is served by it, or tries.
+#[test]
+fn who_comes_beside_the_answer_to_a_pass_is_not_forgotten() {
+    model(|| {
+        let (world, guard) = World::passing();
+        let first = world.enter();
+        let pass = world.passes(guard);
+        drop(first);
+        let answered = world.spawn(move |world| {
+            World::answered(pass);
+            // A release that begins is announced.
+            if !world.waiters.is_taken() {
+                world.waiters.notify();
+            }
+        });
+        let guard = world.wait(world.enter());
+        answered.join().unwrap();
+        if let Some(guard) = guard {
+            world.end(guard);
+        }
+        world.is_released(1);
+    });
+}
+
+/// A shut-down sees no moment at which nothing is owed to Redis.
+#[test]
+fn a_pass_beside_a_shut_down_is_released_before_its_end() {
+    model(|| {
+        let (world, guard) = World::passing();
+        let first = world.enter();
+        let pass = world.passes(guard);
+        let waits = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.wait(first))
+        };
+        let answered = world.spawn(move |_| World::answered(pass));
+        // As `Engine::shut_down`.
+        world.engine.stop_acquiring();
+        for hold in world.engine.watchdog.holds() {
+            hold.end(LostReason::ShutDown);
+        }
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+        answered.join().unwrap();
+        if let Some(guard) = waits.join().unwrap() {
+            assert!(!guard.hold.is_valid());
+        }
+        assert!(!world.waiters.is_taken());
+        assert_eq!(world.engine.watchdog.len(), 0);
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+    });
+}
+
+/// The lock was freed by force after the pass, and this client has acquired it anew: what the pass
+/// acquired does not come back.
+#[test]
+fn what_a_pass_acquires_is_not_held_beside_a_later_hold() {
+    model(|| {
+        let (world, guard) = World::passing();
+        let first = world.enter();
+        let pass = world.passes(guard);
+        let answered = world.spawn(move |_| World::answered(pass));
+        let again = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let now = clock::now();
+                HoldGuard::acquired(&world.request(), None, now, now)
+            })
+        };
+        let before = world.look(first);
+        answered.join().unwrap();
+        let again = again.join().unwrap();
+        assert!(again.hold.is_valid());
+        if let Some(before) = before {
+            assert!(!before.hold.is_valid());
+        }
+        drop(again);
+        world.is_released(2);
+    });
+}
+
+/// The client frees the lock by force meanwhile: whatever was passed on is taken back or taken before.
+#[test]
+fn a_pass_beside_a_forced_release_is_not_left_over() {
+    model(|| {
+        let (world, guard) = World::passing();
+        let first = world.enter();
+        let pass = world.passes(guard);
+        let answered = world.spawn(move |_| World::answered(pass));
+        let forced = world.spawn(|world| world.engine.end_chain(&*world.recipe));
+        let guard = world.look(first);
+        answered.join().unwrap();
+        forced.join().unwrap();
+        if let Some(guard) = guard {
+            world.end(guard);
+        }
+        world.is_released(1);
     });
 }

@@ -9,7 +9,8 @@
 //! 4. After the last guard left, no renewal is planned.
 //! 5. A hold is handed over only while the acquiring command is all that Redis was ever sent for its
 //!    owner, nothing has put it in doubt, and half of the lease is left. So the next hold of the
-//!    chain counts its deadline from that command too.
+//!    chain counts its deadline from that command too. If it is passed on by a call, the next hold has
+//!    an owner of its own, and counts its deadline from that call.
 
 #[cfg(test)]
 mod tests;
@@ -83,10 +84,13 @@ pub(crate) enum Leave {
     Last,
 }
 
-/// The holds of this client that follow each other under one owner number, without a call.
+/// The holds of this client that follow each other, and of which others hear nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// When the command was sent that acquired the lock. Since then Redis was asked nothing.
+    /// When the command was sent that acquired the lock for the first of them.
+    pub(crate) began: Instant,
+    /// When the command was sent that acquired the lock for the owner number of the present one. Since
+    /// then Redis was asked nothing about it.
     pub(crate) sent: Instant,
     /// The number of holds, with the present one.
     pub(crate) turns: u32,
@@ -104,11 +108,27 @@ impl Legacy {
     /// Whether a request for these terms may go on with it: with the same lease, and renewed at the
     /// same interval, but for the part of it that is drawn at random.
     pub(crate) fn fits(&self, terms: &Terms) -> bool {
-        let (Some(before), Some(now)) = (self.renew, terms.renew) else {
-            return false;
-        };
-        self.lease == terms.lease && before.abs_diff(now) <= self.lease / 30
+        self.suits(terms.lease, terms.renew)
     }
+
+    /// As [`fits`](Self::fits).
+    pub(crate) fn suits(&self, lease: Duration, renew: Option<Duration>) -> bool {
+        let same = match (self.renew, renew) {
+            (Some(before), Some(now)) => before.abs_diff(now) <= self.lease / 30,
+            (None, None) => true,
+            _ => false,
+        };
+        same && self.lease == lease
+    }
+}
+
+/// How a hold is left to the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Road {
+    /// Under the same owner number, which the watchdog goes on to renew.
+    WithoutCall,
+    /// Under another one, for which a call acquires the lock.
+    Pass,
 }
 
 /// How long a chain may be.
@@ -205,7 +225,11 @@ impl Lease {
             }),
             permanent: terms.lease == Duration::MAX,
             expiry_taken: false,
-            chain: Some(Chain { sent, turns: 1 }),
+            chain: Some(Chain {
+                began: sent,
+                sent,
+                turns: 1,
+            }),
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -214,14 +238,27 @@ impl Lease {
 
     /// The next hold of a chain. Only `max_hold` begins anew.
     pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
-        let sent = legacy.chain.sent;
+        let Chain { began, sent, turns } = legacy.chain;
         let (mut lease, id) = Self::new(terms, None, sent);
         lease.retune(id, terms, now);
         lease.chain = Some(Chain {
+            began,
             sent,
-            turns: legacy.chain.turns.saturating_add(1),
+            turns: turns.saturating_add(1),
         });
         (lease, id)
+    }
+
+    /// A hold without a guard that leaves this to the next one.
+    pub(crate) fn in_transit(legacy: &Legacy) -> Self {
+        let terms = Terms {
+            lease: legacy.lease,
+            renew: legacy.renew,
+            max_hold: None,
+        };
+        let (mut lease, id) = Self::new(terms, None, legacy.chain.sent);
+        lease.leave(id);
+        lease
     }
 
     /// Ends the only guard, and leaves the hold to the next one of this client; `None`: nothing
@@ -230,25 +267,33 @@ impl Lease {
         &mut self,
         id: GuardId,
         limit: ChainLimit,
+        road: Road,
         now: Instant,
     ) -> Option<Legacy> {
         self.tick(now);
-        let chain = self.chain?;
-        let [tenant] = self.tenants[..] else {
-            return None;
-        };
+        let legacy = self.would_leave()?;
+        let Legacy { chain, lease, .. } = legacy;
         let endless = mutant::on("a_chain_of_hand_overs_has_no_end");
-        let short = now < after(chain.sent, limit.time) && chain.turns < limit.turns;
+        let short = now < after(chain.began, limit.time) && chain.turns < limit.turns;
         let rest = self.deadline.saturating_duration_since(now);
-        let free = self.rare().min_hold.is_none() && self.phase == Phase::Held && tenant.id == id;
-        let renewed = tenant.renew.is_some() && rest >= tenant.lease / 2;
-        if !(free && renewed && (short || endless)) {
+        let own = self.tenants.iter().all(|tenant| tenant.id == id);
+        let free = own && self.rare().min_hold.is_none() && self.phase == Phase::Held;
+        let fresh = (road == Road::Pass || legacy.renew.is_some()) && rest >= lease / 2;
+        if !(free && fresh && (short || endless)) {
             return None;
         }
         self.tenants.clear();
         self.phase = Phase::Released;
+        Some(legacy)
+    }
+
+    /// What [`hand_over`](Self::hand_over) would leave, whether or not it may.
+    pub(crate) fn would_leave(&self) -> Option<Legacy> {
+        let [tenant] = self.tenants[..] else {
+            return None;
+        };
         Some(Legacy {
-            chain,
+            chain: self.chain?,
             lease: tenant.lease,
             renew: tenant.renew,
         })

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
-pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Legacy, Plan, Terms};
+pub(crate) use self::lease::{Chain, ChainLimit, GuardId, Lease, Leave, Legacy, Plan, Road, Terms};
 pub use self::lease::{GuardState, LostReason};
-pub(crate) use self::request::Request;
+pub(crate) use self::request::{Request, Wish};
 pub(crate) use self::turn::Turn;
 use super::Engine;
 use super::hand_over::Offer;
@@ -43,6 +43,8 @@ impl Subject for Holders<Hold> {
     type Outcome = std::convert::Infallible;
 
     type Offer = Box<Offer>;
+
+    type Wish = Option<Wish>;
 
     fn is_taken(&self) -> bool {
         self.is_held()
@@ -147,16 +149,30 @@ impl Hold {
         now: Instant,
     ) -> Option<(Arc<Self>, GuardId)> {
         let (lease, id) = Lease::next_of(legacy, request.terms, now);
-        let hold = Self::with_lease(request, None, lease);
+        let hold = Self::with_lease(request, before.token, lease);
         let holders = hold.waiters.subject();
         holders.rivals().goes_on();
         let follows = holders.follow(before, &hold);
         follows.then_some((hold, id))
     }
 
+    /// What a call acquired in the place of `before`, for a waiter that has yet to take it. Returns also
+    /// whether `before` was the last hold of this client in the lock.
+    pub(super) fn in_transit(
+        before: &Arc<Self>,
+        request: &Request,
+        token: Option<u64>,
+        legacy: &Legacy,
+    ) -> (Arc<Self>, bool) {
+        let hold = Self::with_lease(request, token, Lease::in_transit(legacy));
+        let follows = hold.waiters.subject().follow(before, &hold);
+        (hold, follows)
+    }
+
     fn with_lease(request: &Request, token: Option<u64>, mut lease: Lease) -> Arc<Self> {
         let profile = request.recipe.profile();
-        if !profile.hands_over || request.repeated || request.under.is_some() {
+        let chains = profile.hands_over || profile.passes;
+        if !chains || request.repeated || request.under.is_some() {
             lease.unchain();
         }
         Arc::new(Self {
@@ -361,13 +377,19 @@ impl Hold {
     }
 
     /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
-    pub(super) fn hand_over(&self, id: GuardId, limit: ChainLimit, now: Instant) -> Option<Legacy> {
+    pub(super) fn hand_over(
+        &self,
+        id: GuardId,
+        limit: ChainLimit,
+        road: Road,
+        now: Instant,
+    ) -> Option<Legacy> {
         let mut lease = self.lease();
         let sent = lease.chain()?.sent;
         if self.engine.watchdog.is_doubted_since(sent) {
             return None;
         }
-        lease.hand_over(id, limit, now)
+        lease.hand_over(id, limit, road, now)
     }
 
     /// The waiters of its name in this client.

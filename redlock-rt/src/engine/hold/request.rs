@@ -1,7 +1,7 @@
 //! The parameters of a request for a hold.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Terms, Waiting};
 use crate::clock;
@@ -24,6 +24,15 @@ pub(crate) struct Request {
     pub(crate) repeated: bool,
 }
 
+/// What a waiter wants of a pass. `None` in its place: it does not take part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) lease: Duration,
+    pub(crate) renew: Option<Duration>,
+    /// [`Recipe::variant`] of its handle.
+    pub(crate) variant: u64,
+}
+
 impl Request {
     pub(crate) fn new(
         engine: &Arc<Engine>,
@@ -42,6 +51,16 @@ impl Request {
             terms,
             repeated: false,
         }
+    }
+
+    pub(crate) fn wish(&self) -> Option<Wish> {
+        let Terms { lease, renew, .. } = self.terms;
+        let variant = self.recipe.variant();
+        self.recipe.profile().passes.then_some(Wish {
+            lease,
+            renew,
+            variant,
+        })
     }
 
     /// `waits`: if the lock is refused, the caller continues to wait, at most until `until`.

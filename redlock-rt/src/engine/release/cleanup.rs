@@ -14,6 +14,7 @@ use super::tally::Open;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault, To, before};
 use crate::engine::Engine;
+use crate::engine::hand_over::Pass;
 use crate::engine::hold::{Hold, Request, Turn};
 use crate::engine::news::News;
 use crate::error::{Error, ErrorKind};
@@ -88,10 +89,19 @@ pub(crate) struct OrphanedAttempt {
     pub(in crate::engine) delivery: Delivery,
 }
 
+/// Hands an attempt whose caller has gone to the release queue.
+pub(in crate::engine) fn abandon(orphan: OrphanedAttempt) {
+    let engine = Arc::clone(&orphan.request.engine);
+    engine.releases.push(Cleanup::orphan(orphan));
+    engine.ensure_tasks();
+}
+
 /// One call that Redis must receive; see the module.
 pub(crate) struct Cleanup {
     subject: Subject,
     goal: Goal,
+    /// For the end of a hold: the call acquires for a waiter too.
+    pass: Option<Box<Pass>>,
     delivery: Delivery,
     /// What is known about the announcement.
     news: News,
@@ -124,6 +134,7 @@ impl Cleanup {
             subject: Subject::Hold(Arc::clone(hold)),
             lease: hold.asked_for,
             goal,
+            pass: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -140,6 +151,7 @@ impl Cleanup {
             lease,
             subject: Subject::OrphanedAttempt(Box::new(orphan)),
             goal: Goal::End,
+            pass: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -154,10 +166,32 @@ impl Cleanup {
             lease: Duration::ZERO,
             subject: Subject::OnceRequest(Box::new(once)),
             goal: Goal::End,
+            pass: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
             pause: Pause::BACKGROUND,
+        }
+    }
+
+    /// Makes the end of the hold acquire for a waiter, if it is sent in time.
+    pub(in crate::engine) fn passes_on(&mut self, pass: Pass) {
+        self.pass = Some(Box::new(pass));
+    }
+
+    /// The ordinary release takes the place of a pass that is not sent in time.
+    fn pass_in_time(&mut self) {
+        let sent = self.delivery.is_under_way() || self.delivery.open_since().is_some();
+        let late = |pass: &mut Box<Pass>| !sent && !pass.is_wanted(clock::now_in_drop());
+        if self.pass.take_if(late).is_some() {
+            self.releases();
+        }
+    }
+
+    /// The ordinary release of a hold begins, after all.
+    fn releases(&self) {
+        if let Subject::Hold(hold) = &self.subject {
+            hold.releases(clock::now_in_drop());
         }
     }
 
@@ -169,6 +203,7 @@ impl Cleanup {
     /// Sends the command at once if there is nothing to wait for: a connection, a reply, another
     /// command of the hold. Needs no runtime; [`run`](Self::run) does the rest.
     pub(in crate::engine) fn begin(&mut self) {
+        self.pass_in_time();
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => {
                 let turn = match self.turn.take() {
@@ -176,8 +211,10 @@ impl Cleanup {
                     kept => kept,
                 };
                 let Some(turn) = turn else { return };
+                let pass = self.pass.as_ref();
+                let call = || pass.map_or_else(|| end_of(hold), |pass| pass.call());
                 self.delivery
-                    .begin(hold.engine.to(hold.recipe.name()), || end_of(hold));
+                    .begin(hold.engine.to(hold.recipe.name()), call);
                 // Nothing was sent, now or before. With the turn, this cleanup would run before all
                 // others, beside any number of such cleanups.
                 self.turn = self.delivery.sent.map(|_| turn);
@@ -258,6 +295,9 @@ impl Cleanup {
                 Err(fault) => fault,
             };
             let ends = mutant::on("a_fault_of_dialing_ends_a_release") && fault.is_of_dialing();
+            if self.is_passed_over(&fault) {
+                continue;
+            }
             if ends || !fault.is_passing_for(Caller::Cleanup) {
                 return Some(Progress::Over(Err(fault)));
             }
@@ -295,6 +335,20 @@ impl Cleanup {
                 before(until, clock::sleep(self.pause.take())).await?;
             }
         }
+    }
+
+    /// Whether the ordinary release is to follow a pass that failed in this way.
+    fn is_passed_over(&mut self, fault: &Fault) -> bool {
+        let Some(pass) = &self.pass else { return false };
+        if fault.may_have_run() || fault.is_of_dialing() {
+            pass.is_late();
+            return false;
+        }
+        if let Some(pass) = self.pass.take() {
+            pass.give_up(fault, &self.delivery);
+            self.releases();
+        }
+        true
     }
 
     /// The result of the hold for this reply to a release, or without a reply. If an earlier try
@@ -355,9 +409,11 @@ impl Cleanup {
     }
 
     async fn step(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
+        self.pass_in_time();
         let Self {
             subject,
             goal,
+            pass,
             delivery,
             news,
             ..
@@ -391,10 +447,21 @@ impl Cleanup {
                 Some(told.inspect(|reply| hold.answered(*reply, sent, lease)))
             }
             (Subject::Hold(hold), Goal::End) => {
-                let call = || end_of(hold);
                 let to = hold.engine.to(hold.recipe.name());
-                let answer = delivery.attempt(to, call, until).await?;
-                Some(told(answer, delivery, news).map(|reply| self.judged(reply)))
+                let ended = match pass {
+                    None => {
+                        let answer = delivery.attempt(to, || end_of(hold), until).await?;
+                        told(answer, delivery, news)
+                    }
+                    Some(pass) => {
+                        let answer = delivery.attempt(to, || pass.call(), until).await?;
+                        answer.and_then(|reply| {
+                            let read = pass.read(reply, delivery);
+                            read.map_err(|malformed| delivery.misread(malformed))
+                        })
+                    }
+                };
+                Some(ended.map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
                 let Some(call) = hold.recipe.forget(&hold.id, hold.repeated) else {
@@ -438,7 +505,10 @@ impl Cleanup {
         }
     }
 
-    fn over(&self, outcome: &Result<HoldReply, Fault>) {
+    fn over(&mut self, outcome: &Result<HoldReply, Fault>) {
+        if let (Subject::Hold(hold), Some(pass)) = (&self.subject, self.pass.take()) {
+            return pass.finish(hold);
+        }
         let news = match outcome {
             Ok(HoldReply::Gone | HoldReply::Taken) if self.news == News::Nothing => &News::Unknown,
             _ => &self.news,
@@ -540,7 +610,7 @@ impl PendingCleanup {
             Progress::Told(outcome) => return Some(outcome),
             Progress::Over(outcome) => outcome,
         };
-        if let Some(cleanup) = self.cleanup.take() {
+        if let Some(mut cleanup) = self.cleanup.take() {
             cleanup.over(&outcome);
         }
         Some(outcome)
@@ -555,6 +625,20 @@ impl PendingCleanup {
         {
             hold.continued();
         }
+    }
+
+    /// As if Redis had answered a pass in this way.
+    #[cfg(all(test, redlock_loom))]
+    pub(in crate::engine) fn pass_answered(mut self, reply: Reply) {
+        let Some(mut cleanup) = self.cleanup.take() else {
+            return;
+        };
+        let Cleanup { pass, delivery, .. } = &mut cleanup;
+        let pass = pass.as_mut().expect("it is a pass");
+        let ended = pass
+            .read(reply, delivery)
+            .expect("it is the reply of a pass");
+        cleanup.over(&Ok(ended));
     }
 
     /// The error for a caller that is told of this fault.

@@ -12,7 +12,7 @@ mod once;
 mod queue;
 mod tally;
 
-pub(super) use self::cleanup::{Cleanup, Goal, OrphanedAttempt, PendingCleanup};
+pub(super) use self::cleanup::{Cleanup, Goal, OrphanedAttempt, PendingCleanup, abandon};
 pub(crate) use self::once::OnceCall;
 pub(super) use self::queue::{Releases, run};
 pub(super) use self::tally::Open;

@@ -29,6 +29,7 @@ impl Subject for LatchSubject {
     /// A look that finds the latch open, or that fails for good, ends the wait of all.
     type Outcome = Result<Ended, Fault>;
     type Offer = std::convert::Infallible;
+    type Wish = ();
 }
 
 /// The wait queues of all latches.

@@ -30,6 +30,9 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
     /// With what a holder of this client leaves to the next waiter what it holds.
     type Offer: fmt::Debug + Send + 'static;
 
+    /// What a waiter wants of a call that acquires for it.
+    type Wish: fmt::Debug + Default + Send + 'static;
+
     /// Whether no waiter has anything to try before something is announced.
     fn is_taken(&self) -> bool {
         false
@@ -63,7 +66,7 @@ pub(crate) struct WaiterMap<S: Subject> {
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: Key,
-    queue: Place<S::Outcome, S::Offer>,
+    queue: Place<S::Outcome, S::Offer, S::Wish>,
     subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
@@ -143,7 +146,18 @@ impl<S: Subject> Waiters<S> {
         channel: Option<&str>,
         retry_at: Instant,
     ) -> WaiterGuard<S> {
-        let (guard, first) = self.join();
+        self.enter_for(hub, channel, retry_at, S::Wish::default())
+    }
+
+    /// As [`enter`](Self::enter), for a waiter that may want a pass.
+    pub(crate) fn enter_for(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        channel: Option<&str>,
+        retry_at: Instant,
+        wish: S::Wish,
+    ) -> WaiterGuard<S> {
+        let (guard, first) = self.join(wish);
         if let Some(channel) = channel {
             self.subscription.start_if_confirmed(hub, channel, self);
         }
@@ -157,7 +171,7 @@ impl<S: Subject> Waiters<S> {
 
     /// Joins a queue to which nothing is announced: each waiter has its try when it is the head.
     pub(crate) fn enter_unannounced(self: &Arc<Self>) -> WaiterGuard<S> {
-        let (guard, first) = self.join();
+        let (guard, first) = self.join(S::Wish::default());
         if first {
             self.notify();
         }
@@ -165,8 +179,8 @@ impl<S: Subject> Waiters<S> {
     }
 
     /// Joins the queue. Returns also whether the queue was empty.
-    fn join(self: &Arc<Self>) -> (WaiterGuard<S>, bool) {
-        let (ticket, first) = self.queue.with(WaitQueue::enter);
+    fn join(self: &Arc<Self>, wish: S::Wish) -> (WaiterGuard<S>, bool) {
+        let (ticket, first) = self.queue.with(|queue| queue.enter_for(wish));
         self.map.waiting.fetch_add(1, Ordering::SeqCst);
         let guard = WaiterGuard {
             waiters: Arc::clone(self),
@@ -191,7 +205,8 @@ impl<S: Subject> Waiters<S> {
     /// before its release is sent, so that release is still to come. Returns whether the head
     /// tries.
     fn try_unless_taken(&self) -> bool {
-        let free = !self.is_taken();
+        let expected = || self.queue.if_any(|queue| queue.expects_offer());
+        let free = !self.subject.is_taken() && expected() != Some(true);
         if free {
             self.notify();
         }
@@ -225,6 +240,41 @@ impl<S: Subject> Waiters<S> {
     /// [`look_at_offer`](Self::look_at_offer), or the offer, if nobody can take it.
     pub(crate) fn offer(&self, offer: S::Offer) -> Result<bool, S::Offer> {
         let accepted = self.queue.with(|queue| queue.offer(offer))?;
+        if let Some(waker) = accepted.waker {
+            waker.wake();
+        }
+        Ok(accepted.unwatched)
+    }
+
+    /// As [`WaitQueue::begin_pass`].
+    pub(crate) fn begin_pass(&self, fits: impl FnOnce(&S::Wish) -> bool) -> bool {
+        self.queue.if_any(|queue| queue.begin_pass(fits)) == Some(true)
+    }
+
+    /// As [`WaitQueue::cancel_pass`].
+    pub(crate) fn cancel_pass(&self) {
+        let waker = self.queue.if_any(WaitQueue::cancel_pass).flatten();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// As [`WaitQueue::pass_is_late`].
+    pub(crate) fn pass_is_late(&self) {
+        self.queue.if_any(WaitQueue::pass_is_late);
+    }
+
+    /// As [`WaitQueue::end_pass`].
+    pub(crate) fn end_pass(&self) {
+        self.queue.if_any(WaitQueue::end_pass);
+    }
+
+    /// As [`offer`](Self::offer), at the end of a pass.
+    pub(crate) fn pass_on(&self, offer: S::Offer) -> Result<bool, S::Offer> {
+        let accepted = self.queue.with(|queue| match queue.end_pass() {
+            true => queue.offer(offer),
+            false => Err(offer),
+        })?;
         if let Some(waker) = accepted.waker {
             waker.wake();
         }
@@ -405,7 +455,10 @@ impl<S: Subject> WaiterGuard<S> {
         }
     }
 
-    fn with_queue<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
+    fn with_queue<R>(
+        &self,
+        act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer, S::Wish>) -> R,
+    ) -> R {
         self.waiters.queue.with(act)
     }
 
@@ -486,6 +539,7 @@ mod tests {
     impl Subject for Nothing {
         type Outcome = ();
         type Offer = std::convert::Infallible;
+        type Wish = ();
     }
 
     fn key() -> Key {

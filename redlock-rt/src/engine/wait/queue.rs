@@ -27,6 +27,9 @@
 //! 6. An *offer*, with which a holder of this client leaves its lock to the head, is here only while
 //!    somebody waits, and it is made only while no try is under way. The head takes it before any
 //!    permit. It leaves the queue once: to a head, or back to who must release the lock.
+//!    A *pass* is a call that will make an offer: it begins while somebody waits who fits, and no try is
+//!    under way. Until Redis answers it, who comes finds nothing to try, but a permit that is given
+//!    meanwhile is the head's: the call may take long.
 //! 7. While an offer is here, a timer will look at it ([`WaitQueue::look_at_offer`]), also if the head
 //!    is never polled.
 
@@ -115,6 +118,22 @@ pub(crate) enum Refusal {
     Unset,
 }
 
+#[derive(Debug)]
+struct Waiter<W> {
+    waker: Option<Waker>,
+    /// What it wants of a pass.
+    wish: W,
+}
+
+/// A call that acquires for the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pass {
+    /// It was not answered yet, and may take long.
+    late: bool,
+    /// There was a permit when it began.
+    permit: bool,
+}
+
 /// A try under way.
 #[derive(Debug, Clone, Copy)]
 struct Try {
@@ -143,11 +162,11 @@ pub(crate) enum OfferLook<O> {
     Again(Instant),
 }
 
-/// The queue; see the module. `T` is what a try may find for all, `O` an offer.
+/// The queue; see the module. `T` is what a try may find for all, `O` an offer, and `W` what a waiter
+/// wants of a pass.
 #[derive(Debug)]
-pub(crate) struct WaitQueue<T, O = Infallible> {
-    /// With whom to wake.
-    waiting: Line<Option<Waker>>,
+pub(crate) struct WaitQueue<T, O = Infallible, W = ()> {
+    waiting: Line<Waiter<W>>,
     /// The head that knows that it is the head.
     told: Option<Ticket>,
     /// Waiters whose wait is over and that have not left yet.
@@ -167,9 +186,10 @@ pub(crate) struct WaitQueue<T, O = Infallible> {
     offer: Option<O>,
     /// A timer will look at the offer.
     watched: bool,
+    pass: Option<Pass>,
 }
 
-impl<T, O> Default for WaitQueue<T, O> {
+impl<T, O, W> Default for WaitQueue<T, O, W> {
     fn default() -> Self {
         Self {
             waiting: Line::default(),
@@ -185,13 +205,23 @@ impl<T, O> Default for WaitQueue<T, O> {
             refusal: Refusal::Held,
             offer: None,
             watched: false,
+            pass: None,
         }
     }
 }
 
-impl<T: Clone, O> WaitQueue<T, O> {
+impl<T: Clone, O, W> WaitQueue<T, O, W> {
     /// Joins the queue; returns whether nobody waited. An empty queue begins anew, without a permit.
-    pub(crate) fn enter(&mut self) -> (Ticket, bool) {
+    #[cfg(test)]
+    pub(crate) fn enter(&mut self) -> (Ticket, bool)
+    where
+        W: Default,
+    {
+        self.enter_for(W::default())
+    }
+
+    /// As [`enter`](Self::enter), for a waiter that may want a pass.
+    pub(crate) fn enter_for(&mut self, wish: W) -> (Ticket, bool) {
         let ticket = Ticket(self.next);
         self.next += 1;
         let first = self.waiting.is_empty();
@@ -202,7 +232,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
             self.health = Health::Answering;
             self.refusal = Refusal::Held;
         }
-        self.waiting.push(ticket, None);
+        self.waiting.push(ticket, Waiter { waker: None, wish });
         (ticket, first)
     }
 
@@ -232,9 +262,9 @@ impl<T: Clone, O> WaitQueue<T, O> {
                 self.told = Some(ticket);
                 return Poll::Ready(Wake::Head);
             }
-            let known = waiter.as_ref();
+            let known = waiter.waker.as_ref();
             if !known.is_some_and(|known| known.will_wake(waker)) {
-                *waiter = Some(waker.clone());
+                waiter.waker = Some(waker.clone());
             }
         }
         Poll::Pending
@@ -292,7 +322,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         let mut wakers = Vec::new();
         for (ticket, waiter) in self.waiting.take_before(first_later) {
             self.done.insert(ticket, outcome.clone());
-            wakers.extend(waiter);
+            wakers.extend(waiter.waker);
         }
         self.permit = !self.waiting.is_empty();
         self.retry_at = None;
@@ -347,6 +377,46 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.offer.is_some()
     }
 
+    /// A call that acquires for the head is about to be sent, if the head wants what it would get.
+    /// Returns whether it may. What was announced before is older than the hold of this client, so
+    /// nothing is to be tried because of it.
+    pub(crate) fn begin_pass(&mut self, fits: impl FnOnce(&W) -> bool) -> bool {
+        let busy = self.trying.is_some() || self.offer.is_some() || self.pass.is_some();
+        let head = self.waiting.first_mut();
+        let begins = !busy && !self.closed && head.is_some_and(|head| fits(&head.wish));
+        if begins {
+            self.pass = Some(Pass {
+                late: false,
+                permit: std::mem::take(&mut self.permit),
+            });
+        }
+        begins
+    }
+
+    /// The call is not sent after all, since the hold may not be passed on.
+    #[must_use]
+    pub(crate) fn cancel_pass(&mut self) -> Option<Waker> {
+        let pass = self.pass.take()?;
+        pass.permit.then(|| self.notify()).flatten()
+    }
+
+    /// The call was not answered, and will be repeated.
+    pub(crate) fn pass_is_late(&mut self) {
+        if let Some(pass) = &mut self.pass {
+            pass.late = true;
+        }
+    }
+
+    /// The call is over. Returns whether it may make an offer; else it was withdrawn.
+    pub(crate) fn end_pass(&mut self) -> bool {
+        self.pass.take().is_some()
+    }
+
+    /// Whether an offer is here, or will soon be.
+    pub(crate) fn expects_offer(&self) -> bool {
+        self.has_offer() || self.pass.is_some_and(|pass| !pass.late)
+    }
+
     /// Takes an offer that nobody is left to take.
     #[must_use]
     pub(crate) fn take_stranded(&mut self) -> Option<O> {
@@ -354,9 +424,10 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.offer.take_if(|_| alone)
     }
 
-    /// Takes the offer back.
+    /// Takes the offer back, also one that a pass would make.
     #[must_use]
     pub(crate) fn withdraw_offer(&mut self) -> Option<O> {
+        self.pass = None;
         self.offer.take()
     }
 
@@ -388,7 +459,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
         let waiters = self.waiting.values_mut();
-        waiters.filter_map(Option::take).collect()
+        waiters.filter_map(|waiter| waiter.waker.take()).collect()
     }
 
     /// The moment to look again has come for the head.
@@ -434,7 +505,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
 
     /// Whether a new queue may take its place: nobody has a ticket of this one.
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_empty() && self.offer.is_none() && !self.watched && !self.closed
+        let free = self.offer.is_none() && self.pass.is_none();
+        self.is_empty() && free && !self.watched && !self.closed
     }
 
     fn is_head(&self, ticket: Ticket) -> bool {
@@ -442,6 +514,6 @@ impl<T: Clone, O> WaitQueue<T, O> {
     }
 
     fn head_waker(&mut self) -> Option<Waker> {
-        self.waiting.first_mut()?.take()
+        self.waiting.first_mut()?.waker.take()
     }
 }

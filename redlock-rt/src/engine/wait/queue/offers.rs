@@ -1,4 +1,4 @@
-//! Property tests of offers.
+//! Property tests of offers and passes.
 
 use std::time::Duration;
 
@@ -45,6 +45,56 @@ fn an_offer_that_nobody_is_left_to_take_comes_back() {
     let _ = queue.close();
     assert_eq!(queue.take_stranded(), Some(2));
     assert_eq!(queue.offer(3).unwrap_err(), 3);
+}
+
+#[test]
+fn a_pass_is_begun_for_a_head_that_wants_it_and_is_not_asking() {
+    let waker = Waker::noop();
+    let mut queue = WaitQueue::<(), u32, u8>::default();
+    let is = |wanted: u8| move |wish: &u8| *wish == wanted;
+    assert!(!queue.begin_pass(|_| true), "nobody waits");
+    let [first, second] = [1, 2].map(|wish| queue.enter_for(wish).0);
+    assert!(!queue.begin_pass(is(2)), "that is not the head");
+    let _ = queue.notify();
+    assert!(queue.begin_pass(is(1)) && queue.expects_offer());
+    assert!(!queue.begin_pass(is(1)), "one at a time");
+    let _ = queue.poll(first, waker);
+    assert_eq!(queue.poll(first, waker), Poll::Pending, "that was before");
+    assert!(queue.end_pass() && !queue.end_pass());
+    let _ = queue.notify();
+    assert!(queue.begin_pass(is(1)));
+    let _ = queue.cancel_pass();
+    assert_eq!(
+        queue.poll(first, waker),
+        Poll::Ready(Wake::Try),
+        "it is back"
+    );
+    queue.tried(None, Health::Answering);
+    assert!(queue.begin_pass(is(1)) && queue.cancel_pass().is_none());
+    assert_eq!(queue.poll(first, waker), Poll::Pending, "there was none");
+    assert!(queue.begin_pass(is(1)));
+    let _ = queue.notify();
+    assert_eq!(queue.poll(first, waker), Poll::Ready(Wake::Try));
+    assert!(queue.end_pass());
+    assert_eq!(queue.offer(7).unwrap_err(), 7, "a try is under way");
+    assert!(!queue.begin_pass(is(1)));
+    let _ = queue.leave(first, SERVED);
+    assert!(queue.begin_pass(is(2)));
+    queue.pass_is_late();
+    assert!(!queue.expects_offer() && !queue.begin_pass(is(2)));
+    assert!(queue.offer(8).is_ok() && queue.end_pass());
+    assert_eq!(queue.poll(second, waker), Poll::Ready(Wake::Offered(8)));
+}
+
+#[test]
+fn a_pass_that_is_withdrawn_makes_no_offer() {
+    let mut queue = Queue::default();
+    let _ = queue.enter();
+    assert!(queue.begin_pass(|()| true));
+    assert_eq!(queue.withdraw_offer(), None);
+    assert!(!queue.end_pass());
+    let _ = queue.close();
+    assert!(!queue.begin_pass(|()| true));
 }
 
 proptest! {

@@ -1,0 +1,13 @@
+-- Ends a hold, and takes the lock for a new one of the same client, with a token of its own.
+--
+-- Prelude: lock_hash, take, fencing
+-- KEYS: 1 the lock (HASH: owner -> hold count), 2 the last token given (STRING)
+-- ARGV: 1 lease in ms, 2 owner whose hold ends, 3 owner of the new hold, 4 ttl of the last token in ms
+--   (0: it stays)
+-- Returns: {1 = the first hold was ended, 0 = it was not there, and nobody else had the lock, -1 =
+--   another owner has it; the token, as text = taken, else the milliseconds for which that one has it
+--   (-1: no TTL), as a number}
+--
+-- Invariants: those of rlock_pass, and of the preludes. A repeat returns the token of the new hold.
+-- Redisson: unlockInner, then RFencedLock.tryLockInner.
+return pass(KEYS[1], ARGV[1], ARGV[2], ARGV[3], tokens_of(KEYS[2], ARGV[4]))

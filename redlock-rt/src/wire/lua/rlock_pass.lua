@@ -1,0 +1,16 @@
+-- Ends a hold, and takes the lock for a new one of the same client: a release and an acquisition in
+-- one.
+--
+-- Prelude: lock_hash, take
+-- KEYS: 1 the lock (HASH: owner -> hold count)
+-- ARGV: 1 lease in ms, 2 owner whose hold ends, 3 owner of the new hold
+-- Returns: {1 = the first hold was ended, 0 = it was not there, and nobody else had the lock, -1 =
+--   another owner has it; nil = taken, else the milliseconds for which that one has it (-1: no TTL)}
+--
+-- Invariants:
+-- * There is a holder from the first hold to the second, so nothing is announced.
+-- * Without the first hold this is an acquisition like any other.
+-- * A repeat after a lost reply finds the new owner, and returns {0, nil}.
+-- * If it fails, the first hold is as it was.
+-- Redisson: unlockInner, then tryLockInner.
+return pass(KEYS[1], ARGV[1], ARGV[2], ARGV[3], function() end)
