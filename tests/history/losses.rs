@@ -56,6 +56,29 @@ fn what_redis_forgot_and_whom_a_fault_struck_may_be_lost() {
     assert_eq!(broken(&closed), ["loss"], "only later");
 }
 
+/// The lock was handed over, after Redis had forgotten it.
+#[test]
+fn what_redis_forgot_before_it_was_handed_over_may_be_lost() {
+    let owner = |owner: &'static str| move |grant: &mut Grant| grant.owner = owner.to_owned();
+    let chain = |first| {
+        let first = with(holds(1, 20, 45), owner(first));
+        let next = with(holds(1, 60, 499), |grant| {
+            (grant.lost, grant.ended) = (Some(500), None);
+            owner("client-1:7")(grant);
+        });
+        let mut history = history([first, next]);
+        history.hand_over.push((1, 100));
+        history.wiped.push(Wiped {
+            at: 40,
+            until: 40,
+            key: Some(KEY.to_owned()),
+        });
+        history
+    };
+    assert_eq!(broken(&chain("client-1:7")), [""; 0]);
+    assert_eq!(broken(&chain("client-1:6")), ["loss"], "another hold");
+}
+
 const PERMITS: Mode = Mode::Permits { taken: 1, limit: 2 };
 
 /// A permit that is lost at 500 ms, and one for which a client of another kind asked in this time. The

@@ -23,9 +23,10 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         let (Some(lost), Some(lease)) = (grant.lost, grant.lease) else {
             continue;
         };
+        let since = acquired(history, one, grant);
         let forgotten = history
             .wiped(&one.key)
-            .any(|wiped| one.called <= wiped.until && wiped.at <= lost);
+            .any(|wiped| since <= wiped.until && wiped.at <= lost);
         // What Redis forgot is no excuse for other keys.
         let mut struck = history.struck(one.process, one.called, lost);
         let kept = struck.all(|strike| strike.only_wipes)
@@ -43,6 +44,18 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             broken.push(Violation::new(RULE, lost, what));
         }
     }
+}
+
+/// When the first of those asked for the lock who hand it over to each other without a call: Redis may
+/// have forgotten it since then.
+fn acquired(history: &History, one: &Acquisition, grant: &Grant) -> Ms {
+    let all = history.of_key(&one.key).into_iter();
+    let chain = all.filter(|other| {
+        let owner = other.grant.as_ref().map(|grant| &grant.owner);
+        other.process == one.process && owner == Some(&grant.owner)
+    });
+    let called = chain.map(|other| other.called);
+    called.min().unwrap_or(one.called)
 }
 
 /// Whether these are permits with a lease, and a client whose clock was ahead asked for permits of that
