@@ -503,10 +503,12 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         self.waiting.is_empty() && self.done.is_empty()
     }
 
-    /// Whether a new queue may take its place: nobody has a ticket of this one.
+    /// Whether a new queue may take its place: nobody has a ticket of this one, and nobody who has just
+    /// left needs to know how the last head fared.
     pub(crate) fn is_idle(&self) -> bool {
         let free = self.offer.is_none() && self.pass.is_none();
-        self.is_empty() && free && !self.watched && !self.closed
+        let fared = self.health != Health::Answering || self.refusal != Refusal::Held;
+        self.is_empty() && free && !self.watched && !self.closed && !fared
     }
 
     fn is_head(&self, ticket: Ticket) -> bool {
