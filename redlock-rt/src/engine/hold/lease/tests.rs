@@ -338,6 +338,7 @@ mod chains {
     /// A pass begins a lease, and no chain.
     #[test]
     fn the_deadline_after_a_pass_counts_from_the_pass_and_the_chain_from_its_beginning() {
+        let limit = ChainLimit { turns: 9, ..LIMIT };
         let fixed = Terms {
             renew: None,
             ..terms(30 * S)
@@ -348,7 +349,7 @@ mod chains {
             for turn in 1..3 {
                 let now = began + turn * 3 * MS;
                 let would = lease.would_leave();
-                let left = lease.hand_over(id, LIMIT, Road::Pass, now).unwrap();
+                let left = lease.hand_over(id, limit, Road::Pass, now).unwrap();
                 assert_eq!(would, Some(left));
                 assert_eq!(lease.state(id, now), GuardState::Released);
                 let chain = Chain {
@@ -367,7 +368,9 @@ mod chains {
                 assert_eq!(lease.chain().unwrap().began, began);
             }
             let late = began + LIMIT.time;
-            assert_eq!(lease.hand_over(id, LIMIT, Road::Pass, late), None);
+            assert_eq!(lease.hand_over(id, limit, Road::Pass, late), None);
+            let left = lease.hand_over(id, limit, Road::Pass, late - MS);
+            assert!(left.is_some());
         }
         let legacy = |terms| {
             let (mut lease, id) = Lease::new(terms, None, Instant::now());
