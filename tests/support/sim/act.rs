@@ -147,8 +147,13 @@ impl Host {
         self.line(format!(
             "h{place}.{task} shuts process {process} down ({how:?})"
         ));
+        let mut telling = Telling {
+            log: &self.log,
+            delivered: false,
+        };
         let outcome = clients.shut_down(how).await;
-        self.log.lock().undelivered |= outcome.is_err();
+        telling.delivered = outcome.is_ok();
+        drop(telling);
         self.line(format!("process {process} is shut down: {outcome:?}"));
     }
 
@@ -202,4 +207,16 @@ pub(super) fn told(error: &Error) -> String {
 
 pub(super) async fn sleep(ms: Ms) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+/// A shut-down that ends with its runtime cannot say what it could not give back.
+struct Telling<'a> {
+    log: &'a Log,
+    delivered: bool,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.log.lock().undelivered |= !self.delivered;
+    }
 }
