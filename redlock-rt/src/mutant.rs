@@ -76,8 +76,8 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
         "fair_acquire" if on("a_fair_lock_goes_to_whoever_asks") => {
             replaced("(not head or head == owner)", "true")
         }
-        "fenced_acquire" if on("a_token_does_not_follow_the_clock") => {
-            replaced("if ahead and (#last > #token or last >= token)", "if last")
+        "fenced_acquire" | "fenced_pass" if on("a_token_does_not_follow_the_clock") => {
+            replaced("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")
         }
         "fair_acquire" if on("a_deadline_of_redisson_is_not_brought_nearer") => {
             replaced("waiter.score - left.counts", "waiter.score")
