@@ -145,8 +145,11 @@ const OF_ALL_CALLS: [&str; 5] = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN",
 /// Codes of a cluster: other nodes have the key.
 const ELSEWHERE: [&str; 2] = ["MOVED", "ASK"];
 const DENIED: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
-/// The text of an ACL error inside a script, before Redis 7.2, where it has no code.
-const DENIED_INSIDE: &str = "The user executing the script can't";
+/// The texts of an ACL error inside a script that has no code: before Redis 7.2, and in Redis 8.
+const DENIED_INSIDE: [&str; 2] = [
+    "The user executing the script can't",
+    "ACL failure in script",
+];
 /// Marks the position in the text of an error inside a script.
 const INSIDE: &str = "user_script";
 /// The reply to AUTH if no password is set; it has no code of its own.
@@ -399,7 +402,7 @@ impl Fault {
         let code = true_code(code, detail);
         let cause = if code == "WRONGTYPE" {
             Cause::WrongType
-        } else if DENIED.contains(&code) || detail.contains(DENIED_INSIDE) {
+        } else if DENIED.contains(&code) || DENIED_INSIDE.iter().any(|text| detail.contains(text)) {
             Cause::Denied
         } else if PASSING.contains(&code) {
             Cause::Passing
@@ -629,6 +632,14 @@ mod tests {
         ] {
             assert_sorted(&sorted("ERR", &format!("{call}{text}")), stage, cause);
         }
+    }
+
+    /// Such a caller was told of an unexpected reply.
+    #[test]
+    fn a_missing_right_inside_a_script_of_redis_8_was_no_denial() {
+        let told = "ACL failure in script: User a has no permissions to run the 'incr' command \
+                    script: f, on @user_script:3.";
+        assert_sorted(&sorted("ERR", told), Stage::Answered, Cause::Denied);
     }
 
     /// Any word of a text counted as a code.
