@@ -1,89 +1,33 @@
 //! Tasks of one client hand a lock over to each other without a call to Redis.
-//!
-//! The clock stands still while anything can run, so a chain ends only where a test lets time pass.
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_rt::{
-    Client, ClientBuilder, LockOptions, LostReason, RLock, RLockGuard, Shutdown, Unlocked,
-    embedded::Engine,
-};
-use tests::{Which, Wires, lock_and_unlock};
+use redlock_rt::{ClientBuilder, LockOptions, LostReason, Reentrant, Shutdown, Unlocked};
+use tests::Which;
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
     time::sleep,
 };
-use tokio_test::{assert_pending, assert_ready, task::Spawn};
+use tokio_test::{assert_pending, assert_ready};
 
-const MS: Duration = Duration::from_millis(1);
-const CHAIN: Duration = Duration::from_millis(10);
-const NAME: &str = "passed";
+use crate::stage::{self, CHAIN, MS, NAME, parked, settle};
 
-/// A client that hands over, and one beside it.
-struct Stage {
-    wires: Wires,
-    client: Client,
-    lock: RLock,
-    other: RLock,
-}
+type Stage = stage::Stage<Reentrant>;
 
 impl Stage {
-    /// With the default, which is [`CHAIN`].
     async fn open() -> Self {
         Self::open_with(|builder| builder).await
     }
 
     async fn open_with(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let engine = Engine::new();
-        let wires = Wires::to_engine(&engine);
-        let builder = options(wires.builder());
-        let client = builder.lease(MS * 400).build().unwrap();
-        let other = Client::builder().embedded(&engine).build().unwrap();
-        let (lock, other) = (client.rlock(NAME), other.rlock(NAME));
-        // Loads the scripts.
-        lock_and_unlock(&lock).await;
-        // What was sent at the moment of the first connection is in doubt.
-        sleep(MS).await;
-        Self {
-            wires,
-            client,
-            lock,
-            other,
-        }
-    }
-
-    async fn held(&self) -> RLockGuard {
-        self.lock.lock().await.unwrap()
-    }
-
-    /// A holder, and whoever waits for it and sleeps.
-    async fn followed<F: Future<Output: std::fmt::Debug>>(&self, by: F) -> (RLockGuard, Spawn<F>) {
-        let guard = self.held().await;
-        let mut next = tokio_test::task::spawn(by);
-        parked(&mut next).await;
-        (guard, next)
+        Self::connect(options, |client| client.rlock(NAME), 1).await
     }
 
     fn scripts(&self, before: usize) -> usize {
         let frames = self.wires.frames(before);
         let scripts = frames.iter().filter(|frame| frame.is_call());
         scripts.count()
-    }
-}
-
-/// Lets everything run that can, without time.
-async fn settle() {
-    for _ in 0..200 {
-        yield_now().await;
-    }
-}
-
-/// Polls a waiter until it is subscribed, has looked once more, and sleeps.
-async fn parked<F: Future<Output: std::fmt::Debug>>(waiter: &mut Spawn<F>) {
-    for _ in 0..8 {
-        assert_pending!(waiter.poll());
-        settle().await;
     }
 }
 

@@ -7,3 +7,4 @@ mod crowd;
 mod local;
 mod others;
 mod passes;
+mod stage;

@@ -1,15 +1,13 @@
 //! A release that acquires for the next task of the same client, in one call: fenced locks, and locks
 //! with a fixed lease.
-//!
-//! The clock stands still while anything can run, so a chain ends only where a test lets time pass.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use redlock_rt::{
-    Client, ClientBuilder, Error, FencedLock, FencedLockGuard, GuardState, LockOptions, LostReason,
-    Owner, Shutdown, Unlocked, embedded::Engine,
+    ClientBuilder, Error, Fenced, FencedLock, FencedLockGuard, GuardState, LockOptions, LostReason,
+    Owner, Shutdown, Unlocked,
 };
-use tests::{Which, Wires, calls, connection_over};
+use tests::{Which, calls, connection_over};
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
@@ -17,18 +15,9 @@ use tokio::{
 };
 use tokio_test::{assert_pending, assert_ready, task::Spawn};
 
-const MS: Duration = Duration::from_millis(1);
-const CHAIN: Duration = Duration::from_millis(10);
-const NAME: &str = "passed on";
+use crate::stage::{self, CHAIN, MS, NAME, parked, settle};
 
-/// A client that passes on, and one beside it.
-struct Stage {
-    engine: Engine,
-    wires: Wires,
-    client: Client,
-    lock: FencedLock,
-    other: FencedLock,
-}
+type Stage = stage::Stage<Fenced>;
 
 impl Stage {
     async fn open() -> Self {
@@ -36,41 +25,11 @@ impl Stage {
     }
 
     async fn open_with(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let engine = Engine::new();
-        let wires = Wires::to_engine(&engine);
-        let builder = options(wires.builder().lease(MS * 400));
-        let client = builder.build().unwrap();
-        let other = Client::builder().embedded(&engine).build().unwrap();
-        let (lock, other) = (client.fenced_lock(NAME), other.fenced_lock(NAME));
-        // Loads the scripts.
-        for _ in 0..2 {
-            lock.lock().await.unwrap().unlock().await.unwrap();
-            // What was sent at the moment of the first connection is in doubt.
-            sleep(MS).await;
-        }
-        let stage = Self {
-            engine,
-            wires,
-            client,
-            lock,
-            other,
-        };
+        let stage = Self::connect(options, |client| client.fenced_lock(NAME), 2).await;
         let (guard, next) = stage.followed(stage.lock.lock()).await;
         guard.unlock().await.unwrap();
         next.await.unwrap().unlock().await.unwrap();
         stage
-    }
-
-    async fn held(&self) -> FencedLockGuard {
-        self.lock.lock().await.unwrap()
-    }
-
-    /// A holder, and whoever waits for it and sleeps.
-    async fn followed<F: Future<Output: fmt::Debug>>(&self, by: F) -> (FencedLockGuard, Spawn<F>) {
-        let guard = self.held().await;
-        let mut next = tokio_test::task::spawn(by);
-        parked(&mut next).await;
-        (guard, next)
     }
 
     /// Deletes the lock, and tells nobody.
@@ -88,21 +47,6 @@ impl Stage {
             let calls = calls(script);
             frames.iter().filter(|frame| calls.matches(frame)).count()
         })
-    }
-}
-
-/// Lets everything run that can, without time.
-async fn settle() {
-    for _ in 0..200 {
-        yield_now().await;
-    }
-}
-
-/// Polls a waiter until it is subscribed, has looked once more, and sleeps.
-async fn parked<F: Future<Output: fmt::Debug>>(waiter: &mut Spawn<F>) {
-    for _ in 0..8 {
-        assert_pending!(waiter.poll());
-        settle().await;
     }
 }
 
