@@ -187,15 +187,35 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-#[test]
-fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
-    model(|| {
-        let (world, guard) = World::new();
+/// How a lock goes to a waiter: by an offer, or by a pass.
+#[derive(Clone, Copy)]
+struct Way {
+    begin: fn() -> (Arc<World>, HoldGuard),
+    /// In a thread beside the others.
+    give: fn(&Arc<World>, HoldGuard) -> thread::JoinHandle<()>,
+}
+
+const OFFER: Way = Way {
+    begin: World::new,
+    give: |world, guard| world.spawn(move |world| world.end(guard)),
+};
+
+const PASS: Way = Way {
+    begin: World::passing,
+    give: |world, guard| {
+        let pass = world.passes(guard);
+        world.spawn(move |_| World::answered(pass))
+    },
+};
+
+fn to_a_waiter_that_is_cancelled_before_another(way: Way) {
+    model(move || {
+        let (world, guard) = (way.begin)();
         let [first, second] = [(); 2].map(|()| world.enter());
-        let ends = world.spawn(move |world| world.end(guard));
+        let given = (way.give)(&world, guard);
         let cancelled = world.spawn(move |_| drop(first));
         let guard = world.wait(second);
-        ends.join().unwrap();
+        given.join().unwrap();
         cancelled.join().unwrap();
         if let Some(guard) = guard {
             world.end(guard);
@@ -204,16 +224,71 @@ fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
     });
 }
 
-#[test]
-fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
-    model(|| {
-        let (world, guard) = World::new();
+fn to_the_only_waiter_that_is_cancelled(way: Way) {
+    model(move || {
+        let (world, guard) = (way.begin)();
         let first = world.enter();
-        let ends = world.spawn(move |world| world.end(guard));
+        let given = (way.give)(&world, guard);
         drop(first);
-        ends.join().unwrap();
+        given.join().unwrap();
         world.is_released(1);
     });
+}
+
+/// A shut-down sees no moment at which nothing is owed to Redis.
+fn beside_a_shut_down(way: Way) {
+    model(move || {
+        let (world, guard) = (way.begin)();
+        let first = world.enter();
+        let given = (way.give)(&world, guard);
+        let waits = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.wait(first))
+        };
+        // As `Engine::shut_down`.
+        world.engine.stop_acquiring();
+        for hold in world.engine.watchdog.holds() {
+            hold.end(LostReason::ShutDown);
+        }
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+        given.join().unwrap();
+        if let Some(guard) = waits.join().unwrap() {
+            assert!(!guard.hold.is_valid());
+        }
+        assert!(!world.waiters.is_taken());
+        assert_eq!(world.engine.watchdog.len(), 0);
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+    });
+}
+
+#[test]
+fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
+    to_a_waiter_that_is_cancelled_before_another(OFFER);
+}
+
+#[test]
+fn a_pass_to_a_waiter_that_is_cancelled_is_the_next_ones() {
+    to_a_waiter_that_is_cancelled_before_another(PASS);
+}
+
+#[test]
+fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
+    to_the_only_waiter_that_is_cancelled(OFFER);
+}
+
+#[test]
+fn a_pass_to_the_only_waiter_that_is_cancelled_is_released() {
+    to_the_only_waiter_that_is_cancelled(PASS);
+}
+
+#[test]
+fn an_offer_beside_a_shut_down_is_released_before_its_end() {
+    beside_a_shut_down(OFFER);
+}
+
+#[test]
+fn a_pass_beside_a_shut_down_is_released_before_its_end() {
+    beside_a_shut_down(PASS);
 }
 
 #[test]
@@ -303,33 +378,6 @@ fn a_hold_that_is_lost_is_not_handed_over() {
     });
 }
 
-/// A shut-down sees no moment at which nothing is owed to Redis.
-#[test]
-fn an_offer_beside_a_shut_down_is_released_before_its_end() {
-    model(|| {
-        let (world, guard) = World::new();
-        let first = world.enter();
-        let waits = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.wait(first))
-        };
-        let ends = world.spawn(move |world| world.end(guard));
-        // As `Engine::shut_down`.
-        world.engine.stop_acquiring();
-        for hold in world.engine.watchdog.holds() {
-            hold.end(LostReason::ShutDown);
-        }
-        assert_ne!(world.engine.releases.undelivered().all, 0);
-        ends.join().unwrap();
-        if let Some(guard) = waits.join().unwrap() {
-            assert!(!guard.hold.is_valid());
-        }
-        assert!(!world.waiters.is_taken());
-        assert_eq!(world.engine.watchdog.len(), 0);
-        assert_ne!(world.engine.releases.undelivered().all, 0);
-    });
-}
-
 /// The lock was freed by force, and this client has acquired it anew: the hold of before does not
 /// come back.
 #[test]
@@ -382,37 +430,6 @@ fn beside_a_second_offer_one_is_released() {
     });
 }
 
-#[test]
-fn a_pass_to_a_waiter_that_is_cancelled_is_the_next_ones() {
-    model(|| {
-        let (world, guard) = World::passing();
-        let [first, second] = [(); 2].map(|()| world.enter());
-        let pass = world.passes(guard);
-        let answered = world.spawn(move |_| World::answered(pass));
-        let cancelled = world.spawn(move |_| drop(first));
-        let guard = world.wait(second);
-        answered.join().unwrap();
-        cancelled.join().unwrap();
-        if let Some(guard) = guard {
-            world.end(guard);
-        }
-        world.is_released(1);
-    });
-}
-
-#[test]
-fn a_pass_to_the_only_waiter_that_is_cancelled_is_released() {
-    model(|| {
-        let (world, guard) = World::passing();
-        let first = world.enter();
-        let pass = world.passes(guard);
-        let answered = world.spawn(move |_| World::answered(pass));
-        drop(first);
-        answered.join().unwrap();
-        world.is_released(1);
-    });
-}
-
 /// Whoever comes while it is under way is served by it, or tries.
 #[test]
 fn who_comes_beside_the_answer_to_a_pass_is_not_forgotten() {
@@ -434,34 +451,6 @@ fn who_comes_beside_the_answer_to_a_pass_is_not_forgotten() {
             world.end(guard);
         }
         world.is_released(1);
-    });
-}
-
-/// A shut-down sees no moment at which nothing is owed to Redis.
-#[test]
-fn a_pass_beside_a_shut_down_is_released_before_its_end() {
-    model(|| {
-        let (world, guard) = World::passing();
-        let first = world.enter();
-        let pass = world.passes(guard);
-        let waits = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.wait(first))
-        };
-        let answered = world.spawn(move |_| World::answered(pass));
-        // As `Engine::shut_down`.
-        world.engine.stop_acquiring();
-        for hold in world.engine.watchdog.holds() {
-            hold.end(LostReason::ShutDown);
-        }
-        assert_ne!(world.engine.releases.undelivered().all, 0);
-        answered.join().unwrap();
-        if let Some(guard) = waits.join().unwrap() {
-            assert!(!guard.hold.is_valid());
-        }
-        assert!(!world.waiters.is_taken());
-        assert_eq!(world.engine.watchdog.len(), 0);
-        assert_ne!(world.engine.releases.undelivered().all, 0);
     });
 }
 
