@@ -17,7 +17,7 @@ use crate::{
     peers::Peers,
     rounds::{Effort, Rounds, interleaved},
     scenes::{calling, client, raw, some},
-    sides::{Side, Tasks},
+    sides::{OURS, Side, Tasks},
 };
 
 /// The tasks of one process that want a lock.
@@ -113,7 +113,7 @@ pub(crate) async fn against_peers(server: &RedisServer, peers: &Peers) -> Option
 }
 
 fn ours(client: &Client, name: &str) -> Box<dyn Side> {
-    Tasks::boxed("redlock-rt", vec![client.rlock(name); TASKS])
+    Tasks::boxed(OURS, vec![client.rlock(name); TASKS])
 }
 
 fn scripted<K: Kind>(name: &str, lock: &Lock<K>) -> Box<dyn Side> {
@@ -165,7 +165,7 @@ pub(crate) async fn shared(server: &RedisServer, effort: Effort) -> [Scene; 2] {
         let ours = (0..RIVALS).map(|_| Held(client.rlock("bench:shared")));
         let rivals = (0..RIVALS as u64).map(|thread| Rival(other.rlock("bench:shared"), thread));
         [
-            Tasks::boxed("redlock-rt", ours),
+            Tasks::boxed(OURS, ours),
             Tasks::boxed("like Redisson", rivals),
         ]
     });

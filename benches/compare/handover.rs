@@ -18,7 +18,7 @@ use crate::{
     figures::{Scene, Unit},
     rounds::{Effort, interleaved},
     scenes::{client, raw},
-    sides::{Side, Work},
+    sides::{OURS, Side, Work},
 };
 
 /// How long the lock is held before its hand-over, so that the other client waits.
@@ -188,7 +188,7 @@ impl<H: HandOver> Side for Repeated<H> {
 pub(crate) async fn between_clients(server: &RedisServer, effort: Effort) -> Scene {
     let mut sides: [Box<dyn Side>; 3] = [
         Box::new(Repeated {
-            name: "redlock-rt",
+            name: OURS,
             hand_over: Clients::connect(server).await,
         }),
         Box::new(Repeated {

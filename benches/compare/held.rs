@@ -19,7 +19,7 @@ use redlock_rt::Client;
 use serde::{Deserialize, Serialize};
 use tests::{Proxy, RedisServer};
 
-use crate::peers::Peers;
+use crate::{peers::Peers, sides::OURS};
 
 /// The locks whose calls are counted, and for how long: twice the time between two renewals of most.
 const COUNTED: usize = 1000;
@@ -29,9 +29,6 @@ const KEPT: usize = 5000;
 const FIRST: usize = 100;
 /// For what the last of them does before it waits.
 const SETTLED: Duration = Duration::from_millis(500);
-
-/// The name of this library among the crates.
-pub(crate) const OURS: &str = "redlock-rt";
 
 /// What is kept of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,7 @@
 use crate::{
     figures::{Figures, Scene, Unit, Waits},
     report::{Report, Run},
+    sides::OURS,
 };
 
 /// A row of the table, and of the plot.
@@ -64,7 +65,6 @@ pub(crate) const ROWS: [Row; 16] = [
     ),
 ];
 
-const OURS: &str = "redlock-rt";
 /// The sides that are no other crates, besides the last one.
 const NO_PEERS: [&str; 2] = [OURS, "dropping"];
 

@@ -11,7 +11,7 @@ use crate::{
     pair::Pair,
     peers::Peers,
     rounds::{Effort, interleaved},
-    sides::{Side, Tasks},
+    sides::{OURS, Side, Tasks},
 };
 
 /// A lock whose guard is dropped instead of unlocked.
@@ -78,7 +78,7 @@ pub(crate) async fn embedded(tasks: u64, effort: Effort) -> Scene {
 
 fn ours(client: &Client, tasks: u64) -> Box<dyn Side> {
     let locks = (0..tasks).map(|task| client.rlock(format!("bench:ours:{task:03}")));
-    Tasks::boxed("redlock-rt", locks)
+    Tasks::boxed(OURS, locks)
 }
 
 fn raws(raw: &Raw, tasks: u64) -> Box<dyn Side> {

@@ -10,6 +10,9 @@ use hdrhistogram::Histogram;
 
 use crate::pair::Pair;
 
+/// The name of this library among the sides.
+pub(crate) const OURS: &str = "redlock-rt";
+
 /// One side of a comparison.
 pub(crate) trait Side {
     fn name(&self) -> &str;
