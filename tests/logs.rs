@@ -278,7 +278,9 @@ async fn without(server: &RedisServer, url: &str, rights: &[&str]) -> Client {
     let _: () = acl.query_async(&mut redis).await.unwrap();
     let url = url.replace("redis://", &format!("redis://{user}:pw@"));
     let builder = Client::builder().url(&url).poll_interval(NEVER);
-    builder.waiter_timeout(NEVER).connect().await.unwrap()
+    // Every end is announced, also to the tasks of this client.
+    let builder = builder.waiter_timeout(NEVER).hand_over(None);
+    builder.connect().await.unwrap()
 }
 
 /// Once, nothing explained why a hand-over took more than a second.

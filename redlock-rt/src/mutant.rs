@@ -79,7 +79,13 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
         "fenced_acquire" | "fenced_pass" if on("a_token_does_not_follow_the_clock") => {
             replaced("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")
         }
-        "fair_acquire" if on("a_deadline_of_redisson_is_not_brought_nearer") => {
+        "fair_release" if on("a_fair_lock_goes_to_a_waiter_that_is_not_next") => {
+            replaced("if ARGV[at] == pair[1] then", "pair[1] = ARGV[at] do")
+        }
+        "fair_release" if on("a_fair_lock_is_given_by_whoever_had_it") => {
+            replaced("if ended == 1 then", "if type(ended) == 'number' then")
+        }
+        "fair_acquire" | "fair_release" if on("a_deadline_of_redisson_is_not_brought_nearer") => {
             replaced("waiter.score - left.counts", "waiter.score")
         }
         _ if on("a_lease_of_a_reader_has_another_name") => {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crowd;
+mod fair;
 mod local;
 mod others;
 mod passes;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acquisitions;
+mod fair;
 mod late;
 mod others;
 mod passes;
@@ -104,6 +105,8 @@ cases! {
         a_pass_whatever_is_lost
         a_pass_that_is_repeated_too_late_is_released
         a_pass_that_is_refused_is_a_release;
+    fair:
+        a_turn_of_a_fair_lock_whatever_is_lost;
     others:
         a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder
         questions_are_repeated;

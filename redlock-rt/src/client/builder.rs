@@ -461,6 +461,10 @@ impl ClientBuilder {
     /// renewed, whose guards each have their lease, are passed on by one call, which releases and
     /// acquires: each guard has its own `hold_id`, and nothing is announced to other clients.
     ///
+    /// The release of a [`FairLock`](crate::FairLock) gives the lock to the next waiter in the same call, if
+    /// that waiter is a task of this client. Redis decides who is next, so for fair locks the time is of
+    /// no importance, unless it is zero.
+    ///
     /// The time is also how long a forced release, or a Redis that forgot the lock, goes unnoticed at
     /// most because of this. While other clients want the lock, at most two guards follow each other in
     /// this way.

@@ -167,6 +167,9 @@ impl Engine {
 
     /// Whoever has this lock here hands it over no more: it is freed by force.
     pub(super) fn end_chain(&self, recipe: &dyn Recipe) {
+        if recipe.queue().is_some() {
+            self.fair.revoke(recipe.name());
+        }
         let Some(waiters) = self.locks.get(&key_of(recipe, None)) else {
             return;
         };

@@ -45,6 +45,9 @@ impl Engine {
         let News::Announced(announcement, _) = news else {
             return false;
         };
+        if announcement.is_granted {
+            return true;
+        }
         self.look_for_rights(announcement);
         let waiter = announcement.waiter.as_ref();
         // A waiter of another client has its own subscription.

@@ -56,8 +56,10 @@ pub struct Fair;
 ///
 /// # Round trips
 ///
-/// As for other locks, and one call for each waiter to queue. Only the first waiter in the queue
-/// tries again, when the lock may be free.
+/// As for other locks, and one call for each waiter to queue. The release gives the lock to the next
+/// waiter in the same call, if that waiter is a task of the same client (see
+/// [`hand_over`](crate::ClientBuilder::hand_over)); otherwise the first waiter in the queue tries
+/// again when the lock may be free.
 ///
 /// * A waiting process sends one heartbeat for up to 100 names in each third of the waiter time-out
 ///   (at least every 30 s). For names in whose queues its waiters are first, it sends one every one

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fair_queue::{FairQueue, FairTerms};
+use super::fair_queue::{FairPlace, FairQueue, FairTerms};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
@@ -163,16 +163,9 @@ impl Recipe for FairWire {
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
-        match &reply {
+        match reply {
             Reply::Nil => Ok(AcquireReply::Acquired(Acquired::default())),
-            Reply::List(items) => match items.as_slice() {
-                [Reply::Int(ttl @ -1..), Reply::Int(0), Reply::Int(0..=1)] => {
-                    Ok(AcquireReply::Held(ttl_of(*ttl)))
-                }
-                [Reply::Int(-1..), Reply::Int(1), Reply::Int(0..=1)] => Ok(AcquireReply::Behind),
-                _ => Err(Malformed(reply)),
-            },
-            _ => Err(Malformed(reply)),
+            refused => FairPlace::decode(refused).map(AcquireReply::Queued),
         }
     }
 
@@ -182,6 +175,13 @@ impl Recipe for FairWire {
 
     fn release(&self, owner: &HoldId) -> Call {
         self.queue.call(&RELEASE).arg(owner.as_str())
+    }
+
+    fn grant(&self, owner: &HoldId, waiters: &[(HoldId, Duration)]) -> Option<Call> {
+        let release = self.release(owner);
+        Some(waiters.iter().fold(release, |call, (waiter, lease)| {
+            call.arg(waiter.as_str()).number(millis(*lease))
+        }))
     }
 
     fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
@@ -247,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_release_names_waiters_behind_the_owner() {
+        let wire = wire("n");
+        let [owner, first, second] = ["u:1", "u:2", "u:3"].map(HoldId::from_wire);
+        let call = wire.grant(&owner, &[(first, S), (second, 2 * S)]);
+        let call = call.unwrap();
+        let words = call.texts();
+        assert_eq!(words[8..], ["u:1", "u:2", "1000", "u:3", "2000"]);
+        assert_eq!(words[..9], wire.release(&owner).texts());
+    }
+
+    #[test]
     fn the_scripts_know_whose_a_waiter_is() {
         let client = ClientId::random();
         assert_eq!(client.as_str()[14..18], *ClientId::MARK);
@@ -270,14 +281,22 @@ mod tests {
     #[test]
     fn replies_are_decoded() {
         let wire = wire("n");
-        let list = |ttl, next| Reply::List(vec![Reply::Int(ttl), Reply::Int(next), Reply::Int(0)]);
+        let list = |ttl, next| Reply::List([ttl, next, 1, 7].map(Reply::Int).into());
         assert_eq!(
             wire.acquired(Reply::Nil),
             Ok(AcquireReply::Acquired(Acquired::default()))
         );
-        let held = AcquireReply::Held(Some(Duration::from_millis(5)));
-        assert_eq!(wire.acquired(list(5, 0)), Ok(held));
-        assert_eq!(wire.acquired(list(-1, 1)), Ok(AcquireReply::Behind));
+        let place = |is_next, lease| {
+            Ok(AcquireReply::Queued(FairPlace {
+                is_next,
+                lease,
+                mixed: true,
+                at: 7,
+            }))
+        };
+        let lease = Some(Duration::from_millis(5));
+        assert_eq!(wire.acquired(list(5, 0)), place(true, lease));
+        assert_eq!(wire.acquired(list(-1, 1)), place(false, None));
         assert!(wire.acquired(list(-2, 0)).is_err());
         assert!(wire.acquired(Reply::Int(5)).is_err());
         let text = |text: &str| Reply::Text(text.into());

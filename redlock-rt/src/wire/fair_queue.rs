@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::keys;
-use super::reply::Reply;
+use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, Script, millis};
 use crate::name::{HoldId, LockName};
 
@@ -20,6 +20,43 @@ pub(crate) struct FairTerms {
 /// The longest interval of beats. It limits how late a turn is found that nobody announced. A beat
 /// extends deadlines that are less than a minute away, so no deadline passes between two beats.
 const LONGEST_BEAT: Duration = Duration::from_secs(30);
+
+/// The place of a waiter in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FairPlace {
+    /// Whether no other waiter is before it.
+    pub(crate) is_next: bool,
+    /// The remaining lease of the holder; `None` if the lock has no TTL.
+    pub(crate) lease: Option<Duration>,
+    /// Whether clients of another kind have the lock, or are queued too.
+    pub(crate) mixed: bool,
+    /// When Redis answered the call that queued the waiter, in microseconds. Who came later has a greater
+    /// number, unless the server's clock was set back.
+    pub(crate) at: u64,
+}
+
+impl FairPlace {
+    /// Reads the reply to an attempt that was refused.
+    pub(super) fn decode(reply: Reply) -> Result<Self, Malformed> {
+        match &reply {
+            Reply::List(items) => match items.as_slice() {
+                [
+                    Reply::Int(ttl @ -1..),
+                    Reply::Int(behind @ 0..=1),
+                    Reply::Int(mixed @ 0..=1),
+                    Reply::Int(at @ 0..),
+                ] => Ok(Self {
+                    is_next: *behind == 0,
+                    lease: ttl_of(*ttl),
+                    mixed: *mixed == 1,
+                    at: at.unsigned_abs(),
+                }),
+                _ => Err(Malformed(reply)),
+            },
+            _ => Err(Malformed(reply)),
+        }
+    }
+}
 
 /// The keys and channels of a queue.
 #[derive(Debug)]
@@ -53,12 +90,6 @@ impl FairQueue {
     /// The channel on which other kinds of clients announce a waiter's turn.
     pub(crate) fn channel_of(&self, waiter: &HoldId) -> String {
         [&self.prefix, ":", waiter.as_str()].concat()
-    }
-
-    /// Whether the reply to an attempt says that clients of another kind have the lock, or are queued
-    /// beside the caller.
-    pub(crate) fn is_mixed(&self, reply: &Reply) -> bool {
-        matches!(reply, Reply::List(items) if matches!(items.as_slice(), [_, _, Reply::Int(1)]))
     }
 
     pub(super) fn keyed(&self, call: Call) -> Call {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
+use super::fair_queue::FairPlace;
 use crate::name::HoldId;
 
 /// What a Lua script returned.
@@ -28,6 +29,8 @@ pub(crate) struct Announcement {
     pub(crate) receivers: u64,
     /// The waiter, for a kind where every waiter has its own channel.
     pub(crate) waiter: Option<HoldId>,
+    /// The waiter has the lock now, and nothing was published.
+    pub(crate) is_granted: bool,
 }
 
 impl Announcement {
@@ -37,9 +40,13 @@ impl Announcement {
             is_made: made > 0,
             receivers: u64::try_from(made - 1).unwrap_or(0),
             waiter: None,
+            is_granted: false,
         }
     }
 }
+
+/// In the place of the result of a PUBLISH: the waiter has the lock now.
+const GRANTED: i64 = 2;
 
 impl Reply {
     /// The reply of a script that may have published, with the result of the PUBLISH.
@@ -47,16 +54,14 @@ impl Reply {
         let Self::List(mut items) = self else {
             return (self, None);
         };
-        let (made, waiter) = match &items[..] {
-            [_, Self::Int(made @ 0..)] => (*made, None),
-            [_, Self::Int(made @ 0..=1), Self::Text(waiter)] => {
-                (*made, Some(HoldId::from_wire(waiter)))
-            }
+        let announcement = match &items[..] {
+            [_, Self::Int(made @ 0..)] => Announcement::of(*made),
+            [_, Self::Int(made @ 0..=GRANTED), Self::Text(waiter)] => Announcement {
+                waiter: Some(HoldId::from_wire(waiter)),
+                is_granted: *made == GRANTED,
+                ..Announcement::of((*made).min(1))
+            },
             _ => return (Self::List(items), None),
-        };
-        let announcement = Announcement {
-            waiter,
-            ..Announcement::of(made)
         };
         (items.swap_remove(0), Some(announcement))
     }
@@ -102,8 +107,8 @@ pub(crate) enum AcquireReply {
     Held(Option<Duration>),
     /// There is nothing to acquire yet, such as a semaphore whose permits were never set.
     Unset,
-    /// Another owner is next; a queued waiter is notified of its turn.
-    Behind,
+    /// Another owner has it or is next; a queued waiter is notified of its turn.
+    Queued(FairPlace),
     /// The hold under which it was asked for ([`Ask::under`](super::Ask)) no longer exists.
     Orphaned,
 }
@@ -241,6 +246,7 @@ mod tests {
                 is_made: made > 0,
                 receivers: made.saturating_sub(1),
                 waiter: waiter.map(HoldId::from_wire),
+                is_granted: false,
             })
         };
         let int = Reply::Int;
@@ -249,8 +255,14 @@ mod tests {
         assert_eq!(list(&[int(-1), int(0)]), (int(-1), made(0, None)));
         assert_eq!(list(&[int(1), int(4)]), (int(1), made(4, None)));
         let waiter = Reply::Text("u:7".into());
-        let told = list(&[int(2), int(1), waiter]);
+        let told = list(&[int(2), int(1), waiter.clone()]);
         assert_eq!(told, (int(2), made(1, Some("u:7"))));
+        let granted = made(1, Some("u:7")).map(|made| Announcement {
+            is_granted: true,
+            ..made
+        });
+        assert_eq!(list(&[int(1), int(2), waiter.clone()]), (int(1), granted));
+        assert_eq!(list(&[int(1), int(3), waiter]).1, None);
         for odd in [vec![], vec![int(1)], vec![int(1), int(-1)]] {
             assert_eq!(Reply::List(odd.clone()).split(), (Reply::List(odd), None));
         }

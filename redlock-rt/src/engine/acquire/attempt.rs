@@ -20,8 +20,6 @@ pub(super) struct Attempt {
     delivery: Delivery,
     /// The attempt was refused, but left something in Redis.
     traces: bool,
-    /// Clients that are not ours are in the same queue, or hold the lock.
-    pub(super) mixed: bool,
     done: bool,
     /// Set while a call is in progress or its outcome is unknown. Dropped last.
     open: Option<Open>,
@@ -38,7 +36,6 @@ impl Attempt {
             request: Request::new(engine, recipe, waiters, terms),
             delivery: Delivery::default(),
             traces: false,
-            mixed: false,
             done: false,
             open: None,
         }
@@ -84,10 +81,7 @@ impl Attempt {
         let recipe = &self.request.recipe;
         let profile = recipe.profile();
         let reply = answer.map(|reply| {
-            let reply = reply?;
-            let queue = recipe.queue();
-            self.mixed |= queue.is_some_and(|queue| queue.is_mixed(&reply));
-            let read = recipe.acquired(reply);
+            let read = recipe.acquired(reply?);
             read.map_err(|malformed| self.delivery.misread(malformed))
         });
         if let Some(Ok(reply)) = &reply
@@ -105,6 +99,18 @@ impl Attempt {
             self.open = None;
         }
         reply
+    }
+
+    /// When it asked last.
+    pub(super) fn asked(&self) -> Option<Instant> {
+        self.delivery.sent
+    }
+
+    /// A call that was sent at this time has acquired the lock for the number.
+    pub(super) fn granted(&mut self, sent: Instant) {
+        self.request.repeated |= self.delivery.is_open();
+        self.delivery = Delivery::default();
+        self.delivery.sent = Some(sent);
     }
 
     /// Whether Redis may have stored something for this number.

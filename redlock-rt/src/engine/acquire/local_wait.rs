@@ -11,7 +11,7 @@ use crate::engine::fair::FairTicket;
 use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, Holders, Request, key_of};
 use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
-use crate::wire::Recipe;
+use crate::wire::{FairPlace, Recipe};
 
 /// The queue of the name, or a queue of its own if every waiter has a place in Redis.
 pub(super) struct LocalWait {
@@ -27,12 +27,13 @@ impl LocalWait {
             recipe,
             waiters,
             number,
+            terms,
             ..
         } = &attempt.request;
         let poll = engine.next_poll(now);
         let wish = attempt.request.wish().filter(|_| passes);
         let own = || engine.locks.waiters(key_of(&**recipe, Some(*number)));
-        let Some((ticket, own)) = engine.fair.enter(recipe, *number, own) else {
+        let Some((ticket, own)) = engine.fair.enter(recipe, *number, terms.lease, own) else {
             let mut guard = waiters.enter_for(&engine.hub, recipe.channel(), poll, wish);
             if recipe.permits() > 1 {
                 guard.passes_on();
@@ -67,14 +68,24 @@ impl LocalWait {
 
     /// The waiter was refused, and tries again at `retry_at` or when something is announced. For a
     /// waiter with a ticket a beat looks at that moment, and wakes the waiter if the lock is free.
-    pub(super) fn refused(&mut self, attempt: &Attempt, retry_at: Option<Instant>) {
+    pub(super) fn refused(
+        &mut self,
+        attempt: &Attempt,
+        place: Option<FairPlace>,
+        retry_at: Option<Instant>,
+    ) {
         let own = retry_at.filter(|_| self.ticket.is_none());
         self.guard.tried(own, Health::Answering);
         let Request { engine, recipe, .. } = &attempt.request;
-        match &self.ticket {
-            Some(ticket) => ticket.queued(attempt.mixed, retry_at),
-            None => self.listen(engine, recipe),
+        match (&self.ticket, place) {
+            (Some(ticket), Some(place)) => ticket.queued(place, retry_at),
+            _ => self.listen(engine, recipe),
         }
+    }
+
+    /// When the release was sent that gave the lock to this waiter, if one did since the waiter `asked`.
+    pub(super) fn take_grant(&self, asked: Option<Instant>) -> Option<Instant> {
+        self.ticket.as_ref()?.take_grant(asked)
     }
 
     /// The waiter did not take what was offered: it waits for the announcement of the release.

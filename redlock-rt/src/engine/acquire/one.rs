@@ -27,7 +27,7 @@ use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
-use crate::wire::{AcquireReply, Acquired, Recipe};
+use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
 /// The log target for waits for permits that were never set.
@@ -105,6 +105,13 @@ impl Acquisition<'_> {
                     Some(guard) => return Ok(guard),
                     None => continue,
                 },
+            }
+            if let Some(sent) = self.place.take_grant(self.attempt.asked()) {
+                self.attempt.granted(sent);
+                match self.acquired(Acquired::default())? {
+                    Some(guard) => return Ok(guard),
+                    None => continue,
+                }
             }
             self.tries();
             let answer = self.attempt.ask(true, self.deadline).await;
@@ -209,11 +216,14 @@ impl Acquisition<'_> {
         };
         match outcome {
             Ok(AcquireReply::Acquired(acquired)) => return self.acquired(acquired),
-            Ok(AcquireReply::Held(ttl)) => self.refused(ttl)?,
+            Ok(AcquireReply::Held(ttl)) => self.refused(ttl, None)?,
+            Ok(AcquireReply::Queued(place)) if place.is_next => {
+                self.refused(place.lease, Some(place))?;
+            }
             Ok(AcquireReply::Unset) => self.unset()?,
-            Ok(AcquireReply::Behind) => {
+            Ok(AcquireReply::Queued(place)) => {
                 self.answered();
-                self.place.refused(&self.attempt, None);
+                self.place.refused(&self.attempt, Some(place), None);
             }
             // Redis returns this only to a caller that asks under a hold, which does not happen
             // here.
@@ -263,10 +273,10 @@ impl Acquisition<'_> {
     }
 
     /// Another holder has the lock, at most for this long.
-    fn refused(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
+    fn refused(&mut self, ttl: Option<Duration>, place: Option<FairPlace>) -> Result<(), Error> {
         self.place.set_refusal(Refusal::Held);
         self.attempt.request.waiters.subject().rivals().refused();
-        self.wait_on(ttl)
+        self.wait_on(ttl, place)
     }
 
     /// There is nothing to have yet.
@@ -276,17 +286,17 @@ impl Acquisition<'_> {
             tracing::warn!(target: SEMAPHORE, name, "waiting for permits that were never set");
         }
         self.place.set_refusal(Refusal::Unset);
-        self.wait_on(None)
+        self.wait_on(None, None)
     }
 
-    fn wait_on(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
+    fn wait_on(&mut self, ttl: Option<Duration>, place: Option<FairPlace>) -> Result<(), Error> {
         self.answered();
         let now = clock::now();
         let latest = self.engine().next_look(now, ttl);
         let Some(retry_at) = self.pace.refused(now, latest) else {
             return Err(self.out_of_retries());
         };
-        self.place.refused(&self.attempt, Some(retry_at));
+        self.place.refused(&self.attempt, place, Some(retry_at));
         Ok(())
     }
 
@@ -375,7 +385,7 @@ pub(super) async fn try_acquire(
             let guard = unless_expired(guard, now);
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }
-        Ok(AcquireReply::Held(_) | AcquireReply::Behind) => Ok(Err(Refusal::Held)),
+        Ok(AcquireReply::Held(_) | AcquireReply::Queued(_)) => Ok(Err(Refusal::Held)),
         Ok(AcquireReply::Unset) => Ok(Err(Refusal::Unset)),
         Ok(AcquireReply::Orphaned) => {
             if let Some(hold) = under {

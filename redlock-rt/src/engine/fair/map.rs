@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::waiters::{FairTicket, FairWaiters};
 use crate::connection::Message;
@@ -12,7 +12,7 @@ use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::engine::signal::Signal;
 use crate::engine::wait::WeakMap;
 use crate::engine::watchdog::Schedule;
-use crate::name::{ClientId, LockName};
+use crate::name::{ClientId, HoldId, LockName};
 use crate::shim::Mutex;
 use crate::wire::keys::{fair_twin, wake_channel};
 use crate::wire::{Recipe, Turn};
@@ -70,6 +70,7 @@ impl FairMap {
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         number: u64,
+        lease: Duration,
         own: impl FnOnce() -> Arc<Waiting>,
     ) -> Option<(FairTicket, Arc<Waiting>)> {
         recipe.queue()?;
@@ -80,7 +81,34 @@ impl FairMap {
             let id = self.numbers.fetch_add(1, Ordering::Relaxed);
             FairWaiters::new(self, recipe, id)
         });
-        Some((waiters.enter(number, &own), own))
+        Some((waiters.enter(number, lease, &own), own))
+    }
+
+    /// The waiters of this client for this name that may be next, and their leases.
+    pub(in crate::engine) fn next_in_line(&self, name: &LockName) -> Vec<(HoldId, Duration)> {
+        let waiters = self.get(name.as_str());
+        waiters.map_or_else(Vec::new, |waiters| waiters.next_in_line())
+    }
+
+    /// A release that was sent at this time gave the lock to the waiter of this number.
+    pub(in crate::engine) fn grant(&self, name: &LockName, number: u64, sent: Instant) {
+        if let Some(waiters) = self.get(name.as_str()) {
+            waiters.grant(number, sent);
+        }
+    }
+
+    /// It is not known whether a release gave the lock to a waiter that may be next: those ask.
+    pub(in crate::engine) fn ask_next(&self, name: &LockName) {
+        if let Some(waiters) = self.get(name.as_str()) {
+            waiters.ask_next();
+        }
+    }
+
+    /// The lock is freed by force: what was granted and not taken yet counts no more.
+    pub(in crate::engine) fn revoke(&self, name: &LockName) {
+        if let Some(waiters) = self.get(name.as_str()) {
+            waiters.revoke();
+        }
     }
 
     pub(super) fn forget(&self, waiters: &FairWaiters) {

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::engine::wait::Health;
+use crate::wire::FairPlace;
 
 /// The number of oldest waiters that a beat asks about: other clients drop waiters from the front.
 const ASKED_ABOUT: usize = 50;
@@ -31,14 +32,24 @@ const WITH_CHANNELS: usize = 4;
 pub(super) const SOON: Duration = Duration::from_millis(250);
 /// The most left-over waiters that one beat removes from the queue.
 const MOST_LEFT_OVER: usize = 50;
+/// How many waiters a release names, one of which may be the next. The first one is, unless it has left
+/// meanwhile, or the reply that says its place is not read yet.
+const NAMED: usize = 4;
 
 /// A waiter, and how to wake it.
 #[derive(Debug)]
 struct FairWaiter<Q> {
     queue: Q,
+    /// The lease that it asks for.
+    lease: Duration,
+    /// When the release was sent that gave it the lock.
+    granted: Option<Instant>,
     /// Its key in `FairWaitQueue::queued`, after Redis has reported that it is queued.
-    position: Option<u64>,
+    position: Option<Position>,
 }
+
+/// When Redis queued a waiter; of equal times, the order in which its replies were read.
+type Position = (u64, u64);
 
 /// What a beat reports and asks.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +68,7 @@ pub(super) struct FairWaitQueue<Q> {
     /// By owner number.
     waiters: BTreeMap<u64, FairWaiter<Q>>,
     /// The numbers of the waiters that are queued in Redis, in their order.
-    queued: BTreeMap<u64, u64>,
+    queued: BTreeMap<Position, u64>,
     positions: u64,
     /// Whether another client that is not ours held the lock or was queued when one of the waiters queued.
     mixed: bool,
@@ -100,12 +111,17 @@ impl<Q> Default for FairWaitQueue<Q> {
 
 impl<Q: Clone> FairWaitQueue<Q> {
     /// Adds a waiter. The first one starts the beats, at `due`.
-    pub(super) fn enter(&mut self, number: u64, queue: Q, due: Instant) {
+    pub(super) fn enter(&mut self, number: u64, queue: Q, lease: Duration, due: Instant) {
         if self.waiters.is_empty() {
             self.due = Some(due);
         }
-        let position = None;
-        self.waiters.insert(number, FairWaiter { queue, position });
+        let waiter = FairWaiter {
+            queue,
+            lease,
+            granted: None,
+            position: None,
+        };
+        self.waiters.insert(number, waiter);
     }
 
     pub(super) fn leave(&mut self, number: u64) {
@@ -130,19 +146,24 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.waiters.is_empty()
     }
 
-    /// Redis has reported that this waiter is queued, and whether the queue is `mixed`. `look_at`:
-    /// the waiter is the head, and the next beat is due at this moment at the latest. Returns
-    /// whether no other waiter is queued.
-    pub(super) fn is_queued(&mut self, number: u64, mixed: bool, look_at: Option<Instant>) -> bool {
+    /// Redis has reported that this waiter is queued. `look_at`: the waiter is the head, and the next
+    /// beat is due at this moment at the latest. Returns whether no other waiter is queued.
+    pub(super) fn is_queued(
+        &mut self,
+        number: u64,
+        place: FairPlace,
+        look_at: Option<Instant>,
+    ) -> bool {
         let Some(waiter) = self.waiters.get_mut(&number) else {
             return false;
         };
         let is_first = self.queued.is_empty();
-        self.mixed |= mixed;
+        self.mixed |= place.mixed;
         if waiter.position.is_none() {
             self.positions += 1;
-            waiter.position = Some(self.positions);
-            self.queued.insert(self.positions, number);
+            let position = (place.at, self.positions);
+            waiter.position = Some(position);
+            self.queued.insert(position, number);
         }
         if let Some(at) = look_at {
             self.head = Some(number);
@@ -160,6 +181,38 @@ impl<Q: Clone> FairWaitQueue<Q> {
             self.ask(look_at);
         }
         known
+    }
+
+    /// The waiters that may be next, and their leases.
+    pub(super) fn next_in_line(&self) -> Vec<(u64, Duration)> {
+        let queued = self.queued.values().filter_map(|number| {
+            let waiter = self.waiters.get(number)?;
+            let waits = waiter.granted.is_none();
+            waits.then_some((*number, waiter.lease))
+        });
+        queued.take(NAMED).collect()
+    }
+
+    /// A release that was sent at this time gave the lock to the waiter of this number. Returns its queue.
+    /// A number without a ticket is one that has left: then its own release ends that hold.
+    pub(super) fn grant(&mut self, number: u64, sent: Instant) -> Option<Q> {
+        let waiter = self.waiters.get_mut(&number)?;
+        waiter.granted = Some(sent);
+        Some(waiter.queue.clone())
+    }
+
+    /// Takes what [`grant`](Self::grant) has noted. `asked`: when the waiter asked by itself. If it has
+    /// asked since the release was sent and was refused, the lock may be freed again, so it asks again.
+    pub(super) fn take_grant(&mut self, number: u64, asked: Option<Instant>) -> Option<Instant> {
+        let granted = self.waiters.get_mut(&number)?.granted.take();
+        granted.filter(|sent| asked.is_none_or(|asked| asked <= *sent))
+    }
+
+    /// Forgets all grants: those waiters ask Redis.
+    pub(super) fn revoke(&mut self) {
+        for waiter in self.waiters.values_mut() {
+            waiter.granted = None;
+        }
     }
 
     /// An announcement came for a number without a ticket: the next beat, which asks who is next, is

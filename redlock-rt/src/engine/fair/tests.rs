@@ -8,7 +8,7 @@ use crate::connection::Connector;
 use crate::engine::hold::key_of;
 use crate::engine::{Config, Engine};
 use crate::name::LockName;
-use crate::wire::{Beat, FairTerms, FairWire, Recipe, Slot};
+use crate::wire::{Beat, FairPlace, FairTerms, FairWire, Recipe, Slot};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of which passes between two beats.
@@ -39,9 +39,15 @@ fn queued(engine: &Arc<Engine>, name: usize) -> FairTicket {
     let own = || engine.locks.waiters(key);
     let (ticket, _) = engine
         .fair
-        .enter(&recipe, number, own)
+        .enter(&recipe, number, Duration::from_secs(30), own)
         .expect("the kind has a queue");
-    ticket.queued(false, None);
+    let place = FairPlace {
+        is_next: false,
+        lease: None,
+        mixed: false,
+        at: 0,
+    };
+    ticket.queued(place, None);
     ticket
 }
 

@@ -15,9 +15,9 @@ use crate::connection::Message;
 use crate::engine::hold::Waiting;
 use crate::engine::hub::{Listener, Subscription};
 use crate::engine::wait::Health;
-use crate::name::LockName;
+use crate::name::{HoldId, LockName};
 use crate::shim::{Mutex, lock};
-use crate::wire::{Beat, FairQueue, Recipe};
+use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
 
 pub(crate) struct FairWaiters {
     map: Arc<FairMap>,
@@ -97,9 +97,14 @@ impl FairWaiters {
     }
 
     /// Adds the waiter of this owner number, which is woken through its own local queue.
-    pub(super) fn enter(self: &Arc<Self>, number: u64, own: &Arc<Waiting>) -> FairTicket {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        number: u64,
+        lease: Duration,
+        own: &Arc<Waiting>,
+    ) -> FairTicket {
         let due = clock::after(clock::now(), self.beat_every());
-        self.update(|queue| queue.enter(number, Arc::clone(own), due));
+        self.update(|queue| queue.enter(number, Arc::clone(own), lease, due));
         FairTicket {
             waiters: Arc::clone(self),
             number,
@@ -153,6 +158,37 @@ impl FairWaiters {
         };
         let over = clock::after(clock::now(), after_expiry(left));
         self.update(|queue| queue.is_next(number, over))
+    }
+
+    /// The waiters that may be next, and their leases.
+    pub(super) fn next_in_line(&self) -> Vec<(HoldId, Duration)> {
+        let next = lock(&self.queue).next_in_line();
+        let named = |(number, lease)| (self.map.client.hold_id(number), lease);
+        next.into_iter().map(named).collect()
+    }
+
+    /// A release that was sent at this time gave the lock to the waiter of this number.
+    pub(super) fn grant(&self, number: u64, sent: Instant) {
+        let own = lock(&self.queue).grant(number, sent);
+        if let Some(own) = own {
+            own.notify();
+        }
+    }
+
+    /// The waiters that may be next ask Redis.
+    pub(super) fn ask_next(&self) {
+        let queue = lock(&self.queue);
+        let next = queue.next_in_line().into_iter();
+        let next: Vec<_> = next
+            .filter_map(|(number, _)| queue.queue_of(number))
+            .collect();
+        drop(queue);
+        next.iter().for_each(|own| own.notify());
+    }
+
+    /// What was granted and not taken yet counts no more: those waiters ask Redis.
+    pub(super) fn revoke(&self) {
+        lock(&self.queue).revoke();
     }
 
     /// A turn was announced for a number without a ticket.
@@ -260,18 +296,22 @@ pub(crate) struct FairTicket {
 }
 
 impl FairTicket {
-    /// Redis has reported that the waiter is queued. `mixed`: clients that are not ours are queued
-    /// too, or hold the lock. `look_at`: the waiter is the head, and a beat looks again at this
-    /// moment. From now on the waiter is woken when it may have the lock.
-    pub(crate) fn queued(&self, mixed: bool, look_at: Option<Instant>) {
+    /// Redis has reported that the waiter is queued. `look_at`: the waiter is the head, and a beat looks
+    /// again at this moment. From now on the waiter is woken when it may have the lock.
+    pub(crate) fn queued(&self, place: FairPlace, look_at: Option<Instant>) {
         let waiters = &self.waiters;
-        let is_first = waiters.update(|queue| queue.is_queued(self.number, mixed, look_at));
+        let is_first = waiters.update(|queue| queue.is_queued(self.number, place, look_at));
         waiters.map.listen();
         // The first beat finds waiters that Redis still has and this client has not.
         if is_first && waiters.map.is_listening() {
             waiters.beat_now();
         }
         waiters.subscribe_oldest();
+    }
+
+    /// When the release was sent that gave the lock to the waiter, if one did since the waiter `asked`.
+    pub(crate) fn take_grant(&self, asked: Option<Instant>) -> Option<Instant> {
+        lock(&self.waiters.queue).take_grant(self.number, asked)
     }
 
     /// Whether Redis answers the beats of a waiter that only waits.

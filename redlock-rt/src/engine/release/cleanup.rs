@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::end::{end_of, granted};
 use super::tally::Open;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault, To, before};
@@ -32,15 +33,6 @@ pub(crate) enum Goal {
     Forget,
     /// The hold has the count of its guards, and at least this lease.
     Lengthen(Duration),
-}
-
-/// The call that ends a hold.
-fn end_of(hold: &Hold) -> Call {
-    match (hold.min_hold_call(), hold.repeated) {
-        (Some(call), _) => call,
-        (None, true) => hold.recipe.withdraw(&hold.id),
-        (None, false) => hold.recipe.release(&hold.id),
-    }
 }
 
 /// Separates a reply from the result of its announcement.
@@ -102,6 +94,9 @@ pub(crate) struct Cleanup {
     goal: Goal,
     /// For the end of a hold: the call acquires for a waiter too.
     pass: Option<Box<Pass>>,
+    /// For the end of a hold of a fair lock: the call that names waiters, one of which may have the lock
+    /// by an earlier try. So a repeat is the same call.
+    granting: Option<Call>,
     delivery: Delivery,
     /// What is known about the announcement.
     news: News,
@@ -135,6 +130,7 @@ impl Cleanup {
             lease: hold.asked_for,
             goal,
             pass: None,
+            granting: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -152,6 +148,7 @@ impl Cleanup {
             subject: Subject::OrphanedAttempt(Box::new(orphan)),
             goal: Goal::End,
             pass: None,
+            granting: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -167,6 +164,7 @@ impl Cleanup {
             subject: Subject::OnceRequest(Box::new(once)),
             goal: Goal::End,
             pass: None,
+            granting: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -211,8 +209,10 @@ impl Cleanup {
                     kept => kept,
                 };
                 let Some(turn) = turn else { return };
-                let pass = self.pass.as_ref();
-                let call = || pass.map_or_else(|| end_of(hold), |pass| pass.call());
+                let (pass, granting) = (self.pass.as_ref(), &mut self.granting);
+                let is_first = self.delivery.open_since().is_none();
+                let end = || end_of(hold, granting, is_first);
+                let call = || pass.map_or_else(end, |pass| pass.call());
                 self.delivery
                     .begin(hold.engine.to(hold.recipe.name()), call);
                 // Nothing was sent, now or before. With the turn, this cleanup would run before all
@@ -390,7 +390,7 @@ impl Cleanup {
             Ok(
                 AcquireReply::Held(_)
                 | AcquireReply::Unset
-                | AcquireReply::Behind
+                | AcquireReply::Queued(_)
                 | AcquireReply::Orphaned,
             ) => {
                 let profile = request.recipe.profile();
@@ -414,6 +414,7 @@ impl Cleanup {
             subject,
             goal,
             pass,
+            granting,
             delivery,
             news,
             ..
@@ -450,7 +451,9 @@ impl Cleanup {
                 let to = hold.engine.to(hold.recipe.name());
                 let ended = match pass {
                     None => {
-                        let answer = delivery.attempt(to, || end_of(hold), until).await?;
+                        let is_first = delivery.open_since().is_none();
+                        let call = || end_of(hold, granting, is_first);
+                        let answer = delivery.attempt(to, call, until).await?;
                         told(answer, delivery, news)
                     }
                     Some(pass) => {
@@ -513,6 +516,9 @@ impl Cleanup {
             Ok(HoldReply::Gone | HoldReply::Taken) if self.news == News::Nothing => &News::Unknown,
             _ => &self.news,
         };
+        if let (Subject::Hold(hold), Some(_)) = (&self.subject, &self.granting) {
+            granted(hold, outcome.is_ok().then_some(news));
+        }
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(news),
             Subject::Hold(hold) if self.goal == Goal::Forget => hold.settled(&News::Unknown),

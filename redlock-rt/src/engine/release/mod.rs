@@ -8,6 +8,7 @@
 //! ```
 
 mod cleanup;
+mod end;
 mod once;
 mod queue;
 mod tally;

@@ -29,8 +29,8 @@ local LONGEST_BEAT = 30000
 -- After this time every live client has sent a heartbeat, so a client without a note is dead.
 local UNHEARD = LONGEST_BEAT + 5000
 
-local now = redis.call('TIME')
-now = now[1] * 1000 + math.floor(now[2] / 1000)
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local LOCK, QUEUE, DEADLINES, NOTES, WAITERS, MOST
 -- All waiters in their order, if waiters of other clients are queued beside ours; else false.
@@ -173,6 +173,18 @@ local function take_out(owner)
     end
 end
 
+-- Gives a waiter of ours a new deadline if Redisson may soon drop it. `note`, `heard`: the notes of the
+-- waiter and of its client. Returns whether it is far from its deadline then.
+local function keep(owner, note, heard)
+    local _, gone = bounds_of(note)
+    local deadline = deadline_of(owner) or 0
+    if (tonumber(heard) or 0) > now and deadline < math.min(gone, now + NEAR) then
+        deadline = math.min(gone, now + MOST)
+        redis.call('ZADD', DEADLINES, 'XX', ms(deadline), owner)
+    end
+    return deadline >= now + NEAR
+end
+
 -- If all waiters are ours, Redisson can drop only heads. So each one up to the first that is far from
 -- its deadline gets a new deadline.
 local function keep_first(most)
@@ -182,14 +194,7 @@ local function keep_first(most)
             return
         end
         local noted = redis.call('HMGET', NOTES, owner, client_of(owner))
-        local _, gone = bounds_of(noted[1])
-        local deadline = deadline_of(owner) or 0
-        local heard = (tonumber(noted[2]) or 0) > now
-        if heard and deadline < math.min(gone, now + NEAR) then
-            deadline = math.min(gone, now + MOST)
-            redis.call('ZADD', DEADLINES, 'XX', ms(deadline), owner)
-        end
-        if deadline >= now + NEAR then
+        if keep(owner, noted[1], noted[2]) then
             return
         end
     end
@@ -290,6 +295,32 @@ local function tell_next(left)
     if head and is_ours(head) then
         wake(head, LOCK, ARGV[1], ARGV[2], WAITERS, left)
     end
+end
+
+-- The next waiter, `head`, is ours and has taken the lock for `lease` ms: it leaves the queue. `heir`:
+-- the waiter behind it, if there is one.
+local function serve(head, heir, lease)
+    if not heir then
+        redis.call('DEL', QUEUE, DEADLINES, NOTES)
+        return
+    end
+    local noted = not waiters and is_ours(heir)
+        and redis.call('HMGET', NOTES, 'mixed', head, heir, client_of(heir))
+    if noted and not noted[1] then
+        -- A waiter of another client that has entered behind these is found by the next script that
+        -- looks at the whole queue.
+        redis.call('LREM', QUEUE, 1, head)
+        redis.call('ZREM', DEADLINES, head)
+        if noted[2] then
+            redis.call('HDEL', NOTES, head)
+        end
+        keep(heir, noted[3], noted[4])
+    else
+        look()
+        take_out(head)
+        settle(1)
+    end
+    tell_next(lease)
 end
 
 -- The reply of a script that may have woken a waiter.

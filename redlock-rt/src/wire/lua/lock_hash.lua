@@ -17,12 +17,14 @@ local function is_holder(field, count)
     return string.find(owner, '^.+:%-?%d+$') and string.find(count, '^%-?%d+$')
 end
 
--- The error if the key is not a lock; nil if it may be a lock, or does not exist.
+-- The error if the key is not a lock; nil if it may be a lock, or does not exist. Returns also the
+-- fields and their values, if it has read all.
 local function not_a_lock(key, all)
     local size = redis.call('HLEN', key)
-    local is_lock = true
+    local is_lock, fields = true, nil
     if all or size <= 8 then
-        local fields, mode = redis.call('HGETALL', key), false
+        local mode = false
+        fields = redis.call('HGETALL', key)
         for at = 1, #fields, 2 do
             local field, value = fields[at], fields[at + 1]
             if field == 'mode' then
@@ -37,8 +39,6 @@ local function not_a_lock(key, all)
         local mode = redis.call('HGET', key, 'mode')
         is_lock = mode == 'read' or mode == 'write'
     end
-    if not is_lock then
-        return redis.error_reply('WRONGTYPE the hash is no lock')
-    end
+    return not is_lock and redis.error_reply('WRONGTYPE the hash is no lock') or nil, fields
 end
 

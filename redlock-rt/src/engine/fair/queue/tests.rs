@@ -4,14 +4,26 @@ use proptest::prelude::*;
 
 use super::*;
 
+const ALONE: FairPlace = FairPlace {
+    is_next: false,
+    lease: None,
+    mixed: false,
+    at: 0,
+};
+const MIXED: FairPlace = FairPlace {
+    mixed: true,
+    ..ALONE
+};
+/// The lease of every waiter.
+const LEASE: Duration = Duration::from_secs(30);
 const S: Duration = Duration::from_secs(1);
 
 #[test]
 fn the_head_is_woken_while_the_lock_is_free() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
-    queue.enter(2, "b", now);
+    queue.enter(1, "a", LEASE, now);
+    queue.enter(2, "b", LEASE, now);
     assert!(queue.reported(Some(1), false, &[], now).is_empty());
     assert!(queue.has_head());
     for _ in 0..2 {
@@ -29,11 +41,11 @@ fn the_head_is_woken_while_the_lock_is_free() {
 fn a_beat_is_due_when_the_lease_before_the_head_is_over() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now + 9 * S);
-    queue.is_queued(1, false, Some(now + 3 * S));
+    queue.enter(1, "a", LEASE, now + 9 * S);
+    queue.is_queued(1, ALONE, Some(now + 3 * S));
     assert_eq!(queue.due(), Some(now + 3 * S));
     queue.begin_beat(now, now + 9 * S).unwrap();
-    queue.is_queued(1, false, Some(now + 2 * S));
+    queue.is_queued(1, ALONE, Some(now + 2 * S));
     queue.reported(None, false, &[], now);
     queue.beat_answered(now, now + 9 * S);
     assert_eq!(queue.due(), Some(now + 2 * S));
@@ -46,12 +58,12 @@ fn a_beat_is_due_when_the_lease_before_the_head_is_over() {
 fn an_announced_head_has_a_beat_when_the_lease_before_it_ends() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now + 9 * S);
+    queue.enter(1, "a", LEASE, now + 9 * S);
     assert!(!queue.is_next(2, now + S), "no waiter has this number");
     // The announcement may come before the reply that says that the waiter is queued.
     assert!(queue.is_next(1, now + S));
     assert_eq!(queue.due(), Some(now + 9 * S));
-    queue.is_queued(1, false, None);
+    queue.is_queued(1, ALONE, None);
     assert!(queue.has_head());
     assert_eq!(queue.due(), Some(now + S));
     // The reply to a beat that was sent before does not cancel it.
@@ -66,8 +78,8 @@ fn an_announced_head_has_a_beat_when_the_lease_before_it_ends() {
 fn the_head_tries_by_itself_while_beats_fail() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
-    queue.is_queued(1, false, Some(now));
+    queue.enter(1, "a", LEASE, now);
+    queue.is_queued(1, ALONE, Some(now));
     let fails = |queue: &mut FairWaitQueue<_>, at| {
         queue.begin_beat(at, at).unwrap();
         queue.beat_failed(at, at, at + 2 * S)
@@ -78,8 +90,8 @@ fn the_head_tries_by_itself_while_beats_fail() {
     queue.beat_answered(now, now);
     assert_eq!(fails(&mut queue, now + 9 * S), None, "answered since");
     queue.leave(1);
-    queue.enter(2, "b", now);
-    queue.is_queued(2, false, None);
+    queue.enter(2, "b", LEASE, now);
+    queue.is_queued(2, ALONE, None);
     let woken: Vec<_> = (0..6).map(|at| fails(&mut queue, now + at * S)).collect();
     assert_eq!(woken, [None; 6], "the head is another client's");
 }
@@ -88,8 +100,8 @@ fn the_head_tries_by_itself_while_beats_fail() {
 fn a_beat_tells_the_time_since_the_last_one() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
-    queue.is_queued(1, false, None);
+    queue.enter(1, "a", LEASE, now);
+    queue.is_queued(1, ALONE, None);
     let since_last =
         |queue: &mut FairWaitQueue<_>, at| queue.begin_beat(at, at).unwrap().since_last;
     assert_eq!(since_last(&mut queue, now), Duration::ZERO);
@@ -101,8 +113,8 @@ fn a_beat_tells_the_time_since_the_last_one() {
 fn a_dropped_waiter_is_woken() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
-    queue.enter(2, "b", now);
+    queue.enter(1, "a", LEASE, now);
+    queue.enter(2, "b", LEASE, now);
     assert_eq!(queue.reported(None, false, &[1, 2, 3], now), ["a", "b"]);
 }
 
@@ -112,12 +124,12 @@ fn a_waiter_that_queues_again_is_behind_the_others() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
     for number in 1..=3 {
-        queue.enter(number, "queue", now);
-        queue.is_queued(number, false, None);
+        queue.enter(number, "queue", LEASE, now);
+        queue.is_queued(number, ALONE, None);
     }
     queue.reported(None, false, &[1], now);
     assert_eq!(queue.oldest().collect::<Vec<_>>(), [2, 3]);
-    queue.is_queued(1, false, None);
+    queue.is_queued(1, ALONE, None);
     assert_eq!(queue.oldest().collect::<Vec<_>>(), [2, 3, 1]);
     queue.leave(2);
     assert_eq!(queue.oldest().collect::<Vec<_>>(), [3, 1]);
@@ -127,7 +139,7 @@ fn a_waiter_that_queues_again_is_behind_the_others() {
 fn beats_end_with_the_last_waiter() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
+    queue.enter(1, "a", LEASE, now);
     assert_eq!(queue.due(), Some(now));
     queue.leave(1);
     assert_eq!(queue.due(), None);
@@ -139,8 +151,8 @@ fn beats_end_with_the_last_waiter() {
 fn a_beat_asked_for_while_one_is_under_way_is_due_when_that_is_over() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
-    queue.is_queued(1, false, None);
+    queue.enter(1, "a", LEASE, now);
+    queue.is_queued(1, ALONE, None);
     assert_eq!(queue.begin_beat(now, now + S).unwrap().oldest, [1]);
     queue.ask(now);
     assert_eq!(queue.due(), None);
@@ -155,11 +167,11 @@ fn a_beat_asked_for_while_one_is_under_way_is_due_when_that_is_over() {
 fn a_beat_asked_for_before_a_waiter_is_queued_is_due_when_one_is() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now + S);
+    queue.enter(1, "a", LEASE, now + S);
     queue.ask(now);
     assert!(queue.begin_beat(now, now + S).is_none());
     assert_eq!(queue.due(), Some(now + S));
-    queue.is_queued(1, false, None);
+    queue.is_queued(1, ALONE, None);
     assert_eq!(queue.due(), Some(now));
 }
 
@@ -167,8 +179,8 @@ fn a_beat_asked_for_before_a_waiter_is_queued_is_due_when_one_is() {
 fn a_head_without_a_ticket_is_taken_out_by_the_next_beat() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(2, "b", now + S);
-    queue.is_queued(2, false, None);
+    queue.enter(2, "b", LEASE, now + S);
+    queue.is_queued(2, ALONE, None);
     assert!(queue.reported(Some(1), true, &[], now).is_empty());
     assert_eq!(queue.due(), Some(now));
     let request = queue.begin_beat(now, now + S).unwrap();
@@ -182,8 +194,8 @@ fn a_ticket_dropped_while_a_beat_is_under_way_is_no_left_over() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
     for number in 1..=2 {
-        queue.enter(number, number, now + S);
-        queue.is_queued(number, false, None);
+        queue.enter(number, number, LEASE, now + S);
+        queue.is_queued(number, ALONE, None);
     }
     queue.begin_beat(now, now + S).unwrap();
     // Served, or its leave is under way.
@@ -201,8 +213,8 @@ fn a_ticket_dropped_while_a_beat_is_under_way_is_no_left_over() {
 fn an_announcement_without_a_ticket_brings_the_next_beat_nearer() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now + S);
-    queue.is_queued(1, false, None);
+    queue.enter(1, "a", LEASE, now + S);
+    queue.is_queued(1, ALONE, None);
     assert_eq!(queue.due(), Some(now + S));
     queue.unclaimed(now);
     assert_eq!(queue.due(), Some(now + SOON));
@@ -213,19 +225,19 @@ fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
     for number in 1..=9 {
-        queue.enter(number, "queue", now);
+        queue.enter(number, "queue", LEASE, now);
         if number > 1 {
-            queue.is_queued(number, false, None);
+            queue.is_queued(number, ALONE, None);
         }
     }
     assert_eq!(queue.with_channels(), []);
-    queue.is_queued(9, true, None);
+    queue.is_queued(9, MIXED, None);
     assert_eq!(queue.with_channels(), [2, 3, 4, 5]);
     queue.leave(3);
     assert_eq!(queue.with_channels(), [2, 4, 5, 6]);
     (1..=9).for_each(|number| queue.leave(number));
-    queue.enter(10, "queue", now);
-    queue.is_queued(10, false, None);
+    queue.enter(10, "queue", LEASE, now);
+    queue.is_queued(10, ALONE, None);
     assert_eq!(
         queue.with_channels(),
         [],
@@ -238,11 +250,11 @@ fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
 fn a_waiter_that_comes_while_a_beat_is_under_way_begins_none() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now);
-    queue.is_queued(1, false, None);
+    queue.enter(1, "a", LEASE, now);
+    queue.is_queued(1, ALONE, None);
     queue.begin_beat(now, now + S).unwrap();
     queue.leave(1);
-    queue.enter(2, "b", now);
+    queue.enter(2, "b", LEASE, now);
     assert_eq!(queue.due(), None);
     assert!(queue.reported(Some(1), true, &[], now).is_empty());
     queue.beat_answered(now, now + S);
@@ -254,9 +266,9 @@ fn a_waiter_that_comes_while_a_beat_is_under_way_begins_none() {
 fn a_waiter_with_a_ticket_is_not_taken_out() {
     let now = Instant::now();
     let mut queue = FairWaitQueue::default();
-    queue.enter(1, "a", now + S);
+    queue.enter(1, "a", LEASE, now + S);
     assert_eq!(queue.reported(Some(1), true, &[], now), ["a"]);
-    queue.is_queued(1, false, None);
+    queue.is_queued(1, ALONE, None);
     assert!(queue.begin_beat(now, now + S).unwrap().left_over.is_empty());
 }
 
@@ -293,12 +305,12 @@ proptest! {
         for step in steps {
             match step {
                 Step::Enter(number) if queue.queue_of(number).is_none() => {
-                    queue.enter(number, number, later);
+                    queue.enter(number, number, LEASE, later);
                 }
                 Step::Enter(_) => {}
                 Step::Leave(number) => queue.leave(number),
                 Step::Queued(number) => {
-                    queue.is_queued(number, false, None);
+                    queue.is_queued(number, ALONE, None);
                 }
                 Step::Ask => {
                     queue.ask(now);
@@ -323,4 +335,45 @@ proptest! {
             }
         }
     }
+}
+
+/// The replies to the calls that queue waiters are read in another order than Redis wrote them.
+#[test]
+fn a_release_names_those_that_redis_queued_first() {
+    let (mut queue, now) = (FairWaitQueue::default(), Instant::now());
+    for number in 1..=6 {
+        queue.enter(number, number, number as u32 * LEASE, now);
+    }
+    let named = |queue: &FairWaitQueue<u64>| -> Vec<u64> {
+        queue
+            .next_in_line()
+            .iter()
+            .map(|(number, _)| *number)
+            .collect()
+    };
+    for (number, at) in [(3, 30), (5, 50), (1, 10), (2, 20), (4, 20)] {
+        queue.is_queued(number, FairPlace { at, ..ALONE }, None);
+    }
+    assert_eq!(named(&queue), [1, 2, 4, 3]);
+    assert_eq!(queue.next_in_line()[1], (2, 2 * LEASE));
+    assert_eq!(queue.grant(1, now), Some(1));
+    assert_eq!(
+        named(&queue),
+        [2, 4, 3, 5],
+        "who has the lock does not wait"
+    );
+    queue.leave(2);
+    assert_eq!(named(&queue), [4, 3, 5]);
+    assert_eq!(queue.take_grant(1, Some(now - S)), Some(now));
+    assert_eq!(queue.take_grant(1, None), None);
+    queue.grant(1, now);
+    assert_eq!(
+        queue.take_grant(1, Some(now + S)),
+        None,
+        "the answer is newer"
+    );
+    assert_eq!(queue.grant(2, now), None, "it has left");
+    queue.grant(3, now);
+    queue.revoke();
+    assert_eq!(queue.take_grant(3, None), None);
 }
