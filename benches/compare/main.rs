@@ -12,6 +12,7 @@
 //! All sides do the same work in interleaved rounds, so that other work of the machine affects all
 //! alike; see `rounds`. The raw side is `raw.rs`.
 
+mod bare;
 mod contention;
 mod figures;
 mod files;

@@ -1,6 +1,7 @@
 //! Which figures README shows, and how they are written.
 
 use crate::{
+    bare::{BARE, BARE_DROPPING},
     figures::{Figures, Scene, Unit, Waits},
     report::{Report, Run},
     sides::OURS,
@@ -66,7 +67,7 @@ pub(crate) const ROWS: [Row; 16] = [
 ];
 
 /// The sides that are no other crates, besides the last one.
-const NO_PEERS: [&str; 2] = [OURS, "dropping"];
+const NO_PEERS: [&str; 4] = [OURS, "dropping", BARE, BARE_DROPPING];
 
 impl Row {
     /// The label without marks.

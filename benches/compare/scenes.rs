@@ -7,6 +7,7 @@ use redlock_rt::{Client, RLock, embedded::Engine};
 use tests::RedisServer;
 
 use crate::{
+    bare,
     figures::{Scene, Unit},
     pair::Pair,
     peers::Peers,
@@ -29,7 +30,8 @@ impl Pair for Dropping {
 pub(crate) async fn uncontended(server: &RedisServer, peers: &Peers, effort: Effort) -> Scene {
     let dropping = client(server).await.rlock("bench:dropping");
     let dropping = Tasks::boxed("dropping", [Dropping(dropping)]);
-    on_server(server, peers, 1, vec![dropping], effort)
+    let floor = bare::side(server, 1, false).await;
+    on_server(server, peers, 1, vec![dropping, floor], effort)
         .await
         .with_goal(0.95)
 }
@@ -55,6 +57,7 @@ async fn on_server(
     let (client, raw) = (client(server).await, raw(server).await);
     let mut sides = more;
     sides.insert(0, ours(&client, tasks));
+    sides.push(bare::side(server, tasks, true).await);
     sides.extend(peers.distinct(tasks));
     sides.push(raws(&raw, tasks));
     let connection = server.connect().await.expect("the server answers");

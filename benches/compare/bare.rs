@@ -1,0 +1,227 @@
+//! The commands of a lock and unlock that this library sends, and nothing else: the floor of what a client
+//! of these commands can take.
+//!
+//! There is no guard, no lease, no queue, no time-out and no error: a reply is a line. Each task has its
+//! commands as bytes from the beginning. As in this library, one task of the runtime writes what all callers
+//! have left, and waits a turn before if a few wait for replies.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker, ready},
+    time::Instant,
+};
+
+use tests::RedisServer;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::{
+    pair::Pair,
+    sides::{Side, Tasks},
+};
+
+/// The names of the sides.
+pub(crate) const BARE: &str = "bare commands";
+pub(crate) const BARE_DROPPING: &str = "bare commands, dropping";
+
+/// As in this library: with so many calls under way it is worth while to wait for more.
+const FEW: usize = 4;
+
+#[derive(Default)]
+struct Line {
+    /// What is not written yet.
+    out: Vec<u8>,
+    /// The task of each reply to come.
+    expected: VecDeque<usize>,
+    tasks: Vec<Slot>,
+    driver: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The replies that the task waits for.
+    replies: usize,
+    waker: Option<Waker>,
+}
+
+type Shared = Arc<Mutex<Line>>;
+
+fn lock(line: &Shared) -> MutexGuard<'_, Line> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The commands of one task.
+struct Bare {
+    line: Shared,
+    task: usize,
+    acquire: Vec<u8>,
+    release: Vec<u8>,
+    /// Whether it waits for the replies to the release.
+    waits: bool,
+}
+
+impl Bare {
+    /// Leaves a command to the writer.
+    fn send(&self, command: &[u8], replies: usize, waits: bool) {
+        let mut line = lock(&self.line);
+        line.out.extend_from_slice(command);
+        // Replies for which nobody waits are for nobody.
+        let task = if waits { self.task } else { usize::MAX };
+        line.expected.extend(std::iter::repeat_n(task, replies));
+        if waits {
+            line.tasks[self.task].replies = replies;
+        }
+        if let Some(driver) = line.driver.take() {
+            drop(line);
+            driver.wake();
+        }
+    }
+
+    async fn call(&self, command: &[u8], replies: usize) {
+        self.send(command, replies, true);
+        poll_fn(|cx| {
+            let slot = &mut lock(&self.line).tasks[self.task];
+            if slot.replies == 0 {
+                return Poll::Ready(());
+            }
+            slot.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Pair for Bare {
+    async fn pair(&mut self) -> Instant {
+        self.call(&self.acquire, 1).await;
+        let held = Instant::now();
+        match self.waits {
+            true => self.call(&self.release, 2).await,
+            false => self.send(&self.release, 2, false),
+        }
+        held
+    }
+}
+
+/// Writes what callers leave, and reads replies.
+struct Driver {
+    stream: TcpStream,
+    line: Shared,
+    writing: Vec<u8>,
+    waited: bool,
+}
+
+impl Driver {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let written = self.poll_write(cx);
+            if self.poll_read(cx).is_pending() && written.is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Ready if it should be called again.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.writing.is_empty() {
+            let mut line = lock(&self.line);
+            line.driver = Some(cx.waker().clone());
+            if line.out.is_empty() {
+                return Poll::Pending;
+            }
+            if line.expected.len() >= FEW && !std::mem::replace(&mut self.waited, true) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            std::mem::swap(&mut self.writing, &mut line.out);
+        }
+        self.waited = false;
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.writing));
+        drop(self.writing.drain(..written.expect("the server reads")));
+        Poll::Ready(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut buffer = [0; 4096];
+        let mut read = ReadBuf::new(&mut buffer);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read)).expect("the server answers");
+        assert!(!read.filled().contains(&b'-'), "an error");
+        let lines = read.filled().iter().filter(|byte| **byte == b'\n').count();
+        let mut line = lock(&self.line);
+        for _ in 0..lines {
+            let task = line.expected.pop_front().expect("each reply has a call");
+            if let Some(slot) = line.tasks.get_mut(task) {
+                slot.replies -= 1;
+                if slot.replies == 0
+                    && let Some(waker) = slot.waker.take()
+                {
+                    waker.wake();
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// The side with these tasks. `waits`: for the replies to releases.
+pub(crate) async fn side(server: &RedisServer, tasks: u64, waits: bool) -> Box<dyn Side> {
+    let mut redis = server.connect().await.expect("the server answers");
+    let stream = TcpStream::connect(server.address()).await;
+    let stream = stream.expect("the server answers");
+    stream.set_nodelay(true).expect("it is a TCP stream");
+    let line = Shared::default();
+    let mut driver = Driver {
+        stream,
+        line: Arc::clone(&line),
+        writing: Vec::new(),
+        waited: false,
+    };
+    tokio::spawn(poll_fn(move |cx| driver.poll(cx)));
+    let mut pairs = Vec::new();
+    for task in 0..tasks {
+        let key = format!("bench:bare:{waits}:{task:03}");
+        let owner = format!("0f8fad5b-d9cb-469f-a165-70867728950e:{task}");
+        let (_, dump, _): (u8, Vec<u8>, u8) = redis::pipe()
+            .cmd("HSET")
+            .arg(&key)
+            .arg(&owner)
+            .arg(1)
+            .cmd("DUMP")
+            .arg(&key)
+            .cmd("DEL")
+            .arg(&key)
+            .query_async(&mut redis)
+            .await
+            .expect("the server answers");
+        let channel = format!("redisson_lock__channel:{{{key}}}");
+        let (key, owner) = (key.as_bytes(), owner.as_bytes());
+        let release = [
+            command(&[b"HDEL", key, owner]),
+            command(&[b"PUBLISH", channel.as_bytes(), b"0"]),
+        ];
+        lock(&line).tasks.push(Slot::default());
+        pairs.push(Bare {
+            line: Arc::clone(&line),
+            task: pairs.len(),
+            acquire: command(&[b"RESTORE", key, b"30000", &dump]),
+            release: release.concat(),
+            waits,
+        });
+    }
+    Tasks::boxed(if waits { BARE } else { BARE_DROPPING }, pairs)
+}
