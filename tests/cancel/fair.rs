@@ -67,6 +67,53 @@ pub(crate) async fn fair_unlock(stage: &mut Stage, at: At) -> bool {
         .is_some()
 }
 
+/// The dropped call gives the lock to the waiter.
+pub(crate) async fn fair_unlock_before_a_waiter(stage: &mut Stage, at: At) -> bool {
+    let guard = stage.fair().lock().await.unwrap();
+    let waiting = queued(stage.fair(), 0).await;
+    let outcome = stage.drop_at(at, guard.unlock()).await;
+    stage.finish_events();
+    assert_served(at, waiting).await;
+    outcome
+        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
+        .is_some()
+}
+
+pub(crate) async fn fair_unlock_before_a_waiter_whose_reply_is_lost(
+    stage: &mut Stage,
+    at: At,
+) -> bool {
+    warm(stage).await;
+    let guard = stage.fair().lock().await.unwrap();
+    let waiting = queued(stage.fair(), 0).await;
+    stage.lose_reply();
+    let outcome = stage.drop_at(at, guard.unlock()).await;
+    stage.finish_events();
+    assert_served(at, waiting).await;
+    outcome
+        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
+        .is_some()
+}
+
+/// The dropped call is given the lock by a guard of its client, and another one waits behind it.
+pub(crate) async fn fair_lock_that_is_given_before_another_waiter(
+    stage: &mut Stage,
+    at: At,
+) -> bool {
+    let guard = stage.fair().lock().await.unwrap();
+    let mut call = Box::pin({
+        let lock = stage.fair();
+        async move { lock.lock().await }
+    });
+    assert!(poll!(&mut call).is_pending());
+    let behind = queued(stage.fair(), 0).await;
+    stage.then(move || drop(guard));
+    let completed = unlocked(stage.drop_at(at, call).await).await;
+    stage.finish_events();
+    assert_served(at, behind).await;
+    completed
+}
+
 pub(crate) async fn fair_lock_behind_another_client(stage: &mut Stage, at: At) -> bool {
     held_elsewhere(stage).await;
     fair_lock(stage, at).await

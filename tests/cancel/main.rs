@@ -12,6 +12,7 @@ mod faults;
 mod late;
 mod multi;
 mod outages;
+mod passes;
 mod rw;
 mod stage;
 mod waiting;
@@ -80,6 +81,9 @@ cases! {
         fair_lock(5)
         fair_try_lock(5)
         fair_unlock(5)
+        fair_unlock_before_a_waiter(5)
+        fair_unlock_before_a_waiter_whose_reply_is_lost(10)
+        fair_lock_that_is_given_before_another_waiter(40)
         fair_lock_behind_another_client(40)
         fair_lock_that_connects_first_behind_another_client(50)
         fair_lock_behind_another_waiter(40)
@@ -112,6 +116,10 @@ cases! {
         reenter_whose_reply_is_lost(10)
         extend_without_a_connection(40)
         extend_whose_reply_is_lost(10);
+    passes:
+        unlock_that_passes_on(5)
+        lock_that_is_passed_on(25)
+        lock_that_is_passed_on_before_another_waiter(25);
     rw:
         read(5)
         write(5)
