@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::future::join_all;
 use redlock_rt::{
-    Client, ClientBuilder, Error, ErrorKind, Fsync, LockOptions, LostReason, Owner, PermitOptions,
-    ReplicaAck, distributed_lock,
+    Client, ClientBuilder, Error, ErrorKind, Fsync, Kind, Lock, LockOptions, LostReason, Owner,
+    PermitOptions, ReplicaAck, distributed_lock,
 };
 use tests::{
     CALL, Gate, Proxy, RedisServer, Replicated, ServerOptions, eventually, told, trace_init, within,
@@ -133,6 +133,45 @@ async fn a_lock_that_too_few_replicas_have_is_released_and_the_error_counts_them
     let all = asking(ReplicaAck::All).wait(DEADLINE);
     let works = async || lock.lock_with(all.clone()).await.map(drop);
     eventually(DEADLINE, works).await;
+}
+
+/// Gets the lock from another task of the client: without a call, by a call that passes it on, by a
+/// release that gives it to the next in a queue.
+async fn a_lock_of_another_task<K: Kind>(
+    stage: &Stage,
+    name: &str,
+    lock: Lock<K>,
+    options: LockOptions,
+) {
+    let behind = async |ack: ReplicaAck, wait: Duration| {
+        let guard = lock.lock_with(options.clone()).await.unwrap();
+        let (next, asking) = (lock.clone(), options.clone().replica_ack(ack).wait(wait));
+        let next = tokio::spawn(async move { next.lock_with(asking).await });
+        eventually(DEADLINE, async || stage.client.stats().waiting == 1).await;
+        guard.unlock().await.unwrap();
+        within(DEADLINE, next).await.unwrap()
+    };
+    let guard = behind(ReplicaAck::AtLeast(1), DEADLINE).await.unwrap();
+    let replica: Vec<String> = stage.servers.command(1, &["HKEYS", name]).await;
+    assert_eq!(replica, [guard.hold_id().to_string()]);
+    guard.unlock().await.unwrap();
+    let error = behind(ReplicaAck::AtLeast(2), 2 * PATIENCE).await;
+    assert_misses(&error.unwrap_err(), 2, 1);
+    eventually(DEADLINE, async || !stage.exists(0, name).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_have_a_lock_that_was_another_tasks_of_the_same_client() {
+    let stage = Stage::with(1, |builder| builder.hand_over(Duration::from_secs(1))).await;
+    stage.is_warm(1).await;
+    let client = &stage.client;
+    let renewed = LockOptions::new;
+    let fixed = renewed().renew(false);
+    let [over, on, fenced, fair] = ["handed over", "passed on", "fenced", "fair"];
+    a_lock_of_another_task(&stage, over, client.rlock(over), renewed()).await;
+    a_lock_of_another_task(&stage, on, client.rlock(on), fixed).await;
+    a_lock_of_another_task(&stage, fenced, client.fenced_lock(fenced), renewed()).await;
+    a_lock_of_another_task(&stage, fair, client.fair_lock(fair), renewed()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

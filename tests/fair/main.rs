@@ -14,4 +14,5 @@ mod java;
 mod leaving;
 mod looks;
 mod order;
+mod scripts;
 mod wake;

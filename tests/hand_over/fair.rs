@@ -271,6 +271,60 @@ async fn an_unlock_that_is_cancelled_gives_the_lock_all_the_same() {
     next.unlock().await.unwrap();
 }
 
+/// Nobody reads the reply that says who has the lock: the waiter learns it by a heartbeat.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_did_not_learn_that_it_has_the_lock_while_nobody_polled_the_unlock() {
+    let stage = Stage::open().await;
+    let long = LockOptions::new().lease(Duration::from_secs(600));
+    let (guard, next) = stage.followed(stage.lock.lock_with(long)).await;
+    let mut unlock = tokio_test::task::spawn(guard.unlock());
+    assert_pending!(unlock.poll());
+    let started = tokio::time::Instant::now();
+    let next = next.await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert_eq!(
+        stage.other.holder().await.unwrap().as_ref(),
+        Some(next.hold_id())
+    );
+    next.unlock().await.unwrap();
+    drop(unlock);
+    settle().await;
+    assert!(stage.is_free().await);
+}
+
+/// The reply is lost, and the server away until the lease of the giver is over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_learns_that_it_has_the_lock_after_an_outage() {
+    let stage = Stage::open().await;
+    let fixed = LockOptions::new().lease(MS * 300).renew(false);
+    let (guard, next) = stage.followed(stage.lock.lock_with(fixed)).await;
+    let long = LockOptions::new().lease(Duration::from_secs(600));
+    let mut last = tokio_test::task::spawn(stage.lock.lock_with(long));
+    parked(&mut last).await;
+    // Nobody has told the last one that it is next.
+    drop(guard);
+    let guard = next.await.unwrap();
+    let next = last;
+    stage.wires.hang();
+    drop(guard);
+    settle().await;
+    stage.wires.refuse();
+    assert!(stage.wires.cut(Which::All) > 0);
+    stage.wires.speak();
+    sleep(Duration::from_secs(10)).await;
+    stage.wires.accept();
+    let started = tokio::time::Instant::now();
+    let next = next.await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert_eq!(
+        stage.other.holder().await.unwrap().as_ref(),
+        Some(next.hold_id())
+    );
+    next.unlock().await.unwrap();
+    settle().await;
+    assert!(stage.is_free().await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shut_down_releases_what_was_given_meanwhile() {
     let stage = Stage::open().await;

@@ -31,8 +31,8 @@ pub struct Fair;
 ///
 /// * **A waiter that ends** (it gives up, is dropped or shut down) leaves the queue at once.
 /// * **A killed process** delays the waiters behind its own by at most
-///   [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s), while one client of this crate
-///   waits for, takes or releases the lock. If only Redisson clients are left, they wait until its
+///   [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s) and the time until a client of this
+///   crate that waits sends its next heartbeat, or takes or releases the lock. If only Redisson clients are left, they wait until its
 ///   deadline: the rest of a limited wait, and otherwise about five minutes (plus the wait of each
 ///   Redisson thread that was queued before it).
 /// * **A Redisson thread that dies while it waits** delays the others until Redisson's own
@@ -44,7 +44,8 @@ pub struct Fair;
 ///   five minutes, and has used more than half of that by then, a live waiter behind it can lose
 ///   its place and queues again, at the end.
 /// * **A paused process**: after a pause longer than the waiter time-out it loses its places, and
-///   its waiters queue again.
+///   its waiters queue again. The same happens to a waiter that a release of its process gave the lock
+///   to, after a pause longer than its lease.
 ///
 /// * **A left-over waiter**, which is still in Redis but no longer in its process, is found by the
 ///   heartbeats of its process. (A command of a broken connection ran after the waiter had left;

@@ -97,10 +97,12 @@ impl FairMap {
         }
     }
 
-    /// It is not known whether a release gave the lock to a waiter that may be next: those ask.
-    pub(in crate::engine) fn ask_next(&self, name: &LockName) {
+    /// It is not known whether a release gave the lock to one of these waiters: they ask Redis.
+    pub(in crate::engine) fn ask(&self, name: &LockName, numbers: impl Iterator<Item = u64>) {
         if let Some(waiters) = self.get(name.as_str()) {
-            waiters.ask_next();
+            for number in numbers {
+                let _ = waiters.is_next(number, None);
+            }
         }
     }
 

@@ -36,6 +36,9 @@ const MOST_LEFT_OVER: usize = 50;
 /// meanwhile, or the reply that says its place is not read yet.
 const NAMED: usize = 4;
 
+/// Replies are not read so many microseconds later than others that Redis wrote after them.
+const MOST_LATE: u64 = 2_000_000;
+
 /// A waiter, and how to wake it.
 #[derive(Debug)]
 struct FairWaiter<Q> {
@@ -86,6 +89,10 @@ pub(super) struct FairWaitQueue<Q> {
     last_beat: Option<Instant>,
     /// While beats fail, when the head tries by itself.
     fallback_at: Option<Instant>,
+    /// When this client freed the lock by force.
+    revoked: Option<Instant>,
+    /// The greatest time at which a waiter was queued.
+    latest: u64,
     /// Whether Redis answers beats.
     pub(super) health: Health,
 }
@@ -104,6 +111,8 @@ impl<Q> Default for FairWaitQueue<Q> {
             asked_by: None,
             last_beat: None,
             fallback_at: None,
+            revoked: None,
+            latest: 0,
             health: Health::Answering,
         }
     }
@@ -161,7 +170,11 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.mixed |= place.mixed;
         if waiter.position.is_none() {
             self.positions += 1;
-            let position = (place.at, self.positions);
+            // After a failover the clock may be another one.
+            let set_back = place.at < self.latest.saturating_sub(MOST_LATE);
+            let at = if set_back { self.latest } else { place.at };
+            self.latest = self.latest.max(at);
+            let position = (at, self.positions);
             waiter.position = Some(position);
             self.queued.insert(position, number);
         }
@@ -202,17 +215,17 @@ impl<Q: Clone> FairWaitQueue<Q> {
     }
 
     /// Takes what [`grant`](Self::grant) has noted. `asked`: when the waiter asked by itself. If it has
-    /// asked since the release was sent and was refused, the lock may be freed again, so it asks again.
+    /// asked since the release was sent and was refused, or this client has freed the lock by force since,
+    /// the lock may be free again: the waiter asks.
     pub(super) fn take_grant(&mut self, number: u64, asked: Option<Instant>) -> Option<Instant> {
         let granted = self.waiters.get_mut(&number)?.granted.take();
-        granted.filter(|sent| asked.is_none_or(|asked| asked <= *sent))
+        let stands = |sent: &Instant| self.revoked.is_none_or(|revoked| revoked < *sent);
+        granted.filter(|sent| stands(sent) && asked.is_none_or(|asked| asked <= *sent))
     }
 
-    /// Forgets all grants: those waiters ask Redis.
-    pub(super) fn revoke(&mut self) {
-        for waiter in self.waiters.values_mut() {
-            waiter.granted = None;
-        }
+    /// No grant of a release that was sent before counts any more: those waiters ask Redis.
+    pub(super) fn revoke(&mut self, now: Instant) {
+        self.revoked = Some(now);
     }
 
     /// An announcement came for a number without a ticket: the next beat, which asks who is next, is

@@ -175,20 +175,9 @@ impl FairWaiters {
         }
     }
 
-    /// The waiters that may be next ask Redis.
-    pub(super) fn ask_next(&self) {
-        let queue = lock(&self.queue);
-        let next = queue.next_in_line().into_iter();
-        let next: Vec<_> = next
-            .filter_map(|(number, _)| queue.queue_of(number))
-            .collect();
-        drop(queue);
-        next.iter().for_each(|own| own.notify());
-    }
-
     /// What was granted and not taken yet counts no more: those waiters ask Redis.
     pub(super) fn revoke(&self) {
-        lock(&self.queue).revoke();
+        lock(&self.queue).revoke(clock::now());
     }
 
     /// A turn was announced for a number without a ticket.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::end::{end_of, granted};
+use super::end::{Grant, end_of};
 use super::tally::Open;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault, To, before};
@@ -94,9 +94,8 @@ pub(crate) struct Cleanup {
     goal: Goal,
     /// For the end of a hold: the call acquires for a waiter too.
     pass: Option<Box<Pass>>,
-    /// For the end of a hold of a fair lock: the call that names waiters, one of which may have the lock
-    /// by an earlier try. So a repeat is the same call.
-    granting: Option<Call>,
+    /// For the end of a hold of a fair lock: the call names waiters, one of which may get the lock.
+    grant: Option<Box<Grant>>,
     delivery: Delivery,
     /// What is known about the announcement.
     news: News,
@@ -130,7 +129,7 @@ impl Cleanup {
             lease: hold.asked_for,
             goal,
             pass: None,
-            granting: None,
+            grant: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -148,7 +147,7 @@ impl Cleanup {
             subject: Subject::OrphanedAttempt(Box::new(orphan)),
             goal: Goal::End,
             pass: None,
-            granting: None,
+            grant: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -164,7 +163,7 @@ impl Cleanup {
             subject: Subject::OnceRequest(Box::new(once)),
             goal: Goal::End,
             pass: None,
-            granting: None,
+            grant: None,
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
@@ -209,9 +208,9 @@ impl Cleanup {
                     kept => kept,
                 };
                 let Some(turn) = turn else { return };
-                let (pass, granting) = (self.pass.as_ref(), &mut self.granting);
+                let (pass, grant) = (self.pass.as_ref(), &mut self.grant);
                 let is_first = self.delivery.open_since().is_none();
-                let end = || end_of(hold, granting, is_first);
+                let end = || end_of(hold, grant, is_first);
                 let call = || pass.map_or_else(end, |pass| pass.call());
                 self.delivery
                     .begin(hold.engine.to(hold.recipe.name()), call);
@@ -414,7 +413,7 @@ impl Cleanup {
             subject,
             goal,
             pass,
-            granting,
+            grant,
             delivery,
             news,
             ..
@@ -452,7 +451,7 @@ impl Cleanup {
                 let ended = match pass {
                     None => {
                         let is_first = delivery.open_since().is_none();
-                        let call = || end_of(hold, granting, is_first);
+                        let call = || end_of(hold, grant, is_first);
                         let answer = delivery.attempt(to, call, until).await?;
                         told(answer, delivery, news)
                     }
@@ -516,8 +515,8 @@ impl Cleanup {
             Ok(HoldReply::Gone | HoldReply::Taken) if self.news == News::Nothing => &News::Unknown,
             _ => &self.news,
         };
-        if let (Subject::Hold(hold), Some(_)) = (&self.subject, &self.granting) {
-            granted(hold, outcome.is_ok().then_some(news));
+        if let (Subject::Hold(hold), Some(grant)) = (&self.subject, &self.grant) {
+            grant.over(hold, news, &self.delivery, outcome.is_ok());
         }
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => hold.settled(news),

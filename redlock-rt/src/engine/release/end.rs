@@ -1,50 +1,79 @@
 //! The call that ends a hold. That of a fair lock may give the lock to a waiter of this client.
 
+use std::time::Instant;
+
+use crate::connection::Delivery;
 use crate::engine::hold::Hold;
 use crate::engine::news::News;
 use crate::mutant;
+use crate::name::HoldId;
 use crate::wire::Call;
 
-/// The call that ends a hold. `granting`: the one that was sent before, if it names waiters.
-pub(super) fn end_of(hold: &Hold, granting: &mut Option<Call>, is_first: bool) -> Call {
+/// A release that names waiters of this client. A repeat is the same call, since an earlier try may have
+/// given the lock to one of them.
+pub(super) struct Grant {
+    call: Call,
+    waiters: Vec<HoldId>,
+}
+
+/// The call that ends a hold. `grant`: the one that was sent before, if it names waiters.
+pub(super) fn end_of(hold: &Hold, grant: &mut Option<Box<Grant>>, is_first: bool) -> Call {
     if let Some(call) = hold.min_hold_call() {
         return call;
     }
     if is_first {
-        *granting = grant_of(hold);
+        *grant = Grant::of(hold);
     }
-    match (&granting, hold.repeated) {
-        (Some(call), _) => call.clone(),
+    match (&grant, hold.repeated) {
+        (Some(grant), _) => grant.call.clone(),
         (None, true) => hold.recipe.withdraw(&hold.id),
         (None, false) => hold.recipe.release(&hold.id),
     }
 }
 
-/// The release that gives the lock to the next waiter in the queue, if that is one of this client.
-fn grant_of(hold: &Hold) -> Option<Call> {
-    let engine = &hold.engine;
-    hold.recipe.queue()?;
-    if engine.config.hand_over.is_zero() || engine.is_closing() {
-        return None;
+impl Grant {
+    /// The release that gives the lock to the next waiter in the queue, if that is one of this client.
+    fn of(hold: &Hold) -> Option<Box<Self>> {
+        let engine = &hold.engine;
+        hold.recipe.queue()?;
+        if engine.config.hand_over.is_zero() || engine.is_closing() {
+            return None;
+        }
+        let waiters = engine.fair.next_in_line(hold.recipe.name());
+        if waiters.is_empty() {
+            return None;
+        }
+        let call = hold.recipe.grant(&hold.id, &waiters)?;
+        let waiters = waiters.into_iter().map(|(waiter, _)| waiter).collect();
+        Some(Box::new(Self { call, waiters }))
     }
-    let waiters = engine.fair.next_in_line(hold.recipe.name());
-    (!waiters.is_empty()).then_some(())?;
-    hold.recipe.grant(&hold.id, &waiters)
+
+    /// The release is over. Tells the waiter that has the lock; if none is known to have it, and an earlier
+    /// try may have given it to one, the waiters ask.
+    pub(super) fn over(&self, hold: &Hold, news: &News, delivery: &Delivery, answered: bool) {
+        let (engine, name) = (&hold.engine, hold.recipe.name());
+        let numbers = self.waiters.iter().filter_map(|id| engine.id.number_of(id));
+        if let Some((waiter, sent)) = granted(news)
+            && answered
+        {
+            // The lease may be that of the first try.
+            let sent = delivery.open_since().map_or(sent, |first| first.min(sent));
+            let told = !mutant::on("a_waiter_is_not_told_that_it_has_the_lock");
+            if let Some(number) = engine.id.number_of(waiter).filter(|_| told) {
+                engine.fair.grant(name, number, sent);
+            }
+        } else if !answered || delivery.open_since().is_some() {
+            engine.fair.ask(name, numbers);
+        }
+    }
 }
 
-/// The release that named waiters is over. `news`: what Redis has answered; `None`: nothing, or a refusal.
-pub(super) fn granted(hold: &Hold, news: Option<&News>) {
-    let (engine, name) = (&hold.engine, hold.recipe.name());
-    let Some(news) = news else {
-        return engine.fair.ask_next(name);
-    };
-    let News::Announced(announcement, sent) = news else {
-        return;
-    };
-    let waiter = announcement.waiter.as_ref();
-    let number = waiter.and_then(|waiter| engine.id.number_of(waiter));
-    let told = !mutant::on("a_waiter_is_not_told_that_it_has_the_lock");
-    if let (true, Some(number)) = (announcement.is_granted && told, number) {
-        engine.fair.grant(name, number, *sent);
+/// The waiter that has the lock now, and when the call was sent that says so.
+fn granted(news: &News) -> Option<(&HoldId, Instant)> {
+    match news {
+        News::Announced(announcement, sent) if announcement.is_granted => {
+            Some((announcement.waiter.as_ref()?, *sent))
+        }
+        _ => None,
     }
 }

@@ -96,7 +96,7 @@ if not is_free and alive > 0 then
     local noted = last and is_ours(last)
         and redis.call('HMGET', KEYS[4], 'mixed', client_of(owner))
     local heard = noted and not noted[1] and tonumber(noted[2]) or 0
-    if heard - now >= alive / 2 and enter() then
+    if heard - now >= 0.6 * alive and enter() then
         return {ttl, 1, is_mixed(), micros}
     end
 end

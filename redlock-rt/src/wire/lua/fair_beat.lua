@@ -10,7 +10,8 @@
 --   TTL, 0: it is free), the numbers of its oldest waiters that are not queued}
 --
 -- Invariants:
--- * A dropped live waiter is reported, and queues again.
+-- * A dropped live waiter is reported, and queues again. So is one that has the lock: if its client does not
+--   know that yet, the waiter asks.
 -- * An owner without a task is removed from the queue; a hold of it stays.
 -- * If the lock is free, the next waiter is woken: its announcement may have been lost.
 -- * A key that is not a lock is refused (WRONGTYPE), as by an attempt to acquire, since the next
@@ -64,7 +65,7 @@ for keys = 0, #KEYS - 4, 4 do
     end
     local reply = {head or '', left}
     for _, owner in ipairs(oldest) do
-        if not deadline_of(owner) and redis.call('HEXISTS', LOCK, owner) == 0 then
+        if not deadline_of(owner) then
             reply[#reply + 1] = string.sub(owner, #client + 2)
         end
     end

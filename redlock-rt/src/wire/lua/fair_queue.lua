@@ -12,12 +12,14 @@
 --   Redisson). A waiter of ours without a deadline is a left-over of one that queued again.
 -- * The deadline of another client's waiter is what Redisson would have given it behind its own
 --   waiters with the same waits. Redisson gives it the deadline of the waiter before it, plus its
---   wait. If that waiter is ours, the next script of ours corrects the deadline, which ends in .5
---   from then on. Deadlines that Redisson derives from it also end in .5, and need no correction.
+--   wait. If that waiter is ours, the next script of ours that looks at the whole queue (a heartbeat
+--   does) corrects the deadline, which ends in .5 from then on. Deadlines that Redisson derives from
+--   it also end in .5, and need no correction.
 -- * The deadline of a live waiter of ours has room for the waits of all other clients' waiters
 --   before it, since Redisson reduces all deadlines by the wait of the waiter that takes the lock.
 -- * The whole queue is read only if waiters of other clients are queued beside ours. Another
---   client's waiter enters at the end, so the next script finds it there.
+--   client's waiter enters at the end, so the next script that looks there, or changes the deadline of
+--   a waiter, finds it.
 -- * Deadlines without a queue are void: their owners must queue again.
 -- Redisson: the head of every RFairLock script.
 -- The least distance of a live waiter of ours to its deadline.
@@ -173,16 +175,13 @@ local function take_out(owner)
     end
 end
 
--- Gives a waiter of ours a new deadline if Redisson may soon drop it. `note`, `heard`: the notes of the
--- waiter and of its client. Returns whether it is far from its deadline then.
-local function keep(owner, note, heard)
+-- The deadline of a waiter of ours, and a new one if Redisson may soon drop it. `note`, `heard`: the notes
+-- of the waiter and of its client.
+local function kept(owner, note, heard)
     local _, gone = bounds_of(note)
     local deadline = deadline_of(owner) or 0
-    if (tonumber(heard) or 0) > now and deadline < math.min(gone, now + NEAR) then
-        deadline = math.min(gone, now + MOST)
-        redis.call('ZADD', DEADLINES, 'XX', ms(deadline), owner)
-    end
-    return deadline >= now + NEAR
+    local is_near = (tonumber(heard) or 0) > now and deadline < math.min(gone, now + NEAR)
+    return deadline, is_near and math.min(gone, now + MOST)
 end
 
 -- If all waiters are ours, Redisson can drop only heads. So each one up to the first that is far from
@@ -194,7 +193,11 @@ local function keep_first(most)
             return
         end
         local noted = redis.call('HMGET', NOTES, owner, client_of(owner))
-        if keep(owner, noted[1], noted[2]) then
+        local deadline, new = kept(owner, noted[1], noted[2])
+        if new then
+            redis.call('ZADD', DEADLINES, 'XX', ms(new), owner)
+        end
+        if (new or deadline) >= now + NEAR then
             return
         end
     end
@@ -306,15 +309,19 @@ local function serve(head, heir, lease)
     end
     local noted = not waiters and is_ours(heir)
         and redis.call('HMGET', NOTES, 'mixed', head, heir, client_of(heir))
-    if noted and not noted[1] then
-        -- A waiter of another client that has entered behind these is found by the next script that
-        -- looks at the whole queue.
+    local is_short = noted and not noted[1]
+    if is_short then
+        local _, new = kept(heir, noted[3], noted[4])
+        is_short = not new
+    end
+    if is_short then
+        -- No deadline is changed. So a waiter of another client that has entered behind these is found as
+        -- it entered, by the next script that looks at the whole queue.
         redis.call('LREM', QUEUE, 1, head)
         redis.call('ZREM', DEADLINES, head)
         if noted[2] then
             redis.call('HDEL', NOTES, head)
         end
-        keep(heir, noted[3], noted[4])
     else
         look()
         take_out(head)

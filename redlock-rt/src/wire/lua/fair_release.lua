@@ -13,7 +13,9 @@
 -- Invariants:
 -- * Afterwards the owner neither holds the lock nor waits for it. Without its field no newer hold
 --   is freed, so the call may be late or repeated.
--- * Only the waiter that is next gets the lock. A repeat finds it there.
+-- * Only the waiter that is next gets the lock. A repeat finds it there, and changes nothing: its lease
+--   counts from the first try.
+-- * Fields of others, which do not belong into the hash, stay until the lock is given to nobody.
 -- * The owner leaves the queue even if the lock has become a key of another type (WRONGTYPE);
 --   otherwise it would stay next as long as its client is alive.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
@@ -40,14 +42,11 @@ local function grant()
     return false
 end
 
--- An earlier try of this call may have given the lock to one of these waiters. Returns whether it did.
+-- One of these waiters has the lock: an earlier try of this call has given it, or the waiter has taken
+-- it. Returns whether it is so. The lease stays: it may be that of a `min_hold`.
 local function granted()
     for at = 6, #ARGV, 2 do
         if redis.call('HEXISTS', LOCK, ARGV[at]) == 1 then
-            local ttl = redis.call('PTTL', LOCK)
-            if ttl >= 0 and ttl < tonumber(ARGV[at + 1]) then
-                redis.call('PEXPIRE', LOCK, ARGV[at + 1])
-            end
             woken, told = ARGV[at], 2
             return true
         end
@@ -63,9 +62,6 @@ if ended == 1 then
     end
     return answer(1)
 end
-if ended == 0 and granted() then
-    return answer(0)
-end
 local first = redis.call('LINDEX', KEYS[2], 0) == owner
 if deadline_of(owner) then
     look()
@@ -74,6 +70,9 @@ if deadline_of(owner) then
 else
     -- Another client has dropped it from the queue, and does not know of its note.
     redis.call('HDEL', KEYS[4], owner)
+end
+if ended == 0 and granted() then
+    return answer(-1)
 end
 local head, left = head_of_queue(), redis.call('PTTL', KEYS[1])
 if left == -2 then

@@ -373,7 +373,21 @@ fn a_release_names_those_that_redis_queued_first() {
         "the answer is newer"
     );
     assert_eq!(queue.grant(2, now), None, "it has left");
+    queue.revoke(now + S);
     queue.grant(3, now);
-    queue.revoke();
-    assert_eq!(queue.take_grant(3, None), None);
+    assert_eq!(queue.take_grant(3, None), None, "freed by force since");
+    queue.grant(3, now + 2 * S);
+    assert_eq!(queue.take_grant(3, None), Some(now + 2 * S));
+}
+
+#[test]
+fn who_is_queued_by_a_server_whose_clock_is_behind_comes_after_the_others() {
+    let (mut queue, now) = (FairWaitQueue::default(), Instant::now());
+    let hour = 3_600_000_000;
+    for (number, at) in [(1, 2 * hour), (2, hour), (3, hour + 1), (4, 2 * hour - 1)] {
+        queue.enter(number, "queue", LEASE, now);
+        queue.is_queued(number, FairPlace { at, ..ALONE }, None);
+    }
+    let named = queue.next_in_line().into_iter().map(|(number, _)| number);
+    assert_eq!(named.collect::<Vec<_>>(), [4, 1, 2, 3]);
 }
