@@ -20,9 +20,9 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// and its id, and the text of each of the two calls.
 const OF_A_PAIR: usize = 6;
 /// The bytes of a held lock.
-const OF_A_HOLD: usize = 910;
+const OF_A_HOLD: usize = 840;
 /// The bytes of a task that waits, with the task.
-const OF_A_WAITER: usize = 1240;
+const OF_A_WAITER: usize = 1170;
 
 /// The tests of one process run beside each other, and the allocator counts for all.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -45,6 +45,28 @@ impl LockName {
     }
 }
 
+/// A text that is made where it is needed: on the stack, unless it is long.
+pub(crate) struct ShortText(SmallVec<[u8; 96]>);
+
+impl ShortText {
+    /// The text that these parts make.
+    pub(crate) fn of(parts: &[&str]) -> Self {
+        let mut text = SmallVec::new();
+        for part in parts {
+            text.extend_from_slice(part.as_bytes());
+        }
+        Self(text)
+    }
+}
+
+impl std::ops::Deref for ShortText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("it is made of texts")
+    }
+}
+
 /// Why a name is invalid. A handle stores it until its first use, since creating a handle cannot
 /// fail.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -63,12 +63,12 @@ impl Engine {
     }
 
     /// As [`ended`](Self::ended), for the waiters of this channel.
-    pub(super) fn ended_on(&self, channel: &str, news: &News) -> bool {
+    pub(super) fn ended_on(&self, channel: impl Into<String>, news: &News) -> bool {
         if let News::Announced(announcement, _) = news {
             self.look_for_rights(announcement);
         }
         let message = || Message {
-            channel: channel.to_owned(),
+            channel: channel.into(),
             payload: String::new(),
         };
         self.tell(message, news)

@@ -148,7 +148,7 @@ impl Recipe for FairWire {
     }
 
     /// Waiters are notified one by one, through the [`queue`](Self::queue).
-    fn channel(&self) -> Option<&str> {
+    fn channel(&self) -> Option<keys::Channel<'_>> {
         None
     }
 

@@ -76,7 +76,7 @@ impl FairQueue {
             queue: keys::fair_queue(&name),
             deadlines: keys::fair_deadlines(&name),
             notes: keys::fair_notes(&name),
-            prefix: keys::lock_channel(&name),
+            prefix: keys::lock_channel(&name).into(),
             name,
             terms,
         }

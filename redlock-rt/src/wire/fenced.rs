@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply};
@@ -42,7 +42,7 @@ impl Recipe for FencedWire {
         self.lock.name()
     }
 
-    fn channel(&self) -> Option<&str> {
+    fn channel(&self) -> Option<Channel<'_>> {
         self.lock.channel()
     }
 

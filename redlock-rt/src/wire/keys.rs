@@ -1,16 +1,62 @@
 //! The only module that builds the names of keys and channels.
 
 use crate::mutant;
-use crate::name::{ClientId, HoldId, LockName};
+use crate::name::{ClientId, HoldId, LockName, ShortText};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.
 fn prefixed(prefix: &str, name: &LockName) -> String {
+    let [open, name, close] = wrapped(name);
+    format!("{prefix}:{open}{name}{close}")
+}
+
+/// The parts of `{NAME}`; a name that contains `{` anywhere is not wrapped.
+fn wrapped(name: &LockName) -> [&str; 3] {
     let name = name.as_str();
-    if name.contains('{') {
-        format!("{prefix}:{name}")
-    } else {
-        format!("{prefix}:{{{name}}}")
+    match name.contains('{') {
+        true => ["", name, ""],
+        false => ["{", name, "}"],
+    }
+}
+
+/// A channel of a lock or a latch. Its text is made where it is needed, since each lock that is held
+/// would have room for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Channel<'a> {
+    /// With what is between it and the name.
+    prefix: &'static str,
+    name: &'a LockName,
+    /// The name is wrapped, whatever it contains.
+    always_wrapped: bool,
+}
+
+impl<'a> Channel<'a> {
+    fn of(prefix: &'static str, name: &'a LockName) -> Self {
+        Self {
+            prefix,
+            name,
+            always_wrapped: false,
+        }
+    }
+
+    /// What its text is made of.
+    pub(super) fn parts(self) -> [&'a str; 4] {
+        let [open, name, close] = match self.always_wrapped {
+            true => ["{", self.name.as_str(), "}"],
+            false => wrapped(self.name),
+        };
+        [self.prefix, open, name, close]
+    }
+
+    /// Its text, to look it up.
+    pub(crate) fn text(self) -> ShortText {
+        ShortText::of(&self.parts())
+    }
+}
+
+impl From<Channel<'_>> for String {
+    fn from(channel: Channel<'_>) -> Self {
+        channel.parts().concat()
     }
 }
 
@@ -34,10 +80,10 @@ fn is_in_braces(name: &str) -> bool {
 }
 
 /// The channel on which the release of a lock is announced.
-pub(crate) fn lock_channel(name: &LockName) -> String {
+pub(crate) fn lock_channel(name: &LockName) -> Channel<'_> {
     match mutant::on("a_release_is_announced_elsewhere") {
-        true => prefixed("redlock_lock__channel", name),
-        false => prefixed("redisson_lock__channel", name),
+        true => Channel::of("redlock_lock__channel:", name),
+        false => Channel::of("redisson_lock__channel:", name),
     }
 }
 
@@ -84,8 +130,8 @@ pub(crate) fn fair_twin(name: &str) -> Option<String> {
 }
 
 /// The channel on which the release of a read-write lock is announced.
-pub(crate) fn rw_channel(name: &LockName) -> String {
-    prefixed("redisson_rwlock", name)
+pub(crate) fn rw_channel(name: &LockName) -> Channel<'_> {
+    Channel::of("redisson_rwlock:", name)
 }
 
 /// The set of writers that wait for a read-write lock and are preferred. Not Redisson's.
@@ -113,8 +159,8 @@ pub(crate) fn rw_leases_of(leases: &str, owner: &HoldId) -> String {
 }
 
 /// The channel on which permits are announced.
-pub(crate) fn semaphore_channel(name: &LockName) -> String {
-    prefixed("redisson_sc", name)
+pub(crate) fn semaphore_channel(name: &LockName) -> Channel<'_> {
+    Channel::of("redisson_sc:", name)
 }
 
 /// The permits of each of our holds of a semaphore without leases. Not Redisson's.
@@ -152,8 +198,12 @@ pub(crate) fn fence(key: &LockName) -> String {
 }
 
 /// The channel of a count-down latch. Redisson wraps every name here, and with underscores.
-pub(crate) fn latch_channel(name: &LockName) -> String {
-    format!("redisson_countdownlatch__channel__{{{}}}", name.as_str())
+pub(crate) fn latch_channel(name: &LockName) -> Channel<'_> {
+    Channel {
+        prefix: "redisson_countdownlatch__channel__",
+        name,
+        always_wrapped: true,
+    }
 }
 
 /// How the last latch of a name ended. Not Redisson's.
@@ -168,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_channel_of_a_latch_is_always_wrapped() {
-        let channel = |name| latch_channel(&LockName::new(None, name).unwrap());
+        let channel = |name| String::from(latch_channel(&LockName::new(None, name).unwrap()));
         assert_eq!(channel("n"), "redisson_countdownlatch__channel__{n}");
         assert_eq!(
             channel("a{b}c"),
@@ -178,7 +228,7 @@ mod tests {
 
     #[test]
     fn names_are_wrapped_as_redisson_does() {
-        let channel = |name| lock_channel(&LockName::new(None, name).unwrap());
+        let channel = |name| String::from(lock_channel(&LockName::new(None, name).unwrap()));
         assert_eq!(channel("order"), "redisson_lock__channel:{order}");
         assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
         assert_eq!(channel("x{y"), "redisson_lock__channel:x{y");

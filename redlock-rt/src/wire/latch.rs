@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::operation::Operation;
 use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
@@ -24,7 +24,6 @@ pub(crate) const GREATEST_COUNT: u64 = 1 << 53;
 pub(crate) struct LatchWire {
     name: LockName,
     mark: String,
-    channel: String,
 }
 
 /// The state of a latch.
@@ -46,20 +45,16 @@ pub(crate) enum Ended {
 
 impl LatchWire {
     pub(crate) fn new(name: LockName) -> Self {
-        let (mark, channel) = (keys::latch_mark(&name), keys::latch_channel(&name));
-        Self {
-            name,
-            mark,
-            channel,
-        }
+        let mark = keys::latch_mark(&name);
+        Self { name, mark }
     }
 
     pub(crate) fn name(&self) -> &LockName {
         &self.name
     }
 
-    pub(crate) fn channel(&self) -> &str {
-        &self.channel
+    pub(crate) fn channel(&self) -> Channel<'_> {
+        keys::latch_channel(&self.name)
     }
 
     /// [`was_done`] reads the reply.
@@ -72,7 +67,7 @@ impl LatchWire {
             .number(ttl.map_or(0, millis))
             .number(millis(MARK_LIFE))
             .number(millis(call.noted))
-            .arg(&self.channel)
+            .channel_arg(self.channel())
             .publishing()
     }
 
@@ -83,7 +78,7 @@ impl LatchWire {
             .key(&self.mark)
             .key(&call.key(&self.name))
             .number(millis(call.noted))
-            .announcing(&self.channel)
+            .announcing(self.channel())
     }
 
     /// [`was_done`] reads the reply.
@@ -94,7 +89,7 @@ impl LatchWire {
             .key(&call.key(&self.name))
             .arg(call.id.as_str())
             .number(millis(MARK_LIFE))
-            .announcing(&self.channel)
+            .announcing(self.channel())
             .number(millis(call.noted))
     }
 

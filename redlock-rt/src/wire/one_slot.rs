@@ -31,34 +31,34 @@ impl Named {
     /// sharded.
     fn derived(self, name: &LockName) -> Vec<String> {
         match self {
-            Self::RLock => vec![keys::lock_channel(name)],
+            Self::RLock => vec![keys::lock_channel(name).into()],
             Self::Spin => vec![],
             Self::Fair => vec![
                 keys::fair_queue(name),
                 keys::fair_deadlines(name),
                 keys::fair_notes(name),
-                keys::lock_channel(name),
+                keys::lock_channel(name).into(),
             ],
-            Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name)],
+            Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name).into()],
             Self::ReadWrite => vec![
                 keys::rw_waiting_writers(name),
                 format!("{}:…:rwlock_timeout:1", keys::rw_leases(name)),
-                keys::rw_channel(name),
+                keys::rw_channel(name).into(),
             ],
             Self::Semaphore => vec![
                 keys::semaphore_holds(name),
                 keys::operation(name, "…"),
-                keys::semaphore_channel(name),
+                keys::semaphore_channel(name).into(),
             ],
             Self::Permits => vec![
                 keys::permit_leases(name),
                 keys::operation(name, "…"),
-                keys::semaphore_channel(name),
+                keys::semaphore_channel(name).into(),
             ],
             Self::Latch => vec![
                 keys::latch_mark(name),
                 keys::operation(name, "…"),
-                keys::latch_channel(name),
+                keys::latch_channel(name).into(),
             ],
             Self::FencedValue => vec![keys::fence(name)],
         }

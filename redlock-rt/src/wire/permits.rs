@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
@@ -32,7 +32,6 @@ const TOO_LONG: Duration = Duration::from_millis(900_000_000_000_000);
 #[derive(Debug)]
 pub(crate) struct PermitsWire {
     name: LockName,
-    channel: String,
     leases: String,
     permits: u32,
     /// The number to set if none is set; 0: none.
@@ -42,7 +41,6 @@ pub(crate) struct PermitsWire {
 impl PermitsWire {
     pub(crate) fn new(name: LockName, permits: u32, limit: u32) -> Self {
         Self {
-            channel: keys::semaphore_channel(&name),
             leases: keys::permit_leases(&name),
             name,
             permits,
@@ -51,13 +49,15 @@ impl PermitsWire {
     }
 
     fn call(&self, script: &'static super::Script) -> Call {
-        self.begin(script, None).announcing(&self.channel)
+        self.begin(script, None)
+            .announcing(keys::semaphore_channel(&self.name))
     }
 
     /// As [`call`](Self::call), with the note of this operation.
     fn call_of(&self, script: &'static super::Script, operation: &HoldId) -> Call {
         let note = keys::operation(&self.name, operation.as_str());
-        self.begin(script, Some(&note)).announcing(&self.channel)
+        self.begin(script, Some(&note))
+            .announcing(keys::semaphore_channel(&self.name))
     }
 
     fn begin(&self, script: &'static super::Script, note: Option<&str>) -> Call {
@@ -90,7 +90,8 @@ impl PermitsWire {
     /// Asks for the numbers of free and held permits. Returns a list of both.
     pub(crate) fn inspect(&self) -> Call {
         let call = self.begin(&INSPECT, None);
-        call.arg(&self.channel).publishing()
+        call.channel_arg(keys::semaphore_channel(&self.name))
+            .publishing()
     }
 
     /// Gives one permit back. Returns 1 or 0.
@@ -134,8 +135,8 @@ impl Recipe for PermitsWire {
         &self.name
     }
 
-    fn channel(&self) -> Option<&str> {
-        Some(&self.channel)
+    fn channel(&self) -> Option<Channel<'_>> {
+        Some(keys::semaphore_channel(&self.name))
     }
 
     fn permits(&self) -> u32 {
@@ -149,7 +150,7 @@ impl Recipe for PermitsWire {
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         let note = keys::operation(&self.name, ask.owner.as_str());
         self.begin(&ACQUIRE, Some(&note))
-            .arg(&self.channel)
+            .channel_arg(keys::semaphore_channel(&self.name))
             .publishing()
             .number(millis(ask.lease))
             .arg(&self.ids(ask.owner))

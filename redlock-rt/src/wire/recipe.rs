@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::fair_queue::FairQueue;
+use super::keys::Channel;
 use super::profile::Profile;
 use super::reply::{AcquireReply, HoldReply, Malformed, Reply};
 use super::script::Call;
@@ -20,7 +21,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     fn name(&self) -> &LockName;
 
     /// The channel of releases; `None` if waiters can only poll.
-    fn channel(&self) -> Option<&str>;
+    fn channel(&self) -> Option<Channel<'_>>;
 
     /// Why a lock with this lease is not allowed.
     fn flaw(&self, _lease: Duration) -> Option<&'static str> {

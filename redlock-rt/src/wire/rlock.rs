@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fast_path::FastPath;
-use super::keys;
+use super::keys::{self, Channel};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::script::{Call, millis, script};
@@ -21,13 +21,11 @@ script!(MIN_HOLD = "fair_wake" + "lock_min_hold");
 #[derive(Debug)]
 pub(crate) struct RLockWire {
     name: LockName,
-    channel: String,
 }
 
 impl RLockWire {
     pub(crate) fn new(name: LockName) -> Self {
-        let channel = keys::lock_channel(&name);
-        Self { name, channel }
+        Self { name }
     }
 }
 
@@ -40,8 +38,8 @@ impl Recipe for RLockWire {
         &self.name
     }
 
-    fn channel(&self) -> Option<&str> {
-        Some(&self.channel)
+    fn channel(&self) -> Option<Channel<'_>> {
+        Some(keys::lock_channel(&self.name))
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
@@ -66,7 +64,7 @@ impl Recipe for RLockWire {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .arg(owner.as_str())
-            .arg(&self.channel)
+            .channel_arg(keys::lock_channel(&self.name))
             .publishing()
             .or(FastPath::Delete)
     }
@@ -77,7 +75,7 @@ impl Recipe for RLockWire {
             None,
             owner.as_str(),
             rest,
-            &self.channel,
+            &keys::lock_channel(&self.name).text(),
         ))
     }
 }
@@ -86,7 +84,7 @@ impl LockRecipe for RLockWire {
     fn force_release(&self) -> Call {
         Call::new(&FORCE_RELEASE)
             .key(self.name.as_str())
-            .arg(&self.channel)
+            .channel_arg(keys::lock_channel(&self.name))
             .publishing()
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
@@ -25,7 +25,6 @@ script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
 #[derive(Debug)]
 struct Shared {
     name: LockName,
-    channel: String,
     waiting_writers: String,
     leases: String,
 }
@@ -33,11 +32,14 @@ struct Shared {
 impl Shared {
     fn new(name: LockName) -> Self {
         Self {
-            channel: keys::rw_channel(&name),
             waiting_writers: keys::rw_waiting_writers(&name),
             leases: keys::rw_leases(&name),
             name,
         }
+    }
+
+    fn channel(&self) -> Channel<'_> {
+        keys::rw_channel(&self.name)
     }
 
     fn force_release(&self, mode: &str) -> Call {
@@ -45,7 +47,7 @@ impl Shared {
             .key(self.name.as_str())
             .arg(mode)
             .arg(&self.leases)
-            .arg(&self.channel)
+            .channel_arg(self.channel())
             .publishing()
     }
 }
@@ -84,8 +86,8 @@ impl Recipe for ReadWire {
         &self.0.name
     }
 
-    fn channel(&self) -> Option<&str> {
-        Some(&self.0.channel)
+    fn channel(&self) -> Option<Channel<'_>> {
+        Some(self.0.channel())
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
@@ -117,7 +119,7 @@ impl Recipe for ReadWire {
             .key(self.0.name.as_str())
             .arg(owner.as_str())
             .arg(&self.0.leases)
-            .arg(&self.0.channel)
+            .channel_arg(self.0.channel())
             .publishing()
     }
 
@@ -167,8 +169,8 @@ impl Recipe for WriteWire {
         &self.shared.name
     }
 
-    fn channel(&self) -> Option<&str> {
-        Some(&self.shared.channel)
+    fn channel(&self) -> Option<Channel<'_>> {
+        Some(self.shared.channel())
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
@@ -203,14 +205,14 @@ impl Recipe for WriteWire {
             .arg(owner.as_str())
             .arg(&write_field(owner))
             .arg(&self.shared.leases)
-            .arg(&self.shared.channel)
+            .channel_arg(self.shared.channel())
             .publishing()
     }
 
     fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
-        let Shared { name, channel, .. } = &self.shared;
+        let (name, channel) = (&self.shared.name, self.shared.channel().text());
         let field = write_field(owner);
-        Some(rlock::min_hold(name, None, &field, rest, channel))
+        Some(rlock::min_hold(name, None, &field, rest, &channel))
     }
 
     fn field(&self, owner: &HoldId) -> String {

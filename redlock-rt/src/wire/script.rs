@@ -8,6 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
+use super::keys::Channel;
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -158,6 +159,15 @@ impl Call {
         self
     }
 
+    /// Adds the name of a channel.
+    pub(super) fn channel_arg(mut self, channel: Channel<'_>) -> Self {
+        for part in channel.parts() {
+            self.0.text.extend_from_slice(part.as_bytes());
+        }
+        self.0.word_ends();
+        self
+    }
+
     pub(crate) fn number(mut self, number: u64) -> Self {
         // Writing to memory cannot fail.
         let _ = write!(self.0.text, "{number}");
@@ -167,9 +177,9 @@ impl Call {
 
     /// Adds the channel on which the script publishes, and the command for it.
     /// [`Reply::split`](super::Reply::split) reads the reply.
-    pub(super) fn announcing(mut self, channel: &str) -> Self {
+    pub(super) fn announcing(mut self, channel: Channel<'_>) -> Self {
         self.0.channel = Some(self.0.ends.len());
-        self.arg(channel).publishing()
+        self.channel_arg(channel).publishing()
     }
 
     /// Adds the command that publishes. Which one it is the server decides to which the call is sent;

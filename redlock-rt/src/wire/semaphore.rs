@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
@@ -25,7 +25,6 @@ script!(AVAILABLE = "semaphore_available");
 #[derive(Debug)]
 pub(crate) struct SemaphoreWire {
     name: LockName,
-    channel: String,
     holds: String,
     permits: u32,
     /// The number to set if none is set; 0: none.
@@ -35,7 +34,6 @@ pub(crate) struct SemaphoreWire {
 impl SemaphoreWire {
     pub(crate) fn new(name: LockName, permits: u32, limit: u32) -> Self {
         Self {
-            channel: keys::semaphore_channel(&name),
             holds: keys::semaphore_holds(&name),
             name,
             permits,
@@ -49,7 +47,7 @@ impl SemaphoreWire {
             .key(&self.holds)
             .key(&keys::operation(&self.name, owner.as_str()))
             .arg(owner.as_str())
-            .arg(&self.channel)
+            .channel_arg(keys::semaphore_channel(&self.name))
             .publishing()
             .number(millis(noted))
     }
@@ -64,8 +62,8 @@ impl Recipe for SemaphoreWire {
         &self.name
     }
 
-    fn channel(&self) -> Option<&str> {
-        Some(&self.channel)
+    fn channel(&self) -> Option<Channel<'_>> {
+        Some(keys::semaphore_channel(&self.name))
     }
 
     fn permits(&self) -> u32 {
@@ -84,7 +82,7 @@ impl Recipe for SemaphoreWire {
             .arg(ask.owner.as_str())
             .number(self.permits.into())
             .number(self.limit.into())
-            .arg(&self.channel)
+            .channel_arg(keys::semaphore_channel(&self.name))
             .publishing()
     }
 
@@ -141,7 +139,7 @@ pub(crate) fn set(name: &LockName, operation: &Operation, permits: u32) -> Call 
         .key(&operation.key(name))
         .key(&keys::semaphore_holds(name))
         .number(permits.into())
-        .announcing(&keys::semaphore_channel(name))
+        .announcing(keys::semaphore_channel(name))
         .number(millis(operation.noted))
 }
 
@@ -151,7 +149,7 @@ pub(crate) fn add(name: &LockName, operation: &Operation, permits: i64) -> Call 
         .key(name.as_str())
         .key(&operation.key(name))
         .arg(&permits.to_string())
-        .announcing(&keys::semaphore_channel(name))
+        .announcing(keys::semaphore_channel(name))
         .number(millis(operation.noted))
 }
 

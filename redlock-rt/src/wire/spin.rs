@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::fast_path::FastPath;
+use super::keys::Channel;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::rlock;
@@ -33,7 +34,7 @@ impl Recipe for SpinWire {
         &self.name
     }
 
-    fn channel(&self) -> Option<&str> {
+    fn channel(&self) -> Option<Channel<'_>> {
         None
     }
 

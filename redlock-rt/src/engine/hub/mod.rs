@@ -34,6 +34,7 @@ use crate::clock;
 use crate::connection::{Cluster, Message};
 use crate::shim::{Mutex, lock};
 use crate::wire::Slot;
+use crate::wire::keys::Channel;
 use std::time::{Duration, Instant};
 
 /// The events of a channel, for a listener.
@@ -78,20 +79,20 @@ impl Hub {
     /// Returns whether it is confirmed already; in that case the caller notifies the listener.
     fn attach(
         self: &Arc<Self>,
-        channel: &str,
+        channel: String,
         end: End,
         listener: Arc<dyn Listener>,
     ) -> (Attachment, bool) {
         let mut registry = lock(&self.registry);
-        let (id, confirmed) = registry.attach(channel, || self.place_of(channel), listener);
+        let (id, confirmed) = registry.attach(&channel, || self.place_of(&channel), listener);
         self.changed(registry);
         (self.attachment(channel, end, id), confirmed)
     }
 
-    fn attachment(self: &Arc<Self>, channel: &str, end: End, id: u64) -> Attachment {
+    fn attachment(self: &Arc<Self>, channel: String, end: End, id: u64) -> Attachment {
         Attachment {
             hub: Arc::clone(self),
-            channel: channel.to_owned(),
+            channel,
             end,
             id,
         }
@@ -100,20 +101,21 @@ impl Hub {
     /// Attaches a listener to a channel only if the channel is confirmed already.
     fn attach_confirmed(
         self: &Arc<Self>,
-        channel: &str,
+        channel: Channel<'_>,
         end: End,
         listener: impl FnOnce() -> Arc<dyn Listener>,
     ) -> Option<Attachment> {
         if self.channels.load(Ordering::Acquire) == 0 {
             return None;
         }
+        let text = channel.text();
         let mut registry = lock(&self.registry);
-        if !registry.is_confirmed(channel) {
+        if !registry.is_confirmed(&text) {
             return None;
         }
-        let (id, _) = registry.attach(channel, || self.place_of(channel), listener());
+        let (id, _) = registry.attach(&text, || self.place_of(&text), listener());
         self.changed(registry);
-        Some(self.attachment(channel, end, id))
+        Some(self.attachment(channel.into(), end, id))
     }
 
     /// Something ended that this message announces. `sent`: when the call of this client was sent
@@ -149,8 +151,8 @@ impl Hub {
     }
 
     /// Whether this client receives the messages of a channel.
-    pub(super) fn is_confirmed(&self, channel: &str) -> bool {
-        self.channels() > 0 && lock(&self.registry).is_confirmed(channel)
+    pub(super) fn is_confirmed(&self, channel: Channel<'_>) -> bool {
+        self.channels() > 0 && lock(&self.registry).is_confirmed(&channel.text())
     }
 
     /// The number of subscribed channels, including lingering ones.

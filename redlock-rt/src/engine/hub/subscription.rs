@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Attachment, End, Hub, Listener};
 use crate::shim::{Mutex, lock};
+use crate::wire::keys::Channel;
 
 /// The one attachment of a listener, while there are waiters.
 ///
@@ -36,10 +37,11 @@ impl Subscription {
     pub(crate) fn start<L: Listener + 'static>(
         &self,
         hub: &Arc<Hub>,
-        channel: &str,
+        channel: impl Into<String>,
         listener: &Arc<L>,
     ) {
         self.attach(listener, || {
+            let channel = channel.into();
             Some(hub.attach(channel, self.end, Arc::clone(listener) as _))
         });
     }
@@ -48,7 +50,7 @@ impl Subscription {
     pub(crate) fn start_if_confirmed<L: Listener + 'static>(
         &self,
         hub: &Arc<Hub>,
-        channel: &str,
+        channel: Channel<'_>,
         listener: &Arc<L>,
     ) {
         self.attach(listener, || {

@@ -21,6 +21,7 @@ use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::mutant;
 use crate::name::LockName;
+use crate::wire::keys::Channel;
 
 /// What the waiters of one map wait for. One value stands beside each queue.
 pub(crate) trait Subject: Default + Send + Sync + 'static {
@@ -143,7 +144,7 @@ impl<S: Subject> Waiters<S> {
     pub(crate) fn enter(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
-        channel: Option<&str>,
+        channel: Option<Channel<'_>>,
         retry_at: Instant,
     ) -> WaiterGuard<S> {
         self.enter_for(hub, channel, retry_at, S::Wish::default())
@@ -153,7 +154,7 @@ impl<S: Subject> Waiters<S> {
     pub(crate) fn enter_for(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
-        channel: Option<&str>,
+        channel: Option<Channel<'_>>,
         retry_at: Instant,
         wish: S::Wish,
     ) -> WaiterGuard<S> {
@@ -192,7 +193,7 @@ impl<S: Subject> Waiters<S> {
     }
 
     /// Subscribes to the channel; the head tries when the subscription is confirmed.
-    pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: &str) {
+    pub(crate) fn listen(self: &Arc<Self>, hub: &Arc<Hub>, channel: Channel<'_>) {
         self.subscription.start(hub, channel, self);
     }
 

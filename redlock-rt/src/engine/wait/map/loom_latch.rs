@@ -13,19 +13,22 @@ use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Wake};
 use crate::engine::wait::latch::LatchSubject;
 use crate::name::LockName;
 use crate::wire::Ended;
+use crate::wire::keys::latch_channel;
 
-const CHANNEL: &str = "c";
+fn name() -> LockName {
+    LockName::new(None, "n").unwrap()
+}
 
 /// As `wait_latch`, where nobody has a timer.
 fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<LatchSubject> {
     let waiters = latches.waiters(Key {
         kind: "latch",
-        name: LockName::new(None, "n").unwrap(),
+        name: name(),
         number: None,
     });
     waiters.enter(
         hub,
-        Some(CHANNEL),
+        Some(latch_channel(&name())),
         Instant::now() + Duration::from_secs(600),
     )
 }
@@ -40,7 +43,7 @@ fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
                 true => place.finish(&Ok(Ended::Open)),
                 false => {
                     place.tried(Some(Instant::now()), Health::Answering);
-                    place.waiters.listen(hub, CHANNEL);
+                    place.waiters.listen(hub, latch_channel(&name()));
                 }
             },
             Wake::Done(outcome) => {
@@ -64,7 +67,7 @@ fn a_waiter_that_looked_before_the_subscription_looks_again() {
         hub.up();
         let latches = Arc::new(WaiterMap::default());
         let earlier = enter(&latches, &hub);
-        earlier.waiters.listen(&hub, CHANNEL);
+        earlier.waiters.listen(&hub, latch_channel(&name()));
         drop(earlier);
         let confirm = hub.sent();
         let open = ::loom::sync::Arc::new(AtomicBool::new(false));
@@ -74,7 +77,7 @@ fn a_waiter_that_looked_before_the_subscription_looks_again() {
             thread::spawn(move || {
                 confirm();
                 open.store(true, Ordering::Release);
-                hub.delivered(CHANNEL);
+                hub.delivered(&latch_channel(&name()).text());
             })
         };
         let other = {

@@ -23,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(600);
 struct World {
     engine: Arc<Engine>,
     waiters: Arc<Waiting>,
-    channel: String,
+    recipe: Arc<dyn Recipe>,
 }
 
 impl World {
@@ -42,21 +42,25 @@ impl World {
         let now = clock::now();
         let request = Request::new(&engine, Arc::clone(&recipe), Arc::clone(&waiters), terms);
         let guard = HoldGuard::acquired(&request, None, now, now);
-        let channel = recipe.channel().unwrap().to_owned();
         (
             Self {
                 engine,
                 waiters,
-                channel,
+                recipe,
             },
             guard,
         )
     }
 
+    fn listen(&self) {
+        let channel = self.recipe.channel().unwrap();
+        self.waiters.listen(&self.engine.hub, channel);
+    }
+
     fn enter(&self) -> WaiterGuard<Holders<Hold>> {
         let retry_at = clock::after(clock::now(), LEASE);
         self.waiters
-            .enter(&self.engine.hub, Some(&self.channel), retry_at)
+            .enter(&self.engine.hub, self.recipe.channel(), retry_at)
     }
 
     /// As `acquire` without its timers, up to the first try.
@@ -66,7 +70,7 @@ impl World {
                 let wake = place.poll(cx.waker());
                 match wake {
                     std::task::Poll::Ready(Wake::Head) => {
-                        self.waiters.listen(&self.engine.hub, &self.channel);
+                        self.listen();
                     }
                     wake => return wake.map(|wake| assert!(matches!(wake, Wake::Try))),
                 }
@@ -77,7 +81,8 @@ impl World {
     /// The guard ends, the server frees the lock and publishes that, and answers: message and answer
     /// come on two connections.
     fn release(&self, mut guard: HoldGuard) -> thread::JoinHandle<()> {
-        let (engine, channel) = (Arc::clone(&self.engine), self.channel.clone());
+        let engine = Arc::clone(&self.engine);
+        let channel = String::from(self.recipe.channel().unwrap());
         thread::spawn(move || {
             drop(guard.leave(clock::now()));
             let hub = Arc::clone(&engine.hub);
@@ -109,7 +114,7 @@ fn a_waiter_that_joins_during_the_release_of_its_client_tries() {
         let (world, guard) = World::new();
         drop({
             let place = world.enter();
-            world.waiters.listen(&world.engine.hub, &world.channel);
+            world.listen();
             world.engine.hub.sent()();
             place
         });
