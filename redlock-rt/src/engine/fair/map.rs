@@ -77,7 +77,7 @@ impl FairMap {
         self.used.store(true, Ordering::Release);
         let own = own();
         self.tickets.fetch_add(1, Ordering::AcqRel);
-        let waiters = self.names.get_or_make(recipe.name().clone(), || {
+        let waiters = self.names.get_or_make(recipe.name().clone(), |_| {
             let id = self.numbers.fetch_add(1, Ordering::Relaxed);
             FairWaiters::new(self, recipe, id)
         });

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::connection::Message;
 use crate::engine::hold::Waiting;
 use crate::engine::hub::{Listener, Subscription};
-use crate::engine::wait::Health;
+use crate::engine::wait::{Health, Keyed};
 use crate::name::{HoldId, LockName};
 use crate::shim::{Mutex, lock};
 use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
@@ -269,6 +269,12 @@ impl Listener for FairWaiters {
         if !self.is_next(number, None) {
             self.unclaimed();
         }
+    }
+}
+
+impl Keyed<LockName> for FairWaiters {
+    fn key(&self) -> &LockName {
+        self.name()
     }
 }
 

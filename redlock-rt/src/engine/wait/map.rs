@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::place::Place;
 use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
-use super::weak_map::WeakMap;
+use super::weak_map::{Keyed, WeakMap};
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
@@ -86,7 +86,7 @@ impl<S: Subject> Default for WaiterMap<S> {
 impl<S: Subject> WaiterMap<S> {
     /// The waiters of a name; created if there are none.
     pub(crate) fn waiters(self: &Arc<Self>, key: Key) -> Arc<Waiters<S>> {
-        let waiters = self.names.get_or_make(key.clone(), || {
+        let waiters = self.names.get_or_make(key, |key| {
             Arc::new(Waiters {
                 map: Arc::clone(self),
                 key,
@@ -331,6 +331,12 @@ impl<S: Subject> Waiters<S> {
     /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.if_any(|queue| queue.is_empty()).unwrap_or(true)
+    }
+}
+
+impl<S: Subject> Keyed<Key> for Waiters<S> {
+    fn key(&self) -> &Key {
+        &self.key
     }
 }
 

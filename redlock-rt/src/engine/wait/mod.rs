@@ -18,4 +18,4 @@ mod weak_map;
 pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
 pub(crate) use self::map::{Called, Key, Subject, WaiterGuard, WaiterMap, Waiters};
 pub(crate) use self::queue::{Health, Refusal, Wake};
-pub(crate) use self::weak_map::WeakMap;
+pub(crate) use self::weak_map::{Keyed, WeakMap};
