@@ -4,12 +4,16 @@
 //! machine was suspended since the first call: `CLOCK_MONOTONIC`, which Tokio reads, stops during
 //! suspend, but a lease in Redis does not.
 
+mod compact;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, Timeout};
+
+pub(crate) use self::compact::{Moment, Span};
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {

@@ -98,7 +98,7 @@ impl Offer {
     /// Goes on with the hold for this request.
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
-        let sent = self.legacy.chain.sent;
+        let sent = self.legacy.chain.sent.into();
         let alike = self.hold.recipe.variant() == request.recipe.variant();
         let fits = alike && self.legacy.fits(&request.terms) && now < self.until;
         if !fits || engine.watchdog.is_doubted_since(sent) {
@@ -160,9 +160,9 @@ impl fmt::Debug for Offer {
 impl Engine {
     fn chain_end(&self, legacy: &Legacy) -> Instant {
         if mutant::on("a_chain_of_hand_overs_has_no_end") {
-            return clock::after(legacy.chain.began, legacy.lease);
+            return clock::after(legacy.chain.began.into(), legacy.lease);
         }
-        clock::after(legacy.chain.began, self.config.hand_over)
+        clock::after(legacy.chain.began.into(), self.config.hand_over)
     }
 
     /// Whoever has this lock here hands it over no more: it is freed by force.

@@ -139,7 +139,7 @@ impl Pass {
         let open = PendingCleanup::open(before);
         self.request.repeated = outcome.repeated;
         let chain = Chain {
-            sent: outcome.sent,
+            sent: outcome.sent.into(),
             ..self.legacy.chain
         };
         let legacy = Legacy {

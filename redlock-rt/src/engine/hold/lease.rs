@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::clock::after;
+use crate::clock::{Moment, Span, after};
 pub use crate::error::LostReason;
 use crate::mutant;
 
@@ -88,10 +88,10 @@ pub(crate) enum Leave {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
     /// When the command was sent that acquired the lock for the first of them.
-    pub(crate) began: Instant,
+    pub(crate) began: Moment,
     /// When the command was sent that acquired the lock for the owner number of the present one. Since
     /// then Redis was asked nothing about it.
-    pub(crate) sent: Instant,
+    pub(crate) sent: Moment,
     /// The number of holds, with the present one.
     pub(crate) turns: u32,
 }
@@ -160,9 +160,33 @@ enum Phase {
 #[derive(Debug, Clone, Copy)]
 struct Tenant {
     id: GuardId,
-    lease: Duration,
-    renew: Option<Duration>,
-    until: Option<Instant>,
+    lease: Span,
+    renew: Option<Span>,
+    until: Option<Moment>,
+}
+
+impl Tenant {
+    fn new(id: GuardId, terms: Terms, now: Instant) -> Self {
+        let until = terms.max_hold.map(|max_hold| after(now, max_hold));
+        Self {
+            id,
+            lease: terms.lease.into(),
+            renew: terms.renew.map(Span::from),
+            until: until.map(Moment::from),
+        }
+    }
+
+    fn lease(&self) -> Duration {
+        self.lease.into()
+    }
+
+    fn renew(&self) -> Option<Duration> {
+        self.renew.map(Duration::from)
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.until.map(Instant::from)
+    }
 }
 
 /// What few holds have, and for a short time. Boxed, since each lock that is held has room for it.
@@ -182,12 +206,12 @@ struct Rare {
 #[derive(Debug)]
 pub(crate) struct Lease {
     phase: Phase,
-    deadline: Instant,
+    deadline: Moment,
     /// Nearly always one.
     tenants: SmallVec<[Tenant; 1]>,
     next_id: u32,
     /// When the watchdog is to act next.
-    next_renewal: Instant,
+    next_renewal: Moment,
     rare: Option<Box<Rare>>,
     /// It has no lease.
     permanent: bool,
@@ -212,10 +236,10 @@ impl Lease {
     ) -> (Self, GuardId) {
         let mut lease = Self {
             phase: Phase::Held,
-            deadline: sent,
+            deadline: sent.into(),
             tenants: SmallVec::new(),
             next_id: 0,
-            next_renewal: sent,
+            next_renewal: sent.into(),
             rare: look_every.map(|every| {
                 Box::new(Rare {
                     verify_at: Some(after(sent, every)),
@@ -226,8 +250,8 @@ impl Lease {
             permanent: terms.lease == Duration::MAX,
             expiry_taken: false,
             chain: Some(Chain {
-                began: sent,
-                sent,
+                began: sent.into(),
+                sent: sent.into(),
                 turns: 1,
             }),
         };
@@ -239,7 +263,7 @@ impl Lease {
     /// The next hold of a chain. Only `max_hold` begins anew.
     pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
         let Chain { began, sent, turns } = legacy.chain;
-        let (mut lease, id) = Self::new(terms, None, sent);
+        let (mut lease, id) = Self::new(terms, None, sent.into());
         lease.retune(id, terms, now);
         lease.chain = Some(Chain {
             began,
@@ -256,7 +280,7 @@ impl Lease {
             renew: legacy.renew,
             max_hold: None,
         };
-        let (mut lease, id) = Self::new(terms, None, legacy.chain.sent);
+        let (mut lease, id) = Self::new(terms, None, legacy.chain.sent.into());
         lease.leave(id);
         lease
     }
@@ -274,8 +298,8 @@ impl Lease {
         let legacy = self.would_leave()?;
         let Legacy { chain, lease, .. } = legacy;
         let endless = mutant::on("a_chain_of_hand_overs_has_no_end");
-        let short = now < after(chain.began, limit.time) && chain.turns < limit.turns;
-        let rest = self.deadline.saturating_duration_since(now);
+        let short = now < after(chain.began.into(), limit.time) && chain.turns < limit.turns;
+        let rest = self.deadline().saturating_duration_since(now);
         let own = self.tenants.iter().all(|tenant| tenant.id == id);
         let free = own && self.rare().min_hold.is_none() && self.phase == Phase::Held;
         let fresh = (road == Road::Pass || legacy.renew.is_some()) && rest >= lease / 2;
@@ -294,8 +318,8 @@ impl Lease {
         };
         Some(Legacy {
             chain: self.chain?,
-            lease: tenant.lease,
-            renew: tenant.renew,
+            lease: tenant.lease(),
+            renew: tenant.renew(),
         })
     }
 
@@ -311,23 +335,16 @@ impl Lease {
     fn admit(&mut self, terms: Terms, now: Instant) -> GuardId {
         let id = GuardId(self.next_id);
         self.next_id += 1;
-        let until = terms.max_hold.map(|max_hold| after(now, max_hold));
-        self.tenants.push(Tenant {
-            id,
-            lease: terms.lease,
-            renew: terms.renew,
-            until,
-        });
+        self.tenants.push(Tenant::new(id, terms, now));
         id
     }
 
     /// Upholds invariant 3.
     fn lengthen(&mut self, sent: Instant, lease: Duration) {
-        self.deadline = self
-            .deadline
-            .max(after(sent, lease.saturating_sub(margin(lease))));
-        let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
-        let next = after(sent, interval.unwrap_or(lease));
+        let deadline = after(sent, lease.saturating_sub(margin(lease)));
+        self.deadline = self.deadline.max(deadline.into());
+        let interval = self.renewing(sent).filter_map(Tenant::renew).min();
+        let next = Moment::from(after(sent, interval.unwrap_or(lease)));
         // A lease shorter than requested (a short extension, a guard that asks for less) delays no
         // renewal.
         let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
@@ -340,7 +357,7 @@ impl Lease {
 
     /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Held | Phase::Suspect) && now >= self.deadline {
+        if matches!(self.phase, Phase::Held | Phase::Suspect) && now >= self.deadline() {
             self.phase = Phase::Lost(LostReason::Expired);
         }
     }
@@ -360,9 +377,7 @@ impl Lease {
     pub(crate) fn retune(&mut self, id: GuardId, terms: Terms, now: Instant) {
         self.unchain();
         if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == id) {
-            tenant.lease = terms.lease;
-            tenant.renew = terms.renew;
-            tenant.until = terms.max_hold.map(|max_hold| after(now, max_hold));
+            *tenant = Tenant::new(id, terms, now);
         }
     }
 
@@ -383,12 +398,12 @@ impl Lease {
     /// the remaining lease. `None` if the guard has ended.
     pub(crate) fn terms(&self, id: GuardId, now: Instant) -> Option<Terms> {
         let tenant = self.tenants.iter().find(|tenant| tenant.id == id)?;
-        let rest = self.deadline.saturating_duration_since(now);
+        let rest = self.deadline().saturating_duration_since(now);
         Some(Terms {
-            lease: tenant.lease.max(rest),
-            renew: tenant.renew,
+            lease: tenant.lease().max(rest),
+            renew: tenant.renew(),
             max_hold: tenant
-                .until
+                .until()
                 .map(|until| until.saturating_duration_since(now)),
         })
     }
@@ -413,7 +428,7 @@ impl Lease {
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
+        self.deadline.into()
     }
 
     /// The state as one guard sees it.
@@ -422,10 +437,9 @@ impl Lease {
         let Some(tenant) = self.tenants.iter().find(|tenant| tenant.id == id) else {
             return GuardState::Released;
         };
-        let until = tenant
-            .until
-            .map_or(self.deadline, |until| until.min(self.deadline));
-        let over = |until: Option<Instant>| until.is_some_and(|until| now >= until);
+        let (deadline, end) = (self.deadline(), tenant.until());
+        let until = end.map_or(deadline, |end| end.min(deadline));
+        let is_over = end.is_some_and(|end| now >= end);
         match self.phase {
             Phase::Lost(LostReason::Expired) if mutant::on("a_guard_outlives_its_deadline") => {
                 GuardState::Held { until }
@@ -433,15 +447,13 @@ impl Lease {
             // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
             // is decided at the deadline, so that it stays the same.
             Phase::Lost(LostReason::Expired)
-                if tenant
-                    .until
-                    .is_some_and(|until| until <= after(self.deadline, margin(tenant.lease))) =>
+                if end.is_some_and(|end| end <= after(deadline, margin(tenant.lease()))) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
             Phase::Lost(reason) => GuardState::Lost(reason),
             Phase::Released => GuardState::Released,
-            _ if over(tenant.until) => GuardState::Lost(LostReason::MaxHold),
+            _ if is_over => GuardState::Lost(LostReason::MaxHold),
             Phase::Held => GuardState::Held { until },
             Phase::Suspect => GuardState::Suspect { until },
         }
@@ -449,12 +461,12 @@ impl Lease {
 
     /// The longest lease that a guard wants renewed now.
     fn renewed_lease(&self, now: Instant) -> Option<Duration> {
-        self.renewing(now).map(|tenant| tenant.lease).max()
+        self.renewing(now).map(Tenant::lease).max()
     }
 
     fn renewing(&self, now: Instant) -> impl Iterator<Item = &Tenant> {
         self.tenants.iter().filter(move |tenant| {
-            tenant.renew.is_some() && tenant.until.is_none_or(|until| now < until)
+            tenant.renew.is_some() && tenant.until().is_none_or(|until| now < until)
         })
     }
 
@@ -464,7 +476,7 @@ impl Lease {
         if renewing().any(|tenant| tenant.until.is_none()) {
             return None;
         }
-        renewing().filter_map(|tenant| tenant.until).max()
+        renewing().filter_map(Tenant::until).max()
     }
 
     /// Why the hold is lost, if the clock alone ended it; returned once, while a guard is left.
@@ -488,12 +500,12 @@ impl Lease {
             return Plan::Done;
         }
         let wanted = self.wanted(now);
-        let renewal = wanted.map(|_| self.next_renewal);
+        let renewal = wanted.map(|_| self.next_renewal.into());
         let next = renewal.into_iter().chain(self.rare().verify_at).min();
         match next {
             Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
-            Some(at) => Plan::Wait(at.min(self.deadline)),
-            None => Plan::Wait(self.deadline),
+            Some(at) => Plan::Wait(at.min(self.deadline())),
+            None => Plan::Wait(self.deadline()),
         }
     }
 
@@ -507,7 +519,7 @@ impl Lease {
 
     /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
-        let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
+        let renewals = self.renewing(now).filter_map(Tenant::renew);
         let interval = renewals.chain(self.rare().look_every).min();
         interval.unwrap_or_default() / 10
     }
@@ -547,7 +559,7 @@ impl Lease {
 
     /// When a renewal that failed just now is to be tried again, while the lease still runs.
     pub(crate) fn retry_at(&self, now: Instant) -> Instant {
-        let rest = self.deadline.saturating_duration_since(now);
+        let rest = self.deadline().saturating_duration_since(now);
         let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
         after(now, pause)
     }
@@ -558,7 +570,7 @@ impl Lease {
         self.unchain();
         if matches!(self.phase, Phase::Held | Phase::Suspect) {
             self.phase = Phase::Suspect;
-            self.next_renewal = retry_at;
+            self.next_renewal = retry_at.into();
             if let Some(rare) = &mut self.rare {
                 rare.verify_at = rare.verify_at.map(|_| retry_at);
             }

@@ -9,7 +9,7 @@ mod turn;
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use super::Engine;
 use super::hand_over::Offer;
 use super::news::News;
 use super::wait::{Key, Subject, WaiterMap, Waiters};
-use crate::clock;
+use crate::clock::{self, Span};
 use crate::connection::Home;
 use crate::error::Error;
 use crate::name::HoldId;
@@ -90,21 +90,27 @@ pub(crate) struct Hold {
     pub(crate) token: Option<u64>,
     /// Whether a hold in another mode had or has this id; see [`paired_id`](Self::paired_id).
     paired: AtomicBool,
-    /// The slot of its explicit owner.
-    slot: OnceLock<OwnerSlot>,
     lease: Mutex<Lease>,
-    /// Woken when the lease was lengthened or lost, or a turn ended.
-    changed: Notify,
+    seldom: OnceLock<Box<Seldom>>,
     /// Somebody has the [`Turn`].
     busy: AtomicBool,
     waiters: Arc<Waiting>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
     /// The lease that it was acquired with.
-    pub(crate) asked_for: Duration,
+    asked_for: Span,
     settled: AtomicBool,
     /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
     pub(crate) home: Option<Home>,
+}
+
+/// What few holds have. Boxed, since each lock that is held has room for it.
+#[derive(Default)]
+struct Seldom {
+    /// Woken when the lease was lengthened or lost, or a turn ended.
+    changed: Notify,
+    /// The slot of its explicit owner.
+    slot: OnceLock<OwnerSlot>,
 }
 
 impl Hold {
@@ -183,13 +189,12 @@ impl Hold {
             number: request.number,
             token,
             paired: AtomicBool::new(request.under.is_some()),
-            slot: OnceLock::new(),
             lease: Mutex::new(lease),
-            changed: Notify::new(),
+            seldom: OnceLock::new(),
             busy: AtomicBool::new(false),
             waiters: Arc::clone(&request.waiters),
             repeated: request.repeated,
-            asked_for: request.terms.lease,
+            asked_for: request.terms.lease.into(),
             settled: AtomicBool::new(false),
         })
     }
@@ -217,11 +222,15 @@ impl Hold {
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
         self.lease().unchain();
-        let _ = self.slot.set(Arc::clone(slot));
+        let _ = self.seldom().slot.set(Arc::clone(slot));
     }
 
     pub(crate) fn slot(&self) -> Option<&OwnerSlot> {
-        self.slot.get()
+        self.seldom.get()?.slot.get()
+    }
+
+    fn seldom(&self) -> &Seldom {
+        self.seldom.get_or_init(Box::default)
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -251,6 +260,11 @@ impl Hold {
             return None;
         }
         self.recipe.min_hold(&self.id, rest)
+    }
+
+    /// The lease that it was acquired with.
+    pub(crate) fn asked_for(&self) -> Duration {
+        self.asked_for.into()
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -287,12 +301,19 @@ impl Hold {
 
     /// Is woken when the lease was extended or lost, or a turn ended.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
-        self.changed.notified()
+        let seldom = self.seldom();
+        // With the one of `notify_changed`: what is read from here on is what was changed, or the
+        // change finds this.
+        fence(Ordering::SeqCst);
+        seldom.changed.notified()
     }
 
     /// Wakes those that wait for a change.
     pub(crate) fn notify_changed(&self) {
-        self.changed.notify_waiters();
+        fence(Ordering::SeqCst);
+        if let Some(seldom) = self.seldom.get() {
+            seldom.changed.notify_waiters();
+        }
     }
 
     /// How many leases a renewal looks at for it.
@@ -385,7 +406,7 @@ impl Hold {
         now: Instant,
     ) -> Option<Legacy> {
         let mut lease = self.lease();
-        let sent = lease.chain()?.sent;
+        let sent = lease.chain()?.sent.into();
         if self.engine.watchdog.is_doubted_since(sent) {
             return None;
         }

@@ -126,7 +126,7 @@ impl Cleanup {
         let lapses = clock::after(hold.deadline(), MARGIN);
         Self {
             subject: Subject::Hold(Arc::clone(hold)),
-            lease: hold.asked_for,
+            lease: hold.asked_for(),
             goal,
             pass: None,
             grant: None,

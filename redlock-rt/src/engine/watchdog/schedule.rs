@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
 
+use crate::clock::Moment;
+
 /// Items with one moment each.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    moments: HashMap<u64, Instant, BuildHasherDefault<OfNumbers>>,
-    queue: BTreeMap<(Instant, u64), T>,
+    moments: HashMap<u64, Moment, BuildHasherDefault<OfNumbers>>,
+    queue: BTreeMap<(Moment, u64), T>,
     /// When the task next looks by itself, or was told to look.
     armed: Option<Instant>,
 }
@@ -48,10 +50,11 @@ impl<T> Schedule<T> {
     /// Adds or moves an item. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn set(&mut self, id: u64, at: Instant, item: T) -> bool {
-        if let Some(old) = self.moments.insert(id, at) {
+        let moment = Moment::from(at);
+        if let Some(old) = self.moments.insert(id, moment) {
             self.queue.remove(&(old, id));
         }
-        self.queue.insert((at, id), item);
+        self.queue.insert((moment, id), item);
         self.hasten(at)
     }
 
@@ -63,12 +66,13 @@ impl<T> Schedule<T> {
     /// Moves an item if it is still here. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn reset(&mut self, id: u64, at: Instant) -> bool {
+        let new = Moment::from(at);
         let Some(moment) = self.moments.get_mut(&id) else {
             return false;
         };
-        let old = std::mem::replace(moment, at);
+        let old = std::mem::replace(moment, new);
         if let Some(item) = self.queue.remove(&(old, id)) {
-            self.queue.insert((at, id), item);
+            self.queue.insert((new, id), item);
         }
         self.hasten(at)
     }
@@ -89,6 +93,7 @@ impl<T> Schedule<T> {
 
     /// Takes the first item that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(u64, T)> {
+        let now = Moment::from(now);
         let entry = self
             .queue
             .first_entry()
@@ -105,7 +110,10 @@ impl<T> Schedule<T> {
     /// With an empty schedule the task sleeps until the moment that it last got. Otherwise each
     /// short-lived item would wake the task, which would find nothing.
     pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
-        let first = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let first = self
+            .queue
+            .first_key_value()
+            .map(|((at, _), _)| Instant::from(*at));
         self.armed = first.or_else(|| self.armed.filter(|armed| *armed > now));
         self.armed
     }

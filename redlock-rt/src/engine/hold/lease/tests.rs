@@ -353,7 +353,7 @@ mod chains {
                 assert_eq!(would, Some(left));
                 assert_eq!(lease.state(id, now), GuardState::Released);
                 let chain = Chain {
-                    sent: now,
+                    sent: now.into(),
                     ..left.chain
                 };
                 let legacy = Legacy { chain, ..left };
@@ -365,7 +365,7 @@ mod chains {
                 let (fresh, _) = Lease::new(terms, None, now);
                 assert_eq!(lease.deadline(), fresh.deadline());
                 assert_eq!(transit.deadline(), fresh.deadline());
-                assert_eq!(lease.chain().unwrap().began, began);
+                assert_eq!(lease.chain().unwrap().began, began.into());
             }
             let late = began + LIMIT.time;
             assert_eq!(lease.hand_over(id, limit, Road::Pass, late), None);

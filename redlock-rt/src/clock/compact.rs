@@ -1,0 +1,79 @@
+//! Moments and spans in half of the memory, for what there is much of: locks that are held.
+
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A moment of this process, as nanoseconds since [`epoch`]. Earlier ones are that, and those more than
+/// five centuries later are then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(NonZeroU64);
+
+/// A span of whole nanoseconds: at least one, and at most five centuries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span(NonZeroU64);
+
+/// A day before the first use, so that what a caller has read before is not earlier.
+fn epoch() -> Instant {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(|| {
+        let now = Instant::now();
+        now.checked_sub(DAY).unwrap_or(now)
+    })
+}
+
+fn nanos(span: Duration) -> NonZeroU64 {
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+}
+
+impl From<Instant> for Moment {
+    fn from(moment: Instant) -> Self {
+        Self(nanos(moment.saturating_duration_since(epoch())))
+    }
+}
+
+impl From<Moment> for Instant {
+    fn from(Moment(nanos): Moment) -> Self {
+        super::after(epoch(), Duration::from_nanos(nanos.get()))
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(span: Duration) -> Self {
+        Self(nanos(span))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(Span(nanos): Span) -> Self {
+        Self::from_nanos(nanos.get())
+    }
+}
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_and_spans_come_back_as_they_were() {
+        let now = Instant::now();
+        for span in [1, 999_999_999, 1_000_000_001, 1 << 60].map(Duration::from_nanos) {
+            assert_eq!(Duration::from(Span::from(span)), span);
+            let moment = super::super::after(now, span);
+            assert_eq!(Instant::from(Moment::from(moment)), moment);
+            assert!(Moment::from(now) < Moment::from(moment));
+        }
+        let before = now - Duration::from_secs(60);
+        assert_eq!(Instant::from(Moment::from(before)), before);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_at_its_end() {
+        let longest = Duration::from_nanos(u64::MAX);
+        assert_eq!(Duration::from(Span::from(Duration::MAX)), longest);
+        assert_eq!(Duration::from(Span::from(Duration::ZERO)).as_nanos(), 1);
+        assert!(Instant::from(Moment::from(Instant::now() + longest)) > Instant::now());
+    }
+}
