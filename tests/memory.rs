@@ -18,7 +18,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// The allocations of a lock and unlock: the queue of the name and the task's place in it, the hold
 /// and its id, and the text of each of the two calls.
-const OF_A_PAIR: usize = 6;
+const OF_A_PAIR: usize = 5;
 /// The bytes of a held lock.
 const OF_A_HOLD: usize = 840;
 /// The bytes of a task that waits, with the task.

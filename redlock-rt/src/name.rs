@@ -137,11 +137,15 @@ impl ClientId {
     }
 
     pub(crate) fn hold_id(&self, number: u64) -> HoldId {
-        // On the stack, so that the id is the only allocation.
-        let mut text = SmallVec::<[u8; 64]>::from_slice(self.0.as_bytes());
+        HoldId::from_wire(&self.hold_text(number))
+    }
+
+    /// The text of [`hold_id`](Self::hold_id).
+    pub(crate) fn hold_text(&self, number: u64) -> ShortText {
+        let mut text = ShortText::of(&[&self.0]);
         // Writing to memory cannot fail.
-        let _ = write!(text, ":{number}");
-        HoldId::from_wire(std::str::from_utf8(&text).expect("it is ASCII"))
+        let _ = write!(text.0, ":{number}");
+        text
     }
 
     /// The number of a hold of this client.

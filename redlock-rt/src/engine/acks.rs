@@ -187,7 +187,7 @@ impl Engine {
         let entry = Arc::new(Entry {
             slot: self.nodes.slot_of(guard.hold.recipe.name()),
             recipe: Arc::clone(&guard.hold.recipe),
-            owner: guard.hold.id.clone(),
+            owner: guard.hold.hold_id().clone(),
             ack,
             until,
             outcome: OnceLock::new(),
@@ -301,7 +301,11 @@ impl Engine {
             // An idle server notices every 100 ms that the time is over. Zero would have no limit.
             let patience = rest.saturating_sub(LATE.min(rest / 3));
             let patience = patience.max(Duration::from_millis(1));
-            let call = touch(entries.iter().map(|entry| (&*entry.recipe, &entry.owner)));
+            let call = touch(
+                entries
+                    .iter()
+                    .map(|entry| (&*entry.recipe, entry.owner.as_str())),
+            );
             let until = Until {
                 replicas: wanted,
                 disk: ack.disk(),

@@ -105,7 +105,7 @@ impl Offer {
             return Taken::Declined(self);
         }
         let request = Request {
-            id: self.hold.id.clone(),
+            owner: self.hold.owner,
             repeated: request.repeated || self.hold.repeated,
             ..request.clone()
         };

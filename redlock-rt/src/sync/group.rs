@@ -107,7 +107,7 @@ impl Group {
     pub(super) fn hold_ids(&self) -> Vec<HoldId> {
         let mut holds = self.holds();
         holds.sort_unstable_by_key(|(place, _)| *place);
-        let ids = holds.into_iter().map(|(_, hold)| hold.id.clone());
+        let ids = holds.into_iter().map(|(_, hold)| hold.hold_id().clone());
         ids.collect()
     }
 

@@ -191,7 +191,7 @@ impl<K: Kind> LockGuard<K> {
     /// Returns the identity of the hold, as stored in Redis.
     #[must_use]
     pub fn hold_id(&self) -> &HoldId {
-        &self.inner.hold.id
+        self.inner.hold.hold_id()
     }
 
     /// Returns the number of guards that share the hold, including this one.

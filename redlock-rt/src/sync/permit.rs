@@ -24,7 +24,7 @@ pub struct LeasedPermit {
 
 impl LeasedPermit {
     pub(super) fn new(inner: HoldGuard, wire: &PermitsWire) -> Self {
-        let digits = wire.ids(&inner.hold.id);
+        let digits = wire.ids(&inner.hold.id());
         let starts = (0..digits.len()).step_by(ID_DIGITS);
         let ids = starts.map(|start| digits[start..start + ID_DIGITS].to_owned());
         Self {

@@ -157,7 +157,7 @@ impl Recipe for FairWire {
         self.queue
             .call(&ACQUIRE)
             .number(millis(ask.lease))
-            .arg(ask.owner.as_str())
+            .arg(ask.owner)
             .number(if ask.waits { millis(alive) } else { 0 })
             .number(ask.rest.map_or(0, |rest| millis(rest).max(1)))
     }
@@ -169,29 +169,28 @@ impl Recipe for FairWire {
         }
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
         Some(rlock::update(self.name(), owner, lease, count))
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
-        self.queue.call(&RELEASE).arg(owner.as_str())
+    fn release(&self, owner: &str) -> Call {
+        self.queue.call(&RELEASE).arg(owner)
     }
 
-    fn grant(&self, owner: &HoldId, waiters: &[(HoldId, Duration)]) -> Option<Call> {
+    fn grant(&self, owner: &str, waiters: &[(HoldId, Duration)]) -> Option<Call> {
         let release = self.release(owner);
         Some(waiters.iter().fold(release, |call, (waiter, lease)| {
             call.arg(waiter.as_str()).number(millis(*lease))
         }))
     }
 
-    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
         let FairQueue {
             name,
             queue,
             prefix,
             ..
         } = &self.queue;
-        let owner = owner.as_str();
         Some(rlock::min_hold(name, Some(queue), owner, rest, prefix))
     }
 
@@ -228,9 +227,9 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = wire("n");
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let ask = |waits| Ask {
-            owner: &owner,
+            owner,
             lease: S,
             waits,
             rest: waits.then_some(S),
@@ -239,9 +238,9 @@ mod tests {
         let calls = [
             wire.acquire(&ask(true)),
             wire.acquire(&ask(false)),
-            wire.release(&owner),
+            wire.release(owner),
             wire.force_release(),
-            position(wire.name(), Some(&owner)),
+            position(wire.name(), Some(&HoldId::from_wire(owner))),
         ];
         calls.iter().for_each(assert_agrees);
     }
@@ -249,12 +248,13 @@ mod tests {
     #[test]
     fn a_release_names_waiters_behind_the_owner() {
         let wire = wire("n");
-        let [owner, first, second] = ["u:1", "u:2", "u:3"].map(HoldId::from_wire);
-        let call = wire.grant(&owner, &[(first, S), (second, 2 * S)]);
+        let owner = "u:1";
+        let [first, second] = ["u:2", "u:3"].map(HoldId::from_wire);
+        let call = wire.grant(owner, &[(first, S), (second, 2 * S)]);
         let call = call.unwrap();
         let words = call.texts();
         assert_eq!(words[8..], ["u:1", "u:2", "1000", "u:3", "2000"]);
-        assert_eq!(words[..9], wire.release(&owner).texts());
+        assert_eq!(words[..9], wire.release(owner).texts());
     }
 
     #[test]

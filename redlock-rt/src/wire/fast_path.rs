@@ -113,14 +113,14 @@ impl FastPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::{HoldId, LockName};
+    use crate::name::LockName;
     use crate::wire::{RLockWire, Recipe, SpinWire};
 
     fn releases() -> [Call; 2] {
         let name = || LockName::new(None, "n").unwrap();
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let recipes: [&dyn Recipe; 2] = [&RLockWire::new(name()), &SpinWire::new(name())];
-        recipes.map(|recipe| recipe.release(&owner))
+        recipes.map(|recipe| recipe.release(owner))
     }
 
     #[test]

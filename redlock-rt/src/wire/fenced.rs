@@ -8,7 +8,7 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 
 script!(ACQUIRE = ["lock_hash", "take", "fencing"] + "fenced_acquire");
 script!(PASS = ["lock_hash", "take", "fencing"] + "fenced_pass");
@@ -59,7 +59,7 @@ impl Recipe for FencedWire {
             .key(self.name().as_str())
             .key(&self.token_key)
             .number(millis(ask.lease))
-            .arg(ask.owner.as_str())
+            .arg(ask.owner)
             .number(self.token_ttl.map_or(0, millis))
     }
 
@@ -76,14 +76,14 @@ impl Recipe for FencedWire {
         }
     }
 
-    fn pass(&self, from: &HoldId, ask: &Ask<'_>) -> Option<Call> {
+    fn pass(&self, from: &str, ask: &Ask<'_>) -> Option<Call> {
         Some(
             Call::new(&PASS)
                 .key(self.name().as_str())
                 .key(&self.token_key)
                 .number(millis(ask.lease))
-                .arg(from.as_str())
-                .arg(ask.owner.as_str())
+                .arg(from)
+                .arg(ask.owner)
                 .number(self.token_ttl.map_or(0, millis)),
         )
     }
@@ -92,15 +92,15 @@ impl Recipe for FencedWire {
         self.token_ttl.map_or(0, millis)
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
         self.lock.update(owner, lease, count)
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         self.lock.release(owner)
     }
 
-    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
         self.lock.min_hold(owner, rest)
     }
 }
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn calls_agree_with_the_headers() {
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let ask = Ask {
-            owner: &owner,
+            owner,
             lease: Duration::from_secs(1),
             waits: true,
             rest: None,
@@ -165,7 +165,7 @@ mod tests {
             assert_agrees(&call);
             let tokens = "redisson_lock_token:{n}";
             assert_eq!(call.texts(), ["n", tokens, "1000", "u:1", word]);
-            let call = wire(ttl).pass(&HoldId::from_wire("u:0"), &ask).unwrap();
+            let call = wire(ttl).pass("u:0", &ask).unwrap();
             assert_agrees(&call);
             assert_eq!(call.texts(), ["n", tokens, "1000", "u:0", "u:1", word]);
         }

@@ -1,7 +1,7 @@
 //! The only module that builds the names of keys and channels.
 
 use crate::mutant;
-use crate::name::{ClientId, HoldId, LockName, ShortText};
+use crate::name::{ClientId, LockName, ShortText};
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.
@@ -151,7 +151,7 @@ pub(crate) fn rw_leases(name: &LockName) -> String {
 
 /// The start of the names of the keys that carry the leases of one reader; the scripts build it
 /// likewise for the others.
-pub(crate) fn rw_leases_of(leases: &str, owner: &HoldId) -> String {
+pub(crate) fn rw_leases_of(leases: &str, owner: &str) -> String {
     match mutant::on("a_lease_of_a_reader_has_another_name") {
         true => format!("{leases}:{owner}:rwlock_lease"),
         false => format!("{leases}:{owner}:rwlock_timeout"),
@@ -309,8 +309,8 @@ mod tests {
 
     #[test]
     fn the_leases_of_readers_are_beside_the_lock() {
-        let owner = HoldId::from_wire("u:7");
-        let of = |name| rw_leases_of(&rw_leases(&LockName::new(None, name).unwrap()), &owner);
+        let owner = "u:7";
+        let of = |name| rw_leases_of(&rw_leases(&LockName::new(None, name).unwrap()), owner);
         assert_eq!(of("order"), "{order}:u:7:rwlock_timeout");
         assert_eq!(of("{a}b"), "{a}b:u:7:rwlock_timeout");
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::recipe::Recipe;
 use super::reply::{Malformed, Reply};
 use super::script::{Call, millis, script};
-use crate::name::HoldId;
 
 script!(ACQUIRE_ALL = "lock_hash" + "multi_acquire");
 
@@ -16,7 +15,7 @@ pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
 
 /// Takes all of these locks or none, each for its own owner. [`Together`] reads the reply.
 pub(crate) fn acquire_all<'a>(
-    holds: impl Iterator<Item = (&'a dyn Recipe, &'a HoldId)> + Clone,
+    holds: impl Iterator<Item = (&'a dyn Recipe, &'a str)> + Clone,
     lease: Duration,
 ) -> Call {
     let mut call = Call::new(&ACQUIRE_ALL);
@@ -25,7 +24,7 @@ pub(crate) fn acquire_all<'a>(
     }
     call = call.number(millis(lease));
     for (_, owner) in holds {
-        call = call.arg(owner.as_str());
+        call = call.arg(owner);
     }
     call
 }
@@ -64,8 +63,8 @@ mod tests {
     fn keys_come_first_and_owners_in_their_order() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
-        let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
-        let holds: [(&dyn Recipe, _); 2] = [(&a, &one), (&b, &two)];
+        let (one, two) = ("u:1", "u:2");
+        let holds: [(&dyn Recipe, _); 2] = [(&a, one), (&b, two)];
         let call = acquire_all(holds.into_iter(), Duration::from_secs(1));
         let words = call.texts();
         assert_eq!(words, ["a", "b", "1000", "u:1", "u:2"]);

@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::name::{ClientId, HoldId};
+    use crate::name::{ClientId, ShortText};
     use crate::wire::{self, Publish};
     use crate::wire::{
         Ask, Call, FairTerms, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire,
@@ -206,7 +206,7 @@ mod tests {
         };
         let name = name.clone();
         let lock = |recipe: &dyn LockRecipe| {
-            let mut calls = of_recipe(recipe, &owner);
+            let mut calls = of_recipe(recipe, owner.as_str());
             calls.extend([recipe.force_release(), recipe.inspect()]);
             calls
         };
@@ -240,7 +240,7 @@ mod tests {
                 calls
             }
             Named::Semaphore => {
-                let mut calls = of_recipe(&SemaphoreWire::new(name.clone(), 1, 1), &owner);
+                let mut calls = of_recipe(&SemaphoreWire::new(name.clone(), 1, 1), owner.as_str());
                 calls.extend([
                     wire::set_permits(&name, &operation, 1),
                     wire::add_permits(&name, &operation, 1),
@@ -251,8 +251,8 @@ mod tests {
             }
             Named::Permits => {
                 let permits = PermitsWire::new(name, 1, 1);
-                let id = permits.ids(&owner);
-                let mut calls = of_recipe(&permits, &owner);
+                let id = permits.ids(owner.as_str());
+                let mut calls = of_recipe(&permits, owner.as_str());
                 calls.extend([
                     permits.inspect(),
                     permits.release_id(&operation, &id),
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    fn of_recipe(recipe: &dyn Recipe, owner: &HoldId) -> Vec<Call> {
+    fn of_recipe(recipe: &dyn Recipe, owner: &str) -> Vec<Call> {
         let ask = Ask {
             owner,
             lease: S,
@@ -291,7 +291,7 @@ mod tests {
         };
         let renewal = Renewal {
             recipe,
-            owner,
+            owner: ShortText::of(&[owner]),
             lease: S,
         };
         let optional = [

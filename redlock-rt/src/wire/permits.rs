@@ -11,7 +11,7 @@ use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, millis, script};
 use super::semaphore::acquired;
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 
 script!(ACQUIRE = ["permit_ids", "permits"] + "permits_acquire");
 script!(RELEASE = ["permit_ids", "permits"] + "permits_release");
@@ -54,8 +54,8 @@ impl PermitsWire {
     }
 
     /// As [`call`](Self::call), with the note of this operation.
-    fn call_of(&self, script: &'static super::Script, operation: &HoldId) -> Call {
-        let note = keys::operation(&self.name, operation.as_str());
+    fn call_of(&self, script: &'static super::Script, operation: &str) -> Call {
+        let note = keys::operation(&self.name, operation);
         self.begin(script, Some(&note))
             .announcing(keys::semaphore_channel(&self.name))
     }
@@ -68,14 +68,14 @@ impl PermitsWire {
         }
     }
 
-    fn end(&self, owner: &HoldId, noted: Duration) -> Call {
+    fn end(&self, owner: &str, noted: Duration) -> Call {
         let call = self.call_of(&RELEASE, owner).arg(&self.ids(owner));
         call.number(millis(noted))
     }
 
     /// The ids of the permits of a hold, concatenated. They are computed from the owner, so that a
     /// repeat takes the same permits.
-    pub(crate) fn ids(&self, owner: &HoldId) -> String {
+    pub(crate) fn ids(&self, owner: &str) -> String {
         let mut ids = String::with_capacity(ID_DIGITS * self.permits as usize);
         for index in 0..self.permits {
             let digest = sha1_smol::Sha1::from(format!("{owner}:{index}")).digest();
@@ -96,7 +96,7 @@ impl PermitsWire {
 
     /// Gives one permit back. Returns 1 or 0.
     pub(crate) fn release_id(&self, operation: &Operation, id: &str) -> Call {
-        self.call_of(&RELEASE_ID, &operation.id)
+        self.call_of(&RELEASE_ID, operation.id.as_str())
             .arg(id)
             .number(millis(operation.noted))
     }
@@ -113,14 +113,14 @@ impl PermitsWire {
 
     /// Sets the total number of permits if none is set. Returns 1 or 0.
     pub(crate) fn set_once(&self, operation: &Operation, permits: u32) -> Call {
-        self.call_of(&SET_ONCE, &operation.id)
+        self.call_of(&SET_ONCE, operation.id.as_str())
             .number(permits.into())
             .number(millis(operation.noted))
     }
 
     /// Sets the total number of permits. Returns the number of free permits afterwards.
     pub(crate) fn set(&self, operation: &Operation, permits: u32) -> Call {
-        self.call_of(&SET, &operation.id)
+        self.call_of(&SET, operation.id.as_str())
             .number(permits.into())
             .number(millis(operation.noted))
     }
@@ -148,7 +148,7 @@ impl Recipe for PermitsWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let note = keys::operation(&self.name, ask.owner.as_str());
+        let note = keys::operation(&self.name, ask.owner);
         self.begin(&ACQUIRE, Some(&note))
             .channel_arg(keys::semaphore_channel(&self.name))
             .publishing()
@@ -161,23 +161,23 @@ impl Recipe for PermitsWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, _count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, lease: Duration, _count: u32) -> Option<Call> {
         Some(self.update_leases(&self.ids(owner), lease, 0))
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         self.end(owner, Duration::ZERO)
     }
 
-    fn withdraw(&self, owner: &HoldId) -> Call {
+    fn withdraw(&self, owner: &str) -> Call {
         self.end(owner, NOTED)
     }
 
-    fn lease_keys(&self, _owner: &HoldId) -> Option<String> {
+    fn lease_keys(&self, _owner: &str) -> Option<String> {
         Some(self.leases.clone())
     }
 
-    fn permit_ids(&self, owner: &HoldId) -> Option<String> {
+    fn permit_ids(&self, owner: &str) -> Option<String> {
         Some(self.ids(owner))
     }
 }
@@ -185,19 +185,20 @@ impl Recipe for PermitsWire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::HoldId;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let second = Duration::from_secs(1);
         let operation = Operation {
-            id: owner.clone(),
+            id: HoldId::from_wire(owner),
             noted: NOTED,
         };
         let ask = Ask {
-            owner: &owner,
+            owner,
             lease: second,
             waits: true,
             rest: None,
@@ -205,9 +206,9 @@ mod tests {
         };
         let calls = [
             wire.acquire(&ask),
-            wire.update(&owner, second, 1).unwrap(),
-            wire.release(&owner),
-            wire.withdraw(&owner),
+            wire.update(owner, second, 1).unwrap(),
+            wire.release(owner),
+            wire.withdraw(owner),
             wire.inspect(),
             wire.release_id(&operation, "00"),
             wire.update_lease("00", second),
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn ids_are_of_the_owner_and_each_is_another() {
         let wire = PermitsWire::new(LockName::new(None, "n").unwrap(), 2, 0);
-        let ids = |owner| wire.ids(&HoldId::from_wire(owner));
+        let ids = |owner| wire.ids(owner);
         assert_eq!(ids("u:1"), ids("u:1"));
         assert_ne!(ids("u:1"), ids("u:2"));
         let two = ids("u:1");

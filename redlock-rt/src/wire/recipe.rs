@@ -48,7 +48,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// Ends the hold of `from` and takes the lock for the owner that asks, in one call; `None`: not
     /// possible for this kind. Nothing is announced. [`passed`](Self::passed) reads the reply.
-    fn pass(&self, _from: &HoldId, _ask: &Ask<'_>) -> Option<Call> {
+    fn pass(&self, _from: &str, _ask: &Ask<'_>) -> Option<Call> {
         None
     }
 
@@ -80,38 +80,38 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// Sets the hold count and never shortens the lease; `None`: the kind has neither. Returns a
     /// [`HoldReply`](super::HoldReply).
-    fn update(&self, _owner: &HoldId, _lease: Duration, _count: u32) -> Option<Call> {
+    fn update(&self, _owner: &str, _lease: Duration, _count: u32) -> Option<Call> {
         None
     }
 
     /// Ends the hold, and removes what an attempt of this owner left. Returns a
     /// [`HoldReply`](super::HoldReply), and the result of the announcement if waiters were to be
     /// woken ([`Reply::split`]).
-    fn release(&self, owner: &HoldId) -> Call;
+    fn release(&self, owner: &str) -> Call;
 
     /// As [`release`](Self::release); if one of these waiters is next, it has the lock then, for the
     /// lease beside it. `None`: the kind has no queue in Redis. The announcement names the waiter
     /// ([`Announcement`](super::Announcement)). A repeat names the same waiters.
-    fn grant(&self, _owner: &HoldId, _waiters: &[(HoldId, Duration)]) -> Option<Call> {
+    fn grant(&self, _owner: &str, _waiters: &[(HoldId, Duration)]) -> Option<Call> {
         None
     }
 
     /// As [`release`](Self::release), if an attempt of this owner may still be on its way: a late
     /// attempt then does nothing, for kinds where it would do lasting harm.
-    fn withdraw(&self, owner: &HoldId) -> Call {
+    fn withdraw(&self, owner: &str) -> Call {
         self.release(owner)
     }
 
     /// Ends the hold without giving anything back, if Redis has a record of it. Returns a
     /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its
     /// way.
-    fn forget(&self, _owner: &HoldId, _repeated: bool) -> Option<Call> {
+    fn forget(&self, _owner: &str, _repeated: bool) -> Option<Call> {
         None
     }
 
     /// Ends the hold, and keeps the lock locked for `rest` of its shortest hold; `None`: not
     /// possible for this kind. Returns a [`HoldReply`](super::HoldReply).
-    fn min_hold(&self, _owner: &HoldId, _rest: Duration) -> Option<Call> {
+    fn min_hold(&self, _owner: &str, _rest: Duration) -> Option<Call> {
         None
     }
 
@@ -121,19 +121,19 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     }
 
     /// The field of that hash for a hold of this owner.
-    fn field(&self, owner: &HoldId) -> String {
-        owner.as_str().to_owned()
+    fn field(&self, owner: &str) -> String {
+        owner.to_owned()
     }
 
     /// The start of the names of the keys with the leases of a hold, if the TTL of `NAME` is not
     /// its lease.
-    fn lease_keys(&self, _owner: &HoldId) -> Option<String> {
+    fn lease_keys(&self, _owner: &str) -> Option<String> {
         None
     }
 
     /// The ids of the permits of a hold, concatenated, for kinds with permits;
     /// [`lease_keys`](Self::lease_keys) is then the sorted set with their leases.
-    fn permit_ids(&self, _owner: &HoldId) -> Option<String> {
+    fn permit_ids(&self, _owner: &str) -> Option<String> {
         None
     }
 
@@ -167,14 +167,14 @@ pub(crate) trait LockRecipe: Recipe {
 /// The parameters of an attempt to acquire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask<'a> {
-    pub(crate) owner: &'a HoldId,
+    pub(crate) owner: &'a str,
     pub(crate) lease: Duration,
     /// Whether the caller continues to wait if it is refused.
     pub(crate) waits: bool,
     /// How long the caller waits from now on; `None`: without a limit.
     pub(crate) rest: Option<Duration>,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
-    pub(crate) under: Option<&'a HoldId>,
+    pub(crate) under: Option<&'a str>,
 }
 
 /// The reply to [`Recipe::pass`].

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::recipe::Recipe;
 use super::script::{Call, millis, script};
-use crate::name::HoldId;
+use crate::name::ShortText;
 
 script!(RENEW = "permit_ids" + "renew");
 
 /// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {
     pub(crate) recipe: &'a dyn Recipe,
-    pub(crate) owner: &'a HoldId,
+    pub(crate) owner: ShortText,
     pub(crate) lease: Duration,
 }
 
@@ -47,15 +47,14 @@ mod tests {
     fn keys_come_first() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
-        let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
         let renewal = |recipe, owner, lease| Renewal {
             recipe,
-            owner,
+            owner: ShortText::of(&[owner]),
             lease,
         };
         let call = renew(&[
-            renewal(&a, &one, Duration::from_secs(30)),
-            renewal(&b, &two, Duration::ZERO),
+            renewal(&a, "u:1", Duration::from_secs(30)),
+            renewal(&b, "u:2", Duration::ZERO),
         ]);
         assert_eq!(
             call.texts(),

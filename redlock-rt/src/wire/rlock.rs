@@ -7,7 +7,7 @@ use super::keys::{self, Channel};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::script::{Call, millis, script};
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 
 script!(ACQUIRE = "lock_hash" + "take" + "rlock_acquire");
 script!(PASS = "lock_hash" + "take" + "rlock_pass");
@@ -46,34 +46,34 @@ impl Recipe for RLockWire {
         acquire(&self.name, ask)
     }
 
-    fn pass(&self, from: &HoldId, ask: &Ask<'_>) -> Option<Call> {
+    fn pass(&self, from: &str, ask: &Ask<'_>) -> Option<Call> {
         Some(
             Call::new(&PASS)
                 .key(self.name.as_str())
                 .number(millis(ask.lease))
-                .arg(from.as_str())
-                .arg(ask.owner.as_str()),
+                .arg(from)
+                .arg(ask.owner),
         )
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
         Some(update(&self.name, owner, lease, count))
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
-            .arg(owner.as_str())
+            .arg(owner)
             .channel_arg(keys::lock_channel(&self.name))
             .publishing()
             .or(FastPath::Delete)
     }
 
-    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
         Some(min_hold(
             &self.name,
             None,
-            owner.as_str(),
+            owner,
             rest,
             &keys::lock_channel(&self.name).text(),
         ))
@@ -98,16 +98,16 @@ pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
     Call::new(&ACQUIRE)
         .key(name.as_str())
         .number(millis(ask.lease))
-        .arg(ask.owner.as_str())
+        .arg(ask.owner)
         .or(FastPath::Create)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
-pub(super) fn update(name: &LockName, owner: &HoldId, lease: Duration, count: u32) -> Call {
+pub(super) fn update(name: &LockName, owner: &str, lease: Duration, count: u32) -> Call {
     Call::new(&UPDATE)
         .key(name.as_str())
         .number(millis(lease))
-        .arg(owner.as_str())
+        .arg(owner)
         .number(count.into())
 }
 
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = RLockWire::new(LockName::new(None, "n").unwrap());
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let lease = Duration::from_secs(1);
         let ask = Ask {
-            owner: &owner,
+            owner,
             lease,
             waits: true,
             rest: None,
@@ -153,10 +153,10 @@ mod tests {
         };
         let calls = [
             wire.acquire(&ask),
-            wire.pass(&HoldId::from_wire("u:0"), &ask).unwrap(),
-            wire.update(&owner, lease, 2).unwrap(),
-            wire.release(&owner),
-            wire.min_hold(&owner, lease).unwrap(),
+            wire.pass("u:0", &ask).unwrap(),
+            wire.update(owner, lease, 2).unwrap(),
+            wire.release(owner),
+            wire.min_hold(owner, lease).unwrap(),
             wire.force_release(),
             wire.inspect(),
         ];

@@ -10,7 +10,7 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::{Call, millis, script};
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 
 script!(READ_ACQUIRE = "lock_hash" + "rw_read_acquire");
 script!(READ_UPDATE = "rw_read_update");
@@ -59,7 +59,7 @@ fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     }
 }
 
-fn write_field(owner: &HoldId) -> String {
+fn write_field(owner: &str) -> String {
     format!("{owner}:write")
 }
 
@@ -72,7 +72,7 @@ impl ReadWire {
         Self(Shared::new(name))
     }
 
-    fn leases_of(&self, owner: &HoldId) -> String {
+    fn leases_of(&self, owner: &str) -> String {
         keys::rw_leases_of(&self.0.leases, owner)
     }
 }
@@ -95,7 +95,7 @@ impl Recipe for ReadWire {
             .key(self.0.name.as_str())
             .key(&self.0.waiting_writers)
             .number(millis(ask.lease))
-            .arg(ask.owner.as_str())
+            .arg(ask.owner)
             .arg(&self.leases_of(ask.owner))
             .arg(&ask.under.map(write_field).unwrap_or_default())
     }
@@ -104,26 +104,26 @@ impl Recipe for ReadWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
         let call = Call::new(&READ_UPDATE)
             .key(self.0.name.as_str())
             .number(millis(lease))
-            .arg(owner.as_str())
+            .arg(owner)
             .number(count.into())
             .arg(&self.leases_of(owner));
         Some(call)
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         Call::new(&READ_RELEASE)
             .key(self.0.name.as_str())
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(&self.0.leases)
             .channel_arg(self.0.channel())
             .publishing()
     }
 
-    fn lease_keys(&self, owner: &HoldId) -> Option<String> {
+    fn lease_keys(&self, owner: &str) -> Option<String> {
         Some(self.leases_of(owner))
     }
 }
@@ -182,9 +182,9 @@ impl Recipe for WriteWire {
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
             .number(millis(ask.lease))
-            .arg(ask.owner.as_str())
+            .arg(ask.owner)
             .arg(&write_field(ask.owner))
-            .arg(ask.under.map(HoldId::as_str).unwrap_or_default())
+            .arg(ask.under.unwrap_or_default())
             .arg(&self.shared.leases)
             .number(millis(preference))
     }
@@ -193,29 +193,29 @@ impl Recipe for WriteWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
-        let field = HoldId::from_wire(&write_field(owner));
+    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
+        let field = write_field(owner);
         Some(rlock::update(&self.shared.name, &field, lease, count))
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         Call::new(&WRITE_RELEASE)
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(&write_field(owner))
             .arg(&self.shared.leases)
             .channel_arg(self.shared.channel())
             .publishing()
     }
 
-    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
         let (name, channel) = (&self.shared.name, self.shared.channel().text());
         let field = write_field(owner);
         Some(rlock::min_hold(name, None, &field, rest, &channel))
     }
 
-    fn field(&self, owner: &HoldId) -> String {
+    fn field(&self, owner: &str) -> String {
         write_field(owner)
     }
 }
@@ -244,19 +244,19 @@ mod tests {
     fn calls_agree_with_the_headers() {
         let read = ReadWire::new(name("n"));
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let wires: [&dyn LockRecipe; 2] = [&read, &write];
         for wire in wires {
             let calls = [
                 wire.acquire(&Ask {
-                    owner: &owner,
+                    owner,
                     lease: Duration::from_secs(1),
                     waits: true,
                     rest: None,
-                    under: Some(&owner),
+                    under: Some(owner),
                 }),
-                wire.update(&owner, Duration::from_secs(1), 2).unwrap(),
-                wire.release(&owner),
+                wire.update(owner, Duration::from_secs(1), 2).unwrap(),
+                wire.release(owner),
                 wire.force_release(),
                 wire.inspect(),
             ];
@@ -280,10 +280,10 @@ mod tests {
     #[test]
     fn only_a_waiting_writer_is_preferred() {
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let last = |waits| {
             let ask = Ask {
-                owner: &owner,
+                owner,
                 lease: Duration::from_secs(1),
                 waits,
                 rest: None,

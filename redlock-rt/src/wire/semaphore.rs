@@ -11,7 +11,7 @@ use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 
 script!(ACQUIRE = "semaphore_acquire");
 script!(RELEASE = "semaphore_release");
@@ -41,12 +41,12 @@ impl SemaphoreWire {
         }
     }
 
-    fn end(&self, owner: &HoldId, noted: Duration) -> Call {
+    fn end(&self, owner: &str, noted: Duration) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .key(&self.holds)
-            .key(&keys::operation(&self.name, owner.as_str()))
-            .arg(owner.as_str())
+            .key(&keys::operation(&self.name, owner))
+            .arg(owner)
             .channel_arg(keys::semaphore_channel(&self.name))
             .publishing()
             .number(millis(noted))
@@ -78,8 +78,8 @@ impl Recipe for SemaphoreWire {
         Call::new(&ACQUIRE)
             .key(self.name.as_str())
             .key(&self.holds)
-            .key(&keys::operation(&self.name, ask.owner.as_str()))
-            .arg(ask.owner.as_str())
+            .key(&keys::operation(&self.name, ask.owner))
+            .arg(ask.owner)
             .number(self.permits.into())
             .number(self.limit.into())
             .channel_arg(keys::semaphore_channel(&self.name))
@@ -90,20 +90,20 @@ impl Recipe for SemaphoreWire {
         acquired(reply)
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         self.end(owner, Duration::ZERO)
     }
 
-    fn withdraw(&self, owner: &HoldId) -> Call {
+    fn withdraw(&self, owner: &str) -> Call {
         self.end(owner, NOTED)
     }
 
-    fn forget(&self, owner: &HoldId, repeated: bool) -> Option<Call> {
+    fn forget(&self, owner: &str, repeated: bool) -> Option<Call> {
         let noted = if repeated { NOTED } else { Duration::ZERO };
         let call = Call::new(&FORGET)
             .key(&self.holds)
-            .key(&keys::operation(&self.name, owner.as_str()));
-        Some(call.arg(owner.as_str()).number(millis(noted)))
+            .key(&keys::operation(&self.name, owner));
+        Some(call.arg(owner).number(millis(noted)))
     }
 }
 
@@ -169,27 +169,28 @@ pub(crate) fn available(name: &LockName) -> Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::HoldId;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]
     fn calls_agree_with_the_headers() {
         let name = LockName::new(None, "n").unwrap();
         let wire = SemaphoreWire::new(name.clone(), 3, 0);
-        let owner = HoldId::from_wire("u:1");
+        let owner = "u:1";
         let operation = Operation {
-            id: owner.clone(),
+            id: HoldId::from_wire(owner),
             noted: NOTED,
         };
         let calls = [
             wire.acquire(&Ask {
-                owner: &owner,
+                owner,
                 lease: Duration::from_secs(1),
                 waits: true,
                 rest: None,
                 under: None,
             }),
-            wire.release(&owner),
-            wire.withdraw(&owner),
+            wire.release(owner),
+            wire.withdraw(owner),
             set(&name, &operation, 5),
             add(&name, &operation, -5),
             drain(&name, &operation),
@@ -197,7 +198,7 @@ mod tests {
         ];
         calls.iter().for_each(assert_agrees);
         for repeated in [false, true] {
-            wire.forget(&owner, repeated).iter().for_each(assert_agrees);
+            wire.forget(owner, repeated).iter().for_each(assert_agrees);
         }
     }
 

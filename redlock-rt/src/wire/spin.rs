@@ -8,7 +8,7 @@ use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::rlock;
 use super::script::{Call, script};
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 
 script!(RELEASE = "spin_release");
 script!(FORCE_RELEASE = "lock_hash" + "spin_force_release");
@@ -42,20 +42,20 @@ impl Recipe for SpinWire {
         rlock::acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &HoldId, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
         Some(rlock::update(&self.name, owner, lease, count))
     }
 
-    fn release(&self, owner: &HoldId) -> Call {
+    fn release(&self, owner: &str) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
-            .arg(owner.as_str())
+            .arg(owner)
             .or(FastPath::Delete)
     }
 
-    fn min_hold(&self, owner: &HoldId, rest: Duration) -> Option<Call> {
+    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
         let name = &self.name;
-        Some(rlock::min_hold(name, None, owner.as_str(), rest, ""))
+        Some(rlock::min_hold(name, None, owner, rest, ""))
     }
 }
 
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn calls_agree_with_the_headers() {
         let wire = SpinWire::new(LockName::new(None, "n").unwrap());
-        let owner = HoldId::from_wire("u:1");
-        [wire.release(&owner), wire.force_release()]
+        let owner = "u:1";
+        [wire.release(owner), wire.force_release()]
             .iter()
             .for_each(assert_agrees);
     }

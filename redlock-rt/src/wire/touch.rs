@@ -3,12 +3,11 @@
 use super::recipe::Recipe;
 use super::reply::Reply;
 use super::script::{Call, script};
-use crate::name::HoldId;
 
 script!(TOUCH = "touch");
 
 /// Writes to the keys of these holds without changing them.
-pub(crate) fn touch<'a>(holds: impl Iterator<Item = (&'a dyn Recipe, &'a HoldId)> + Clone) -> Call {
+pub(crate) fn touch<'a>(holds: impl Iterator<Item = (&'a dyn Recipe, &'a str)> + Clone) -> Call {
     let mut call = Call::new(&TOUCH);
     for (recipe, owner) in holds.clone() {
         let permits = recipe.permit_ids(owner);
@@ -43,19 +42,19 @@ mod tests {
     fn keys_and_replies_are_in_one_order() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
-        let (one, two) = (HoldId::from_wire("u:1"), HoldId::from_wire("u:2"));
+        let (one, two) = ("u:1", "u:2");
         let name = |name| LockName::new(None, name).unwrap();
         let semaphore = SemaphoreWire::new(name("s"), 1, 0);
         let permits = PermitsWire::new(name("p"), 1, 0);
         let holds: [(&dyn Recipe, _); 4] =
-            [(&a, &one), (&b, &two), (&semaphore, &one), (&permits, &two)];
+            [(&a, one), (&b, two), (&semaphore, one), (&permits, two)];
         for hold in holds {
             assert_agrees(&touch([hold].into_iter()));
         }
         let call = touch(holds.iter().copied());
         assert_eq!(call.key_count(), 8);
-        let ids = permits.ids(&two);
-        let leases = permits.lease_keys(&two).unwrap();
+        let ids = permits.ids(two);
+        let leases = permits.lease_keys(two).unwrap();
         assert_eq!(
             call.texts(),
             [

@@ -49,9 +49,9 @@ impl Attempt {
         terms: Terms,
     ) -> Self {
         let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);
-        attempt.request.under = Some(hold.id.clone());
-        if let Some(id) = hold.paired_id() {
-            attempt.request.id = id;
+        attempt.request.under = Some(hold.owner);
+        if let Some(owner) = hold.paired_owner() {
+            attempt.request.owner = owner;
         }
         attempt
     }

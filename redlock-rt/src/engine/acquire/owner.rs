@@ -102,11 +102,12 @@ impl Owner {
             client: request.engine.id.clone(),
             name: request.recipe.name().clone(),
         };
-        let entry = (key, request.recipe.profile().kind, request.id.clone());
+        let id = HoldId::from_wire(&request.id());
+        let entry = (key, request.recipe.profile().kind, id.clone());
         self.slots().asking.push(entry);
         Asking {
             slots: Arc::clone(&self.slots),
-            id: request.id.clone(),
+            id,
         }
     }
 

@@ -102,9 +102,9 @@ impl Attempts {
         let Some(first) = requests.first() else {
             return Ok(Together::Acquired);
         };
-        let holds = requests
-            .iter()
-            .map(|request| (&*request.recipe, &request.id));
+        let ids: Vec<_> = requests.iter().map(Request::id).collect();
+        let recipes = requests.iter().map(|request| &*request.recipe);
+        let holds = recipes.zip(ids.iter().map(|id| &**id));
         let call = || acquire_all(holds, lease);
         let to = first.engine.to(first.recipe.name());
         let attempt = self.delivery.attempt(to, call, until);

@@ -66,9 +66,9 @@ impl Pass {
         let (recipe, own) = (Arc::clone(&hold.recipe), Arc::clone(hold.waiters()));
         let request = Request::new(&hold.engine, recipe, own, terms);
         let call = hold.recipe.pass(
-            &hold.id,
+            &hold.id(),
             &Ask {
-                owner: &request.id,
+                owner: &request.id(),
                 lease: terms.lease,
                 waits: false,
                 rest: None,

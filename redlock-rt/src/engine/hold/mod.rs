@@ -27,7 +27,7 @@ use super::wait::{Key, Subject, WaiterMap, Waiters};
 use crate::clock::{self, Span};
 use crate::connection::Home;
 use crate::error::Error;
-use crate::name::HoldId;
+use crate::name::{HoldId, ShortText};
 use crate::shim::{Mutex, MutexGuard, lock};
 use crate::wire::{Call, HoldReply, Recipe};
 
@@ -83,12 +83,13 @@ impl LockWaiters {
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) recipe: Arc<dyn Recipe>,
-    pub(crate) id: HoldId,
+    /// The number in its id.
+    pub(crate) owner: u64,
     /// Identifies the hold in the client.
     pub(crate) number: u64,
     /// The fencing token, for a kind that has one.
     pub(crate) token: Option<u64>,
-    /// Whether a hold in another mode had or has this id; see [`paired_id`](Self::paired_id).
+    /// Whether a hold in another mode had or has this id; see [`paired_owner`](Self::paired_owner).
     paired: AtomicBool,
     lease: Mutex<Lease>,
     seldom: OnceLock<Box<Seldom>>,
@@ -111,6 +112,8 @@ struct Seldom {
     changed: Notify,
     /// The slot of its explicit owner.
     slot: OnceLock<OwnerSlot>,
+    /// The id, if the caller wanted to know it.
+    id: OnceLock<HoldId>,
 }
 
 impl Hold {
@@ -185,7 +188,7 @@ impl Hold {
             home: request.engine.home(),
             engine: Arc::clone(&request.engine),
             recipe: Arc::clone(&request.recipe),
-            id: request.id.clone(),
+            owner: request.owner,
             number: request.number,
             token,
             paired: AtomicBool::new(request.under.is_some()),
@@ -212,12 +215,23 @@ impl Hold {
             .collect()
     }
 
-    /// The id for a hold in another mode of the same lock, taken under this one. It is the same
-    /// id, as in Redisson, but only once, since a field whose release was sent is never used
-    /// again.
-    pub(crate) fn paired_id(&self) -> Option<HoldId> {
+    /// The text of its id, which is made where it is needed: each lock that is held would have room
+    /// for it.
+    pub(crate) fn id(&self) -> ShortText {
+        self.engine.id.hold_text(self.owner)
+    }
+
+    /// Its id, for the caller; kept from then on.
+    pub(crate) fn hold_id(&self) -> &HoldId {
+        let id = || self.engine.id.hold_id(self.owner);
+        self.seldom().id.get_or_init(id)
+    }
+
+    /// The owner of a hold in another mode of the same lock, taken under this one. It is the same
+    /// one, as in Redisson, but only once, since a field whose release was sent is never used again.
+    pub(crate) fn paired_owner(&self) -> Option<u64> {
         let taken = self.paired.swap(true, Ordering::AcqRel);
-        (!taken).then(|| self.id.clone())
+        (!taken).then_some(self.owner)
     }
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
@@ -259,7 +273,7 @@ impl Hold {
         if rest.is_zero() {
             return None;
         }
-        self.recipe.min_hold(&self.id, rest)
+        self.recipe.min_hold(&self.id(), rest)
     }
 
     /// The lease that it was acquired with.
@@ -458,7 +472,7 @@ impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
             .field("name", self.recipe.name())
-            .field("id", &self.id)
+            .field("id", &&*self.id())
             .field("lease", &*lock(&self.lease))
             .finish_non_exhaustive()
     }

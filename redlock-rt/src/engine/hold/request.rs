@@ -6,17 +6,19 @@ use std::time::{Duration, Instant};
 use super::{Terms, Waiting};
 use crate::clock;
 use crate::engine::Engine;
-use crate::name::HoldId;
+use crate::name::ShortText;
 use crate::wire::{Ask, Call, Recipe};
 
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) engine: Arc<Engine>,
     pub(crate) recipe: Arc<dyn Recipe>,
-    pub(crate) id: HoldId,
+    /// Identifies the hold in the client.
     pub(crate) number: u64,
-    /// The id of the hold under which this one is taken, in another mode of the same lock.
-    pub(crate) under: Option<HoldId>,
+    /// The number in the hold's id: the same, unless it goes on with what another hold has in Redis.
+    pub(crate) owner: u64,
+    /// The owner of the hold under which this one is taken, in another mode of the same lock.
+    pub(crate) under: Option<u64>,
     /// Kept, so that no local waiter tries while the outcome is unknown.
     pub(crate) waiters: Arc<Waiting>,
     pub(crate) terms: Terms,
@@ -44,13 +46,18 @@ impl Request {
         Self {
             engine: Arc::clone(engine),
             recipe,
-            id: engine.id.hold_id(number),
             number,
+            owner: number,
             under: None,
             waiters,
             terms,
             repeated: false,
         }
+    }
+
+    /// The text of the hold's id.
+    pub(crate) fn id(&self) -> ShortText {
+        self.engine.id.hold_text(self.owner)
     }
 
     pub(crate) fn wish(&self) -> Option<Wish> {
@@ -68,12 +75,13 @@ impl Request {
         // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
         // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
+        let under = self.under.map(|owner| self.engine.id.hold_text(owner));
         self.recipe.acquire(&Ask {
-            owner: &self.id,
+            owner: &self.id(),
             lease: self.terms.lease,
             waits,
             rest: until.map(|until| until.saturating_duration_since(clock::now())),
-            under: self.under.as_ref(),
+            under: under.as_deref(),
         })
     }
 }

@@ -437,7 +437,7 @@ impl Cleanup {
                     // The last guard has ended meanwhile; the end of the hold follows.
                     return Some(Ok(HoldReply::Done));
                 }
-                let Some(call) = hold.recipe.update(&hold.id, lease, count) else {
+                let Some(call) = hold.recipe.update(&hold.id(), lease, count) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let to = hold.engine.to(hold.recipe.name());
@@ -466,7 +466,7 @@ impl Cleanup {
                 Some(ended.map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
-                let Some(call) = hold.recipe.forget(&hold.id, hold.repeated) else {
+                let Some(call) = hold.recipe.forget(&hold.id(), hold.repeated) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let to = hold.engine.to(hold.recipe.name());
@@ -474,10 +474,9 @@ impl Cleanup {
                 Some(told(answer, delivery, news))
             }
             (Subject::OrphanedAttempt(orphan), _) => {
-                let Request {
-                    engine, recipe, id, ..
-                } = &orphan.request;
-                let call = || recipe.withdraw(id);
+                let request = &orphan.request;
+                let Request { engine, recipe, .. } = request;
+                let call = || recipe.withdraw(&request.id());
                 let to = engine.to(recipe.name());
                 let answer = delivery.attempt(to, call, until).await?;
                 Some(told(answer, delivery, news))

@@ -26,8 +26,8 @@ pub(super) fn end_of(hold: &Hold, grant: &mut Option<Box<Grant>>, is_first: bool
     }
     match (&grant, hold.repeated) {
         (Some(grant), _) => grant.call.clone(),
-        (None, true) => hold.recipe.withdraw(&hold.id),
-        (None, false) => hold.recipe.release(&hold.id),
+        (None, true) => hold.recipe.withdraw(&hold.id()),
+        (None, false) => hold.recipe.release(&hold.id()),
     }
 }
 
@@ -43,7 +43,7 @@ impl Grant {
         if waiters.is_empty() {
             return None;
         }
-        let call = hold.recipe.grant(&hold.id, &waiters)?;
+        let call = hold.recipe.grant(&hold.id(), &waiters)?;
         let waiters = waiters.into_iter().map(|(waiter, _)| waiter).collect();
         Some(Box::new(Self { call, waiters }))
     }

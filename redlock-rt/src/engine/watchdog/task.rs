@@ -421,7 +421,7 @@ async fn alone(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>, hold: Arc<Hold>, at: 
     };
     let renewal = Renewal {
         recipe: &*hold.recipe,
-        owner: &hold.id,
+        owner: hold.id(),
         lease: ttl,
     };
     let call = renew(&[renewal]);
@@ -473,7 +473,7 @@ fn dispatch(
         .iter()
         .map(|(hold, lease)| Renewal {
             recipe: &*hold.recipe,
-            owner: &hold.id,
+            owner: hold.id(),
             lease: *lease,
         })
         .collect();

@@ -180,7 +180,7 @@ impl Asking<'_> {
                 continue;
             }
             let holders = self.holders_seen_by(part, known).await?;
-            if !holders.contains(&guard.hold.id) {
+            if !holders.contains(guard.hold.hold_id()) {
                 continue;
             }
             if known.recipe.profile().kind != part.recipe.profile().kind {
