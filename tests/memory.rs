@@ -16,13 +16,13 @@ use tests::{RedisServer, eventually};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The allocations of a lock and unlock: the queue of the name and the task's place in it, the hold
-/// and its id, and the text of each of the two calls.
+/// The allocations of a lock and unlock: the queue of the name and the task's place in it, the hold,
+/// and the text of each of the two calls.
 const OF_A_PAIR: usize = 5;
 /// The bytes of a held lock.
-const OF_A_HOLD: usize = 840;
+const OF_A_HOLD: usize = 600;
 /// The bytes of a task that waits, with the task.
-const OF_A_WAITER: usize = 1170;
+const OF_A_WAITER: usize = 1110;
 
 /// The tests of one process run beside each other, and the allocator counts for all.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

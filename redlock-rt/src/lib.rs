@@ -182,6 +182,7 @@ mod name;
 mod pause;
 mod shim;
 mod sync;
+mod text;
 mod wire;
 
 #[cfg(any(doc, doctest))]

@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::Write as _;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::error::Error;
+use crate::text::ShortText;
 
 /// The longest name in bytes.
 const MAX_NAME: usize = 512;
@@ -42,28 +40,6 @@ impl LockName {
 
     pub(crate) fn as_arc(&self) -> &Arc<str> {
         &self.0
-    }
-}
-
-/// A text that is made where it is needed: on the stack, unless it is long.
-pub(crate) struct ShortText(SmallVec<[u8; 96]>);
-
-impl ShortText {
-    /// The text that these parts make.
-    pub(crate) fn of(parts: &[&str]) -> Self {
-        let mut text = SmallVec::new();
-        for part in parts {
-            text.extend_from_slice(part.as_bytes());
-        }
-        Self(text)
-    }
-}
-
-impl std::ops::Deref for ShortText {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("it is made of texts")
     }
 }
 
@@ -142,10 +118,7 @@ impl ClientId {
 
     /// The text of [`hold_id`](Self::hold_id).
     pub(crate) fn hold_text(&self, number: u64) -> ShortText {
-        let mut text = ShortText::of(&[&self.0]);
-        // Writing to memory cannot fail.
-        let _ = write!(text.0, ":{number}");
-        text
+        ShortText::numbered(&self.0, number)
     }
 
     /// The number of a hold of this client.

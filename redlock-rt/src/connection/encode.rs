@@ -1,5 +1,6 @@
 //! Commands as bytes (RESP2).
 
+use crate::text::{MOST_DIGITS, decimal};
 use crate::wire::{Call, Publish};
 
 /// Appends a command; returns the length behind it.
@@ -15,7 +16,7 @@ pub(super) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize
     word(out, b"EVALSHA");
     word(out, call.script().sha().as_bytes());
     let mut digits = [0; MOST_DIGITS];
-    word(out, decimal(&mut digits, call.key_count()));
+    word(out, decimal(&mut digits, call.key_count() as u64));
     for bytes in call.words_for(publish) {
         word(out, bytes);
     }
@@ -31,23 +32,8 @@ fn word(out: &mut Vec<u8>, bytes: &[u8]) {
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
     let mut digits = [0; MOST_DIGITS];
     out.push(kind);
-    out.extend_from_slice(decimal(&mut digits, count));
+    out.extend_from_slice(decimal(&mut digits, count as u64));
     out.extend_from_slice(b"\r\n");
-}
-
-const MOST_DIGITS: usize = 20;
-
-/// Without the formatting of `write!`: each word of each call has a length.
-fn decimal(digits: &mut [u8; MOST_DIGITS], mut number: usize) -> &[u8] {
-    let mut at = MOST_DIGITS;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
 }
 
 #[cfg(test)]
@@ -78,14 +64,6 @@ mod tests {
             let end = command(&mut all, words);
             assert_eq!(end, all.len());
             assert_eq!(all[before..], packed(words));
-        }
-    }
-
-    #[test]
-    fn numbers_are_decimal() {
-        for number in [0, 7, 10, 4096, usize::MAX] {
-            let mut digits = [0; MOST_DIGITS];
-            assert_eq!(decimal(&mut digits, number), number.to_string().as_bytes());
         }
     }
 }

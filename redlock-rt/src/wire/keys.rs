@@ -1,7 +1,8 @@
 //! The only module that builds the names of keys and channels.
 
 use crate::mutant;
-use crate::name::{ClientId, LockName, ShortText};
+use crate::name::{ClientId, LockName};
+use crate::text::ShortText;
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.

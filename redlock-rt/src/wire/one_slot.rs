@@ -99,7 +99,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::name::{ClientId, ShortText};
+    use crate::name::ClientId;
+    use crate::text::ShortText;
     use crate::wire::{self, Publish};
     use crate::wire::{
         Ask, Call, FairTerms, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire,

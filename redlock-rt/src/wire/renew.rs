@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::recipe::Recipe;
 use super::script::{Call, millis, script};
-use crate::name::ShortText;
+use crate::text::ShortText;
 
 script!(RENEW = "permit_ids" + "renew");
 

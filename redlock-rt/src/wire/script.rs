@@ -1,6 +1,5 @@
 //! Lua scripts and calls of them.
 
-use std::io::Write as _;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
 use super::keys::Channel;
+use crate::text::{MOST_DIGITS, decimal};
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -169,8 +169,8 @@ impl Call {
     }
 
     pub(crate) fn number(mut self, number: u64) -> Self {
-        // Writing to memory cannot fail.
-        let _ = write!(self.0.text, "{number}");
+        let digits = &mut [0; MOST_DIGITS];
+        self.0.text.extend_from_slice(decimal(digits, number));
         self.0.word_ends();
         self
     }

@@ -234,12 +234,13 @@ impl Lease {
         look_every: Option<Duration>,
         sent: Instant,
     ) -> (Self, GuardId) {
+        let moment = Moment::from(sent);
         let mut lease = Self {
             phase: Phase::Held,
-            deadline: sent.into(),
+            deadline: moment,
             tenants: SmallVec::new(),
             next_id: 0,
-            next_renewal: sent.into(),
+            next_renewal: moment,
             rare: look_every.map(|every| {
                 Box::new(Rare {
                     verify_at: Some(after(sent, every)),
@@ -250,8 +251,8 @@ impl Lease {
             permanent: terms.lease == Duration::MAX,
             expiry_taken: false,
             chain: Some(Chain {
-                began: sent.into(),
-                sent: sent.into(),
+                began: moment,
+                sent: moment,
                 turns: 1,
             }),
         };

@@ -27,8 +27,9 @@ use super::wait::{Key, Subject, WaiterMap, Waiters};
 use crate::clock::{self, Span};
 use crate::connection::Home;
 use crate::error::Error;
-use crate::name::{HoldId, ShortText};
+use crate::name::HoldId;
 use crate::shim::{Mutex, MutexGuard, lock};
+use crate::text::ShortText;
 use crate::wire::{Call, HoldReply, Recipe};
 
 /// The waiters of one lock, beside the holds of this client in it.

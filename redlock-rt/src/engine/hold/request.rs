@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Terms, Waiting};
 use crate::clock;
 use crate::engine::Engine;
-use crate::name::ShortText;
+use crate::text::ShortText;
 use crate::wire::{Ask, Call, Recipe};
 
 #[derive(Clone)]
