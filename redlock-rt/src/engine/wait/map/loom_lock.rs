@@ -89,6 +89,7 @@ impl World {
             let message = thread::spawn(move || hub.delivered(&channel));
             let announcement = Announcement {
                 is_made: true,
+                is_granted: false,
                 receivers: 1,
                 waiter: None,
             };
