@@ -1,10 +1,14 @@
 //! The release of a fair lock that gives the lock to the next task of the same client.
 
+use std::time::Duration;
+
 use redlock_rt::{FairLockGuard, Unlocked};
 use tests::{Loss, Place, calls, eventually, within};
 use tokio::task::JoinHandle;
 
-use crate::{DEADLINE, each, stage::Stage, tries};
+use crate::{DEADLINE, RESPONSE, each, stage::Stage, tries};
+
+const NEVER: Duration = Duration::from_secs(600);
 
 /// The first waiter has the lock after that, and the second one waits on; both know it.
 pub(crate) async fn a_turn_of_a_fair_lock_whatever_is_lost(place: Place) {
@@ -12,7 +16,14 @@ pub(crate) async fn a_turn_of_a_fair_lock_whatever_is_lost(place: Place) {
         for dropped in [false, true] {
             for &times in tries(loss) {
                 let stage = Stage::set(place, "fair-turn").await;
-                let lock = stage.client.fair_lock(&stage.name);
+                // Only the first heartbeat is sent. By another one the waiter would learn that it has
+                // the lock, and ask for it on the connection that loses a reply.
+                let client = stage.client_with(|builder| {
+                    let builder = builder.response_timeout(RESPONSE);
+                    let builder = builder.connect_timeout(2 * RESPONSE);
+                    builder.poll_interval(NEVER).waiter_timeout(NEVER)
+                });
+                let lock = client.fair_lock(&stage.name);
                 // Loads the scripts.
                 lock.lock().await.unwrap().unlock().await.unwrap();
                 let waits = || -> JoinHandle<FairLockGuard> {
@@ -25,6 +36,8 @@ pub(crate) async fn a_turn_of_a_fair_lock_whatever_is_lost(place: Place) {
                 let guard = lock.lock().await.unwrap();
                 let first = waits();
                 queued(1).await;
+                let beat = calls("fair_beat").mentioning(&stage.name);
+                within(DEADLINE, stage.proxy().wait_for_answer(beat)).await;
                 let second = waits();
                 queued(2).await;
                 let releases = || calls("fair_release").mentioning(&stage.name);

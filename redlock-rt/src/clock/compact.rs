@@ -13,13 +13,15 @@ pub(crate) struct Moment(NonZeroU64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(NonZeroU64);
 
-/// A day before the first use, so that what a caller has read before is not earlier.
+/// Long before the first use, so that what a caller has read before is not earlier: a day, or as much of
+/// it as the clock can count back.
 fn epoch() -> Instant {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     *EPOCH.get_or_init(|| {
         let now = Instant::now();
-        now.checked_sub(DAY).unwrap_or(now)
+        let mut spans = std::iter::successors(Some(DAY), |span| Some(*span / 2)).take(32);
+        spans.find_map(|span| now.checked_sub(span)).unwrap_or(now)
     })
 }
 
