@@ -77,7 +77,6 @@ const MUTANTS: &[&str] = &[
     "a_token_is_counted_elsewhere",
     "a_token_is_that_of_an_earlier_reply",
     "a_wait_has_no_bound_while_dialing",
-    "a_waiter_is_not_told_that_it_has_the_lock",
     "a_withdrawn_acquisition_is_let_in",
     "nobody_looks_again_after_subscribing",
     "parts_without_a_majority_are_kept",

@@ -89,6 +89,24 @@ fn what_redis_forgot_excuses_an_overlap_for_as_long_as_a_lease() {
     );
 }
 
+/// Its process may hand it over for a moment, since it does not know yet.
+#[test]
+fn a_hold_that_was_forgotten_may_be_handed_over_before_that_is_noticed() {
+    let first = holds(1, 10, 60);
+    let owner = first.grant.as_ref().unwrap().owner.clone();
+    let chained = with(holds(1, 120, 220), |grant| grant.owner = owner);
+    let mut history = history([first, chained, holds(2, 200, 300)]);
+    assert_eq!(broken(&history), RULE);
+    history.wiped.push(Wiped {
+        at: 70,
+        until: 70,
+        key: None,
+    });
+    assert_eq!(broken(&history), [""; 0]);
+    history.acquisitions.remove(0);
+    assert_eq!(broken(&history), RULE, "it was asked for afterwards");
+}
+
 #[test]
 fn what_is_renewed_is_known_to_be_forgotten_at_the_next_renewal() {
     // A third of 1000 ms, and 1 %.

@@ -46,6 +46,19 @@ fn calls_that_were_under_way_together_may_be_served_in_any_order() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_and_a_counter_that_is_lost_may_give_the_same_again() {
+    let mut lost = history([token(1, 20, 2), token(2, 40, 2)]);
+    lost.wiped.push(Wiped {
+        at: 30,
+        until: 30,
+        key: None,
+    });
+    assert_eq!(broken(&lost), ["tokens"]);
+    lost.terms.sets_clock_back = true;
+    assert_eq!(broken(&lost), [""; 0]);
+}
+
+#[test]
 fn two_servers_at_once_may_give_out_the_same() {
     let mut both = history([token(1, 20, 2), token(2, 40, 2)]);
     assert_eq!(broken(&both), ["tokens"]);

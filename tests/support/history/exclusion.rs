@@ -15,6 +15,8 @@ pub(super) const RENEWALS: Ms = 3;
 /// How many ways of a message until a renewal is answered, by a server that does not know the script.
 pub(super) const ANSWER: Ms = 6;
 const SLACK: Ms = 5;
+/// How long the tasks of a client hand a lock over to each other.
+const CHAIN: Ms = 10;
 
 /// A hold that was believed in.
 struct Span<'a> {
@@ -77,12 +79,19 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
 fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, until: Ms) -> bool {
     history.wiped(key).any(|wiped| {
         let noticed = |span| known_by(history, span, wiped).is_some_and(|by| by < until);
-        let is_first = is_between(wiped, first, next) && !noticed(first);
-        // A process that stands still reads late that it had the lock.
-        let is_next = is_between(wiped, next, first)
-            && history
-                .struck(next.of.process, next.of.called, next.grant.at)
-                .any(|strike| !strike.only_wipes);
+        let is_first = is_between(history, wiped, first, next) && !noticed(first);
+        // A process that stands still reads late that it had the lock, and one that hands it over to
+        // another of its tasks asks nobody.
+        let is_late = || {
+            let mut struck = history.struck(next.of.process, next.of.called, next.grant.at);
+            let handed = chain(history, next).any(|of| {
+                of.grant
+                    .as_ref()
+                    .is_some_and(|grant| grant.at < next.grant.at)
+            });
+            handed || struck.any(|strike| !strike.only_wipes)
+        };
+        let is_next = is_between(history, wiped, next, first) && is_late();
         is_first || is_next && !noticed(next)
     })
 }
@@ -98,8 +107,23 @@ fn known_by(history: &History, first: &Span<'_>, wiped: &Wiped) -> Option<Ms> {
 }
 
 /// Whether Redis may have known the first hold, and not when it gave the next one.
-fn is_between(wiped: &Wiped, first: &Span<'_>, next: &Span<'_>) -> bool {
-    first.of.called <= wiped.until && wiped.at <= next.grant.at
+fn is_between(history: &History, wiped: &Wiped, first: &Span<'_>, next: &Span<'_>) -> bool {
+    let called = chain(history, first).map(|of| of.called).min();
+    called.unwrap_or(first.of.called) <= wiped.until && wiped.at <= next.grant.at
+}
+
+/// What this one was handed over from, and the others of the chain: Redis knows it since the first.
+fn chain<'a>(history: &'a History, last: &Span<'a>) -> impl Iterator<Item = &'a Acquisition> {
+    let (process, at) = (last.of.process, last.grant.at);
+    let owner = &last.grant.owner;
+    let all = history.of_key(&last.of.key).into_iter();
+    all.filter(move |of| {
+        let Some(grant) = &of.grant else { return false };
+        // A body does not say under which number it runs.
+        let is_body = of.process == process && grant.owner.starts_with("body");
+        let before = is_body && grant.at <= at && at <= grant.believed + CHAIN;
+        before || grant.owner == *owner
+    })
 }
 
 fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Violation>) {

@@ -5,7 +5,6 @@ use std::time::Instant;
 use crate::connection::Delivery;
 use crate::engine::hold::Hold;
 use crate::engine::news::News;
-use crate::mutant;
 use crate::name::HoldId;
 use crate::wire::Call;
 
@@ -58,8 +57,7 @@ impl Grant {
         {
             // The lease may be that of the first try.
             let sent = delivery.open_since().map_or(sent, |first| first.min(sent));
-            let told = !mutant::on("a_waiter_is_not_told_that_it_has_the_lock");
-            if let Some(number) = engine.id.number_of(waiter).filter(|_| told) {
+            if let Some(number) = engine.id.number_of(waiter) {
                 engine.fair.grant(name, number, sent);
             }
         } else if !answered || delivery.open_since().is_some() {
