@@ -1,4 +1,4 @@
-use tests::history::{Acquisition, History, Mode, Ms, Outcome, Sight, Wiped};
+use tests::history::{Acquisition, End, History, Mode, Ms, Outcome, Sight, Wiped};
 
 use super::{KEY, LEASE, TERMS, asks, broken, client, foreigner, history, holds, strike, with};
 
@@ -198,4 +198,24 @@ fn another_kind_sets_a_number_of_permits_that_was_forgotten_without_their_leases
     later.wiped[0].at = 210;
     later.wiped[0].until = 210;
     assert_eq!(broken(&later), ["exclusion"], "only later");
+}
+
+#[test]
+fn another_kind_adds_what_it_had_to_a_number_that_was_forgotten_since() {
+    let given_back = |held_until: Ms| {
+        let mut history = set_anew(150);
+        // The one from before is of the other kind, and ours set the number.
+        history.foreign[0].process = 1;
+        if let Some(grant) = &mut history.acquisitions[0].grant {
+            grant.believed = held_until;
+            grant.ended = Some((held_until, End::Released));
+        }
+        history
+    };
+    assert_eq!(broken(&given_back(120)), [""; 0]);
+    assert_eq!(
+        broken(&given_back(99)),
+        ["exclusion"],
+        "it had none by then"
+    );
 }

@@ -135,6 +135,9 @@ fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Vi
             continue;
         };
         let moment = later.grant.at;
+        if is_given_back_late(history, key, moment) {
+            return;
+        }
         let held = spans.iter().filter(|span| {
             span.grant.at <= moment
                 && moment < span.believed(history)
@@ -163,6 +166,21 @@ fn is_miscounted(history: &History, key: &str) -> bool {
             false => history.was_struck(one.process),
         }
     })
+}
+
+/// Whether Redis forgot the number of permits while a client of another kind held some: when it gives
+/// them back, Redisson adds them to the new number.
+fn is_given_back_late(history: &History, key: &str, moment: Ms) -> bool {
+    let before = |wiped: &Wiped| wiped.at <= moment;
+    history
+        .wiped(key)
+        .filter(|wiped| before(wiped))
+        .any(|wiped| {
+            history.had_by_foreign(key).any(|one| {
+                let held = |grant: &Grant| wiped.at <= grant.believed;
+                one.called <= wiped.until && one.grant.as_ref().is_some_and(held)
+            })
+        })
 }
 
 /// Whether the number of permits was forgotten without their leases, and a client of another kind set it
