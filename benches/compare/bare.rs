@@ -169,13 +169,9 @@ impl Driver {
 }
 
 fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    command.get_packed_command()
 }
 
 /// The side with these tasks. `waits`: for the replies to releases.

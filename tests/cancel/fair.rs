@@ -69,14 +69,7 @@ pub(crate) async fn fair_unlock(stage: &mut Stage, at: At) -> bool {
 
 /// The dropped call gives the lock to the waiter.
 pub(crate) async fn fair_unlock_before_a_waiter(stage: &mut Stage, at: At) -> bool {
-    let guard = stage.fair().lock().await.unwrap();
-    let waiting = queued(stage.fair(), 0).await;
-    let outcome = stage.drop_at(at, guard.unlock()).await;
-    stage.finish_events();
-    assert_served(at, waiting).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    unlock_before_a_waiter(stage, at, |_| {}).await
 }
 
 pub(crate) async fn fair_unlock_before_a_waiter_whose_reply_is_lost(
@@ -84,9 +77,13 @@ pub(crate) async fn fair_unlock_before_a_waiter_whose_reply_is_lost(
     at: At,
 ) -> bool {
     warm(stage).await;
+    unlock_before_a_waiter(stage, at, Stage::lose_reply).await
+}
+
+async fn unlock_before_a_waiter(stage: &mut Stage, at: At, fault: impl Fn(&mut Stage)) -> bool {
     let guard = stage.fair().lock().await.unwrap();
     let waiting = queued(stage.fair(), 0).await;
-    stage.lose_reply();
+    fault(stage);
     let outcome = stage.drop_at(at, guard.unlock()).await;
     stage.finish_events();
     assert_served(at, waiting).await;

@@ -6,7 +6,7 @@ use redlock_rt::{
     ClientBuilder, Fair, FairLockGuard, GuardState, LockOptions, LostReason, Owner, Shutdown,
     Unlocked,
 };
-use tests::{Which, calls};
+use tests::Which;
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
@@ -29,11 +29,7 @@ impl Stage {
 
     /// The scripts that were called since: releases, acquisitions.
     fn called(&self, before: usize) -> [usize; 2] {
-        let frames = self.wires.frames(before);
-        ["fair_release", "fair_acquire"].map(|script| {
-            let calls = calls(script);
-            frames.iter().filter(|frame| calls.matches(frame)).count()
-        })
+        self.calls_of(before, ["fair_release", "fair_acquire"])
     }
 
     async fn is_free(&self) -> bool {

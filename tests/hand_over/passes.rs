@@ -7,7 +7,7 @@ use redlock_rt::{
     ClientBuilder, Error, Fenced, FencedLock, FencedLockGuard, GuardState, LockOptions, LostReason,
     Owner, Shutdown, Unlocked,
 };
-use tests::{Which, calls, connection_over};
+use tests::{Which, connection_over};
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
@@ -42,11 +42,7 @@ impl Stage {
 
     /// The scripts that were called since: passes, releases, acquisitions.
     fn called(&self, before: usize) -> [usize; 3] {
-        let frames = self.wires.frames(before);
-        ["fenced_pass", "rlock_release", "fenced_acquire"].map(|script| {
-            let calls = calls(script);
-            frames.iter().filter(|frame| calls.matches(frame)).count()
-        })
+        self.calls_of(before, ["fenced_pass", "rlock_release", "fenced_acquire"])
     }
 }
 

@@ -5,7 +5,7 @@
 use std::{fmt, future::Future, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder, Kind, Lock, LockGuard, embedded::Engine};
-use tests::{Wires, lock_and_unlock};
+use tests::{Wires, calls, lock_and_unlock};
 use tokio::{task::yield_now, time::sleep};
 use tokio_test::{assert_pending, task::Spawn};
 
@@ -46,6 +46,15 @@ impl<K: Kind> Stage<K> {
             lock,
             other,
         }
+    }
+
+    /// How often each of these scripts was called since.
+    pub(crate) fn calls_of<const N: usize>(&self, before: usize, scripts: [&str; N]) -> [usize; N] {
+        let frames = self.wires.frames(before);
+        scripts.map(|script| {
+            let calls = calls(script);
+            frames.iter().filter(|frame| calls.matches(frame)).count()
+        })
     }
 
     pub(crate) async fn held(&self) -> LockGuard<K> {

@@ -12,7 +12,7 @@ use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::engine::signal::Signal;
 use crate::engine::wait::WeakMap;
 use crate::engine::watchdog::Schedule;
-use crate::name::{ClientId, HoldId, LockName};
+use crate::name::{ClientId, LockName};
 use crate::shim::Mutex;
 use crate::wire::keys::{fair_twin, wake_channel};
 use crate::wire::{Recipe, Turn};
@@ -85,7 +85,7 @@ impl FairMap {
     }
 
     /// The waiters of this client for this name that may be next, and their leases.
-    pub(in crate::engine) fn next_in_line(&self, name: &LockName) -> Vec<(HoldId, Duration)> {
+    pub(in crate::engine) fn next_in_line(&self, name: &LockName) -> Vec<(u64, Duration)> {
         let waiters = self.get(name.as_str());
         waiters.map_or_else(Vec::new, |waiters| waiters.next_in_line())
     }
@@ -98,10 +98,10 @@ impl FairMap {
     }
 
     /// It is not known whether a release gave the lock to one of these waiters: they ask Redis.
-    pub(in crate::engine) fn ask(&self, name: &LockName, numbers: impl Iterator<Item = u64>) {
+    pub(in crate::engine) fn ask(&self, name: &LockName, numbers: &[u64]) {
         if let Some(waiters) = self.get(name.as_str()) {
             for number in numbers {
-                let _ = waiters.is_next(number, None);
+                let _ = waiters.is_next(*number, None);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::connection::Message;
 use crate::engine::hold::Waiting;
 use crate::engine::hub::{Listener, Subscription};
 use crate::engine::wait::{Health, Keyed};
-use crate::name::{HoldId, LockName};
+use crate::name::LockName;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
 
@@ -161,10 +161,8 @@ impl FairWaiters {
     }
 
     /// The waiters that may be next, and their leases.
-    pub(super) fn next_in_line(&self) -> Vec<(HoldId, Duration)> {
-        let next = lock(&self.queue).next_in_line();
-        let named = |(number, lease)| (self.map.client.hold_id(number), lease);
-        next.into_iter().map(named).collect()
+    pub(super) fn next_in_line(&self) -> Vec<(u64, Duration)> {
+        lock(&self.queue).next_in_line()
     }
 
     /// A release that was sent at this time gave the lock to the waiter of this number.

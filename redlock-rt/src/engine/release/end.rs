@@ -12,7 +12,7 @@ use crate::wire::Call;
 /// given the lock to one of them.
 pub(super) struct Grant {
     call: Call,
-    waiters: Vec<HoldId>,
+    waiters: Vec<u64>,
 }
 
 /// The call that ends a hold. `grant`: the one that was sent before, if it names waiters.
@@ -38,12 +38,15 @@ impl Grant {
         if engine.config.hand_over.is_zero() || engine.is_closing() {
             return None;
         }
-        let waiters = engine.fair.next_in_line(hold.recipe.name());
-        if waiters.is_empty() {
+        let next = engine.fair.next_in_line(hold.recipe.name());
+        if next.is_empty() {
             return None;
         }
-        let call = hold.recipe.grant(&hold.id(), &waiters)?;
-        let waiters = waiters.into_iter().map(|(waiter, _)| waiter).collect();
+        let named = next
+            .iter()
+            .map(|(number, lease)| (engine.id.hold_id(*number), *lease));
+        let call = hold.recipe.grant(&hold.id(), &named.collect::<Vec<_>>())?;
+        let waiters = next.into_iter().map(|(number, _)| number).collect();
         Some(Box::new(Self { call, waiters }))
     }
 
@@ -51,7 +54,6 @@ impl Grant {
     /// try may have given it to one, the waiters ask.
     pub(super) fn over(&self, hold: &Hold, news: &News, delivery: &Delivery, answered: bool) {
         let (engine, name) = (&hold.engine, hold.recipe.name());
-        let numbers = self.waiters.iter().filter_map(|id| engine.id.number_of(id));
         if let Some((waiter, sent)) = granted(news)
             && answered
         {
@@ -61,7 +63,7 @@ impl Grant {
                 engine.fair.grant(name, number, sent);
             }
         } else if !answered || delivery.open_since().is_some() {
-            engine.fair.ask(name, numbers);
+            engine.fair.ask(name, &self.waiters);
         }
     }
 }
