@@ -1,5 +1,5 @@
 //! Runs a fixed number of lock + unlock pairs and nothing else, and prints what a pair took of it:
-//! allocations, CPU time of the client, CPU time of the server. For profilers too:
+//! allocations, time, CPU time of the client, CPU time of the server. For profilers too:
 //!
 //! ```text
 //! export CARGO_TARGET_DIR=target/profiling CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
@@ -14,7 +14,7 @@
 use std::{
     alloc::System,
     io::{self, Write},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::{Parser, ValueEnum};
@@ -46,9 +46,14 @@ struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Side {
     Ours,
+    /// The bare crate, with two scripts.
     Raw,
+    /// The commands of `ours`, and nothing else.
+    Bare,
 }
 
+#[path = "compare/bare.rs"]
+mod bare;
 #[path = "compare/pair.rs"]
 mod pair;
 
@@ -57,6 +62,7 @@ use self::pair::Pair;
 /// What was used up to a moment.
 #[derive(Debug, Clone, Copy)]
 struct Used {
+    at: Instant,
     allocations: usize,
     client: Duration,
     server: f64,
@@ -64,6 +70,7 @@ struct Used {
 
 impl Used {
     async fn now(server: &RedisServer) -> Self {
+        let at = Instant::now();
         let stats = ALLOCATOR.stats();
         let client = clock_gettime(ClockId::ProcessCPUTime);
         let client = Duration::try_from(client).expect("the time is not negative");
@@ -76,6 +83,7 @@ impl Used {
             .expect("the server answers");
         let seconds = |field| info.get::<f64>(field).expect("the server says it");
         Self {
+            at,
             allocations: stats.allocations + stats.reallocations,
             client,
             server: seconds("used_cpu_sys_main_thread") + seconds("used_cpu_user_main_thread"),
@@ -100,6 +108,10 @@ async fn main() {
             let locks = (0..options.tasks).map(|task| raw.lock(&format!("pairs:{task:02}"), task));
             run(&server, &options, locks).await;
         }
+        Side::Bare => {
+            let pairs = bare::pairs(&server, options.tasks, true).await;
+            run(&server, &options, pairs.into_iter()).await;
+        }
     }
 }
 
@@ -118,7 +130,8 @@ async fn run<P: Pair>(server: &RedisServer, options: &Options, pairs: impl Itera
     let micros = |seconds: f64| seconds * 1e6 / pairs;
     let _ = writeln!(
         io::stdout(),
-        "a pair took {allocations:.1} allocations, {:.1} us of CPU here, {:.1} us there",
+        "a pair took {allocations:.1} allocations, {:.2} us, {:.2} us of CPU here, {:.2} us there",
+        micros((after.at - before.at).as_secs_f64()),
         micros((after.client - before.client).as_secs_f64()),
         micros(after.server - before.server),
     );

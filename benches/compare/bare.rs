@@ -20,14 +20,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{
-    pair::Pair,
-    sides::{Side, Tasks},
-};
-
-/// The names of the sides.
-pub(crate) const BARE: &str = "bare commands";
-pub(crate) const BARE_DROPPING: &str = "bare commands, dropping";
+use crate::pair::Pair;
 
 /// As in this library: with so many calls under way it is worth while to wait for more.
 const FEW: usize = 4;
@@ -56,7 +49,7 @@ fn lock(line: &Shared) -> MutexGuard<'_, Line> {
 }
 
 /// The commands of one task.
-struct Bare {
+pub(crate) struct Bare {
     line: Shared,
     task: usize,
     acquire: Vec<u8>,
@@ -174,8 +167,8 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
     command.get_packed_command()
 }
 
-/// The side with these tasks. `waits`: for the replies to releases.
-pub(crate) async fn side(server: &RedisServer, tasks: u64, waits: bool) -> Box<dyn Side> {
+/// One for each task, on one connection. `waits`: for the replies to releases.
+pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<Bare> {
     let mut redis = server.connect().await.expect("the server answers");
     let stream = TcpStream::connect(server.address()).await;
     let stream = stream.expect("the server answers");
@@ -219,5 +212,5 @@ pub(crate) async fn side(server: &RedisServer, tasks: u64, waits: bool) -> Box<d
             waits,
         });
     }
-    Tasks::boxed(if waits { BARE } else { BARE_DROPPING }, pairs)
+    pairs
 }

@@ -1,10 +1,9 @@
 //! Which figures README shows, and how they are written.
 
 use crate::{
-    bare::{BARE, BARE_DROPPING},
     figures::{Figures, Scene, Unit, Waits},
     report::{Report, Run},
-    sides::OURS,
+    sides::{BARE, BARE_DROPPING, OURS},
 };
 
 /// A row of the table, and of the plot.

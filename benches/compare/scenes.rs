@@ -12,7 +12,7 @@ use crate::{
     pair::Pair,
     peers::Peers,
     rounds::{Effort, interleaved},
-    sides::{OURS, Side, Tasks},
+    sides::{BARE, BARE_DROPPING, OURS, Side, Tasks},
 };
 
 /// A lock whose guard is dropped instead of unlocked.
@@ -30,7 +30,7 @@ impl Pair for Dropping {
 pub(crate) async fn uncontended(server: &RedisServer, peers: &Peers, effort: Effort) -> Scene {
     let dropping = client(server).await.rlock("bench:dropping");
     let dropping = Tasks::boxed("dropping", [Dropping(dropping)]);
-    let floor = bare::side(server, 1, false).await;
+    let floor = Tasks::boxed(BARE_DROPPING, bare::pairs(server, 1, false).await);
     on_server(server, peers, 1, vec![dropping, floor], effort)
         .await
         .with_goal(0.95)
@@ -57,7 +57,7 @@ async fn on_server(
     let (client, raw) = (client(server).await, raw(server).await);
     let mut sides = more;
     sides.insert(0, ours(&client, tasks));
-    sides.push(bare::side(server, tasks, true).await);
+    sides.push(Tasks::boxed(BARE, bare::pairs(server, tasks, true).await));
     sides.extend(peers.distinct(tasks));
     sides.push(raws(&raw, tasks));
     let connection = server.connect().await.expect("the server answers");

@@ -12,6 +12,9 @@ use crate::pair::Pair;
 
 /// The name of this library among the sides.
 pub(crate) const OURS: &str = "redlock-rt";
+/// The names of the sides of [`crate::bare`].
+pub(crate) const BARE: &str = "bare commands";
+pub(crate) const BARE_DROPPING: &str = "bare commands, dropping";
 
 /// One side of a comparison.
 pub(crate) trait Side {
