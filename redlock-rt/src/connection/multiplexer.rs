@@ -36,6 +36,8 @@ use super::frames::Nonsense;
 const USUALLY_OPEN: usize = 1024;
 /// So often is the stream read before others run.
 const READS_AT_ONCE: usize = 16;
+/// So many answered callers are woken in two groups, if the server has nothing to do.
+const TWO_GROUPS: usize = 8;
 
 /// Takes commands.
 #[derive(Debug, Default)]
@@ -113,6 +115,9 @@ pub(super) struct Driving<S> {
     framed: Framed<S>,
     /// Of callers that were answered.
     wakers: Vec<Waker>,
+    /// These callers are the second of two groups: the commands of the first are written before they
+    /// run.
+    second_group: bool,
 }
 
 impl Unanswered {
@@ -156,6 +161,7 @@ impl Multiplexer {
             multiplexer: Arc::clone(&multiplexer),
             framed,
             wakers: Vec::new(),
+            second_group: false,
         };
         (multiplexer, driving)
     }
@@ -322,8 +328,9 @@ impl Drop for Pending {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
-    /// Answers all replies that were read. The callers are still to be woken.
-    fn take_replies(&mut self) -> Result<(), Reason> {
+    /// Answers all replies that were read. The callers are still to be woken. Returns whether the
+    /// server has replied to all commands.
+    fn take_replies(&mut self) -> Result<bool, Reason> {
         let mut state = self.multiplexer.state();
         let taken = loop {
             let reply = match self.framed.next() {
@@ -345,10 +352,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             }
         };
         self.multiplexer.count(&state);
-        match taken {
-            Ok(()) if state.open.is_empty() && !self.framed.is_between() => Err(unasked()),
-            taken => taken,
+        taken?;
+        match state.open.is_empty() {
+            true if !self.framed.is_between() => Err(unasked()),
+            is_idle => Ok(is_idle),
         }
+    }
+
+    /// Wakes the first half of many callers. Woken together, they would send their next commands
+    /// together, and the server would wait meanwhile, as they do while it works. From then on each
+    /// half sends while the server works for the other one.
+    fn wake_first_group(&mut self) {
+        let first = self.wakers.len() / 2;
+        self.wakers.drain(..first).for_each(Waker::wake);
+        self.second_group = true;
+    }
+
+    fn wake(&mut self) {
+        self.second_group = false;
+        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.shrink_to(USUALLY_OPEN);
     }
 
     fn poll_driving(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -357,11 +380,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
                 return Poll::Ready(ended);
             }
             // Before the first write: what came behind the greeting is a reply to nothing.
-            if let Err(reason) = self.take_replies() {
-                return Poll::Ready(Ended::Nonsense(reason));
+            let server_is_idle = match self.take_replies() {
+                Ok(is_idle) => is_idle,
+                Err(reason) => return Poll::Ready(Ended::Nonsense(reason)),
+            };
+            if server_is_idle && self.wakers.len() >= TWO_GROUPS && !self.second_group {
+                self.wake_first_group();
+                // Behind that group.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
-            self.wakers.drain(..).for_each(Waker::wake);
-            self.wakers.shrink_to(USUALLY_OPEN);
             // Replies are read also while the server takes no commands.
             let take = |waker: &Waker, writing: &mut Vec<u8>| {
                 self.multiplexer.take_commands(waker, writing);
@@ -369,6 +397,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             if let Poll::Ready(Err(error)) = self.framed.poll_write(cx, take) {
                 return Poll::Ready(Ended::Io(Arc::new(error)));
             }
+            self.wake();
             if let Err(error) = ready!(self.framed.poll_read(cx)) {
                 return Poll::Ready(Ended::Io(Arc::new(error)));
             }
@@ -391,7 +420,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driving<S> {
         let ended = ready!(this.poll_driving(cx));
         // A caller that is woken finds the reason.
         this.multiplexer.end(ended);
-        this.wakers.drain(..).for_each(Waker::wake);
+        this.wake();
         Poll::Ready(())
     }
 }
@@ -399,13 +428,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driving<S> {
 impl<S> Drop for Driving<S> {
     fn drop(&mut self) {
         self.multiplexer.end(Ended::Closed);
+        // Their replies are there, and they may run in another runtime.
+        self.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -708,17 +737,25 @@ mod tests {
         assert!(!both.drive(), "it goes on");
     }
 
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Count {
+        fn take(&self) -> usize {
+            self.0.swap(0, Ordering::Relaxed)
+        }
+    }
+
     #[test]
     fn a_command_wakes_the_driver_once_and_a_reply_wakes_its_caller() {
-        #[derive(Default)]
-        struct Count(AtomicUsize);
-        impl std::task::Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
         let [driver, caller] = [(); 2].map(|()| Arc::<Count>::default());
-        let counts = || [&driver, &caller].map(|count| count.0.swap(0, Ordering::Relaxed));
+        let counts = || [&driver, &caller].map(|count| count.take());
         let mut both = both();
         let waker = Waker::from(Arc::clone(&driver));
         let polled = Pin::new(&mut both.driving).poll(&mut Context::from_waker(&waker));
@@ -734,5 +771,87 @@ mod tests {
         assert!(!both.reply(b":2\r\n"));
         assert_eq!(counts()[1], 1);
         drop((first, second));
+    }
+
+    /// So many callers that have sent a command each, and a count of those that were woken.
+    fn callers(both: &mut Both, many: usize) -> (Vec<Pending>, Arc<Count>) {
+        let woken = Arc::<Count>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        let sent = (0..many).map(|_| {
+            let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+            let [sent] = both.multiplexer.send(Some(&waker), encode).unwrap();
+            sent
+        });
+        let sent = sent.collect();
+        assert!(!both.drive());
+        assert_eq!(both.received(), ping("PING").repeat(many));
+        (sent, woken)
+    }
+
+    /// With one thread, the server waited while all callers ran, and all callers while the server
+    /// worked.
+    #[test]
+    fn half_of_many_callers_run_while_the_server_works_for_the_others() {
+        let mut both = both();
+        let (_first, woken) = callers(&mut both, TWO_GROUPS);
+        assert!(!both.reply(&b"+PONG\r\n".repeat(TWO_GROUPS)));
+        assert_eq!(woken.take(), TWO_GROUPS / 2);
+        let _next = both.send("NEXT");
+        assert!(!both.drive());
+        assert_eq!(both.received(), ping("NEXT"));
+        assert_eq!(woken.take(), TWO_GROUPS - TWO_GROUPS / 2);
+    }
+
+    #[test]
+    fn all_callers_are_woken_at_once_while_the_server_has_work() {
+        for (many, answered) in [
+            (TWO_GROUPS + 1, TWO_GROUPS),
+            (TWO_GROUPS - 1, TWO_GROUPS - 1),
+        ] {
+            let mut both = both();
+            let (_sent, woken) = callers(&mut both, many);
+            assert!(!both.reply(&b"+PONG\r\n".repeat(answered)));
+            assert_eq!(woken.take(), answered, "of {many}");
+        }
+    }
+
+    #[test]
+    fn the_second_group_runs_although_the_first_sends_nothing() {
+        let mut both = both();
+        let (_sent, woken) = callers(&mut both, TWO_GROUPS);
+        let replies = b"+PONG\r\n".repeat(TWO_GROUPS);
+        both.server
+            .write_all(&replies)
+            .now_or_never()
+            .unwrap()
+            .unwrap();
+        let mut task = tokio_test::task::spawn(both.driving);
+        assert!(task.poll().is_pending());
+        assert!(task.is_woken(), "it goes on");
+        assert!(task.poll().is_pending());
+        assert!(!task.is_woken(), "it waits for the server");
+        assert_eq!(woken.take(), TWO_GROUPS);
+    }
+
+    /// They may run in another runtime than the connection, whose end they had waited for forever.
+    #[test]
+    fn the_second_group_runs_after_the_end_of_the_connection() {
+        let ends: [fn(Both); 2] = [
+            |both| drop(both.driving),
+            |mut both| {
+                both.multiplexer.close();
+                assert!(both.drive());
+            },
+        ];
+        for end in ends {
+            let mut both = both();
+            let (sent, woken) = callers(&mut both, TWO_GROUPS);
+            assert!(!both.reply(&b"+PONG\r\n".repeat(TWO_GROUPS)));
+            end(both);
+            assert_eq!(woken.take(), TWO_GROUPS);
+            for sent in sent {
+                assert_eq!(answer(sent).unwrap(), Value::SimpleString("PONG".into()));
+            }
+        }
     }
 }
