@@ -105,6 +105,17 @@ pub(crate) fn to_tokio(moment: Instant) -> tokio::time::Instant {
     moment.into()
 }
 
+/// A random part of a span. Without the conversions of `Duration::mul_f64`: each acquisition asks twice.
+pub(crate) fn part_of(span: Duration) -> Duration {
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(fastrand::u64(..=nanos))
+}
+
+/// Less up to a tenth, at random.
+pub(crate) fn shortened(span: Duration) -> Duration {
+    span - part_of(span / 10)
+}
+
 /// Adds without overflow: a moment too far away to be represented is a century away.
 pub(crate) fn after(moment: Instant, span: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -235,6 +246,19 @@ mod tests {
             passed >= Duration::from_secs(30) && passed < Duration::from_secs(31),
             "{passed:?}"
         );
+    }
+
+    #[test]
+    fn a_part_is_any_from_nothing_to_all() {
+        let span = Duration::from_millis(10);
+        let parts: Vec<_> = (0..1000).map(|_| part_of(span)).collect();
+        assert!(parts.iter().all(|part| *part <= span));
+        assert!(parts.iter().any(|part| *part < span / 10));
+        assert!(parts.iter().any(|part| *part > span - span / 10));
+        assert_eq!(part_of(Duration::ZERO), Duration::ZERO);
+        let _ = part_of(Duration::MAX);
+        let left = shortened(span);
+        assert!(left <= span && left >= span - span / 10, "{left:?}");
     }
 
     #[test]

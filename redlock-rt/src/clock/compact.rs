@@ -25,9 +25,23 @@ fn epoch() -> Instant {
     })
 }
 
+fn whole_nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn nanos(span: Duration) -> NonZeroU64 {
-    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+    NonZeroU64::new(whole_nanos(span)).unwrap_or(NonZeroU64::MIN)
+}
+
+impl Moment {
+    pub(crate) fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(whole_nanos(span)))
+    }
+
+    /// The time from an earlier moment to this one; zero if it is a later one.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
 }
 
 impl From<Instant> for Moment {
@@ -66,6 +80,9 @@ mod tests {
             let moment = super::super::after(now, span);
             assert_eq!(Instant::from(Moment::from(moment)), moment);
             assert!(Moment::from(now) < Moment::from(moment));
+            assert_eq!(Moment::from(now).after(span), Moment::from(moment));
+            assert_eq!(Moment::from(moment).since(now.into()), span);
+            assert_eq!(Moment::from(now).since(moment.into()), Duration::ZERO);
         }
         let before = now - Duration::from_secs(60);
         assert_eq!(Instant::from(Moment::from(before)), before);
@@ -77,5 +94,7 @@ mod tests {
         assert_eq!(Duration::from(Span::from(Duration::MAX)), longest);
         assert_eq!(Duration::from(Span::from(Duration::ZERO)).as_nanos(), 1);
         assert!(Instant::from(Moment::from(Instant::now() + longest)) > Instant::now());
+        let last = Moment::from(Instant::now()).after(Duration::MAX);
+        assert_eq!(last.after(longest), last);
     }
 }

@@ -30,10 +30,20 @@ fn word(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
-    let mut digits = [0; MOST_DIGITS];
-    out.push(kind);
-    out.extend_from_slice(decimal(&mut digits, count as u64));
-    out.extend_from_slice(b"\r\n");
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    match count {
+        // The lengths of nearly all words.
+        0..10 => out.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
+        10..100 => {
+            out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']);
+        }
+        _ => {
+            let mut digits = [0; MOST_DIGITS];
+            out.push(kind);
+            out.extend_from_slice(decimal(&mut digits, count as u64));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -52,10 +62,13 @@ mod tests {
     #[test]
     fn a_command_is_the_same_bytes_as_that_of_the_client_library() {
         let long = vec![b'x'; 12_345];
-        let cases: [&[&[u8]]; 4] = [
+        let cases: [&[&[u8]]; 7] = [
             &[b"PING"],
             &[b"SET", b"", b"\r\n"],
             &[b"HDEL", b"k\0", &long],
+            &[&long[..9], &long[..10], &long[..11]],
+            &[&long[..98], &long[..99], &long[..100]],
+            &[&b"a"[..]; 10],
             &[&b"a"[..]; 101],
         ];
         let mut all = Vec::new();

@@ -1,11 +1,13 @@
 //! Calls that may go without their scripts; see [`FastPath`].
 
 use std::future::Future;
+use std::hash::BuildHasher;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
+use foldhash::fast::FixedState;
 use redis::{ServerError, Value};
 
 use super::encode;
@@ -13,7 +15,7 @@ use super::fault::{Cause, Fault};
 use super::link::{Link, reply};
 use super::multiplexer::Pending;
 use crate::mutant;
-use crate::wire::{Answer, Call, Carried, FastPath, Reply, Slot};
+use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
 /// The number of places for names that were found taken.
 const PLACES: usize = 1024;
@@ -58,7 +60,8 @@ impl FastPaths {
 
     fn place(&self, call: &Call) -> &AtomicU8 {
         let key = call.words().next().unwrap_or_default();
-        &self.taken[usize::from(Slot::of(key).number()) % PLACES]
+        let hash = FixedState::default().hash_one(key);
+        &self.taken[hash as usize % PLACES]
     }
 
     fn is_taken(&self, call: &Call) {

@@ -269,10 +269,8 @@ impl Engine {
     /// When a waiter looks again at the latest. Random, so that processes do not look at the same
     /// time.
     pub(super) fn next_poll(&self, now: Instant) -> Instant {
-        clock::after(
-            now,
-            self.config.poll_interval.mul_f64(1.0 + fastrand::f64()),
-        )
+        let poll = self.config.poll_interval;
+        clock::after(now, poll + clock::part_of(poll))
     }
 
     /// As [`next_poll`](Self::next_poll), or earlier if a known lease ends before.

@@ -299,6 +299,9 @@ impl HoldGuard {
 
 impl Drop for HoldGuard {
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         match self.hand_over() {
             HandOver::Done => {}
             // Begins the release, as below.

@@ -10,6 +10,9 @@ impl Engine {
     /// Starts the client's tasks if they do not run: the first time, and after their runtime has
     /// ended.
     pub(crate) fn ensure_tasks(self: &Arc<Self>) {
+        if self.has_its_tasks() {
+            return;
+        }
         let Config {
             dialer,
             spawner,
@@ -66,6 +69,17 @@ impl Engine {
             );
         }
         self.ensure_beats();
+    }
+
+    /// Whether nothing is to be started, which is asked at each acquisition.
+    fn has_its_tasks(&self) -> bool {
+        let runs = |signal: &Signal| signal.is_running() || signal.is_closed();
+        let (failovers, fair) = (self.config.dialer.has_sentinels(), self.fair.is_used());
+        runs(&self.releases.signal)
+            && runs(&self.watchdog.signal)
+            && runs(&self.hub.signal)
+            && (!failovers || runs((*self.failovers).as_ref()))
+            && (!fair || runs(&self.fair.signal))
     }
 
     /// Starts the task that sends heartbeats for queued waiters, after the first such waiter.

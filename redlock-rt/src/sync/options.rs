@@ -275,7 +275,7 @@ impl LockOptions {
         check_lease(lease)?;
         let renew = match self.renew.unwrap_or_default() {
             // Random, so that locks taken together are not all renewed together.
-            Renew::Third => Some((lease / 3).mul_f64(0.9 + 0.1 * fastrand::f64())),
+            Renew::Third => Some(clock::shortened(lease / 3)),
             Renew::Every(every) if every < SHORTEST_LEASE => {
                 return refuse("renew is shorter than a millisecond");
             }

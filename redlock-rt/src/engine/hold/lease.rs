@@ -257,7 +257,7 @@ impl Lease {
             }),
         };
         let id = lease.admit(terms, sent);
-        lease.lengthen(sent, terms.lease);
+        lease.lengthen(moment, terms.lease);
         (lease, id)
     }
 
@@ -341,11 +341,11 @@ impl Lease {
     }
 
     /// Upholds invariant 3.
-    fn lengthen(&mut self, sent: Instant, lease: Duration) {
-        let deadline = after(sent, lease.saturating_sub(margin(lease)));
-        self.deadline = self.deadline.max(deadline.into());
+    fn lengthen(&mut self, sent: Moment, lease: Duration) {
+        let deadline = sent.after(lease.saturating_sub(margin(lease)));
+        self.deadline = self.deadline.max(deadline);
         let interval = self.renewing(sent).filter_map(Tenant::renew).min();
-        let next = Moment::from(after(sent, interval.unwrap_or(lease)));
+        let next = sent.after(interval.unwrap_or(lease));
         // A lease shorter than requested (a short extension, a guard that asks for less) delays no
         // renewal.
         let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
@@ -461,23 +461,23 @@ impl Lease {
     }
 
     /// The longest lease that a guard wants renewed now.
-    fn renewed_lease(&self, now: Instant) -> Option<Duration> {
+    fn renewed_lease(&self, now: Moment) -> Option<Duration> {
         self.renewing(now).map(Tenant::lease).max()
     }
 
-    fn renewing(&self, now: Instant) -> impl Iterator<Item = &Tenant> {
+    fn renewing(&self, now: Moment) -> impl Iterator<Item = &Tenant> {
         self.tenants.iter().filter(move |tenant| {
-            tenant.renew.is_some() && tenant.until().is_none_or(|until| now < until)
+            tenant.renew.is_some() && tenant.until.is_none_or(|until| now < until)
         })
     }
 
     /// The end of renewal: that of the guard that wants it longest.
-    fn horizon(&self) -> Option<Instant> {
+    fn horizon(&self) -> Option<Moment> {
         let renewing = || self.tenants.iter().filter(|tenant| tenant.renew.is_some());
         if renewing().any(|tenant| tenant.until.is_none()) {
             return None;
         }
-        renewing().filter_map(Tenant::until).max()
+        renewing().filter_map(|tenant| tenant.until).max()
     }
 
     /// Why the hold is lost, if the clock alone ended it; returned once, while a guard is left.
@@ -500,27 +500,29 @@ impl Lease {
         if !matches!(self.phase, Phase::Held | Phase::Suspect) {
             return Plan::Done;
         }
+        let now = Moment::from(now);
         let wanted = self.wanted(now);
-        let renewal = wanted.map(|_| self.next_renewal.into());
-        let next = renewal.into_iter().chain(self.rare().verify_at).min();
+        let renewal = wanted.map(|_| self.next_renewal);
+        let verify = self.rare.as_ref().and_then(|rare| rare.verify_at);
+        let next = renewal.into_iter().chain(verify.map(Moment::from)).min();
         match next {
             Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
-            Some(at) => Plan::Wait(at.min(self.deadline())),
+            Some(at) => Plan::Wait(at.min(self.deadline).into()),
             None => Plan::Wait(self.deadline()),
         }
     }
 
     /// The lease to ask for in a renewal: that of the guard with the longest, but no longer than
     /// its `max_hold` has left.
-    fn wanted(&self, now: Instant) -> Option<Duration> {
-        let left = self.horizon().map(|end| end.saturating_duration_since(now));
+    fn wanted(&self, now: Moment) -> Option<Duration> {
+        let left = self.horizon().map(|end| end.since(now));
         self.renewed_lease(now)
             .map(|lease| left.map_or(lease, |left| left.min(lease)))
     }
 
     /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
-        let renewals = self.renewing(now).filter_map(Tenant::renew);
+        let renewals = self.renewing(now.into()).filter_map(Tenant::renew);
         let interval = renewals.chain(self.rare().look_every).min();
         interval.unwrap_or_default() / 10
     }
@@ -532,7 +534,7 @@ impl Lease {
         match self.phase {
             Phase::Held => {
                 let look = self.rare().look_every.map(|_| Duration::ZERO);
-                self.wanted(now).or(look)
+                self.wanted(now.into()).or(look)
             }
             // After a failure there is a pause. A hold that is not held is not renewed.
             _ => None,
@@ -553,7 +555,7 @@ impl Lease {
                 self.rare.take_if(|rare| **rare == Rare::default());
             }
             if !ttl.is_zero() && !mutant::on("a_renewal_lengthens_nothing") {
-                self.lengthen(sent, ttl);
+                self.lengthen(sent.into(), ttl);
             }
         }
     }
@@ -616,6 +618,6 @@ impl Lease {
 
     /// Whether the watchdog lengthens it.
     pub(crate) fn is_renewed(&self, now: Instant) -> bool {
-        self.renewed_lease(now).is_some()
+        self.renewed_lease(now.into()).is_some()
     }
 }

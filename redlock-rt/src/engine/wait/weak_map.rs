@@ -3,8 +3,10 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::{Arc, Weak};
+
+use foldhash::quality::RandomState;
 
 use crate::shim::{Mutex, lock};
 
