@@ -134,6 +134,21 @@ async fn start_waiting<K: Kind>(
     waiter
 }
 
+/// That runtime does not read the reply, and wakes nobody who waits for it too long.
+#[test]
+fn a_call_on_the_connection_of_a_runtime_that_stands_still_takes_another_one() {
+    for home in [current_thread(), workers(1)] {
+        let (client, name) = (builder().build().unwrap(), unique("still"));
+        home.block_on(lock_and_unlock(&client.rlock(&name)));
+        let (go_on, stop) = mpsc::channel::<()>();
+        // A worker takes it. Without one, nobody polls this runtime.
+        home.spawn(async move { stop.recv() });
+        current_thread().block_on(lock_and_unlock(&client.rlock(&name)));
+        drop(go_on);
+        assert_clean(&client, &name);
+    }
+}
+
 #[test]
 fn a_static_client_works_in_one_runtime_after_another() {
     let name = unique("successive");

@@ -95,7 +95,12 @@ pub(crate) fn sleep(span: Duration) -> Sleep {
 
 /// Sleeps until `moment` of this clock; returns at once if it is past.
 pub(crate) async fn sleep_until(moment: Instant) {
-    timer(|| tokio::time::sleep_until(to_tokio(moment))).await;
+    sleep_until_tokio(to_tokio(moment)).await;
+}
+
+/// As `tokio::time::sleep_until`, also outside of a runtime.
+pub(crate) fn sleep_until_tokio(moment: tokio::time::Instant) -> Sleep {
+    timer(|| tokio::time::sleep_until(moment))
 }
 
 /// The same moment on Tokio's clock, for its timers.

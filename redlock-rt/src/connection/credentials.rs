@@ -11,7 +11,7 @@ use redis::Value;
 
 use super::dialer::Dialer;
 use super::fault::Fault;
-use super::multiplexer::Multiplexer;
+use super::multiplexer::{Multiplexer, WakeUp};
 use crate::clock;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -145,7 +145,7 @@ const SHORTEST: Duration = Duration::from_millis(20);
 async fn log_in(multiplexer: &Arc<Multiplexer>, dialer: &Dialer) -> Result<Option<Expiry>, Fault> {
     let (login, expiry) = dialer.login().await?;
     let send = |command: &redis::Cmd| {
-        let sent = multiplexer.send(None, |out| {
+        let sent = multiplexer.send(WakeUp::default(), |out| {
             command.write_packed_command(out);
             [out.len()]
         });

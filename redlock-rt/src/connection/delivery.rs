@@ -3,7 +3,9 @@
 //! A delivery needs no runtime and no timer of its own, so a caller that stops in the middle can
 //! hand it over with the call in progress.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -40,8 +42,34 @@ pub(crate) struct Delivery {
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     at: tokio::time::Instant,
-    /// The server has more time than that.
+    /// The caller has less time than the server.
+    until: bool,
+    /// The server has considerably more time than that.
     cut_short: bool,
+}
+
+/// A call whose caller the connection wakes at the limit.
+struct Watched<'a> {
+    exchange: &'a mut Exchange,
+    limit: tokio::time::Instant,
+    polled: bool,
+}
+
+impl Future for Watched<'_> {
+    /// `None`: no answer before the limit.
+    type Output = Option<Result<Reply, Fault>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(answer) = Pin::new(&mut *self.exchange).poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        // Not read at the first poll, which has just sent the call.
+        let woken = std::mem::replace(&mut self.polled, true);
+        match woken && tokio::time::Instant::now() >= self.limit {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    }
 }
 
 /// A call on the connection to the only server.
@@ -49,12 +77,17 @@ struct Sent<'a> {
     delivery: &'a mut Delivery,
     connection: &'a Connection,
     limit: Limit,
+    /// The connection wakes the caller at the limit.
+    watched: bool,
 }
 
 impl<'a> Sent<'a> {
     fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
+        let limit = delivery.limit(connection.timeouts().reply(), until);
+        let exchange = delivery.exchange.as_mut().filter(|_| !limit.until);
         Self {
-            limit: delivery.limit(connection.timeouts().reply(), until),
+            watched: exchange.is_some_and(|exchange| exchange.wakes_at(limit.at)),
+            limit,
             delivery,
             connection,
         }
@@ -63,8 +96,20 @@ impl<'a> Sent<'a> {
     /// As [`Delivery::finish`].
     async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
-        let answer = clock::timeout_at(self.limit.at, exchange).await;
-        let answer = self.delivery.finished(answer.ok(), self.limit)?;
+        let limit = self.limit.at;
+        let answer = match self.watched {
+            true => {
+                let polled = false;
+                let watched = Watched {
+                    exchange,
+                    limit,
+                    polled,
+                };
+                watched.await
+            }
+            false => clock::timeout_at(limit, exchange).await.ok(),
+        };
+        let answer = self.delivery.finished(answer, self.limit)?;
         self.connection.heard(&answer);
         Some(answer)
     }
@@ -195,6 +240,7 @@ impl Delivery {
         // without a waiting caller may have been in an idle runtime since, with its reply unread.
         let since = if self.unattended { clock::now() } else { sent };
         let patience = clock::after(since, reply);
+        let ends_first = until.is_some_and(|until| until < patience);
         let (limit, cut_short) = match until {
             // A caller whose time ends a moment earlier closes the connection too: perhaps no
             // caller with more time follows.
@@ -203,6 +249,7 @@ impl Delivery {
         };
         Limit {
             at: clock::to_tokio(limit),
+            until: ends_first,
             cut_short,
         }
     }

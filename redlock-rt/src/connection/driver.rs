@@ -92,6 +92,11 @@ impl Driver {
         let _ = self.poll(None);
     }
 
+    /// Whether this thread is in the runtime of the task.
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
+    }
+
     /// `waker`: that of the task, which polls.
     fn poll(&self, waker: Option<&Waker>) -> Poll<()> {
         let mut state = self.lock();
@@ -173,7 +178,7 @@ impl Drop for Task {
 
 #[cfg(test)]
 mod tests {
-    use super::super::multiplexer::{Ended, Pending};
+    use super::super::multiplexer::{Ended, Pending, WakeUp};
     use super::*;
     use std::future::poll_fn;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -216,7 +221,10 @@ mod tests {
     }
 
     fn command(driver: &Driver) -> Pending {
-        let [sent] = driver.multiplexer.send(None, |out| [out.len()]).unwrap();
+        let [sent] = driver
+            .multiplexer
+            .send(WakeUp::default(), |out| [out.len()])
+            .unwrap();
         sent
     }
 

@@ -11,7 +11,7 @@ use super::encode;
 use super::fast::{Begun, Plain};
 use super::fault::Fault;
 use super::link::{Link, left};
-use super::multiplexer::Pending;
+use super::multiplexer::{Pending, WakeUp};
 use crate::clock;
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
@@ -25,6 +25,8 @@ pub(crate) struct Exchange {
     step: Step,
     made: Instant,
     polled: bool,
+    /// When the connection wakes the caller, if there is no reply.
+    due: Option<tokio::time::Instant>,
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
     /// What became of the announcement, where the reply does not say it; see [`Carried`].
@@ -69,6 +71,7 @@ impl Exchange {
             step: Step::Unsent(road),
             made: clock::stamp(),
             polled: false,
+            due: None,
             found_taken: false,
             published: None,
             answer: None,
@@ -78,6 +81,16 @@ impl Exchange {
     /// A moment before the call was sent. A lease is counted from here.
     pub(crate) fn made(&self) -> Instant {
         self.made
+    }
+
+    /// Makes the connection wake the caller at this moment too. Returns `false` where the caller needs a
+    /// timer of its own: the call was sent without it, or the connection belongs to another runtime.
+    pub(super) fn wakes_at(&mut self, due: tokio::time::Instant) -> bool {
+        let wakes = !self.polled && self.link.is_here();
+        if wakes {
+            self.due = Some(due);
+        }
+        wakes
     }
 
     /// Whether the call was handed to the connection, which the first poll does.
@@ -118,10 +131,14 @@ impl Exchange {
     fn poll_steps(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         loop {
             self.step = match &mut self.step {
-                Step::Unsent(road) => match Step::send(*road, &self.link, &self.call, cx) {
-                    Ok(step) => step,
-                    Err(fault) => return Poll::Ready(Err(fault)),
-                },
+                Step::Unsent(road) => {
+                    let (waker, due) = (Some(cx.waker()), self.due);
+                    let caller = WakeUp { waker, due };
+                    match Step::send(*road, &self.link, &self.call, caller) {
+                        Ok(step) => step,
+                        Err(fault) => return Poll::Ready(Err(fault)),
+                    }
+                }
                 Step::Plain(plain) => match ready!(plain.poll(&self.link, &self.call, cx)) {
                     Ok(Begun::Answered(Carried { reply, published })) => {
                         self.published = published;
@@ -138,7 +155,7 @@ impl Exchange {
                     let answer = match link.heard(ready!(Pin::new(sent).poll(cx))) {
                         Ok(Err(error)) if error.code() == "NOSCRIPT" => {
                             let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);
-                            self.step = Step::Apart(Box::pin(load(link, call, road)));
+                            self.step = Step::apart(self.due, load(link, call, road));
                             continue;
                         }
                         Ok(answer) => {
@@ -183,23 +200,40 @@ impl Exchange {
 }
 
 impl Step {
-    fn send(road: Road, link: &Arc<Link>, call: &Call, cx: &Context<'_>) -> Result<Self, Fault> {
+    fn send(road: Road, link: &Arc<Link>, call: &Call, caller: WakeUp<'_>) -> Result<Self, Fault> {
         Ok(match road {
-            Road::Plain(path) => Self::Plain(Plain::send(path, link, call, cx)?),
+            Road::Plain(path) => Self::Plain(Plain::send(path, link, call, caller)?),
             Road::Script | Road::Once => {
                 let encode = |out: &mut Vec<u8>| [encode::evalsha(out, call, link.publish())];
-                let [sent] = link.send(Some(cx.waker()), encode)?;
+                let [sent] = link.send(caller, encode)?;
                 Self::Script { road, sent }
             }
             Road::Loading => {
                 let (link, call) = (Arc::clone(link), call.clone());
-                Self::Apart(Box::pin(async move { link.load_and_run(&call).await }))
+                Self::apart(caller.due, async move { link.load_and_run(&call).await })
             }
             Road::Asking => {
                 let (link, call) = (Arc::clone(link), call.clone());
-                Self::Apart(Box::pin(async move { link.ask_and_run(&call).await }))
+                Self::apart(caller.due, async move { link.ask_and_run(&call).await })
             }
         })
+    }
+
+    /// `due`: when to wake the caller, if the future is not ready then.
+    fn apart(
+        due: Option<tokio::time::Instant>,
+        future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
+    ) -> Self {
+        let Some(due) = due else {
+            return Self::Apart(Box::pin(future));
+        };
+        Self::Apart(Box::pin(async move {
+            match clock::timeout_at(due, future).await {
+                Ok(answer) => answer,
+                // The caller gives up.
+                Err(_) => std::future::pending().await,
+            }
+        }))
     }
 }
 

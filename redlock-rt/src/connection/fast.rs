@@ -13,7 +13,7 @@ use redis::{ServerError, Value};
 use super::encode;
 use super::fault::{Cause, Fault};
 use super::link::{Link, reply};
-use super::multiplexer::Pending;
+use super::multiplexer::{Pending, WakeUp};
 use crate::mutant;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
@@ -133,20 +133,19 @@ impl Plain {
         path: FastPath,
         link: &Link,
         call: &Call,
-        cx: &Context<'_>,
+        caller: WakeUp<'_>,
     ) -> Result<Self, Fault> {
-        let waker = Some(cx.waker());
         let first = |out: &mut Vec<u8>| path.first(call, |words| encode::command(out, words));
         let second = |out: &mut Vec<u8>| {
             path.second(call, link.publish(), |words| encode::command(out, words))
         };
         let (first, second) = match path.has_second(call) {
             true => {
-                let [first, second] = link.send(waker, |out| [first(out), second(out)])?;
+                let [first, second] = link.send(caller, |out| [first(out), second(out)])?;
                 (first, Some(second))
             }
             false => {
-                let [first] = link.send(waker, |out| [first(out)])?;
+                let [first] = link.send(caller, |out| [first(out)])?;
                 (first, None)
             }
         };

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use redis::{ServerError, Value};
@@ -19,7 +18,7 @@ use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
 use super::info::Info;
 use super::journal::Right;
-use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered};
+use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered, WakeUp};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
@@ -232,7 +231,7 @@ impl Link {
     pub(super) async fn kill_stale_client(&self, stale: &Identity) -> Result<bool, Fault> {
         let id = stale.client_id.to_string();
         let kill = [&b"CLIENT"[..], b"KILL", b"ID", id.as_bytes()];
-        let [sent] = self.send(None, |out| [encode::command(out, &kill)])?;
+        let [sent] = self.send(WakeUp::default(), |out| [encode::command(out, &kill)])?;
         let reply = sent.await;
         match reply.map_err(|unanswered| unanswered.fault().while_dialing())? {
             Value::ServerError(error) => {
@@ -282,7 +281,7 @@ impl Link {
     /// Loads the script of a call, and runs it, in one write.
     pub(super) async fn load_and_run(&self, call: &Call) -> Result<Reply, Fault> {
         let load = load_command(call.script());
-        let [_, sent] = self.send(None, |out| {
+        let [_, sent] = self.send(WakeUp::default(), |out| {
             let loaded = encode::command(out, &load);
             [loaded, encode::evalsha(out, call, self.publish)]
         })?;
@@ -312,7 +311,9 @@ impl Link {
     /// Runs a script that the server should know; if it does not, the script is loaded, and the
     /// result is [`Cause::Loaded`].
     pub(super) async fn run_known(&self, call: &Call) -> Result<Reply, Fault> {
-        let [sent] = self.send(None, |out| [encode::evalsha(out, call, self.publish)])?;
+        let [sent] = self.send(WakeUp::default(), |out| {
+            [encode::evalsha(out, call, self.publish)]
+        })?;
         match self.heard(sent.await)? {
             Err(error) if error.code() == "NOSCRIPT" => {
                 self.load(call.script()).await?;
@@ -326,7 +327,7 @@ impl Link {
     }
 
     async fn run_asking(&self, call: &Call) -> Result<Result<Reply, ServerError>, Fault> {
-        let [_, sent] = self.send(None, |out| {
+        let [_, sent] = self.send(WakeUp::default(), |out| {
             let asking = encode::command(out, &[b"ASKING"]);
             [asking, encode::evalsha(out, call, self.publish)]
         })?;
@@ -353,11 +354,11 @@ impl Link {
         let counted = match until.count {
             true => {
                 let count = [&b"INFO"[..], b"replication"];
-                Some(self.send(None, |out| [encode::command(out, &count)])?)
+                Some(self.send(WakeUp::default(), |out| [encode::command(out, &count)])?)
             }
             false => None,
         };
-        let [_, reply, waited] = self.send(None, |out| {
+        let [_, reply, waited] = self.send(WakeUp::default(), |out| {
             let loaded = encode::command(out, &load_command(call.script()));
             let called = encode::evalsha(out, call, self.publish);
             until.command().write_packed_command(out);
@@ -408,7 +409,7 @@ impl Link {
     pub(super) async fn load(&self, script: &Script) -> Result<(), Fault> {
         tracing::debug!(script = script.name(), "loading a script");
         let load = load_command(script);
-        let [sent] = self.send(None, |out| [encode::command(out, &load)])?;
+        let [sent] = self.send(WakeUp::default(), |out| [encode::command(out, &load)])?;
         let loaded = self.heard(sent.await)?;
         loaded.map(drop).map_err(Fault::from_server)
     }
@@ -416,10 +417,10 @@ impl Link {
     /// As [`Multiplexer::send`].
     pub(super) fn send<const N: usize>(
         &self,
-        waker: Option<&Waker>,
+        caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
     ) -> Result<[Pending; N], Fault> {
-        let sent = self.multiplexer.send(waker, encode);
+        let sent = self.multiplexer.send(caller, encode);
         // The task that notices the end may not have been polled: without this, the caller would try
         // again here, without a pause.
         sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))
@@ -479,6 +480,11 @@ impl Link {
     /// Writes pending calls to the connection, without waiting for the socket.
     pub(super) fn push(&self) {
         self.driver.push();
+    }
+
+    /// Whether the connection belongs to the runtime that the caller is in.
+    pub(super) fn is_here(&self) -> bool {
+        self.driver.is_here()
     }
 
     /// Whether the server was abandoned for another one.

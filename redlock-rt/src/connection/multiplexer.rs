@@ -27,7 +27,9 @@ use std::task::{Context, Poll, Waker, ready};
 use redis::Value;
 use slab::Slab;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
+use super::alarm::Alarm;
 use super::fault::Fault;
 use super::framed::{Framed, value};
 use super::frames::Nonsense;
@@ -56,8 +58,11 @@ struct State {
     /// The commands without a reply.
     open: VecDeque<Open>,
     places: Slab<Place>,
-    /// The waker of the future, while it waits for commands.
+    /// The waker of the future, until a command or an earlier moment comes.
     idle: Option<Waker>,
+    /// The earliest moment at which a caller wants to be woken, among those of the open commands and of
+    /// some that were answered since the last one.
+    next_due: Option<Instant>,
     ended: Option<Ended>,
 }
 
@@ -67,6 +72,18 @@ struct Open {
     place: usize,
     /// The command is written as soon as so many bytes are.
     until: u64,
+    /// When to wake the caller, if there is no reply.
+    due: Option<Instant>,
+}
+
+/// When to wake a caller.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WakeUp<'a> {
+    /// Woken by a reply, until the future of that reply is polled with another one.
+    pub(super) waker: Option<&'a Waker>,
+    /// Woken also at that moment, if there is no reply then: by the future that drives the stream, so
+    /// only while that one is polled.
+    pub(super) due: Option<Instant>,
 }
 
 /// Where the reply to one command is put.
@@ -118,6 +135,7 @@ pub(super) struct Driving<S> {
     /// These callers are the second of two groups: the commands of the first are written before they
     /// run.
     second_group: bool,
+    alarm: Alarm,
 }
 
 impl Unanswered {
@@ -162,16 +180,16 @@ impl Multiplexer {
             framed,
             wakers: Vec::new(),
             second_group: false,
+            alarm: Alarm::default(),
         };
         (multiplexer, driving)
     }
 
     /// Passes `N` commands to the connection. `encode` appends them, and returns the length behind
-    /// each. Nothing comes between them. `waker` is woken by a reply, until the future of that reply
-    /// is polled with another one.
+    /// each. Nothing comes between them.
     pub(super) fn send<const N: usize>(
         self: &Arc<Self>,
-        waker: Option<&Waker>,
+        caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
     ) -> Result<[Pending; N], Ended> {
         let mut state = self.state();
@@ -182,11 +200,15 @@ impl Multiplexer {
         let ends = encode(&mut state.out);
         let places = ends.map(|end| {
             let until = state.appended + (end - before) as u64;
-            let place = state.places.insert(Place::Waiting(waker.cloned()));
-            state.open.push_back(Open { place, until });
+            let place = state.places.insert(Place::Waiting(caller.waker.cloned()));
+            let due = caller.due;
+            state.open.push_back(Open { place, until, due });
             place
         });
         state.appended += (state.out.len() - before) as u64;
+        if let Some(due) = caller.due {
+            state.next_due = Some(state.next_due.map_or(due, |known| known.min(due)));
+        }
         self.count(&state);
         let idle = state.idle.take();
         drop(state);
@@ -197,6 +219,32 @@ impl Multiplexer {
             multiplexer: Arc::clone(self),
             place: Some(place),
         }))
+    }
+
+    /// The moment until which the future may sleep. Commands that come later wake it.
+    fn sleeps_until(&self, waker: &Waker) -> Option<Instant> {
+        let mut state = self.state();
+        // Commands are there, and the stream takes none: the next one may have an earlier moment.
+        if state.idle.is_none() {
+            state.idle = Some(waker.clone());
+        }
+        state.next_due
+    }
+
+    /// Returns whom to wake: those whose moment has come, and who have no reply.
+    fn overdue(&self, now: Instant) -> Vec<Waker> {
+        let state = &mut *self.state();
+        let (due, later): (Vec<_>, Vec<_>) = state
+            .open
+            .iter()
+            .filter_map(|open| Some((open.due?, open.place)))
+            .partition(|(due, _)| *due <= now);
+        state.next_due = later.into_iter().map(|(due, _)| due).min();
+        let waker = |(_, place)| match state.places.get(place) {
+            Some(Place::Waiting(waker)) => waker.clone(),
+            _ => None,
+        };
+        due.into_iter().filter_map(waker).collect()
     }
 
     /// How many commands have no reply, or one that its caller has not taken yet.
@@ -374,6 +422,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         self.wakers.shrink_to(USUALLY_OPEN);
     }
 
+    /// Wakes callers whose moment has come.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let due = self.multiplexer.sleeps_until(cx.waker());
+            if self.alarm.poll(due, cx).is_pending() {
+                return;
+            }
+            let overdue = self.multiplexer.overdue(Instant::now());
+            overdue.into_iter().for_each(Waker::wake);
+        }
+    }
+
     fn poll_driving(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         for _ in 0..READS_AT_ONCE {
             if let Some(ended) = self.multiplexer.ended() {
@@ -417,7 +477,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driving<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let ended = ready!(this.poll_driving(cx));
+        let Poll::Ready(ended) = this.poll_driving(cx) else {
+            this.poll_alarm(cx);
+            return Poll::Pending;
+        };
         // A caller that is woken finds the reason.
         this.multiplexer.end(ended);
         this.wake();
@@ -435,6 +498,8 @@ impl<S> Drop for Driving<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -461,7 +526,7 @@ mod tests {
     impl Both {
         fn send(&self, word: &str) -> Pending {
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[word.as_bytes()])];
-            let [sent] = self.multiplexer.send(None, encode).unwrap();
+            let [sent] = self.multiplexer.send(WakeUp::default(), encode).unwrap();
             sent
         }
 
@@ -547,7 +612,11 @@ mod tests {
             for sent in sent {
                 assert_eq!(answer(sent).unwrap(), Value::SimpleString("PONG".into()));
             }
-            assert!(both.multiplexer.send(None, |out| [out.len()]).is_err());
+            assert!(
+                both.multiplexer
+                    .send(WakeUp::default(), |out| [out.len()])
+                    .is_err()
+            );
         }
     }
 
@@ -560,7 +629,7 @@ mod tests {
         framed.read().now_or_never().unwrap().unwrap();
         let (multiplexer, mut driving) = Multiplexer::new(framed);
         let [first] = multiplexer
-            .send(None, |out| [encode::command(out, &[b"PING"])])
+            .send(WakeUp::default(), |out| [encode::command(out, &[b"PING"])])
             .unwrap();
         assert!((&mut driving).now_or_never().is_some());
         assert!(answer(first).is_err());
@@ -655,7 +724,7 @@ mod tests {
     fn a_server_that_sends_without_end_lets_others_run() {
         let (multiplexer, driving) = Multiplexer::new(Framed::new(Endless { reads: 0 }));
         let [_sent] = multiplexer
-            .send(None, |out| [encode::command(out, &[b"GET"])])
+            .send(WakeUp::default(), |out| [encode::command(out, &[b"GET"])])
             .unwrap();
         let mut task = tokio_test::task::spawn(driving);
         for _ in 0..3 {
@@ -692,7 +761,11 @@ mod tests {
             for sent in [written, queued, late] {
                 assert!(matches!(answer(sent), Err(Unanswered::Ended(_))));
             }
-            assert!(both.multiplexer.send(None, |out| [out.len()]).is_err());
+            assert!(
+                both.multiplexer
+                    .send(WakeUp::default(), |out| [out.len()])
+                    .is_err()
+            );
         }
     }
 
@@ -737,6 +810,11 @@ mod tests {
         assert!(!both.drive(), "it goes on");
     }
 
+    fn waking(waker: &Waker) -> WakeUp<'_> {
+        let (waker, due) = (Some(waker), None);
+        WakeUp { waker, due }
+    }
+
     #[derive(Default)]
     struct Count(AtomicUsize);
 
@@ -763,7 +841,7 @@ mod tests {
         let first = both.send("A");
         let known = Waker::from(Arc::clone(&caller));
         let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"B"])];
-        let [second] = both.multiplexer.send(Some(&known), encode).unwrap();
+        let [second] = both.multiplexer.send(waking(&known), encode).unwrap();
         assert_eq!(counts(), [1, 0]);
         assert!(!both.drive());
         assert!(!both.reply(b":1\r\n"));
@@ -779,7 +857,7 @@ mod tests {
         let waker = Waker::from(Arc::clone(&woken));
         let sent = (0..many).map(|_| {
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
-            let [sent] = both.multiplexer.send(Some(&waker), encode).unwrap();
+            let [sent] = both.multiplexer.send(waking(&waker), encode).unwrap();
             sent
         });
         let sent = sent.collect();
@@ -853,5 +931,91 @@ mod tests {
                 assert_eq!(answer(sent).unwrap(), Value::SimpleString("PONG".into()));
             }
         }
+    }
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// A caller that is to be woken then.
+    fn caller_until(both: &Both, due: Instant) -> (Pending, Arc<Count>) {
+        let count = Arc::<Count>::default();
+        let waker = Waker::from(Arc::clone(&count));
+        let (waker, due) = (Some(&waker), Some(due));
+        let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+        let sent = both.multiplexer.send(WakeUp { waker, due }, encode);
+        let [sent] = sent.unwrap();
+        (sent, count)
+    }
+
+    /// Moves the clock, and polls the future if that has woken it.
+    async fn pass(
+        task: &mut tokio_test::task::Spawn<&mut Driving<DuplexStream>>,
+        span: Duration,
+    ) -> bool {
+        tokio::time::advance(span).await;
+        let woken = task.is_woken();
+        if woken {
+            assert!(task.poll().is_pending());
+        }
+        woken
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_without_a_reply_is_woken_at_its_moment() {
+        let mut both = both();
+        let now = Instant::now();
+        let (first, early) = caller_until(&both, now + S);
+        let (_second, late) = caller_until(&both, now + 3 * S);
+        let mut task = tokio_test::task::spawn(&mut both.driving);
+        assert!(task.poll().is_pending());
+        assert!(!pass(&mut task, S - Duration::from_millis(2)).await);
+        assert!(pass(&mut task, Duration::from_millis(3)).await);
+        assert_eq!([&early, &late].map(|count| count.take()), [1, 0]);
+        drop(first);
+        assert!(!pass(&mut task, S).await, "the first one has gone");
+        assert!(pass(&mut task, S).await);
+        assert_eq!([&early, &late].map(|count| count.take()), [0, 1]);
+        assert!(!pass(&mut task, 60 * S).await, "once is enough");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answered_caller_is_not_woken_at_its_moment() {
+        let mut both = both();
+        let (_sent, woken) = caller_until(&both, Instant::now() + S);
+        let written = both.server.write_all(b"+PONG\r\n").now_or_never();
+        written.unwrap().unwrap();
+        let mut task = tokio_test::task::spawn(&mut both.driving);
+        assert!(task.poll().is_pending());
+        assert_eq!(woken.take(), 1, "by its reply");
+        assert!(pass(&mut task, 2 * S).await);
+        assert_eq!(woken.take(), 0);
+        assert!(
+            !pass(&mut task, 60 * S).await,
+            "nothing is left to wait for"
+        );
+    }
+
+    /// The stream takes nothing more, so that no write would wake the future.
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_behind_a_full_stream_is_woken_at_its_moment() {
+        let mut both = both();
+        let _long = both.send(&"x".repeat(100_000));
+        let multiplexer = Arc::clone(&both.multiplexer);
+        let mut task = tokio_test::task::spawn(&mut both.driving);
+        assert!(task.poll().is_pending());
+        let count = Arc::<Count>::default();
+        let waker = Waker::from(Arc::clone(&count));
+        let mut sent = Vec::new();
+        for due in [3 * S, S, 9 * S] {
+            let (waker, due) = (Some(&waker), Some(Instant::now() + due));
+            let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+            sent.extend(multiplexer.send(WakeUp { waker, due }, encode).unwrap());
+            assert!(task.is_woken(), "to look at the moment");
+            assert!(task.poll().is_pending());
+        }
+        assert!(pass(&mut task, 2 * S).await);
+        assert_eq!(count.take(), 1);
+        drop(sent.remove(1));
+        assert!(pass(&mut task, 2 * S).await);
+        assert_eq!(count.take(), 1);
     }
 }

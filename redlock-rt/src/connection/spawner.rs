@@ -100,7 +100,7 @@ impl Spawner {
         future: impl Future<Output = ()> + Send + 'static,
     ) {
         let Some(thread) = &self.thread else { return };
-        if Handle::try_current().is_ok_and(|here| here.id() == thread.handle.id()) {
+        if Home(thread.handle.clone()).is_here() {
             return;
         }
         let (done, end) = std::sync::mpsc::channel::<()>();
@@ -140,6 +140,11 @@ impl Home {
     /// [`clock::is_there`].
     pub(super) fn enter(&self) -> EnterGuard<'_> {
         self.0.enter()
+    }
+
+    /// Whether this thread is in that runtime.
+    pub(super) fn is_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.0.id())
     }
 
     /// Spawns a task there; drops it at once if the runtime has ended.
