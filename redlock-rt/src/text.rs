@@ -2,26 +2,75 @@
 
 use std::ops::Deref;
 
-use smallvec::SmallVec;
+/// Up to `N` bytes in place, and more in memory of their own.
+///
+/// `SmallVec::extend_from_slice` inserts at any place, which takes three times as long. The text of a
+/// call has some twenty parts.
+#[derive(Debug, Clone)]
+pub(crate) struct ShortBytes<const N: usize> {
+    short: [u8; N],
+    len: usize,
+    /// All bytes, once there are more than `N`.
+    long: Vec<u8>,
+}
+
+impl<const N: usize> ShortBytes<N> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            short: [0; N],
+            len: 0,
+            long: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, byte: u8) {
+        self.append(&[byte]);
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            let end = self.len + bytes.len();
+            if let Some(room) = self.short.get_mut(self.len..end) {
+                room.copy_from_slice(bytes);
+                self.len = end;
+                return;
+            }
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+}
+
+impl<const N: usize> Deref for ShortBytes<N> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self.long.is_empty() {
+            true => &self.short[..self.len],
+            false => &self.long,
+        }
+    }
+}
 
 /// A text on the stack, unless it is long.
-pub(crate) struct ShortText(SmallVec<[u8; 96]>);
+pub(crate) struct ShortText(ShortBytes<96>);
 
 impl ShortText {
     /// The text that these parts make.
     pub(crate) fn of(parts: &[&str]) -> Self {
-        let mut text = SmallVec::new();
+        let mut text = ShortBytes::new();
         for part in parts {
-            text.extend_from_slice(part.as_bytes());
+            text.append(part.as_bytes());
         }
         Self(text)
     }
 
     /// The text, a colon, and the number.
     pub(crate) fn numbered(text: &str, number: u64) -> Self {
-        let mut numbered = SmallVec::from_slice(text.as_bytes());
+        let mut numbered = ShortBytes::new();
+        numbered.append(text.as_bytes());
         numbered.push(b':');
-        numbered.extend_from_slice(decimal(&mut [0; MOST_DIGITS], number));
+        numbered.append(decimal(&mut [0; MOST_DIGITS], number));
         Self(numbered)
     }
 }
@@ -64,6 +113,28 @@ mod tests {
         for number in [0, 7, 10, u64::MAX] {
             assert_eq!(&*ShortText::numbered("u", number), format!("u:{number}"));
         }
+    }
+
+    #[test]
+    fn bytes_come_back_however_many_there_are() {
+        let mut known = Vec::new();
+        for most in [0, 3, 4, 5, 9] {
+            let mut bytes = ShortBytes::<4>::new();
+            known.clear();
+            for part in [&b"ab"[..], b"", b"c", b"d", b"efghi"] {
+                let part = &part[..part.len().min(most)];
+                bytes.append(part);
+                known.extend_from_slice(part);
+                assert_eq!(*bytes, *known);
+                assert_eq!(*bytes.clone(), *known);
+            }
+            bytes.push(b'!');
+            assert_eq!(bytes.last(), Some(&b'!'));
+            assert_eq!(bytes.len(), known.len() + 1);
+        }
+        let mut long = ShortBytes::<4>::new();
+        long.append(b"all at once");
+        assert_eq!(*long, *b"all at once");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
 use super::keys::Channel;
-use crate::text::{MOST_DIGITS, decimal};
+use crate::text::{MOST_DIGITS, ShortBytes, decimal};
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ struct Words {
     script: &'static Script,
     keys: usize,
     /// All words concatenated, and where each ends.
-    text: SmallVec<[u8; 160]>,
+    text: ShortBytes<160>,
     ends: SmallVec<[u32; 6]>,
     /// The index of the word with the channel.
     channel: Option<usize>,
@@ -127,7 +127,7 @@ impl Call {
         Self(Box::new(Words {
             script,
             keys: 0,
-            text: SmallVec::new(),
+            text: ShortBytes::new(),
             ends: SmallVec::new(),
             channel: None,
             publish: None,
@@ -154,7 +154,7 @@ impl Call {
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Self {
-        self.0.text.extend_from_slice(arg.as_bytes());
+        self.0.text.append(arg.as_bytes());
         self.0.word_ends();
         self
     }
@@ -162,7 +162,7 @@ impl Call {
     /// Adds the name of a channel.
     pub(super) fn channel_arg(mut self, channel: Channel<'_>) -> Self {
         for part in channel.parts() {
-            self.0.text.extend_from_slice(part.as_bytes());
+            self.0.text.append(part.as_bytes());
         }
         self.0.word_ends();
         self
@@ -170,7 +170,7 @@ impl Call {
 
     pub(crate) fn number(mut self, number: u64) -> Self {
         let digits = &mut [0; MOST_DIGITS];
-        self.0.text.extend_from_slice(decimal(digits, number));
+        self.0.text.append(decimal(digits, number));
         self.0.word_ends();
         self
     }
