@@ -3,11 +3,13 @@
 //!
 //! There is no guard, no lease, no queue, no time-out and no error: a reply is a line. Each task has its
 //! commands as bytes from the beginning. As in this library, one task of the runtime writes what all callers
-//! have left, and waits a turn before if a few wait for replies.
+//! have left, and waits a turn before if a few wait for replies. A release for which nobody waits is written by
+//! the task that leaves it, so that it is on its way when the program ends at the next line.
 
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker, ready},
@@ -16,8 +18,11 @@ use std::{
 
 use tests::RedisServer;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    io::{AsyncRead, ReadBuf},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
 };
 
 use crate::pair::Pair;
@@ -42,6 +47,19 @@ struct Slot {
     waker: Option<Waker>,
 }
 
+impl Line {
+    /// As much as the socket takes without waiting.
+    fn write_to(&mut self, commands: &OwnedWriteHalf) {
+        while !self.out.is_empty() {
+            match commands.try_write(&self.out) {
+                Ok(written) => drop(self.out.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => panic!("the server reads: {error}"),
+            }
+        }
+    }
+}
+
 type Shared = Arc<Mutex<Line>>;
 
 fn lock(line: &Shared) -> MutexGuard<'_, Line> {
@@ -50,6 +68,7 @@ fn lock(line: &Shared) -> MutexGuard<'_, Line> {
 
 /// The commands of one task.
 pub(crate) struct Bare {
+    commands: Arc<OwnedWriteHalf>,
     line: Shared,
     task: usize,
     acquire: Vec<u8>,
@@ -69,7 +88,9 @@ impl Bare {
         if waits {
             line.tasks[self.task].replies = replies;
         }
-        if let Some(driver) = line.driver.take() {
+        if !waits {
+            line.write_to(&self.commands);
+        } else if let Some(driver) = line.driver.take() {
             drop(line);
             driver.wake();
         }
@@ -103,9 +124,9 @@ impl Pair for Bare {
 
 /// Writes what callers leave, and reads replies.
 struct Driver {
-    stream: TcpStream,
+    replies: OwnedReadHalf,
+    commands: Arc<OwnedWriteHalf>,
     line: Shared,
-    writing: Vec<u8>,
     waited: bool,
 }
 
@@ -121,28 +142,26 @@ impl Driver {
 
     /// Ready if it should be called again.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.writing.is_empty() {
-            let mut line = lock(&self.line);
-            line.driver = Some(cx.waker().clone());
-            if line.out.is_empty() {
-                return Poll::Pending;
-            }
-            if line.expected.len() >= FEW && !std::mem::replace(&mut self.waited, true) {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            std::mem::swap(&mut self.writing, &mut line.out);
+        let mut line = lock(&self.line);
+        line.driver = Some(cx.waker().clone());
+        if line.out.is_empty() {
+            return Poll::Pending;
+        }
+        if line.expected.len() >= FEW && !std::mem::replace(&mut self.waited, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         self.waited = false;
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.writing));
-        drop(self.writing.drain(..written.expect("the server reads")));
+        ready!(self.commands.as_ref().as_ref().poll_write_ready(cx)).expect("the server reads");
+        line.write_to(&self.commands);
         Poll::Ready(())
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut buffer = [0; 4096];
         let mut read = ReadBuf::new(&mut buffer);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read)).expect("the server answers");
+        ready!(Pin::new(&mut self.replies).poll_read(cx, &mut read)).expect("the server answers");
+        assert!(!read.filled().is_empty(), "the server stays");
         assert!(!read.filled().contains(&b'-'), "an error");
         let lines = read.filled().iter().filter(|byte| **byte == b'\n').count();
         let mut line = lock(&self.line);
@@ -173,11 +192,13 @@ pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<
     let stream = TcpStream::connect(server.address()).await;
     let stream = stream.expect("the server answers");
     stream.set_nodelay(true).expect("it is a TCP stream");
+    let (replies, commands) = stream.into_split();
+    let commands = Arc::new(commands);
     let line = Shared::default();
     let mut driver = Driver {
-        stream,
+        replies,
+        commands: Arc::clone(&commands),
         line: Arc::clone(&line),
-        writing: Vec::new(),
         waited: false,
     };
     tokio::spawn(poll_fn(move |cx| driver.poll(cx)));
@@ -205,6 +226,7 @@ pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<
         ];
         lock(&line).tasks.push(Slot::default());
         pairs.push(Bare {
+            commands: Arc::clone(&commands),
             line: Arc::clone(&line),
             task: pairs.len(),
             acquire: command(&[b"RESTORE", key, b"30000", &dump]),

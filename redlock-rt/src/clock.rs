@@ -24,7 +24,7 @@ pub(crate) fn now() -> Instant {
 /// `now` has not seen yet is not included. Leases may start from it, but are never compared with
 /// it.
 pub(crate) fn stamp() -> Instant {
-    tokio::time::Instant::now().into_std() + suspend::known()
+    later(tokio::time::Instant::now().into_std(), suspend::known())
 }
 
 /// As [`now`], for destructors. They also run at the end of a thread, where Tokio's pausable clock
@@ -43,7 +43,15 @@ pub(crate) fn is_there() -> bool {
 }
 
 fn with_suspends(now: Instant) -> Instant {
-    now + suspend::total(now)
+    later(now, suspend::total(now))
+}
+
+/// The sum, which is nearly always that of nothing.
+fn later(now: Instant, suspended: Duration) -> Instant {
+    match suspended.is_zero() {
+        true => now,
+        false => now + suspended,
+    }
 }
 
 /// Whether a client has a dedicated thread, and so may be used without a runtime.
@@ -106,8 +114,11 @@ pub(crate) fn sleep_until_tokio(moment: tokio::time::Instant) -> Sleep {
 /// The same moment on Tokio's clock, for its timers.
 pub(crate) fn to_tokio(moment: Instant) -> tokio::time::Instant {
     // A suspend makes timers late, never early: a woken task reads `now` again.
-    let moment = moment.checked_sub(suspend::known()).unwrap_or(moment);
-    moment.into()
+    let suspended = suspend::known();
+    if suspended.is_zero() {
+        return moment.into();
+    }
+    moment.checked_sub(suspended).unwrap_or(moment).into()
 }
 
 /// A random part of a span. Without the conversions of `Duration::mul_f64`: each acquisition asks twice.

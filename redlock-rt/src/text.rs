@@ -27,14 +27,21 @@ impl<const N: usize> ShortBytes<N> {
         self.append(&[byte]);
     }
 
+    #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        if self.long.is_empty() {
-            let end = self.len + bytes.len();
-            if let Some(room) = self.short.get_mut(self.len..end) {
+        let end = self.len + bytes.len();
+        match self.short.get_mut(self.len..end) {
+            Some(room) if self.long.is_empty() => {
                 room.copy_from_slice(bytes);
                 self.len = end;
-                return;
             }
+            _ => self.append_to_long(bytes),
+        }
+    }
+
+    #[cold]
+    fn append_to_long(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
             self.long.extend_from_slice(&self.short[..self.len]);
         }
         self.long.extend_from_slice(bytes);

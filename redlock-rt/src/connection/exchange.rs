@@ -135,7 +135,12 @@ impl Exchange {
                     let (waker, due) = (Some(cx.waker()), self.due);
                     let caller = WakeUp { waker, due };
                     match Step::send(*road, &self.link, &self.call, caller) {
-                        Ok(step) => step,
+                        Ok(step @ Step::Apart(_)) => step,
+                        // The connection has the waker.
+                        Ok(step) => {
+                            self.step = step;
+                            return Poll::Pending;
+                        }
                         Err(fault) => return Poll::Ready(Err(fault)),
                     }
                 }

@@ -186,7 +186,7 @@ impl Multiplexer {
     }
 
     /// Passes `N` commands to the connection. `encode` appends them, and returns the length behind
-    /// each. Nothing comes between them.
+    /// each. Nothing comes between them. The caller is woken when the last of them has a reply.
     pub(super) fn send<const N: usize>(
         self: &Arc<Self>,
         caller: WakeUp<'_>,
@@ -198,9 +198,12 @@ impl Multiplexer {
         }
         let before = state.out.len();
         let ends = encode(&mut state.out);
+        let mut left = N;
         let places = ends.map(|end| {
+            left -= 1;
             let until = state.appended + (end - before) as u64;
-            let place = state.places.insert(Place::Waiting(caller.waker.cloned()));
+            let waker = caller.waker.filter(|_| left == 0).cloned();
+            let place = state.places.insert(Place::Waiting(waker));
             let due = caller.due;
             state.open.push_back(Open { place, until, due });
             place
