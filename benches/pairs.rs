@@ -50,6 +50,10 @@ enum Side {
     Raw,
     /// The commands of `ours`, and nothing else.
     Bare,
+    /// As `ours`, with guards that are dropped.
+    Dropping,
+    /// The commands of `dropping`.
+    BareDropping,
 }
 
 #[path = "compare/bare.rs"]
@@ -57,7 +61,7 @@ mod bare;
 #[path = "compare/pair.rs"]
 mod pair;
 
-use self::pair::Pair;
+use self::pair::{Dropping, Pair};
 
 /// What was used up to a moment.
 #[derive(Debug, Clone, Copy)]
@@ -95,12 +99,16 @@ impl Used {
 async fn main() {
     let options = Options::parse();
     let server = RedisServer::start();
+    let dropping = matches!(options.side, Side::Dropping | Side::BareDropping);
     match options.side {
-        Side::Ours => {
+        Side::Ours | Side::Dropping => {
             let client = Client::connect(&server.url()).await;
             let client = client.expect("the server answers");
             let locks = (0..options.tasks).map(|task| client.rlock(format!("pairs:{task:02}")));
-            run(&server, &options, locks).await;
+            match dropping {
+                true => run(&server, &options, locks.map(Dropping)).await,
+                false => run(&server, &options, locks).await,
+            }
         }
         Side::Raw => {
             let raw = Raw::connect(server.address()).await;
@@ -108,8 +116,8 @@ async fn main() {
             let locks = (0..options.tasks).map(|task| raw.lock(&format!("pairs:{task:02}"), task));
             run(&server, &options, locks).await;
         }
-        Side::Bare => {
-            let pairs = bare::pairs(&server, options.tasks, true).await;
+        Side::Bare | Side::BareDropping => {
+            let pairs = bare::pairs(&server, options.tasks, !dropping).await;
             run(&server, &options, pairs.into_iter()).await;
         }
     }

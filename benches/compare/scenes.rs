@@ -1,31 +1,17 @@
 //! Locks that are free: one task, or tasks with a key each.
 
-use std::time::Instant;
-
 use raw::Raw;
-use redlock_rt::{Client, RLock, embedded::Engine};
+use redlock_rt::{Client, embedded::Engine};
 use tests::RedisServer;
 
 use crate::{
     bare,
     figures::{Scene, Unit},
-    pair::Pair,
+    pair::Dropping,
     peers::Peers,
     rounds::{Effort, interleaved},
     sides::{BARE, BARE_DROPPING, OURS, Side, Tasks},
 };
-
-/// A lock whose guard is dropped instead of unlocked.
-struct Dropping(RLock);
-
-impl Pair for Dropping {
-    async fn pair(&mut self) -> Instant {
-        let guard = self.0.lock().await.expect("it comes free");
-        let held = Instant::now();
-        drop(guard);
-        held
-    }
-}
 
 pub(crate) async fn uncontended(server: &RedisServer, peers: &Peers, effort: Effort) -> Scene {
     let dropping = client(server).await.rlock("bench:dropping");
