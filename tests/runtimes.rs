@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt;
 use redlock_rt::{
     Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLockGuard, Unlocked,
 };
@@ -147,6 +148,36 @@ fn a_call_on_the_connection_of_a_runtime_that_stands_still_takes_another_one() {
         drop(go_on);
         assert_clean(&client, &name);
     }
+}
+
+/// The task of the connection lies where no other worker takes it.
+#[test]
+fn a_worker_that_is_blocked_behind_a_call_holds_up_no_other_call() {
+    let runtime = workers(2);
+    let (client, name) = (builder().build().unwrap(), unique("blocked"));
+    runtime.block_on(lock_and_unlock(&client.rlock(&name)));
+    let (go_on, stop) = mpsc::channel::<()>();
+    let (asks, asked) = mpsc::channel();
+    let lock = client.rlock(format!("{name}:other"));
+    runtime.spawn(async move {
+        let mut call = std::pin::pin!(lock.lock());
+        assert!((&mut call).now_or_never().is_none());
+        asks.send(()).unwrap();
+        let _ = stop.recv();
+    });
+    asked.recv().unwrap();
+    let calls = (0..4).map(|number| {
+        let lock = client.rlock(format!("{name}:{number}"));
+        runtime.spawn(async move { lock_and_unlock(&lock).await })
+    });
+    let calls: Vec<_> = calls.collect();
+    for call in calls {
+        runtime.block_on(call).unwrap();
+    }
+    drop(go_on);
+    drop(runtime);
+    assert_clean(&client, &name);
+    assert_clean(&client, &format!("{name}:other"));
 }
 
 #[test]

@@ -42,16 +42,15 @@ pub(crate) struct Delivery {
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     at: tokio::time::Instant,
-    /// The caller has less time than the server.
-    until: bool,
-    /// The server has considerably more time than that.
+    /// The server has more time than that.
     cut_short: bool,
+    /// The connection wakes the caller then.
+    watched: bool,
 }
 
 /// A call whose caller the connection wakes at the limit.
 struct Watched<'a> {
     exchange: &'a mut Exchange,
-    limit: tokio::time::Instant,
     polled: bool,
 }
 
@@ -63,9 +62,9 @@ impl Future for Watched<'_> {
         if let Poll::Ready(answer) = Pin::new(&mut *self.exchange).poll(cx) {
             return Poll::Ready(Some(answer));
         }
-        // Not read at the first poll, which has just sent the call.
+        // The clock is not read at the first poll, which has just sent the call.
         let woken = std::mem::replace(&mut self.polled, true);
-        match woken && tokio::time::Instant::now() >= self.limit {
+        match woken && self.exchange.is_overdue() {
             true => Poll::Ready(None),
             false => Poll::Pending,
         }
@@ -77,17 +76,12 @@ struct Sent<'a> {
     delivery: &'a mut Delivery,
     connection: &'a Connection,
     limit: Limit,
-    /// The connection wakes the caller at the limit.
-    watched: bool,
 }
 
 impl<'a> Sent<'a> {
     fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
-        let limit = delivery.limit(connection.timeouts().reply(), until);
-        let exchange = delivery.exchange.as_mut().filter(|_| !limit.until);
         Self {
-            watched: exchange.is_some_and(|exchange| exchange.wakes_at(limit.at)),
-            limit,
+            limit: delivery.limit(connection.timeouts().reply(), until, true),
             delivery,
             connection,
         }
@@ -96,18 +90,10 @@ impl<'a> Sent<'a> {
     /// As [`Delivery::finish`].
     async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
-        let limit = self.limit.at;
-        let answer = match self.watched {
-            true => {
-                let polled = false;
-                let watched = Watched {
-                    exchange,
-                    limit,
-                    polled,
-                };
-                watched.await
-            }
-            false => clock::timeout_at(limit, exchange).await.ok(),
+        let polled = false;
+        let answer = match self.limit.watched {
+            true => Watched { exchange, polled }.await,
+            false => clock::timeout_at(self.limit.at, exchange).await.ok(),
         };
         let answer = self.delivery.finished(answer, self.limit)?;
         self.connection.heard(&answer);
@@ -225,22 +211,26 @@ impl Delivery {
         reply: Duration,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
-        let limit = self.limit(reply, until);
+        let limit = self.limit(reply, until, false);
         let exchange = self.exchange.as_mut()?;
         let answer = clock::timeout_at(limit.at, exchange).await;
         self.finished(answer.ok(), limit)
     }
 
-    fn limit(&mut self, reply: Duration, until: Option<Instant>) -> Limit {
+    /// `watch`: the connection may wake the caller, if the caller has as much time as the server.
+    fn limit(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Limit {
         if let Some(exchange) = &self.exchange {
             self.sent = Some(exchange.made());
         }
         let sent = self.sent.unwrap_or_else(clock::now);
-        // One timer for both limits, since a timer is a good part of the cost of a call. A call
-        // without a waiting caller may have been in an idle runtime since, with its reply unread.
+        // At most one timer for both limits, since a timer is a good part of the cost of a call. A
+        // call without a waiting caller may have been in an idle runtime since, with its reply
+        // unread.
         let since = if self.unattended { clock::now() } else { sent };
         let patience = clock::after(since, reply);
-        let ends_first = until.is_some_and(|until| until < patience);
+        let watch = watch && until.is_none_or(|until| until >= patience);
+        let exchange = self.exchange.as_mut().filter(|_| watch);
+        let watched = exchange.is_some_and(Exchange::watch);
         let (limit, cut_short) = match until {
             // A caller whose time ends a moment earlier closes the connection too: perhaps no
             // caller with more time follows.
@@ -249,8 +239,8 @@ impl Delivery {
         };
         Limit {
             at: clock::to_tokio(limit),
-            until: ends_first,
             cut_short,
+            watched,
         }
     }
 

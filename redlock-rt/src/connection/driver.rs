@@ -92,9 +92,10 @@ impl Driver {
         let _ = self.poll(None);
     }
 
-    /// Whether this thread is in the runtime of the task.
-    pub(super) fn is_here(&self) -> bool {
-        self.home.is_here()
+    /// Whether the task is polled as surely as a timer of this thread's runtime goes off. With several
+    /// workers it may lie where no other worker takes it, behind a task that blocks its worker.
+    pub(super) fn is_as_sure_as_a_timer(&self) -> bool {
+        self.home.has_one_thread() && self.home.is_here()
     }
 
     /// `waker`: that of the task, which polls.

@@ -11,7 +11,7 @@ use super::encode;
 use super::fast::{Begun, Plain};
 use super::fault::Fault;
 use super::link::{Link, left};
-use super::multiplexer::{Pending, WakeUp};
+use super::multiplexer::{Due, Pending, WakeUp};
 use crate::clock;
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
@@ -25,8 +25,8 @@ pub(crate) struct Exchange {
     step: Step,
     made: Instant,
     polled: bool,
-    /// When the connection wakes the caller, if there is no reply.
-    due: Option<tokio::time::Instant>,
+    /// The connection wakes the caller at the end of its patience.
+    watched: bool,
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
     /// What became of the announcement, where the reply does not say it; see [`Carried`].
@@ -71,7 +71,7 @@ impl Exchange {
             step: Step::Unsent(road),
             made: clock::stamp(),
             polled: false,
-            due: None,
+            watched: false,
             found_taken: false,
             published: None,
             answer: None,
@@ -83,14 +83,25 @@ impl Exchange {
         self.made
     }
 
-    /// Makes the connection wake the caller at this moment too. Returns `false` where the caller needs a
-    /// timer of its own: the call was sent without it, or the connection belongs to another runtime.
-    pub(super) fn wakes_at(&mut self, due: tokio::time::Instant) -> bool {
-        let wakes = !self.polled && self.link.is_here();
-        if wakes {
-            self.due = Some(due);
-        }
-        wakes
+    /// Makes the connection wake the caller too when there is no reply within its patience. Returns `false`
+    /// where the caller needs a timer of its own: the call was sent without this, or the connection
+    /// might be driven later than a timer.
+    pub(super) fn watch(&mut self) -> bool {
+        self.watched = !self.polled && self.link.is_as_sure_as_a_timer();
+        self.watched
+    }
+
+    /// When the connection is to wake the caller. After a suspend this is earlier than it was before, never
+    /// later.
+    fn due(&self) -> Due {
+        let end = || clock::to_tokio(clock::after(self.made, self.link.patience()));
+        self.watched.then(end)
+    }
+
+    /// Whether the moment has come at which the connection wakes the caller.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.due()
+            .is_some_and(|due| due <= tokio::time::Instant::now())
     }
 
     /// Whether the call was handed to the connection, which the first poll does.
@@ -132,9 +143,10 @@ impl Exchange {
         loop {
             self.step = match &mut self.step {
                 Step::Unsent(road) => {
-                    let (waker, due) = (Some(cx.waker()), self.due);
+                    let road = *road;
+                    let (waker, due) = (Some(cx.waker()), self.due());
                     let caller = WakeUp { waker, due };
-                    match Step::send(*road, &self.link, &self.call, caller) {
+                    match Step::send(road, &self.link, &self.call, caller) {
                         Ok(step @ Step::Apart(_)) => step,
                         // The connection has the waker.
                         Ok(step) => {
@@ -160,7 +172,8 @@ impl Exchange {
                     let answer = match link.heard(ready!(Pin::new(sent).poll(cx))) {
                         Ok(Err(error)) if error.code() == "NOSCRIPT" => {
                             let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);
-                            self.step = Step::apart(self.due, load(link, call, road));
+                            let due = self.due();
+                            self.step = Step::Apart(Box::pin(load(link, call, road, due)));
                             continue;
                         }
                         Ok(answer) => {
@@ -215,41 +228,24 @@ impl Step {
             }
             Road::Loading => {
                 let (link, call) = (Arc::clone(link), call.clone());
-                Self::apart(caller.due, async move { link.load_and_run(&call).await })
+                Self::Apart(Box::pin(async move { link.load_and_run(&call).await }))
             }
             Road::Asking => {
                 let (link, call) = (Arc::clone(link), call.clone());
-                Self::apart(caller.due, async move { link.ask_and_run(&call).await })
+                Self::Apart(Box::pin(async move { link.ask_and_run(&call).await }))
             }
         })
-    }
-
-    /// `due`: when to wake the caller, if the future is not ready then.
-    fn apart(
-        due: Option<tokio::time::Instant>,
-        future: impl Future<Output = Result<Reply, Fault>> + Send + 'static,
-    ) -> Self {
-        let Some(due) = due else {
-            return Self::Apart(Box::pin(future));
-        };
-        Self::Apart(Box::pin(async move {
-            match clock::timeout_at(due, future).await {
-                Ok(answer) => answer,
-                // The caller gives up.
-                Err(_) => std::future::pending().await,
-            }
-        }))
     }
 }
 
 /// The server did not know the script of a call.
-async fn load(link: Arc<Link>, call: Call, road: Road) -> Result<Reply, Fault> {
-    link.load(call.script()).await?;
+async fn load(link: Arc<Link>, call: Call, road: Road, due: Due) -> Result<Reply, Fault> {
+    link.load(call.script(), due).await?;
     if road == Road::Once {
         return Err(Fault::loaded());
     }
     // Another SCRIPT FLUSH may come in between: then the caller tries again.
-    let answer = link.run_known(&call).await;
+    let answer = link.run_known(&call, due).await;
     link.fast_paths().heard(&call, &answer);
     answer
 }

@@ -18,7 +18,7 @@ use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
 use super::info::Info;
 use super::journal::Right;
-use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered, WakeUp};
+use super::multiplexer::{Due, Ended, Multiplexer, Pending, Unanswered, WakeUp};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
@@ -65,6 +65,8 @@ pub(super) struct Link {
     cannot_wait: [OnceLock<Fault>; 2],
     /// How scripts publish there.
     publish: Publish,
+    /// How long callers wait for a reply.
+    patience: Duration,
 }
 
 /// Marks the link dead when its driver ends, also when an ending runtime drops it.
@@ -85,12 +87,13 @@ const NONSENSE: &str = "the server sent nonsense";
 
 impl Link {
     /// Dials, logs in, and asks for the client id and the server. `within`: how long all of it may
-    /// take; the caller enforces this limit.
+    /// take; the caller enforces this limit. `patience`: how long callers will wait for a reply.
     pub(super) async fn open(
         dialer: &Dialer,
         spawner: &Spawner,
         server: &Arc<CurrentServer>,
         within: Duration,
+        patience: Duration,
         on_down: OnDown,
     ) -> Result<Self, Fault> {
         let open = |target| async {
@@ -157,6 +160,7 @@ impl Link {
             server: Arc::clone(server),
             replicas: AtomicI64::new(info.replicas.map_or(-1, i64::from)),
             cannot_wait: Default::default(),
+            patience,
             publish: match info.has_shard_channels {
                 true => Publish::InShard,
                 false => Publish::Everywhere,
@@ -180,6 +184,11 @@ impl Link {
     /// How scripts publish there.
     pub(super) fn publish(&self) -> Publish {
         self.publish
+    }
+
+    /// How long callers wait for a reply.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {
@@ -290,8 +299,8 @@ impl Link {
         match self.heard(sent.await)? {
             // The load was refused; loading once more returns the reason.
             Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script()).await?;
-                self.run_known(call).await
+                self.load(call.script(), None).await?;
+                self.run_known(call, None).await
             }
             reply => reply.map_err(Fault::from_server),
         }
@@ -300,7 +309,7 @@ impl Link {
     pub(super) async fn ask_and_run(&self, call: &Call) -> Result<Reply, Fault> {
         let answer = match self.run_asking(call).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script()).await?;
+                self.load(call.script(), None).await?;
                 self.run_asking(call).await?
             }
             answer => answer,
@@ -309,14 +318,14 @@ impl Link {
     }
 
     /// Runs a script that the server should know; if it does not, the script is loaded, and the
-    /// result is [`Cause::Loaded`].
-    pub(super) async fn run_known(&self, call: &Call) -> Result<Reply, Fault> {
-        let [sent] = self.send(WakeUp::default(), |out| {
+    /// result is [`Cause::Loaded`]. `due`: as in [`WakeUp`].
+    pub(super) async fn run_known(&self, call: &Call, due: Due) -> Result<Reply, Fault> {
+        let [sent] = self.send(WakeUp { waker: None, due }, |out| {
             [encode::evalsha(out, call, self.publish)]
         })?;
         match self.heard(sent.await)? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script()).await?;
+                self.load(call.script(), due).await?;
                 Err(Fault::loaded())
             }
             answer => {
@@ -405,11 +414,12 @@ impl Link {
         }
     }
 
-    /// Loads a script that the server does not know.
-    pub(super) async fn load(&self, script: &Script) -> Result<(), Fault> {
+    /// Loads a script that the server does not know. `due`: as in [`WakeUp`].
+    pub(super) async fn load(&self, script: &Script, due: Due) -> Result<(), Fault> {
         tracing::debug!(script = script.name(), "loading a script");
         let load = load_command(script);
-        let [sent] = self.send(WakeUp::default(), |out| [encode::command(out, &load)])?;
+        let wake_up = WakeUp { waker: None, due };
+        let [sent] = self.send(wake_up, |out| [encode::command(out, &load)])?;
         let loaded = self.heard(sent.await)?;
         loaded.map(drop).map_err(Fault::from_server)
     }
@@ -482,9 +492,9 @@ impl Link {
         self.driver.push();
     }
 
-    /// Whether the connection belongs to the runtime that the caller is in.
-    pub(super) fn is_here(&self) -> bool {
-        self.driver.is_here()
+    /// Whether the connection is driven as surely as a timer of the caller would be.
+    pub(super) fn is_as_sure_as_a_timer(&self) -> bool {
+        self.driver.is_as_sure_as_a_timer()
     }
 
     /// Whether the server was abandoned for another one.

@@ -62,7 +62,7 @@ struct State {
     idle: Option<Waker>,
     /// The earliest moment at which a caller wants to be woken, among those of the open commands and of
     /// some that were answered since the last one.
-    next_due: Option<Instant>,
+    next_due: Due,
     ended: Option<Ended>,
 }
 
@@ -72,18 +72,19 @@ struct Open {
     place: usize,
     /// The command is written as soon as so many bytes are.
     until: u64,
-    /// When to wake the caller, if there is no reply.
-    due: Option<Instant>,
+    due: Due,
 }
+
+/// The moment at which a caller is woken without a reply too, if there is one.
+pub(super) type Due = Option<Instant>;
 
 /// When to wake a caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WakeUp<'a> {
     /// Woken by a reply, until the future of that reply is polled with another one.
     pub(super) waker: Option<&'a Waker>,
-    /// Woken also at that moment, if there is no reply then: by the future that drives the stream, so
-    /// only while that one is polled.
-    pub(super) due: Option<Instant>,
+    /// By the future that drives the stream, so only while that one is polled.
+    pub(super) due: Due,
 }
 
 /// Where the reply to one command is put.
@@ -225,13 +226,15 @@ impl Multiplexer {
     }
 
     /// The moment until which the future may sleep. Commands that come later wake it.
-    fn sleeps_until(&self, waker: &Waker) -> Option<Instant> {
+    fn sleeps_until(&self, waker: &Waker) -> Due {
         let mut state = self.state();
-        // Commands are there, and the stream takes none: the next one may have an earlier moment.
-        if state.idle.is_none() {
-            state.idle = Some(waker.clone());
-        }
-        state.next_due
+        // Also where commands are left, since the stream takes none: the next one may have an earlier
+        // moment.
+        let before = state.is_idle(waker);
+        let due = state.next_due;
+        drop(state);
+        drop(before);
+        due
     }
 
     /// Returns whom to wake: those whose moment has come, and who have no reply.
@@ -290,10 +293,7 @@ impl Multiplexer {
         if !writing.is_empty() {
             return;
         }
-        let before = match &state.idle {
-            Some(known) if known.will_wake(waker) => None,
-            _ => state.idle.replace(waker.clone()),
-        };
+        let before = state.is_idle(waker);
         if state.open.is_empty() {
             state.open.shrink_to(USUALLY_OPEN);
             if state.places.is_empty() && state.places.capacity() > USUALLY_OPEN {
@@ -314,6 +314,15 @@ impl Multiplexer {
 }
 
 impl State {
+    /// Keeps the waker of the future for the next command. Returns the one before, which is to be
+    /// dropped.
+    fn is_idle(&mut self, waker: &Waker) -> Option<Waker> {
+        match &self.idle {
+            Some(known) if known.will_wake(waker) => None,
+            _ => self.idle.replace(waker.clone()),
+        }
+    }
+
     /// Returns whom to wake.
     fn answer(&mut self, place: usize, answer: Result<Value, Unanswered>) -> Option<Waker> {
         match self.places.get_mut(place)? {
@@ -413,6 +422,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
     /// Wakes the first half of many callers. Woken together, they would send their next commands
     /// together, and the server would wait meanwhile, as they do while it works. From then on each
     /// half sends while the server works for the other one.
+    ///
+    /// If the runtime stands still right then, the others wait for it with their replies there, or for
+    /// their own timers.
     fn wake_first_group(&mut self) {
         let first = self.wakers.len() / 2;
         self.wakers.drain(..first).for_each(Waker::wake);
@@ -995,6 +1007,30 @@ mod tests {
             !pass(&mut task, 60 * S).await,
             "nothing is left to wait for"
         );
+    }
+
+    /// A guard was dropped before the task's first poll, so that the connection was driven without a
+    /// waker, and the stream was full then.
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_of_a_connection_that_was_driven_without_a_waker_is_woken_at_its_moment() {
+        let mut both = both();
+        let _long = both.send(&"x".repeat(100_000));
+        let multiplexer = Arc::clone(&both.multiplexer);
+        assert!(!both.drive(), "without a waker");
+        let mut task = tokio_test::task::spawn(&mut both.driving);
+        assert!(task.poll().is_pending());
+        let count = Arc::<Count>::default();
+        let (waker, due) = (Waker::from(Arc::clone(&count)), Some(Instant::now() + S));
+        let caller = WakeUp {
+            waker: Some(&waker),
+            due,
+        };
+        let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+        let _sent = multiplexer.send(caller, encode).unwrap();
+        assert!(task.is_woken(), "to look at the moment");
+        assert!(task.poll().is_pending());
+        assert!(pass(&mut task, 2 * S).await);
+        assert_eq!(count.take(), 1);
     }
 
     /// The stream takes nothing more, so that no write would wake the future.

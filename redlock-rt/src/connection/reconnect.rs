@@ -310,7 +310,9 @@ impl Shared {
     async fn dial(&self) -> Result<Link, Fault> {
         let on_down = Arc::clone(&self.on_down);
         let within = self.timeouts.connect;
-        let link = Link::open(&self.dialer, &self.spawner, &self.server, within, on_down).await?;
+        let (dialer, patience) = (&self.dialer, self.timeouts.reply());
+        let server = &self.server;
+        let link = Link::open(dialer, &self.spawner, server, within, patience, on_down).await?;
         // Before anything is repeated or compensated here, commands in broken connections must not
         // be able to run any more.
         let spared = mutant::on("a_dead_connection_is_not_killed");

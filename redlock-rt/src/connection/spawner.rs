@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{EnterGuard, Handle};
+use tokio::runtime::{EnterGuard, Handle, RuntimeFlavor};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::clock;
@@ -140,6 +140,10 @@ impl Home {
     /// [`clock::is_there`].
     pub(super) fn enter(&self) -> EnterGuard<'_> {
         self.0.enter()
+    }
+
+    pub(super) fn has_one_thread(&self) -> bool {
+        self.0.runtime_flavor() == RuntimeFlavor::CurrentThread
     }
 
     /// Whether this thread is in that runtime.

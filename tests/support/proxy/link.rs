@@ -135,12 +135,18 @@ impl Link<'_> {
         mut queue: mpsc::UnboundedReceiver<Request>,
         mut server: impl AsyncWrite + Unpin,
     ) {
+        // A stream loses no part of its middle: the reply to a later request would be taken for that to
+        // a lost one.
+        let mut lost = false;
         while let Some(Request {
             number,
             frame,
             bytes,
         }) = queue.recv().await
         {
+            if lost {
+                continue;
+            }
             match self.verdict(Phase::Request, &frame).await {
                 Verdict::Pass => {
                     self.replies.expect(number, frame);
@@ -149,7 +155,7 @@ impl Link<'_> {
                     }
                     self.state.progress(number, Progress::Forwarded);
                 }
-                Verdict::Swallow => {}
+                Verdict::Swallow => lost = true,
                 Verdict::Answer(answer) => self.replies.expect_canned(number, frame, answer),
                 Verdict::Cut => return,
             }
@@ -166,6 +172,8 @@ impl Link<'_> {
         client: impl AsyncWrite + Unpin,
     ) {
         let mut client = Some(client);
+        // As for requests. Messages are no replies, and still pass.
+        let mut lost = false;
         loop {
             while let Some((number, answer)) = self.replies.take_canned() {
                 write(&mut client, &answer).await;
@@ -196,6 +204,8 @@ impl Link<'_> {
                         Verdict::Swallow => None,
                         Verdict::Cut => return,
                     };
+                    lost |= passed.is_none();
+                    let passed = passed.filter(|_| !lost);
                     if let Some(passed) = passed {
                         write(&mut client, passed).await;
                     }

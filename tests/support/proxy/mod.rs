@@ -197,7 +197,7 @@ impl Proxy {
         self.listening.accept();
     }
 
-    // Lose frames; the connection stays open.
+    // Lose frames; the connection stays open, and carries nothing more in that direction but messages.
 
     /// Swallows the `count` next matching requests: the server never sees them.
     pub fn swallow_request(&self, matcher: impl Into<Matcher>, count: usize) {

@@ -19,7 +19,8 @@ pub(crate) trait Keyed<K> {
 /// reference is dropped.
 ///
 /// It has the hashes of the keys only: there is an entry for each lock that is held, and its value
-/// knows the key.
+/// knows the key. Hashes are seeded at random, since names may come from strangers; keys with the same
+/// hash cost time, and nothing else.
 ///
 /// # Lock order
 ///
