@@ -123,8 +123,7 @@ pub(crate) fn to_tokio(moment: Instant) -> tokio::time::Instant {
 
 /// A random part of a span. Without the conversions of `Duration::mul_f64`: each acquisition asks twice.
 pub(crate) fn part_of(span: Duration) -> Duration {
-    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    Duration::from_nanos(fastrand::u64(..=nanos))
+    Duration::from_nanos(fastrand::u64(..=compact::whole_nanos(span)))
 }
 
 /// Less up to a tenth, at random.
@@ -194,7 +193,7 @@ mod suspend {
         if found < known + NOISE {
             return known;
         }
-        let nanos = u64::try_from(found.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = super::compact::whole_nanos(found);
         Duration::from_nanos(KNOWN.fetch_max(nanos, Ordering::Relaxed).max(nanos))
     }
 

@@ -25,7 +25,7 @@ fn epoch() -> Instant {
     })
 }
 
-fn whole_nanos(span: Duration) -> u64 {
+pub(super) fn whole_nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -230,7 +230,7 @@ impl Multiplexer {
         let mut state = self.state();
         // Also where commands are left, since the stream takes none: the next one may have an earlier
         // moment.
-        let before = state.is_idle(waker);
+        let before = state.keep_waker(waker);
         let due = state.next_due;
         drop(state);
         drop(before);
@@ -293,7 +293,7 @@ impl Multiplexer {
         if !writing.is_empty() {
             return;
         }
-        let before = state.is_idle(waker);
+        let before = state.keep_waker(waker);
         if state.open.is_empty() {
             state.open.shrink_to(USUALLY_OPEN);
             if state.places.is_empty() && state.places.capacity() > USUALLY_OPEN {
@@ -316,7 +316,7 @@ impl Multiplexer {
 impl State {
     /// Keeps the waker of the future for the next command. Returns the one before, which is to be
     /// dropped.
-    fn is_idle(&mut self, waker: &Waker) -> Option<Waker> {
+    fn keep_waker(&mut self, waker: &Waker) -> Option<Waker> {
         match &self.idle {
             Some(known) if known.will_wake(waker) => None,
             _ => self.idle.replace(waker.clone()),
@@ -387,6 +387,14 @@ impl Drop for Pending {
     }
 }
 
+impl<S> Driving<S> {
+    fn wake(&mut self) {
+        self.second_group = false;
+        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.shrink_to(USUALLY_OPEN);
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
     /// Answers all replies that were read. The callers are still to be woken. Returns whether the
     /// server has replied to all commands.
@@ -429,12 +437,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         let first = self.wakers.len() / 2;
         self.wakers.drain(..first).for_each(Waker::wake);
         self.second_group = true;
-    }
-
-    fn wake(&mut self) {
-        self.second_group = false;
-        self.wakers.drain(..).for_each(Waker::wake);
-        self.wakers.shrink_to(USUALLY_OPEN);
     }
 
     /// Wakes callers whose moment has come.
@@ -507,7 +509,7 @@ impl<S> Drop for Driving<S> {
     fn drop(&mut self) {
         self.multiplexer.end(Ended::Closed);
         // Their replies are there, and they may run in another runtime.
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.wake();
     }
 }
 
