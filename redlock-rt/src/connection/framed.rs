@@ -6,10 +6,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use redis::{RedisResult, Value};
+use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::frames::{Frames, Nonsense};
+use super::values::value;
 
 /// The size of the buffers, which grow while what they hold is longer.
 const USUAL: usize = 16 * 1024;
@@ -146,38 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     }
 }
 
-/// Whether a reply begins as an error does: with its code.
-fn is_error(frame: &[u8]) -> bool {
-    let code = frame
-        .strip_prefix(b"-")
-        .and_then(|text| text.split(|byte| *byte == b' ').next());
-    code.is_some_and(|code| !code.is_empty() && code.iter().all(u8::is_ascii_uppercase))
-}
-
 /// The error of a stream in which there is what no server sends.
 pub(super) fn nonsense(why: impl Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
-}
-
-/// The value of a whole reply.
-pub(super) fn value(frame: &[u8]) -> RedisResult<Value> {
-    // The replies of nearly all calls.
-    match frame {
-        b"+OK\r\n" => return Ok(Value::Okay),
-        b"$-1\r\n" => return Ok(Value::Nil),
-        [b':', digits @ .., b'\r', b'\n'] => {
-            let digits = std::str::from_utf8(digits).ok();
-            if let Some(number) = digits.and_then(|digits| digits.parse().ok()) {
-                return Ok(Value::Int(number));
-            }
-        }
-        _ => {}
-    }
-    match redis::parse_redis_value(frame) {
-        // Redis quotes the words of a command in an error, and cuts them anywhere.
-        Err(_) if is_error(frame) => {
-            redis::parse_redis_value(String::from_utf8_lossy(frame).as_bytes())
-        }
-        value => value,
-    }
 }

@@ -28,9 +28,10 @@ use tokio::sync::oneshot;
 
 use super::encode;
 use super::fault::Fault;
-use super::framed::{Framed, nonsense, value};
+use super::framed::{Framed, nonsense};
 use super::frames::Nonsense;
 use super::subscriber::{Heard, Message};
+use super::values::value;
 
 /// Which of a server's two sorts of channels one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -51,6 +51,7 @@ mod tls;
 mod until;
 mod url;
 mod url_lists;
+mod values;
 
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::credentials::CredentialSource;

@@ -31,8 +31,9 @@ use tokio::time::Instant;
 
 use super::alarm::Alarm;
 use super::fault::Fault;
-use super::framed::{Framed, value};
+use super::framed::Framed;
 use super::frames::Nonsense;
+use super::values::value;
 
 /// Room for so many commands is kept for the next ones.
 const USUALLY_OPEN: usize = 1024;
