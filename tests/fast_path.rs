@@ -186,6 +186,49 @@ async fn a_dropped_guard_of_a_user_without_the_right_is_released() {
     stage.end().await;
 }
 
+/// Only a caller that waited for a release showed that the server carries out its command, so a client
+/// that only drops guards sent scripts for ever.
+#[tokio::test]
+async fn a_client_that_only_drops_guards_releases_by_plain_commands() {
+    let stage = Stage::open("dropped").await;
+    let lock = stage.client.rlock(stage.name());
+    let drops = async |times| {
+        for _ in 0..times {
+            drop(lock.lock().await.unwrap());
+            eventually(DEADLINE, async || stage.client.stats().names == 0).await;
+            let left: u8 = stage.world.redis(&["EXISTS", stage.name()]).await;
+            assert_eq!(left, 0);
+        }
+    };
+    // The first one loads the script, the second one finds out.
+    drops(2).await;
+    stage.proxy.mark();
+    drops(3).await;
+    assert_eq!((stage.sent("EVALSHA"), stage.sent("HDEL")), (0, 3));
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn dropped_guards_of_a_user_who_may_only_create_try_the_deletion_once() {
+    let mut stage = Stage::open("create").await;
+    let _: () = stage
+        .world
+        .redis(&[
+            "ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-hdel", "+eval",
+        ])
+        .await;
+    let url = stage.proxy.url().replace("redis://", "redis://few:pw@");
+    stage.world.clients_connect_to(url);
+    let client = stage.world.client_with(|builder| builder.lease(LEASE));
+    let lock = client.rlock(stage.name());
+    for _ in 0..5 {
+        drop(lock.lock().await.unwrap());
+        eventually(DEADLINE, async || client.stats().names == 0).await;
+    }
+    assert_eq!(stage.sent("HDEL"), 1);
+    stage.end().await;
+}
+
 /// A refusal that passes is not taken for one that lasts.
 #[tokio::test]
 async fn a_busy_server_is_asked_by_plain_commands_afterwards() {

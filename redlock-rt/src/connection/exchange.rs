@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use super::encode;
-use super::fast::{Begun, Plain};
+use super::fast::{Begun, Plain, Trial};
 use super::fault::Fault;
 use super::link::{Link, left};
 use super::multiplexer::{Due, Pending, WakeUp};
@@ -43,6 +43,8 @@ enum Step {
         road: Road,
         sent: Pending,
     },
+    /// The script has answered.
+    Trial(Trial),
     /// What is rare, and would make the future of every call larger.
     Apart(Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>),
 }
@@ -182,10 +184,18 @@ impl Exchange {
                         }
                         Err(fault) => Err(fault),
                     };
-                    if *road == Road::Script {
-                        link.fast_paths().heard(&self.call, &answer);
+                    if *road != Road::Script {
+                        return Poll::Ready(answer);
                     }
-                    return Poll::Ready(answer);
+                    link.fast_paths().heard(&self.call, &answer);
+                    let (waker, due) = (Some(cx.waker()), self.due());
+                    match Trial::send(&self.link, &self.call, answer?, WakeUp { waker, due }) {
+                        Ok(trial) => Step::Trial(trial),
+                        Err(reply) => return Poll::Ready(Ok(reply)),
+                    }
+                }
+                Step::Trial(trial) => {
+                    return trial.poll(&self.link, &self.call, cx).map(Ok);
                 }
                 Step::Apart(future) => return future.as_mut().poll(cx),
             }

@@ -58,6 +58,13 @@ impl FastPaths {
         self.of(call).filter(|_| proven)
     }
 
+    /// Whether it is open if the server carries out this path, which is to be known before
+    /// [`of_last`](Self::of_last) returns it.
+    fn is_to_be_tried(&self, call: &Call) -> bool {
+        let proven = self.deletes.load(Ordering::Relaxed);
+        !proven && self.of(call) == Some(FastPath::Delete)
+    }
+
     fn place(&self, call: &Call) -> &AtomicU8 {
         let key = call.words().next().unwrap_or_default();
         let hash = FixedState::default().hash_one(key);
@@ -201,6 +208,46 @@ impl Plain {
             }
             None => Ok(Begun::Unsettled { is_taken: false }),
         }
+    }
+}
+
+/// The first command of a fast path behind the script of the same call, after which it changes nothing.
+///
+/// A client that only drops its guards has no caller who waits, and so no other release that shows whether
+/// the server carries the command out.
+pub(super) struct Trial {
+    sent: Pending,
+    /// That of the script.
+    reply: Reply,
+}
+
+impl Trial {
+    /// Returns the reply of the script if there is nothing to try.
+    pub(super) fn send(
+        link: &Link,
+        call: &Call,
+        reply: Reply,
+        caller: WakeUp<'_>,
+    ) -> Result<Self, Reply> {
+        if !link.fast_paths().is_to_be_tried(call) {
+            return Err(reply);
+        }
+        let command = |words: &[&[u8]]| link.send(caller, |out| [encode::command(out, words)]);
+        match FastPath::Delete.first(call, command) {
+            Ok([sent]) => Ok(Self { sent, reply }),
+            Err(_) => Err(reply),
+        }
+    }
+
+    /// Returns the reply of the script.
+    pub(super) fn poll(&mut self, link: &Link, call: &Call, cx: &mut Context<'_>) -> Poll<Reply> {
+        match link.heard_as(ready!(Pin::new(&mut self.sent).poll(cx)), answer) {
+            Ok(Ok(_)) => link.fast_paths().worked(FastPath::Delete),
+            Ok(Err(error)) => drop(link.fast_paths().refused(call, error)),
+            // The next call notices that the connection has ended.
+            Err(_) => {}
+        }
+        Poll::Ready(std::mem::replace(&mut self.reply, Reply::Nil))
     }
 }
 
