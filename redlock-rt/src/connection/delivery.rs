@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use super::exchange::Exchange;
 use super::fault::Fault;
 use super::link::Link;
+use super::multiplexer::Came;
 use super::nodes::{Node, Nodes, To};
 use super::reconnect::Connection;
 use crate::clock;
@@ -44,11 +45,11 @@ struct Limit {
     at: tokio::time::Instant,
     /// The server has more time than that.
     cut_short: bool,
-    /// The connection wakes the caller then.
-    watched: bool,
+    /// The reply is not there, and the connection does not wake the caller then.
+    needs_timer: bool,
 }
 
-/// A call whose caller the connection wakes at the limit.
+/// A call whose caller the connection wakes at the limit, if there is no reply yet.
 struct Watched<'a> {
     exchange: &'a mut Exchange,
     polled: bool,
@@ -91,9 +92,9 @@ impl<'a> Sent<'a> {
     async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
         let polled = false;
-        let answer = match self.limit.watched {
-            true => Watched { exchange, polled }.await,
-            false => clock::timeout_at(self.limit.at, exchange).await.ok(),
+        let answer = match self.limit.needs_timer {
+            true => clock::timeout_at(self.limit.at, exchange).await.ok(),
+            false => Watched { exchange, polled }.await,
         };
         let answer = self.delivery.finished(answer, self.limit)?;
         self.connection.heard(&answer);
@@ -103,8 +104,11 @@ impl<'a> Sent<'a> {
 
 impl Delivery {
     /// Sends `call`, or the unsent rest of it, if that needs no waiting. The next
-    /// [`attempt`](Self::attempt) reads its reply.
-    pub(crate) fn begin(&mut self, to: To<'_>, call: impl FnOnce() -> Call) {
+    /// [`attempt`](Self::attempt) reads its reply, of which the waker is told.
+    ///
+    /// Returns whether it was sent on the connection to the only server. In a cluster the replies of
+    /// several servers come in any order.
+    pub(crate) fn begin(&mut self, to: To<'_>, call: impl FnOnce() -> Call, waker: &Waker) -> bool {
         if self.exchange.is_none() {
             self.exchange = match to.nodes {
                 Nodes::One(node) => node.connection(to.lane).last_call(call()),
@@ -115,11 +119,18 @@ impl Delivery {
                 }
             };
         }
-        if let Some(exchange) = &mut self.exchange {
-            exchange.send();
-            self.sent = Some(exchange.made());
-            self.unattended = true;
-        }
+        let Some(exchange) = &mut self.exchange else {
+            return false;
+        };
+        exchange.send(waker);
+        self.sent = Some(exchange.made());
+        self.unattended = true;
+        matches!(to.nodes, Nodes::One(_))
+    }
+
+    /// What came for the call in progress.
+    pub(crate) fn came(&self) -> Came {
+        self.exchange.as_ref().map_or(Came::Other, Exchange::came)
     }
 
     /// Sends `call` once, or continues to wait for the reply to the call in progress; `None`:
@@ -229,8 +240,10 @@ impl Delivery {
         let since = if self.unattended { clock::now() } else { sent };
         let patience = clock::after(since, reply);
         let watch = watch && until.is_none_or(|until| until >= patience);
-        let exchange = self.exchange.as_mut().filter(|_| watch);
-        let watched = exchange.is_some_and(Exchange::watch);
+        let needs_timer = self
+            .exchange
+            .as_mut()
+            .is_none_or(|exchange| !(exchange.is_answered() || watch && exchange.watch()));
         let (limit, cut_short) = match until {
             // A caller whose time ends a moment earlier closes the connection too: perhaps no
             // caller with more time follows.
@@ -240,7 +253,7 @@ impl Delivery {
         Limit {
             at: clock::to_tokio(limit),
             cut_short,
-            watched,
+            needs_timer,
         }
     }
 

@@ -11,7 +11,7 @@ use super::encode;
 use super::fast::{Begun, Plain, Trial};
 use super::fault::Fault;
 use super::link::{Link, left};
-use super::multiplexer::{Due, Pending, WakeUp};
+use super::multiplexer::{Came, Due, Pending, WakeUp};
 use crate::clock;
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
@@ -117,15 +117,37 @@ impl Exchange {
     }
 
     /// Hands the call to the connection, and writes it to the socket as far as the socket accepts
-    /// it without waiting. Needs no runtime.
-    pub(crate) fn send(&mut self) {
+    /// it without waiting. Needs no runtime. `waker`: woken by the reply, unless this is polled with
+    /// another one.
+    pub(crate) fn send(&mut self, waker: &Waker) {
         if self.answer.is_none() {
-            // A caller that waits for the reply polls again, with a waker.
-            match self.poll_call(&mut Context::from_waker(Waker::noop())) {
+            match self.poll_call(&mut Context::from_waker(waker)) {
                 Poll::Ready(answer) => self.answer = Some(Box::new(answer)),
                 Poll::Pending => self.link.push(),
             }
         }
+    }
+
+    /// What came for the call. What a poll has returned has come.
+    pub(super) fn came(&self) -> Came {
+        match (&self.answer, &self.step) {
+            (Some(answer), _) => match **answer {
+                Ok(_) => Came::Reply,
+                Err(_) => Came::Other,
+            },
+            (None, Step::Plain(plain)) => plain.came(),
+            (None, Step::Script { sent, .. }) => sent.came(),
+            (None, Step::Trial(trial)) => trial.came(),
+            (None, Step::Unsent(_) | Step::Apart(_)) => Came::Other,
+        }
+    }
+
+    /// Whether the next poll returns the reply. If the reply has come, this reads what it says.
+    pub(super) fn is_answered(&mut self) -> bool {
+        if self.came() == Came::Reply {
+            self.send(Waker::noop());
+        }
+        self.answer.is_some()
     }
 
     fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {

@@ -13,7 +13,7 @@ use redis::{ServerError, Value};
 use super::encode;
 use super::fault::{Cause, Fault};
 use super::link::{Link, reply};
-use super::multiplexer::{Pending, WakeUp};
+use super::multiplexer::{Came, Pending, WakeUp};
 use crate::mutant;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
@@ -26,6 +26,8 @@ const CAUTION: u8 = 8;
 pub(super) struct FastPaths {
     /// The server refuses the commands, and not only for the name.
     refused: AtomicBool,
+    /// A [`Trial`] was begun that has not failed for a passing reason.
+    tried: AtomicBool,
     /// A `Delete` was carried out. Its refusal would be noticed only by a caller that waits.
     deletes: AtomicBool,
     /// Whether names were found taken lately, by hash; see [`CAUTION`]. If the fast path fails, a
@@ -37,6 +39,7 @@ impl FastPaths {
     pub(super) fn new() -> Self {
         Self {
             refused: AtomicBool::new(false),
+            tried: AtomicBool::new(false),
             deletes: AtomicBool::new(false),
             taken: [const { AtomicU8::new(0) }; PLACES],
         }
@@ -61,8 +64,9 @@ impl FastPaths {
     /// Whether it is open if the server carries out this path, which is to be known before
     /// [`of_last`](Self::of_last) returns it.
     fn is_to_be_tried(&self, call: &Call) -> bool {
-        let proven = self.deletes.load(Ordering::Relaxed);
-        !proven && self.of(call) == Some(FastPath::Delete)
+        !self.deletes.load(Ordering::Relaxed)
+            && self.of(call) == Some(FastPath::Delete)
+            && !self.tried.swap(true, Ordering::Relaxed)
     }
 
     fn place(&self, call: &Call) -> &AtomicU8 {
@@ -193,6 +197,14 @@ impl Plain {
         Poll::Ready(self.concluded(link, call, Answer::Int(1), published))
     }
 
+    pub(super) fn came(&self) -> Came {
+        let first = self.first.as_ref().map_or(Came::Reply, Pending::came);
+        match (first, &self.second) {
+            (Came::Reply, Some(second)) => second.came(),
+            (first, _) => first,
+        }
+    }
+
     fn concluded(
         &self,
         link: &Link,
@@ -239,11 +251,19 @@ impl Trial {
         }
     }
 
+    pub(super) fn came(&self) -> Came {
+        self.sent.came()
+    }
+
     /// Returns the reply of the script.
     pub(super) fn poll(&mut self, link: &Link, call: &Call, cx: &mut Context<'_>) -> Poll<Reply> {
         match link.heard_as(ready!(Pin::new(&mut self.sent).poll(cx)), answer) {
             Ok(Ok(_)) => link.fast_paths().worked(FastPath::Delete),
-            Ok(Err(error)) => drop(link.fast_paths().refused(call, error)),
+            Ok(Err(error)) => {
+                let paths = link.fast_paths();
+                let _ = paths.refused(call, error);
+                paths.tried.store(false, Ordering::Relaxed);
+            }
             // The next call notices that the connection has ended.
             Err(_) => {}
         }

@@ -62,6 +62,7 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::exchange::Exchange;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::journal::Right;
+pub(crate) use self::multiplexer::Came;
 pub(crate) use self::nodes::{Hint, Lane, Node, Nodes, To};
 pub(crate) use self::reconnect::Timeouts;
 pub use self::retry::RetryPolicy;

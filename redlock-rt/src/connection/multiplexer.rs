@@ -127,6 +127,16 @@ pub(super) struct Pending {
     place: Option<usize>,
 }
 
+/// What came for a call that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    Nothing,
+    /// A reply, of which at least the first part is no refusal.
+    Reply,
+    /// The caller has to do something.
+    Other,
+}
+
 /// Reads and writes the stream. It ends with the connection; the connection also ends if it is
 /// dropped.
 pub(super) struct Driving<S> {
@@ -335,6 +345,19 @@ impl State {
                 Place::Waiting(waker) => waker,
                 Place::Left | Place::Answered(_) => None,
             },
+        }
+    }
+}
+
+impl Pending {
+    pub(super) fn came(&self) -> Came {
+        let state = self.multiplexer.state();
+        match self.place.and_then(|place| state.places.get(place)) {
+            Some(Place::Waiting(_)) => Came::Nothing,
+            Some(Place::Answered(Ok(value))) if !matches!(value, Value::ServerError(_)) => {
+                Came::Reply
+            }
+            _ => Came::Other,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Replies as values.
 //!
-//! The parser of the client library takes some 15 000 instructions for any reply, most of them to clear
+//! The parser of the client library takes 12 700 instructions for two numbers, two thirds of them to clear
 //! its buffer. So what scripts and commands return as a rule is read here, and the rest there.
 
 use std::sync::OnceLock;

@@ -148,10 +148,10 @@ impl Engine {
     /// Hands a cleanup to the release queue. What can be sent without waiting is sent before this
     /// returns, since a process that ends now has no later moment.
     pub(super) fn leave(self: &Arc<Self>, mut cleanup: Cleanup) {
-        if clock::is_there() {
-            cleanup.begin();
+        match clock::is_there() && cleanup.begin() {
+            true => self.releases.push_sent(cleanup),
+            false => self.releases.push(cleanup),
         }
-        self.releases.push(cleanup);
         self.ensure_tasks();
     }
 

@@ -34,7 +34,7 @@ impl Engine {
             after(),
             || {
                 let clustered = self.nodes.cluster().is_some();
-                release::run(Arc::clone(&self.releases), clustered)
+                release::run(Arc::clone(&self.releases), clustered, timeouts.reply())
             },
         );
         signal::ensure(

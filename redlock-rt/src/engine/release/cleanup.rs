@@ -8,12 +8,13 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::end::{Grant, end_of};
 use super::tally::Open;
 use crate::clock;
-use crate::connection::{Caller, Delivery, Fault, To, before};
+use crate::connection::{Caller, Came, Delivery, Fault, To, before};
 use crate::engine::Engine;
 use crate::engine::hand_over::Pass;
 use crate::engine::hold::{Hold, Request, Turn};
@@ -198,34 +199,43 @@ impl Cleanup {
     }
 
     /// Sends the command at once if there is nothing to wait for: a connection, a reply, another
-    /// command of the hold. Needs no runtime; [`run`](Self::run) does the rest.
-    pub(in crate::engine) fn begin(&mut self) {
+    /// command of the hold. Needs no runtime; [`run`](Self::run) does the rest. Returns whether the
+    /// releases are woken by what comes for it.
+    pub(in crate::engine) fn begin(&mut self) -> bool {
         self.pass_in_time();
+        let waker = Waker::from(Arc::clone(&self.engine().releases));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => {
                 let turn = match self.turn.take() {
                     None => Turn::try_take(hold),
                     kept => kept,
                 };
-                let Some(turn) = turn else { return };
+                let Some(turn) = turn else { return false };
                 let (pass, grant) = (self.pass.as_ref(), &mut self.grant);
                 let is_first = self.delivery.open_since().is_none();
                 let end = || end_of(hold, grant, is_first);
                 let call = || pass.map_or_else(end, |pass| pass.call());
-                self.delivery
-                    .begin(hold.engine.to(hold.recipe.name()), call);
+                let to = hold.engine.to(hold.recipe.name());
+                let begun = self.delivery.begin(to, call, &waker);
                 // Nothing was sent, now or before. With the turn, this cleanup would run before all
                 // others, beside any number of such cleanups.
                 self.turn = self.delivery.sent.map(|_| turn);
+                begun
             }
             Subject::OnceRequest(once) => {
                 let call = || once.call.clone();
-                self.delivery.begin(once.engine.to(&once.name), call);
+                self.delivery
+                    .begin(once.engine.to(&once.name), call, &waker)
             }
             // The end of the hold may supersede a reduced count, and the outcome of the acquisition
             // an orphaned attempt.
-            Subject::Hold(_) | Subject::OrphanedAttempt(_) => {}
+            Subject::Hold(_) | Subject::OrphanedAttempt(_) => false,
         }
+    }
+
+    /// What came for the command that was sent.
+    pub(in crate::engine) fn came(&self) -> Came {
+        self.delivery.came()
     }
 
     pub(in crate::engine) fn engine(&self) -> &Arc<Engine> {

@@ -6,14 +6,17 @@
 //!                                  │ dropped in the middle
 //! a dropped guard ─────────────────┴──▶ Releases (queue) ──▶ task
 //! ```
+//!
+//! A release that was sent at the drop needs no task: whoever brings its reply ends it.
 
 mod cleanup;
 mod end;
 mod once;
 mod queue;
+mod releases;
 mod tally;
 
 pub(super) use self::cleanup::{Cleanup, Goal, OrphanedAttempt, PendingCleanup, abandon};
 pub(crate) use self::once::OnceCall;
-pub(super) use self::queue::{Releases, run};
+pub(super) use self::releases::{Releases, run};
 pub(super) use self::tally::Open;

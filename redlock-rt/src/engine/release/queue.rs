@@ -1,64 +1,55 @@
-//! The queue of background releases: dropped guards, and calls in progress of callers that have
-//! gone.
+//! What is left to the background, in the order in which it came.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::cleanup::{Cleanup, PendingCleanup};
-use super::tally::{Open, Tally, Undelivered};
 use crate::clock;
-use crate::engine::hold::Waiting;
-use crate::engine::signal::Signal;
-use crate::engine::watchdog::Schedule;
-use crate::shim::{Mutex, lock};
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use crate::connection::Came;
 
-/// The number of cleanups in progress at once, pipelined on one connection.
-const MOST_AT_ONCE: usize = 128;
-/// In a cluster, where those of a node that hangs do not end. This is for all nodes together: the queue
-/// is one, so with so many at a node that hangs, those of other nodes wait for the first that ends.
-const MOST_AT_ALL_NODES: usize = 4096;
-
-/// The queue. Pure state, except the signal of its task.
-pub(crate) struct Releases {
-    queue: Mutex<Queue<Cleanup>>,
-    under_way: AtomicUsize,
-    /// Acquisitions and cleanups in progress outside the queue; see [`Open`].
-    open: Arc<Tally>,
-    /// What was not sent to Redis because the queue was closed.
-    abandoned: Tally,
-    /// Releases that a waiter of this client may spare; see `hand_over`.
-    offered: AtomicUsize,
-    /// When to look at the offers of these names.
-    offers: Mutex<Timers>,
-    pub(in crate::engine) signal: Signal,
-}
-
-/// Names by the moment to look at their offers.
-#[derive(Default)]
-struct Timers {
-    schedule: Schedule<Weak<Waiting>>,
-    next: u64,
-}
-
-/// First in, first out, until it is closed.
+/// Items to run, and items that were sent and are taken when their replies come. Both are first in,
+/// first out, until the queue is closed.
 #[derive(Debug)]
 pub(in crate::engine) struct Queue<T> {
     items: VecDeque<T>,
+    sent: VecDeque<T>,
+    /// The number of items that were ever taken out of `sent`.
+    taken: u64,
+    watch: Option<Watch>,
+    /// Somebody asks for the oldest again and again.
+    ending: bool,
     closed: bool,
+}
+
+/// A look at what was sent, for replies that do not come.
+#[derive(Debug)]
+struct Watch {
+    at: Instant,
+    /// Those are old then that were among the first so many ever sent.
+    old: u64,
+}
+
+/// The oldest item that was sent. All but `Answered` end the asking.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Oldest<T> {
+    /// There is none, or nothing came for it.
+    Waits,
+    /// It has its reply, and is the caller's.
+    Answered(T),
+    /// It needs more than that. All that were sent are to be run now.
+    TakenIn,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
             items: VecDeque::new(),
+            sent: VecDeque::new(),
+            taken: 0,
+            watch: None,
+            ending: false,
             closed: false,
         }
     }
@@ -83,242 +74,172 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// As [`push`](Self::push), for an item that was sent. Afterwards [`begin_ending`](Self::begin_ending)
+    /// is to be called: the reply may have come before. Returns whether [`watch`](Self::watch) is to be called too.
+    pub(in crate::engine) fn push_sent(&mut self, item: T) -> Result<bool, T> {
+        if self.closed {
+            return Err(item);
+        }
+        self.sent.push_back(item);
+        Ok(self.watch.is_none())
+    }
+
     pub(in crate::engine) fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
+    }
+
+    /// The next item to [`pop`](Self::pop).
+    pub(in crate::engine) fn first(&self) -> Option<&T> {
+        self.items.front()
+    }
+
+    /// To be called whenever something came for an item. Returns whether the caller is to ask for the
+    /// [`oldest`](Self::oldest) until none is answered. Otherwise another caller is at it, who will
+    /// look at the same item: perhaps one further up the stack, who ends an item that came back.
+    pub(in crate::engine) fn begin_ending(&mut self) -> bool {
+        !std::mem::replace(&mut self.ending, true)
+    }
+
+    pub(in crate::engine) fn oldest(&mut self, came: impl Fn(&T) -> Came) -> Oldest<T> {
+        match self.sent.front().map(came) {
+            Some(Came::Reply) => {
+                self.taken += 1;
+                if let Some(item) = self.sent.pop_front() {
+                    return Oldest::Answered(item);
+                }
+            }
+            Some(Came::Other) => {
+                self.ending = false;
+                self.take_in(self.sent.len());
+                return Oldest::TakenIn;
+            }
+            Some(Came::Nothing) | None => {}
+        }
+        self.ending = false;
+        Oldest::Waits
+    }
+
+    /// What was sent more than `span` ago is to be run, since its reply does not come. Returns when to
+    /// call this again.
+    pub(in crate::engine) fn watch(&mut self, now: Instant, span: Duration) -> Option<Instant> {
+        if let Some(watch) = self.watch.take_if(|watch| watch.at <= now) {
+            let old = watch.old.saturating_sub(self.taken);
+            self.take_in(usize::try_from(old).unwrap_or(usize::MAX));
+        }
+        if self.watch.is_none() && !self.sent.is_empty() {
+            let (at, sent) = (clock::after(now, span), self.sent.len() as u64);
+            let old = self.taken + sent;
+            self.watch = Some(Watch { at, old });
+        }
+        self.watch.as_ref().map(|watch| watch.at)
+    }
+
+    /// The oldest items that were sent are to be run, before all others.
+    fn take_in(&mut self, count: usize) {
+        let count = count.min(self.sent.len());
+        self.taken += count as u64;
+        for item in self.sent.drain(..count).rev() {
+            self.items.push_front(item);
+        }
+    }
+
+    /// All items.
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter().chain(&self.sent)
     }
 
     /// Takes the remaining items; the queue accepts nothing after this.
     pub(in crate::engine) fn close(&mut self) -> VecDeque<T> {
         self.closed = true;
+        self.take_in(self.sent.len());
         std::mem::take(&mut self.items)
     }
 }
 
-impl Releases {
-    pub(in crate::engine) fn new() -> Self {
-        Self {
-            queue: Mutex::new(Queue::default()),
-            under_way: AtomicUsize::new(0),
-            open: Arc::default(),
-            abandoned: Tally::default(),
-            offered: AtomicUsize::new(0),
-            offers: Mutex::default(),
-            signal: Signal::default(),
-        }
-    }
-
-    /// Hands a cleanup to the task. Never blocks.
-    pub(in crate::engine) fn push(&self, cleanup: Cleanup) {
-        let mut queue = lock(&self.queue);
-        // Cleanups that wait for its turn would otherwise wait for ever.
-        let refused = if cleanup.has_turn() {
-            queue.push_first(cleanup)
-        } else {
-            queue.push(cleanup)
-        };
-        drop(queue);
-        match refused {
-            Ok(()) => self.signal.notify(),
-            // After the shut-down nothing is sent to Redis: the lease ends the hold.
-            Err(cleanup) => self.abandon(cleanup),
-        }
-    }
-
-    /// Registers work that must end before the client may end; `lasting`: no lease ends it.
-    pub(in crate::engine) fn open(&self, lasting: bool) -> Open {
-        Open::new(&self.open, lasting)
-    }
-
-    /// The number of cleanups that wait or are in progress.
-    pub(crate) fn len(&self) -> usize {
-        let queued = lock(&self.queue).items.len();
-        queued + self.under_way.load(Ordering::Acquire) + self.offered.load(Ordering::Acquire)
-    }
-
-    /// A release is offered to a waiter, or is not any more.
-    pub(in crate::engine) fn count_offer(&self, offered: bool) {
-        match offered {
-            true => self.offered.fetch_add(1, Ordering::AcqRel),
-            false => self.offered.fetch_sub(1, Ordering::AcqRel),
-        };
-    }
-
-    /// Makes the task look at the offer of this name then.
-    pub(in crate::engine) fn look_at(&self, waiters: &Arc<Waiting>, at: Instant) {
-        let mut timers = lock(&self.offers);
-        timers.next += 1;
-        let id = timers.next;
-        let wake = timers.schedule.set(id, at, Arc::downgrade(waiters));
-        drop(timers);
-        if wake {
-            self.signal.notify();
-        }
-    }
-
-    /// Ends the offers that nobody took in time, which begins their releases. Returns when to look
-    /// again.
-    pub(in crate::engine) fn look_at_offers(&self, now: Instant) -> Option<Instant> {
-        while let Some((_, waiters)) = { lock(&self.offers).schedule.pop_due(now) } {
-            let Some(waiters) = waiters.upgrade() else {
-                continue;
-            };
-            if let Some(at) = waiters.look_at_offer(now, |offer| offer.until()) {
-                self.look_at(&waiters, at);
-            }
-        }
-        lock(&self.offers).schedule.arm(now)
-    }
-
-    /// The number of acquisitions and cleanups that may still have to be sent, by any caller.
-    pub(in crate::engine) fn undelivered(&self) -> Undelivered {
-        // The mutex is held for both counts: an item that moves is counted before it moves.
-        let queue = lock(&self.queue);
-        let lasting = queue.items.iter().filter(|item| item.is_lasting()).count();
-        let queued = Undelivered {
-            all: queue.items.len(),
-            lasting,
-        };
-        queued.and(self.open.read())
-    }
-
-    /// The number of releases that were not sent before the queue was closed, and never will be.
-    pub(in crate::engine) fn abandoned(&self) -> Undelivered {
-        self.abandoned.read()
-    }
-
-    /// Why the client could not end as requested; `None` if everything was sent.
-    pub(in crate::engine) fn left_over(&self) -> Option<String> {
-        let left = self.undelivered().and(self.abandoned());
-        let fate = match left.lasting {
-            _ if left.all == 0 => return None,
-            0 => "locks end with their leases",
-            lasting if lasting == left.all => "permits without a lease stay taken, latches closed",
-            _ => "locks end with their leases, permits without a lease stay taken, latches closed",
-        };
-        let count = left.all;
-        Some(format!("{count} releases could not be delivered; {fate}"))
-    }
-
-    /// Ends the task and drops the remaining items.
-    pub(in crate::engine) fn close(&self) {
-        let left = lock(&self.queue).close();
-        self.signal.close();
-        left.into_iter().for_each(|cleanup| self.abandon(cleanup));
-    }
-
-    fn abandon(&self, cleanup: Cleanup) {
-        if cleanup.is_due() {
-            self.abandoned.add(cleanup.is_lasting());
-        }
-    }
-
-    /// The next cleanup to run. If all places are taken, only a cleanup that has its turn, since
-    /// those that wait for that turn may occupy all places.
-    fn next(&self, full: bool) -> Option<UnderWay<'_>> {
-        let mut queue = lock(&self.queue);
-        if full && !queue.items.front().is_some_and(Cleanup::has_turn) {
-            return None;
-        }
-        let cleanup = queue.pop()?;
-        // Counted before the mutex is released, so that neither count misses the item.
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-        let pending = PendingCleanup::new(cleanup);
-        drop(queue);
-        Some(UnderWay {
-            pending: Some(pending),
-            releases: self,
-        })
-    }
-}
-
-/// A cleanup taken from the queue. It goes back if the task ends first.
-struct UnderWay<'a> {
-    pending: Option<PendingCleanup>,
-    releases: &'a Releases,
-}
-
-impl UnderWay<'_> {
-    async fn run(mut self) {
-        let Some(pending) = &mut self.pending else {
-            return;
-        };
-        let (due, lasting) = (pending.is_due(), pending.is_lasting());
-        let Some(Err(fault)) = pending.run(None).await else {
-            return;
-        };
-        // The end of the connection may be noticed before the end of this task.
-        if due && self.releases.signal.is_closed() {
-            self.releases.abandoned.add(lasting);
-        }
-        match lasting {
-            true => tracing::warn!(
-                ?fault,
-                "what was left to the background failed; a permit stays taken, or a latch closed"
-            ),
-            false => tracing::warn!(
-                ?fault,
-                "what was left to the background failed; a lock ends with its lease"
-            ),
-        }
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        // Back into the queue first, if it is unfinished, so that `len` never misses it.
-        drop(self.pending.take());
-        self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl AsRef<Signal> for Releases {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
-    }
-}
-
-/// Runs until the queue is closed.
-pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool) {
-    let most = match clustered {
-        true => MOST_AT_ALL_NODES,
-        false => MOST_AT_ONCE,
-    };
-    let mut under_way = FuturesUnordered::new();
-    while !releases.signal.is_closed() {
-        let look_at = releases.look_at_offers(clock::now());
-        while let Some(next) = releases.next(under_way.len() >= most) {
-            under_way.push(next.run());
-        }
-        tokio::select! {
-            // What a signal tells of is looked at in every turn.
-            biased;
-            Some(()) = under_way.next(), if !under_way.is_empty() => {}
-            () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}
-            () = releases.signal.notified() => {}
-        }
-    }
-}
-
-impl fmt::Debug for Releases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Releases")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(redlock_loom)))]
 mod tests {
     use super::*;
+
+    const SPAN: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_closed_queue_takes_nothing_and_gives_back_what_it_had() {
         let mut queue = Queue::default();
         assert_eq!(queue.push(1), Ok(()));
         assert_eq!(queue.push(2), Ok(()));
+        assert_eq!(queue.push_sent(3), Ok(true));
         assert_eq!(queue.pop(), Some(1));
-        assert_eq!(queue.close(), [2]);
-        assert_eq!(queue.push(3), Err(3));
+        assert_eq!(queue.close(), [3, 2]);
+        assert_eq!(queue.push(4), Err(4));
+        assert_eq!(queue.push_sent(4), Err(4));
         assert_eq!(queue.pop(), None);
+    }
+
+    #[test]
+    fn what_was_sent_is_taken_in_order_as_far_as_replies_came() {
+        let mut queue = Queue::default();
+        (1..=3).for_each(|item| assert!(queue.push_sent(item).is_ok()));
+        let came = |last: i32| {
+            move |item: &i32| {
+                if *item <= last {
+                    Came::Reply
+                } else {
+                    Came::Nothing
+                }
+            }
+        };
+        assert_eq!(queue.oldest(came(2)), Oldest::Answered(1));
+        assert_eq!(queue.oldest(came(2)), Oldest::Answered(2));
+        assert_eq!(queue.oldest(came(2)), Oldest::Waits);
+        assert_eq!(queue.pop(), None, "it waits for its reply");
+        assert_eq!(queue.oldest(came(3)), Oldest::Answered(3));
+        assert_eq!(queue.oldest(came(3)), Oldest::Waits);
+    }
+
+    /// Thousands of items that came back, each ended under the one before, overflowed the stack.
+    #[test]
+    fn one_caller_at_a_time_ends_what_is_answered() {
+        let mut queue = Queue::default();
+        assert!(queue.begin_ending());
+        assert_eq!(queue.push_sent(1), Ok(true));
+        assert!(!queue.begin_ending());
+        assert_eq!(queue.oldest(|_| Came::Reply), Oldest::Answered(1));
+        assert!(!queue.begin_ending());
+        assert_eq!(queue.oldest(|_| Came::Reply), Oldest::Waits);
+        assert!(queue.begin_ending());
+        assert_eq!(queue.push_sent(2), Ok(true));
+        assert_eq!(queue.oldest(|_| Came::Other), Oldest::TakenIn);
+        assert!(queue.begin_ending());
+    }
+
+    #[test]
+    fn what_needs_more_than_its_reply_is_run_and_all_behind_it() {
+        let mut queue = Queue::default();
+        assert!(queue.push(9).is_ok());
+        (1..=3).for_each(|item| assert!(queue.push_sent(item).is_ok()));
+        assert_eq!(queue.oldest(|_| Came::Other), Oldest::TakenIn);
+        let run: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(run, [1, 2, 3, 9]);
+    }
+
+    #[test]
+    fn what_has_no_reply_is_run_after_one_span_and_before_two() {
+        let mut queue = Queue::default();
+        let start = Instant::now();
+        assert_eq!(queue.watch(start, SPAN), None);
+        assert_eq!(queue.push_sent(1), Ok(true), "nobody watches");
+        assert_eq!(queue.watch(start, SPAN), Some(start + SPAN));
+        assert_eq!(queue.push_sent(2), Ok(false));
+        assert_eq!(queue.oldest(|_| Came::Reply), Oldest::Answered(1));
+        assert_eq!(queue.push_sent(3), Ok(false));
+        // 2 and 3 were sent after the watch had begun, of which 2 counts: 1 has gone.
+        assert_eq!(queue.watch(start + SPAN, SPAN), Some(start + 2 * SPAN));
+        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.watch(start + 2 * SPAN, SPAN), None);
+        assert_eq!(
+            (queue.pop(), queue.pop(), queue.pop()),
+            (Some(2), Some(3), None)
+        );
+        assert_eq!(queue.push_sent(4), Ok(true), "nobody watches any more");
     }
 }

@@ -1,0 +1,329 @@
+//! The queue of background releases: dropped guards, and calls in progress of callers that have
+//! gone.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Wake;
+use std::time::{Duration, Instant};
+
+use super::cleanup::{Cleanup, PendingCleanup};
+use super::queue::{Oldest, Queue};
+use super::tally::{Open, Tally, Undelivered};
+use crate::clock;
+use crate::connection::Came;
+use crate::engine::hold::Waiting;
+use crate::engine::signal::Signal;
+use crate::engine::watchdog::Schedule;
+use crate::shim::{Mutex, lock};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tokio::runtime::Handle;
+
+/// The number of cleanups in progress at once, pipelined on one connection.
+const MOST_AT_ONCE: usize = 128;
+/// In a cluster, where those of a node that hangs do not end. This is for all nodes together: the queue
+/// is one, so with so many at a node that hangs, those of other nodes wait for the first that ends.
+const MOST_AT_ALL_NODES: usize = 4096;
+
+/// The queue. Pure state, except the signal of its task.
+pub(crate) struct Releases {
+    queue: Mutex<Queue<Cleanup>>,
+    under_way: AtomicUsize,
+    /// Acquisitions and cleanups in progress outside the queue; see [`Open`].
+    open: Arc<Tally>,
+    /// What was not sent to Redis because the queue was closed.
+    abandoned: Tally,
+    /// Releases that a waiter of this client may spare; see `hand_over`.
+    offered: AtomicUsize,
+    /// When to look at the offers of these names.
+    offers: Mutex<Timers>,
+    pub(in crate::engine) signal: Signal,
+}
+
+/// Names by the moment to look at their offers.
+#[derive(Default)]
+struct Timers {
+    schedule: Schedule<Weak<Waiting>>,
+    next: u64,
+}
+
+impl Releases {
+    pub(in crate::engine) fn new() -> Self {
+        Self {
+            queue: Mutex::new(Queue::default()),
+            under_way: AtomicUsize::new(0),
+            open: Arc::default(),
+            abandoned: Tally::default(),
+            offered: AtomicUsize::new(0),
+            offers: Mutex::default(),
+            signal: Signal::default(),
+        }
+    }
+
+    /// Hands a cleanup to the task. Never blocks.
+    pub(in crate::engine) fn push(&self, cleanup: Cleanup) {
+        let mut queue = lock(&self.queue);
+        // Cleanups that wait for its turn would otherwise wait for ever.
+        let refused = if cleanup.has_turn() {
+            queue.push_first(cleanup)
+        } else {
+            queue.push(cleanup)
+        };
+        drop(queue);
+        match refused {
+            Ok(()) => self.signal.notify(),
+            // After the shut-down nothing is sent to Redis: the lease ends the hold.
+            Err(cleanup) => self.abandon(cleanup),
+        }
+    }
+
+    /// As [`push`](Self::push), for a cleanup whose call was sent, and whose reply wakes this.
+    pub(in crate::engine) fn push_sent(&self, cleanup: Cleanup) {
+        let pushed = lock(&self.queue).push_sent(cleanup);
+        match pushed {
+            Ok(unwatched) => {
+                if unwatched {
+                    self.signal.notify();
+                }
+                self.hear();
+            }
+            Err(cleanup) => self.abandon(cleanup),
+        }
+    }
+
+    /// Ends the cleanups whose replies are there.
+    ///
+    /// The caller is the task of the connection, as a rule: a task of its own would have to be woken for
+    /// each guard that is dropped, with several workers often on another one.
+    fn hear(&self) {
+        // The rest may need a timer.
+        let came = |cleanup: &Cleanup| match cleanup.came() {
+            Came::Reply if Handle::try_current().is_err() => Came::Other,
+            came => came,
+        };
+        if !lock(&self.queue).begin_ending() {
+            return;
+        }
+        loop {
+            let mut queue = lock(&self.queue);
+            match queue.oldest(came) {
+                Oldest::Waits => return,
+                Oldest::TakenIn => {
+                    drop(queue);
+                    return self.signal.notify();
+                }
+                Oldest::Answered(cleanup) => {
+                    let answered = self.under_way(cleanup);
+                    drop(queue);
+                    // Unless it is over with the reply, it comes back.
+                    let _ = answered.run().now_or_never();
+                }
+            }
+        }
+    }
+
+    /// A cleanup that was taken from the queue. The caller holds its mutex, so that neither count misses
+    /// the item.
+    fn under_way(&self, cleanup: Cleanup) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        UnderWay {
+            pending: Some(PendingCleanup::new(cleanup)),
+            releases: self,
+        }
+    }
+
+    /// Registers work that must end before the client may end; `lasting`: no lease ends it.
+    pub(in crate::engine) fn open(&self, lasting: bool) -> Open {
+        Open::new(&self.open, lasting)
+    }
+
+    /// The number of cleanups that wait or are in progress.
+    pub(crate) fn len(&self) -> usize {
+        let queued = lock(&self.queue).iter().count();
+        queued + self.under_way.load(Ordering::Acquire) + self.offered.load(Ordering::Acquire)
+    }
+
+    /// A release is offered to a waiter, or is not any more.
+    pub(in crate::engine) fn count_offer(&self, offered: bool) {
+        match offered {
+            true => self.offered.fetch_add(1, Ordering::AcqRel),
+            false => self.offered.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
+    /// Makes the task look at the offer of this name then.
+    pub(in crate::engine) fn look_at(&self, waiters: &Arc<Waiting>, at: Instant) {
+        let mut timers = lock(&self.offers);
+        timers.next += 1;
+        let id = timers.next;
+        let wake = timers.schedule.set(id, at, Arc::downgrade(waiters));
+        drop(timers);
+        if wake {
+            self.signal.notify();
+        }
+    }
+
+    /// Ends the offers that nobody took in time, which begins their releases. Returns when to look
+    /// again.
+    pub(in crate::engine) fn look_at_offers(&self, now: Instant) -> Option<Instant> {
+        while let Some((_, waiters)) = { lock(&self.offers).schedule.pop_due(now) } {
+            let Some(waiters) = waiters.upgrade() else {
+                continue;
+            };
+            if let Some(at) = waiters.look_at_offer(now, |offer| offer.until()) {
+                self.look_at(&waiters, at);
+            }
+        }
+        lock(&self.offers).schedule.arm(now)
+    }
+
+    /// The number of acquisitions and cleanups that may still have to be sent, by any caller.
+    pub(in crate::engine) fn undelivered(&self) -> Undelivered {
+        // The mutex is held for both counts: an item that moves is counted before it moves.
+        let queue = lock(&self.queue);
+        let queued = Undelivered {
+            all: queue.iter().count(),
+            lasting: queue.iter().filter(|item| item.is_lasting()).count(),
+        };
+        queued.and(self.open.read())
+    }
+
+    /// The number of releases that were not sent before the queue was closed, and never will be.
+    pub(in crate::engine) fn abandoned(&self) -> Undelivered {
+        self.abandoned.read()
+    }
+
+    /// Why the client could not end as requested; `None` if everything was sent.
+    pub(in crate::engine) fn left_over(&self) -> Option<String> {
+        let left = self.undelivered().and(self.abandoned());
+        let fate = match left.lasting {
+            _ if left.all == 0 => return None,
+            0 => "locks end with their leases",
+            lasting if lasting == left.all => "permits without a lease stay taken, latches closed",
+            _ => "locks end with their leases, permits without a lease stay taken, latches closed",
+        };
+        let count = left.all;
+        Some(format!("{count} releases could not be delivered; {fate}"))
+    }
+
+    /// Ends the task and drops the remaining items.
+    pub(in crate::engine) fn close(&self) {
+        let left = lock(&self.queue).close();
+        self.signal.close();
+        left.into_iter().for_each(|cleanup| self.abandon(cleanup));
+    }
+
+    fn abandon(&self, cleanup: Cleanup) {
+        if cleanup.is_due() {
+            self.abandoned.add(cleanup.is_lasting());
+        }
+    }
+
+    /// The next cleanup to run. If all places are taken, only a cleanup that has its turn, since
+    /// those that wait for that turn may occupy all places.
+    fn next(&self, full: bool) -> Option<UnderWay<'_>> {
+        let mut queue = lock(&self.queue);
+        if full && !queue.first().is_some_and(Cleanup::has_turn) {
+            return None;
+        }
+        Some(self.under_way(queue.pop()?))
+    }
+
+    /// Takes in what has no reply. Returns when to look again.
+    fn watch(&self, now: Instant, patience: Duration) -> Option<Instant> {
+        lock(&self.queue).watch(now, patience / 4)
+    }
+}
+
+/// A cleanup taken from the queue. It goes back if the task ends first.
+struct UnderWay<'a> {
+    pending: Option<PendingCleanup>,
+    releases: &'a Releases,
+}
+
+impl UnderWay<'_> {
+    async fn run(mut self) {
+        let Some(pending) = &mut self.pending else {
+            return;
+        };
+        let (due, lasting) = (pending.is_due(), pending.is_lasting());
+        let Some(Err(fault)) = pending.run(None).await else {
+            return;
+        };
+        // The end of the connection may be noticed before the end of this task.
+        if due && self.releases.signal.is_closed() {
+            self.releases.abandoned.add(lasting);
+        }
+        match lasting {
+            true => tracing::warn!(
+                ?fault,
+                "what was left to the background failed; a permit stays taken, or a latch closed"
+            ),
+            false => tracing::warn!(
+                ?fault,
+                "what was left to the background failed; a lock ends with its lease"
+            ),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        // Back into the queue first, if it is unfinished, so that `len` never misses it.
+        drop(self.pending.take());
+        self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Something came for a cleanup that was sent.
+impl Wake for Releases {
+    fn wake(self: Arc<Self>) {
+        self.hear();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.hear();
+    }
+}
+
+impl AsRef<Signal> for Releases {
+    fn as_ref(&self) -> &Signal {
+        &self.signal
+    }
+}
+
+/// Runs until the queue is closed. `patience`: how long to wait for a reply.
+pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, patience: Duration) {
+    let most = match clustered {
+        true => MOST_AT_ALL_NODES,
+        false => MOST_AT_ONCE,
+    };
+    let mut under_way = FuturesUnordered::new();
+    while !releases.signal.is_closed() {
+        let now = clock::now();
+        let offers = releases.look_at_offers(now);
+        let look_at = offers
+            .into_iter()
+            .chain(releases.watch(now, patience))
+            .min();
+        while let Some(next) = releases.next(under_way.len() >= most) {
+            under_way.push(next.run());
+        }
+        tokio::select! {
+            // What a signal tells of is looked at in every turn.
+            biased;
+            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}
+            () = releases.signal.notified() => {}
+        }
+    }
+}
+
+impl fmt::Debug for Releases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Releases")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
