@@ -3,7 +3,7 @@
 use std::{cell::Cell, time::Duration};
 
 use futures::future::{FutureExt, LocalBoxFuture};
-use redlock_rt::{ErrorKind, LockOptions, Owner, Unlocked};
+use redlock_rt::{ErrorKind, GuardState, LockOptions, Owner, Unlocked};
 use tests::within;
 use tokio::{join, task::yield_now};
 
@@ -234,18 +234,25 @@ pub(crate) async fn a_shorter_lease_shortens_nothing<S: Subject>(world: &World) 
     let outer = lock.lock().await.unwrap();
     let long = world.ttl().await.unwrap();
     let before = outer.state();
+    // A renewal that a new connection asks for may lengthen the lease between two looks at it.
+    let assert_not_shorter = || match (before, outer.state()) {
+        (GuardState::Held { until: before }, GuardState::Held { until }) => {
+            assert!(until >= before)
+        }
+        other => panic!("{other:?}"),
+    };
     let body = async {
         let short = LockOptions::new().lease(LEASE).renew(false);
         let inner = lock.lock_with(short).await.unwrap();
         let ttl = world.ttl().await.unwrap();
         assert!(ttl + LATE > long, "{ttl:?}");
-        assert_eq!(outer.state(), before);
+        assert_not_shorter();
         inner.unlock().await.unwrap();
     };
     outer.run(body).await.unwrap();
     let ttl = world.ttl().await.unwrap();
     assert!(ttl + LATE > long, "{ttl:?} after the inner release");
-    assert_eq!(outer.state(), before);
+    assert_not_shorter();
     outer.unlock().await.unwrap();
 }
 
