@@ -229,6 +229,36 @@ async fn dropped_guards_of_a_user_who_may_only_create_try_the_deletion_once() {
     stage.end().await;
 }
 
+/// The second reply woke the task of the cancelled `unlock`, so the release ended only when the replies
+/// were looked for.
+#[tokio::test]
+async fn a_cancelled_unlock_whose_replies_come_apart_ends_with_the_second() {
+    let stage = Stage::open("apart").await;
+    let client = stage
+        .world
+        .client_with(|builder| builder.lease(LEASE).response_timeout(LEASE));
+    let lock = client.rlock(stage.name());
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let guard = lock.lock().await.unwrap();
+    let (first, second) = (
+        stage.proxy.hold_reply("HDEL"),
+        stage.proxy.hold_reply("PUBLISH"),
+    );
+    let unlock = tokio::spawn(async move { guard.unlock().await });
+    first.reached().await;
+    unlock.abort();
+    assert!(unlock.await.unwrap_err().is_cancelled());
+    first.open();
+    second.reached().await;
+    // Meanwhile the client reads the first reply alone.
+    for _ in 0..100 {
+        let _: String = stage.world.redis(&["PING"]).await;
+    }
+    second.open();
+    eventually(DEADLINE, async || client.stats().names == 0).await;
+    stage.end().await;
+}
+
 /// A refusal that passes is not taken for one that lasts.
 #[tokio::test]
 async fn a_busy_server_is_asked_by_plain_commands_afterwards() {

@@ -16,8 +16,8 @@ use redlock_rt::{
     Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLockGuard, Unlocked,
 };
 use tests::{
-    CALL, Gate, LeakCheck, Matcher, Proxy, SharedServer, calls, eventually, shared_server, unique,
-    within,
+    CALL, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, calls, eventually,
+    shared_server, unique, within,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -552,6 +552,39 @@ fn with_a_thread_of_its_own_a_guard_dropped_outside_any_runtime_is_released_prom
         drop(guard);
         observer.wait_until_free(PROMPT);
         assert_clean(&client, &name);
+    }
+}
+
+/// A release that took more than its first reply began a timer in the runtime where the guard was
+/// dropped.
+#[test]
+fn a_guard_dropped_where_there_are_no_timers_panicked() {
+    let without = Builder::new_current_thread().build().unwrap();
+    let ended = current_thread().handle().clone();
+    for elsewhere in [without.handle().clone(), ended] {
+        let runtime = current_thread();
+        let (_server, world, client, guards) = runtime.block_on(async {
+            let server = RedisServer::start();
+            let world = World::on(&server, "timers").await;
+            let client = world.client_with(|builder| builder.dedicated_thread(true));
+            // From now on guards are released by commands that find no lock.
+            lock_and_unlock(&client.rlock(&world.name)).await;
+            let mut guards = Vec::new();
+            for number in 0..1000 {
+                let lock = client.rlock(format!("{}:{number}", world.name));
+                guards.push(lock.lock().await.unwrap());
+            }
+            let _: () = world.redis(&["FLUSHALL"]).await;
+            (server, world, client, guards)
+        });
+        {
+            let _inside = elsewhere.enter();
+            drop(guards);
+        }
+        runtime.block_on(async {
+            eventually(DEADLINE, async || client.stats().names == 0).await;
+            world.assert_clean().await;
+        });
     }
 }
 

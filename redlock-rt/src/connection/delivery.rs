@@ -128,6 +128,11 @@ impl Delivery {
         matches!(to.nodes, Nodes::One(_))
     }
 
+    /// Whether [`begin`](Self::begin) has read the reply, so that an attempt needs no timer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::is_answered)
+    }
+
     /// What came for the call in progress.
     pub(crate) fn came(&self) -> Came {
         self.exchange.as_ref().map_or(Came::Other, Exchange::came)

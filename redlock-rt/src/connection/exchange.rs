@@ -142,12 +142,9 @@ impl Exchange {
         }
     }
 
-    /// Whether the next poll returns the reply. If the reply has come, this reads what it says.
-    pub(super) fn is_answered(&mut self) -> bool {
-        if self.came() == Came::Reply {
-            self.send(Waker::noop());
-        }
-        self.answer.is_some()
+    /// Whether [`send`](Self::send) has read the reply, which the next poll returns.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.answer.as_deref(), Some(Ok(_)))
     }
 
     fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {

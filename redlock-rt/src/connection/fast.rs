@@ -175,7 +175,15 @@ impl Plain {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Begun, Fault>> {
         if let Some(first) = &mut self.first {
-            let answer = link.heard_as(ready!(Pin::new(first).poll(cx)), answer);
+            let Poll::Ready(first) = Pin::new(first).poll(cx) else {
+                // The first reply may come alone, and the caller may be another one than the sender, whom
+                // the second would wake.
+                if let Some(second) = &self.second {
+                    second.wakes(cx.waker());
+                }
+                return Poll::Pending;
+            };
+            let answer = link.heard_as(first, answer);
             self.first = None;
             let first = match answer? {
                 Ok(first) => first,
@@ -213,13 +221,12 @@ impl Plain {
         published: Option<Answer>,
     ) -> Result<Begun, Fault> {
         let carried = self.path.carried(call, first, published);
-        match carried.map_err(|malformed| link.misread(malformed))? {
-            Some(carried) => {
-                link.fast_paths().worked(self.path);
-                Ok(Begun::Answered(carried))
-            }
-            None => Ok(Begun::Unsettled { is_taken: false }),
-        }
+        let carried = carried.map_err(|malformed| link.misread(malformed))?;
+        link.fast_paths().worked(self.path);
+        Ok(match carried {
+            Some(carried) => Begun::Answered(carried),
+            None => Begun::Unsettled { is_taken: false },
+        })
     }
 }
 

@@ -350,6 +350,19 @@ impl State {
 }
 
 impl Pending {
+    /// As a poll before the reply.
+    pub(super) fn wakes(&self, caller: &Waker) {
+        let mut state = self.multiplexer.state();
+        let place = self.place.and_then(|place| state.places.get_mut(place));
+        if let Some(Place::Waiting(waker)) = place
+            && !waker.as_ref().is_some_and(|known| known.will_wake(caller))
+        {
+            let before = waker.replace(caller.clone());
+            drop(state);
+            drop(before);
+        }
+    }
+
     pub(super) fn came(&self) -> Came {
         let state = self.multiplexer.state();
         match self.place.and_then(|place| state.places.get(place)) {

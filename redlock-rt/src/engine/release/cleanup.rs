@@ -233,6 +233,12 @@ impl Cleanup {
         }
     }
 
+    /// Reads the reply that came, or goes on with the call. Returns whether [`run`](Self::run) has
+    /// nothing to wait for.
+    fn is_answered(&mut self) -> bool {
+        self.begin() && self.delivery.is_answered()
+    }
+
     /// What came for the command that was sent.
     pub(in crate::engine) fn came(&self) -> Came {
         self.delivery.came()
@@ -595,6 +601,11 @@ impl PendingCleanup {
         if let Some(cleanup) = &mut self.cleanup {
             cleanup.only_forgets();
         }
+    }
+
+    /// As [`Cleanup::is_answered`].
+    pub(in crate::engine) fn is_answered(&mut self) -> bool {
+        self.cleanup.as_mut().is_some_and(Cleanup::is_answered)
     }
 
     /// As [`Cleanup::is_due`].

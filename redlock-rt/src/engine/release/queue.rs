@@ -100,6 +100,11 @@ impl<T> Queue<T> {
         !std::mem::replace(&mut self.ending, true)
     }
 
+    /// The caller stops before [`oldest`](Self::oldest) has ended the asking.
+    pub(in crate::engine) fn stop_ending(&mut self) {
+        self.ending = false;
+    }
+
     pub(in crate::engine) fn oldest(&mut self, came: impl Fn(&T) -> Came) -> Oldest<T> {
         match self.sent.front().map(came) {
             Some(Came::Reply) => {

@@ -26,6 +26,9 @@ const MOST_AT_ONCE: usize = 128;
 /// is one, so with so many at a node that hangs, those of other nodes wait for the first that ends.
 const MOST_AT_ALL_NODES: usize = 4096;
 
+/// So often in the response time-out the task looks for replies that do not come.
+const LOOKS: u32 = 8;
+
 /// The queue. Pure state, except the signal of its task.
 pub(crate) struct Releases {
     queue: Mutex<Queue<Cleanup>>,
@@ -97,7 +100,7 @@ impl Releases {
     /// The caller is the task of the connection, as a rule: a task of its own would have to be woken for
     /// each guard that is dropped, with several workers often on another one.
     fn hear(&self) {
-        // The rest may need a timer.
+        // After nonsense there is a pause.
         let came = |cleanup: &Cleanup| match cleanup.came() {
             Came::Reply if Handle::try_current().is_err() => Came::Other,
             came => came,
@@ -105,6 +108,7 @@ impl Releases {
         if !lock(&self.queue).begin_ending() {
             return;
         }
+        let _ending = Ending(self);
         loop {
             let mut queue = lock(&self.queue);
             match queue.oldest(came) {
@@ -114,10 +118,12 @@ impl Releases {
                     return self.signal.notify();
                 }
                 Oldest::Answered(cleanup) => {
-                    let answered = self.under_way(cleanup);
+                    let mut answered = self.under_way(cleanup);
                     drop(queue);
-                    // Unless it is over with the reply, it comes back.
-                    let _ = answered.run().now_or_never();
+                    // Otherwise it comes back, without a timer: the runtime here may have none.
+                    if answered.is_answered() {
+                        let _ = answered.run().now_or_never();
+                    }
                 }
             }
         }
@@ -232,7 +238,7 @@ impl Releases {
 
     /// Takes in what has no reply. Returns when to look again.
     fn watch(&self, now: Instant, patience: Duration) -> Option<Instant> {
-        lock(&self.queue).watch(now, patience / 4)
+        lock(&self.queue).watch(now, patience / LOOKS)
     }
 }
 
@@ -243,6 +249,11 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
+    fn is_answered(&mut self) -> bool {
+        let pending = self.pending.as_mut();
+        pending.is_some_and(PendingCleanup::is_answered)
+    }
+
     async fn run(mut self) {
         let Some(pending) = &mut self.pending else {
             return;
@@ -273,6 +284,17 @@ impl Drop for UnderWay<'_> {
         // Back into the queue first, if it is unfinished, so that `len` never misses it.
         drop(self.pending.take());
         self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Ends what is answered. After a panic the next caller does.
+struct Ending<'a>(&'a Releases);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            lock(&self.0.queue).stop_ending();
+        }
     }
 }
 
