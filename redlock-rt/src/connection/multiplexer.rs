@@ -328,10 +328,7 @@ impl State {
     /// Keeps the waker of the future for the next command. Returns the one before, which is to be
     /// dropped.
     fn keep_waker(&mut self, waker: &Waker) -> Option<Waker> {
-        match &self.idle {
-            Some(known) if known.will_wake(waker) => None,
-            _ => self.idle.replace(waker.clone()),
-        }
+        replace(&mut self.idle, waker)
     }
 
     /// Returns whom to wake.
@@ -354,10 +351,8 @@ impl Pending {
     pub(super) fn wakes(&self, caller: &Waker) {
         let mut state = self.multiplexer.state();
         let place = self.place.and_then(|place| state.places.get_mut(place));
-        if let Some(Place::Waiting(waker)) = place
-            && !waker.as_ref().is_some_and(|known| known.will_wake(caller))
-        {
-            let before = waker.replace(caller.clone());
+        if let Some(Place::Waiting(waker)) = place {
+            let before = replace(waker, caller);
             drop(state);
             drop(before);
         }
@@ -384,11 +379,8 @@ impl Future for Pending {
         };
         let mut state = self.multiplexer.state();
         match state.places.get_mut(place) {
-            Some(Place::Waiting(Some(waker))) if waker.will_wake(cx.waker()) => {
-                return Poll::Pending;
-            }
             Some(Place::Waiting(waker)) => {
-                let before = waker.replace(cx.waker().clone());
+                let before = replace(waker, cx.waker());
                 drop(state);
                 drop(before);
                 return Poll::Pending;
@@ -519,6 +511,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         // Callers may give up a server that sends without end.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// Returns the waker before, which is to be dropped, if it wakes another task.
+fn replace(known: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match known {
+        Some(known) if known.will_wake(waker) => None,
+        _ => known.replace(waker.clone()),
     }
 }
 
