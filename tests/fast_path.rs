@@ -38,6 +38,15 @@ impl Stage {
         }
     }
 
+    /// A client whose user may do all but this.
+    async fn client_of_user_without(&mut self, rights: &[&str]) -> Client {
+        let user = ["ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all"];
+        let _: () = self.world.redis(&[&user, rights].concat()).await;
+        let url = self.proxy.url().replace("redis://", "redis://few:pw@");
+        self.world.clients_connect_to(url);
+        self.world.client_with(|builder| builder.lease(LEASE))
+    }
+
     fn name(&self) -> &str {
         &self.world.name
     }
@@ -164,15 +173,7 @@ async fn a_release_that_was_cut_before_its_announcement_is_announced_by_the_repe
 #[tokio::test]
 async fn a_dropped_guard_of_a_user_without_the_right_is_released() {
     let mut stage = Stage::open("rights").await;
-    let _: () = stage
-        .world
-        .redis(&[
-            "ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-restore", "-hdel",
-        ])
-        .await;
-    let url = stage.proxy.url().replace("redis://", "redis://few:pw@");
-    stage.world.clients_connect_to(url);
-    let client = stage.world.client_with(|builder| builder.lease(LEASE));
+    let client = stage.client_of_user_without(&["-restore", "-hdel"]).await;
     let lock = client.rlock(stage.name());
     for _ in 0..5 {
         drop(lock.lock().await.unwrap());
@@ -211,15 +212,7 @@ async fn a_client_that_only_drops_guards_releases_by_plain_commands() {
 #[tokio::test]
 async fn dropped_guards_of_a_user_who_may_only_create_try_the_deletion_once() {
     let mut stage = Stage::open("create").await;
-    let _: () = stage
-        .world
-        .redis(&[
-            "ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-hdel", "+eval",
-        ])
-        .await;
-    let url = stage.proxy.url().replace("redis://", "redis://few:pw@");
-    stage.world.clients_connect_to(url);
-    let client = stage.world.client_with(|builder| builder.lease(LEASE));
+    let client = stage.client_of_user_without(&["-hdel"]).await;
     let lock = client.rlock(stage.name());
     for _ in 0..5 {
         drop(lock.lock().await.unwrap());

@@ -105,6 +105,7 @@ impl<T> Queue<T> {
         self.ending = false;
     }
 
+    /// Takes the oldest item that was sent, if its reply came.
     pub(in crate::engine) fn oldest(&mut self, came: impl Fn(&T) -> Came) -> Oldest<T> {
         match self.sent.front().map(came) {
             Some(Came::Reply) => {
