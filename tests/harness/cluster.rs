@@ -73,6 +73,29 @@ async fn a_slot_moves_in_steps() {
     assert_eq!(both, ["1", "1"]);
 }
 
+/// The next master overtook the news of the one before. Each named the other as the owner, for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_has_moved_when_all_masters_have_heard_of_it() {
+    let options = Cluster::options().replicas(0);
+    let cluster = options
+        .each(|server| server.args(["--enable-debug-command", "local"]))
+        .start();
+    let slot = slot_of(&cluster.name_at(0, "news").await);
+    // The last one hears by the next PING, up to a second later, and not at once by a PONG.
+    let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", "1"];
+    let _: String = cluster.command(2, &deaf).await;
+    cluster.migrate(slot, 1).await.finish().await;
+    let claim = async |at: usize| {
+        let table: String = cluster.command(at, &["CLUSTER", "NODES"]).await;
+        let id: String = cluster.command(1, &["CLUSTER", "MYID"]).await;
+        let line = table.lines().find(|line| line.starts_with(&id)).unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        // The epoch and the slots.
+        (words[6].to_owned(), words[8..].join(" "))
+    };
+    assert_eq!(claim(2).await, claim(1).await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_takes_the_place_of_a_killed_master() {
     let cluster = Cluster::options().start();

@@ -448,6 +448,31 @@ impl Cluster {
         }
     }
 
+    /// Waits until all masters know the present claim of this one: its slots, and its epoch, which says
+    /// how new the claim is.
+    ///
+    /// A master that takes over a slot gives itself the next epoch after those that it knows. If it did
+    /// not know the newest one, the late news of that one would take the slot away from it again, and
+    /// the two masters would name each other as the owner, for ever.
+    async fn have_heard_of(&self, master: usize) {
+        let claim = async |at: usize| {
+            let text: String = self.command(at, &["CLUSTER", "NODES"]).await;
+            let mut lines = text.lines().filter_map(Line::read);
+            let line = lines.find(|line| line.id == self.ids[master]);
+            line.map(|line| (line.epoch, line.slots))
+        };
+        eventually(DEADLINE, async || {
+            let own = claim(master).await;
+            for at in self.all() {
+                if self.nodes[at].is_up() && self.is_master(at).await && claim(at).await != own {
+                    return Err(format!("node {at} has not heard of node {master}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+    }
+
     /// The table of a node that answers.
     async fn table(&self) -> Vec<Line> {
         for at in self.all().filter(|at| self.nodes[*at].is_up()) {
@@ -527,7 +552,8 @@ impl Migration<'_> {
         }
     }
 
-    /// Moves the rest, and tells all masters whose slot it is.
+    /// Moves the rest, tells all masters whose slot it is, and waits until they have heard so from its
+    /// new master.
     pub async fn finish(self) {
         let cluster = self.cluster;
         let words = [
@@ -550,6 +576,7 @@ impl Migration<'_> {
                 cluster.command::<()>(at, &words).await;
             }
         }
+        cluster.have_heard_of(self.to).await;
     }
 }
 
@@ -561,13 +588,14 @@ struct Line {
     /// Its name is known, and it has answered.
     is_known: bool,
     master: Option<String>,
+    epoch: u64,
     slots: Vec<u16>,
 }
 
 impl Line {
     fn read(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [id, address, flags, master, _, _, _, link, slots @ ..] = words.as_slice() else {
+        let [id, address, flags, master, _, _, epoch, link, slots @ ..] = words.as_slice() else {
             return None;
         };
         let has = |flag: &str| flags.split(',').any(|other| other == flag);
@@ -582,6 +610,7 @@ impl Line {
             is_myself: has("myself"),
             is_known: !has("handshake") && !has("noaddr") && *link == "connected",
             master: (*master != "-").then(|| (*master).to_owned()),
+            epoch: epoch.parse().ok()?,
             slots: ranges.flatten().collect(),
         })
     }
