@@ -295,15 +295,13 @@ impl<S: Subject> Waiters<S> {
         until: impl FnOnce(&S::Offer) -> Instant,
     ) -> Option<Instant> {
         let look = self.queue.if_any(|queue| queue.look_at_offer(now, until));
-        match look.unwrap_or(OfferLook::Gone) {
-            OfferLook::Again(at) => Some(at),
-            OfferLook::Gone => None,
-            // Dropped with no lock held.
-            OfferLook::Over(offer) => {
-                drop(offer);
-                None
-            }
+        match look? {
+            OfferLook::Again(at) => return Some(at),
+            // With no lock held, as the drop.
+            OfferLook::Gone(head) => head.into_iter().for_each(Waker::wake),
+            OfferLook::Over(offer) => drop(offer),
         }
+        None
     }
 
     pub(crate) fn subject(&self) -> &S {
@@ -506,7 +504,11 @@ impl<S: Subject> WaiterGuard<S> {
 impl<S: Subject> Drop for WaiterGuard<S> {
     fn drop(&mut self) {
         let departure = match self.served {
-            Some((shared, more)) => Departure::Served { shared, more },
+            Some((shared, more)) => Departure::Served {
+                shared,
+                more,
+                listens: self.waiters.listens(),
+            },
             None => Departure::GaveUp {
                 passes_on: self.passes_on,
             },

@@ -19,7 +19,10 @@
 //!    an earlier one. Only a forced release between the script and its reply is announced later; the
 //!    next head then tries when the guard learns that it is lost, or at its moment to look again.
 //!    A kept permit would cost a try without success where two releases follow each other closely.
-//! 3. A waiter that becomes head is woken, since the head has the timer and the subscription.
+//! 3. A waiter that becomes head is woken, since the head has the timer and the subscription. While
+//!    holds are passed on (7), the one behind a head that was served is not: it would be woken twice
+//!    at each turn, and has nothing to do before something is offered or announced. That timer wakes
+//!    it.
 //! 4. What a try finds for all ([`WaitQueue::finish`]) is told only to the waiters that waited when
 //!    the try began: a later waiter may know of a latch that was set since. Later waiters get a try
 //!    of their own.
@@ -75,8 +78,12 @@ pub(crate) enum Wake<T, O = Infallible> {
 pub(crate) enum Departure {
     /// The waiter holds the lock. Unless the lock is `shared`, the next waiter has nothing to try
     /// before a release is announced. Where the lock is shared, the next waiter tries if there is
-    /// `more` of it, or if something was announced meanwhile.
-    Served { shared: bool, more: bool },
+    /// `more` of it, or if something was announced meanwhile. `listens`: the queue is subscribed.
+    Served {
+        shared: bool,
+        more: bool,
+        listens: bool,
+    },
     /// The waiter gave up. `passes_on`: the next waiter may get what this one was refused.
     GaveUp { passes_on: bool },
 }
@@ -152,10 +159,10 @@ pub(crate) struct Accepted {
 }
 
 /// What the timer has found.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum OfferLook<O> {
-    /// The timer is not needed any more.
-    Gone,
+    /// The timer is not needed any more. The head that does not know that it is the head is to be woken.
+    Gone(Option<Waker>),
     /// Nobody took the offer in time.
     Over(O),
     /// The timer is to look again then.
@@ -345,7 +352,7 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         match departure {
             Departure::Served { .. } if mutant::on("readers_do_not_follow_each_other") => {}
             // Of a lock with one holder at a time, whatever was announced is over now.
-            Departure::Served { shared, more } => {
+            Departure::Served { shared, more, .. } => {
                 self.permit = shared && (self.permit || more);
                 self.paused_until = self.paused_until.filter(|_| shared);
             }
@@ -356,7 +363,11 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         if matches!(self.health, Health::Asking(_)) {
             self.health = Health::Answering;
         }
-        self.head_waker()
+        let idle = self.watched && !self.permit && self.paused_until.is_none();
+        match departure {
+            Departure::Served { listens: true, .. } if idle => None,
+            _ => self.head_waker(),
+        }
     }
 
     /// Leaves the lock of this client to the head; gives the offer back if there is none, or if the
@@ -440,7 +451,8 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         match self.offer.take() {
             None => {
                 self.watched = false;
-                OfferLook::Gone
+                let unaware = self.waiting.first() != self.told;
+                OfferLook::Gone(unaware.then(|| self.head_waker()).flatten())
             }
             Some(offer) => {
                 let until = until(&offer);

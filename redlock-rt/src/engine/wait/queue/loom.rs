@@ -85,6 +85,7 @@ fn each_release_serves_one_waiter() {
                     Departure::Served {
                         shared: false,
                         more: false,
+                        listens: true,
                     },
                 );
                 // It held the lock, and this is its release.
@@ -119,6 +120,7 @@ fn a_release_of_some_permits_serves_as_many() {
                     Departure::Served {
                         shared: true,
                         more: left > 0,
+                        listens: true,
                     },
                 );
             }

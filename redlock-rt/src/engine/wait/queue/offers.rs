@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::wait::count_waker;
 
 type Queue = WaitQueue<(), u32>;
 
@@ -12,6 +13,7 @@ const GAVE_UP: Departure = Departure::GaveUp { passes_on: false };
 const SERVED: Departure = Departure::Served {
     shared: false,
     more: false,
+    listens: true,
 };
 
 #[test]
@@ -97,9 +99,82 @@ fn a_pass_that_is_withdrawn_makes_no_offer() {
     assert!(!queue.begin_pass(|()| true));
 }
 
+/// Two wakes a turn were a second thread at each turn, where several run the tasks.
+#[test]
+fn who_is_next_behind_a_hold_that_is_passed_on_is_woken_once() {
+    let (noop, (woken, waker)) = (Waker::noop(), count_waker::waker());
+    let mut queue = Queue::default();
+    let [first, second] = [(); 2].map(|()| queue.enter().0);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert!(queue.offer(1).unwrap().unwatched);
+    assert_eq!(queue.poll(first, noop), Poll::Ready(Wake::Offered(1)));
+    assert!(queue.leave(first, SERVED).is_none());
+    let accepted = queue.offer(2).unwrap();
+    accepted.waker.unwrap().wake();
+    assert_eq!(woken.get(), 1);
+    assert_eq!(queue.poll(second, &waker), Poll::Ready(Wake::Offered(2)));
+}
+
+#[test]
+fn who_is_next_behind_a_hold_that_was_passed_on_learns_it_from_the_timer() {
+    let (noop, (woken, waker)) = (Waker::noop(), count_waker::waker());
+    let mut queue = Queue::default();
+    let [first, second] = [(); 2].map(|()| queue.enter().0);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert!(queue.offer(1).is_ok());
+    assert_eq!(queue.poll(first, noop), Poll::Ready(Wake::Offered(1)));
+    assert!(queue.leave(first, SERVED).is_none());
+    let now = Instant::now();
+    match queue.look_at_offer(now, |_| now) {
+        OfferLook::Gone(Some(head)) => head.wake(),
+        look => panic!("{look:?}"),
+    }
+    assert_eq!(woken.get(), 1);
+    assert_eq!(queue.poll(second, &waker), Poll::Ready(Wake::Head));
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    assert!(queue.offer(2).is_ok());
+    assert_eq!(queue.poll(second, &waker), Poll::Ready(Wake::Offered(2)));
+    queue.tried(None, Health::Answering);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    // It knows that it is the head.
+    let look = queue.look_at_offer(now, |_| now);
+    assert!(matches!(look, OfferLook::Gone(None)), "{look:?}");
+}
+
+/// Nobody listens for it, or there is something to try: it does not wait for the timer.
+#[test]
+fn who_is_next_and_would_miss_something_is_woken_at_once() {
+    let served = |listens, shared| Departure::Served {
+        shared,
+        more: false,
+        listens,
+    };
+    let wakes = |announced: bool, departure| {
+        let waker = Waker::noop();
+        let mut queue = Queue::default();
+        let [first, second] = [(); 2].map(|()| queue.enter().0);
+        let _ = queue.poll(second, waker);
+        assert!(queue.offer(1).is_ok());
+        let _ = queue.poll(first, waker);
+        if announced {
+            let _ = queue.notify();
+        }
+        queue.leave(first, departure).is_some()
+    };
+    assert!(!wakes(false, served(true, false)));
+    assert!(wakes(false, served(false, false)));
+    assert!(wakes(true, served(true, true)));
+    assert!(
+        !wakes(true, served(true, false)),
+        "that was its own release"
+    );
+    assert!(wakes(false, GAVE_UP));
+}
+
 proptest! {
     /// However waiters come and go: each offer is taken once by a head, comes back, or is ended by
-    /// the timer, and the timer is set as long as an offer is there.
+    /// the timer, and the timer is set as long as an offer is there, or the head sleeps and does not
+    /// know that it is the head.
     #[test]
     fn an_offer_is_taken_or_comes_back(
         steps in proptest::collection::vec((0..9u8, 0..5usize), 1..150)
@@ -159,7 +234,7 @@ proptest! {
                 8 => if let Some(due) = timer.take_if(|due| *due <= now) {
                     prop_assert!(due <= now);
                     match queue.look_at_offer(now, until) {
-                        OfferLook::Gone => {}
+                        OfferLook::Gone(_) => {}
                         OfferLook::Over(offer) => {
                             prop_assert!(until(&offer) <= now);
                             ended += 1;
@@ -171,6 +246,9 @@ proptest! {
             }
             prop_assert_eq!(made - ended, u32::from(queue.has_offer()));
             prop_assert!(!queue.has_offer() || (!here.is_empty() && timer.is_some()));
+            let aware = queue.told == queue.waiting.first();
+            let sleeps = queue.waiting.first_mut().is_some_and(|head| head.waker.is_some());
+            prop_assert!(aware || !sleeps || timer.is_some(), "nobody tells the head");
         }
     }
 }

@@ -10,7 +10,11 @@ const HEAD: Poll<Wake<u64>> = Poll::Ready(Wake::Head);
 const GAVE_UP: Departure = Departure::GaveUp { passes_on: false };
 
 fn served(shared: bool, more: bool) -> Departure {
-    Departure::Served { shared, more }
+    Departure::Served {
+        shared,
+        more,
+        listens: true,
+    }
 }
 
 fn done(outcome: u64) -> Poll<Wake<u64>> {
