@@ -99,16 +99,23 @@ fn a_pass_that_is_withdrawn_makes_no_offer() {
     assert!(!queue.begin_pass(|()| true));
 }
 
+/// Somebody sleeps with this waker behind a head that has taken an offer, and has left.
+fn behind_a_passed_hold(waker: &Waker) -> (Queue, Ticket) {
+    let mut queue = Queue::default();
+    let [first, second] = [(); 2].map(|()| queue.enter().0);
+    assert_eq!(queue.poll(second, waker), Poll::Pending);
+    assert!(queue.offer(1).unwrap().unwatched);
+    let offered = queue.poll(first, Waker::noop());
+    assert_eq!(offered, Poll::Ready(Wake::Offered(1)));
+    assert!(queue.leave(first, SERVED).is_none());
+    (queue, second)
+}
+
 /// Two wakes a turn were a second thread at each turn, where several run the tasks.
 #[test]
 fn who_is_next_behind_a_hold_that_is_passed_on_is_woken_once() {
-    let (noop, (woken, waker)) = (Waker::noop(), count_waker::waker());
-    let mut queue = Queue::default();
-    let [first, second] = [(); 2].map(|()| queue.enter().0);
-    assert_eq!(queue.poll(second, &waker), Poll::Pending);
-    assert!(queue.offer(1).unwrap().unwatched);
-    assert_eq!(queue.poll(first, noop), Poll::Ready(Wake::Offered(1)));
-    assert!(queue.leave(first, SERVED).is_none());
+    let (woken, waker) = count_waker::waker();
+    let (mut queue, second) = behind_a_passed_hold(&waker);
     let accepted = queue.offer(2).unwrap();
     accepted.waker.unwrap().wake();
     assert_eq!(woken.get(), 1);
@@ -117,13 +124,8 @@ fn who_is_next_behind_a_hold_that_is_passed_on_is_woken_once() {
 
 #[test]
 fn who_is_next_behind_a_hold_that_was_passed_on_learns_it_from_the_timer() {
-    let (noop, (woken, waker)) = (Waker::noop(), count_waker::waker());
-    let mut queue = Queue::default();
-    let [first, second] = [(); 2].map(|()| queue.enter().0);
-    assert_eq!(queue.poll(second, &waker), Poll::Pending);
-    assert!(queue.offer(1).is_ok());
-    assert_eq!(queue.poll(first, noop), Poll::Ready(Wake::Offered(1)));
-    assert!(queue.leave(first, SERVED).is_none());
+    let (woken, waker) = count_waker::waker();
+    let (mut queue, second) = behind_a_passed_hold(&waker);
     let now = Instant::now();
     match queue.look_at_offer(now, |_| now) {
         OfferLook::Gone(Some(head)) => head.wake(),
